@@ -1,0 +1,62 @@
+# make study   sets up .venv, runs the toy study, prints its table and where to look next
+# make test    the same set-up plus the development tools, then lint, types and the fast tests
+# make format  rewrites the files as `make test` wants them
+# make perf    prints the speed measurements of docs/performance.md
+# make clean   removes .venv and tool caches; results in lce-home stay
+#
+# PYTHON chooses the interpreter of a new .venv (make PYTHON=python3.12 study).
+# PYTEST_ARGS is added to pytest (make test PYTEST_ARGS="-k plan").
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+LOCK := pyproject.toml constraints.txt
+PYTEST_ARGS ?=
+INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input \
+	--constraint constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help study test format perf clean
+.NOTPARALLEL:
+
+help:
+	@sed -n 's/^# \(make .*\)/\1/p' Makefile
+
+study: $(VENV)/installed
+	@$(BIN)/lce run toy
+
+test: $(VENV)/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -m "not gpu and not network" $(PYTEST_ARGS)
+
+format: $(VENV)/installed-dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+perf: $(VENV)/installed
+	$(BIN)/python perf/study.py
+	$(BIN)/python perf/attention.py
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+
+# A stamp is newer than the lock exactly while the installed set is the locked one.
+$(VENV)/installed: $(LOCK) | $(BIN)/python
+	@echo "Installing the locked dependencies into $(VENV); some minutes the first time"
+	@$(INSTALL) --editable .
+	@touch $@
+
+$(VENV)/installed-dev: $(LOCK) | $(BIN)/python
+	@echo "Installing the locked dependencies and tools into $(VENV); some minutes the first time"
+	@$(INSTALL) --editable '.[dev]'
+	@touch $(VENV)/installed $@
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' || { \
+	  echo "$(PYTHON) is `$(PYTHON) --version 2>&1`; lce needs Python 3.11, 3.12 or 3.13." >&2; \
+	  echo "Name one: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 2; }
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+	  echo "$(PYTHON) cannot make a virtual environment; on Debian: apt-get install python3-venv" >&2; \
+	  exit 2; }

@@ -1,0 +1,83 @@
+"""Builds the catalog from the store and swaps it in.
+
+The new file is written aside and renamed over the old one, so that there is one writer, readers are
+never blocked, and a reader with the old file open keeps its snapshot. All tables are materialised:
+the file needs no other file. It has the storage version of DuckDB 1.0, which every later release
+opens.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+from filelock import FileLock
+
+from catalog.extraction import extract
+from lce_core.store import Store
+
+STORAGE_VERSION = "v1.0.0"
+CATALOG = "catalog.duckdb"
+
+_SQL = Path(__file__).parent / "sql"
+_VIEWS = ("cells", "scores", "provenance", "overview")
+
+
+def build_catalog(store: Store, path: Path | None = None) -> Path:
+    """Builds the catalog of everything in the store; returns its path.
+
+    Args:
+      store: Records and plans; damaged artifacts are noted, never an error.
+      path: Where the catalog goes; by default `catalog.duckdb` in the store's home.
+
+    Raises:
+      OSError: the folder cannot be written to; an earlier catalog stays as it was.
+    """
+    path = path or store.home / CATALOG
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(path.with_name(f".{path.name}.lock")), _aside(path) as aside:
+        _write(extract(store), aside)
+        aside.replace(path)
+    return path
+
+
+@contextlib.contextmanager
+def _aside(path: Path) -> Iterator[Path]:
+    # Under the lock nobody else builds, so every other aside folder was left by a dead builder.
+    for left in path.parent.glob(f".{path.name}.aside-*"):
+        shutil.rmtree(left, ignore_errors=True)
+    folder = path.with_name(f".{path.name}.aside-{uuid.uuid4().hex[:8]}")
+    folder.mkdir()
+    try:
+        yield folder / path.name
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _write(tables: dict[str, pa.Table], aside: Path) -> None:
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "autoinstall_known_extensions": "false",
+        "autoload_known_extensions": "false",
+        "temp_directory": str(aside.parent / "spill"),
+    }
+    with duckdb.connect(":memory:", config=config) as connection:
+        place = str(aside).replace("'", "''")
+        connection.execute(f"ATTACH '{place}' AS built (STORAGE_VERSION '{STORAGE_VERSION}')")
+        connection.execute("USE built")
+        connection.execute("BEGIN")  # one transaction: each commit waits for the disk
+        connection.execute((_SQL / "schema.sql").read_text(encoding="utf-8"))
+        for name, table in tables.items():
+            connection.register("rows_to_insert", table)
+            connection.execute(f"INSERT INTO store.{name} BY NAME FROM rows_to_insert")
+            connection.unregister("rows_to_insert")
+        for name in _VIEWS:
+            connection.execute((_SQL / f"{name}.sql").read_text(encoding="utf-8"))
+        connection.execute("COMMIT")
+        connection.execute("CHECKPOINT built")
+        connection.execute("USE memory")
+        connection.execute("DETACH built")

@@ -1,0 +1,234 @@
+"""Turns the store into Arrow tables, one per table of `sql/schema.sql`.
+
+Rows come in the order of studies, plans and artifact folders, so that the same store always gives
+the same tables. A cell or training run whose files are intact but cannot be understood gives no
+rows and counts as damaged: one bad file never spoils the catalog.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import BaseModel, ConfigDict
+
+from catalog.holdings import Holdings, take_stock
+from catalog.status import cell_status
+from lce_core.cell_tables import SAMPLES, SAMPLES_FILE, TOKEN_NLL, TOKEN_NLL_FILE
+from lce_core.errors import DataError
+from lce_core.identity import SHORT, canonical_json, fingerprint
+from lce_core.store import Store
+
+Row = dict[str, Any]
+
+_AXES = (
+    "cell",
+    "base_model",
+    "method",
+    "frozen",
+    "exact_attention",
+    "seed",
+    "benchmark",
+    "task",
+    "eval_length",
+    "profile",
+    "train_length",
+    "checkpoint",
+)
+_MACHINE = ("host", "platform", "python", "cpu", "cpu_count")
+_UNREADABLE = (OSError, ValueError, KeyError, DataError, pa.ArrowException)
+
+
+class _Form(BaseModel):
+    model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
+
+
+class _Score(_Form):
+    metric: str
+    value: float
+    ci_low: float | None = None
+    ci_high: float | None = None
+    num_samples: int
+    higher_is_better: bool
+
+
+class _CellResult(_Form):
+    scores: list[_Score]
+    unit: str
+    default_metric: str
+    kernel: str | None = None
+
+
+class _Loss(_Form):
+    step: int
+    tokens: int
+    loss: float
+    learning_rate: float
+    tokens_per_second: float | None = None
+    mfu: float | None = None
+
+
+def extract(store: Store) -> dict[str, pa.Table]:
+    """All rows of the catalog by table name; tables without rows are left out."""
+    holdings, plans = take_stock(store), store.plans()
+    tables = {
+        **_cell_contents(plans, holdings),
+        "loss": _table(_loss_rows(plans, holdings)),
+        # After the contents: what turned out unreadable above is damaged below.
+        "study": _table(_study_rows(plans)),
+        "cell": _table(_cell_rows(plans, holdings)),
+        "artifact": _table(_artifact_rows(holdings)),
+        "edge": _table(_edge_rows(holdings)),
+        "environment": _table(_environment_rows(holdings)),
+    }
+    return {name: table for name, table in tables.items() if table.num_rows}
+
+
+def _cell_contents(plans: list[Row], holdings: Holdings) -> dict[str, pa.Table]:
+    lengths = {cell["cell"]: cell["eval_length"] for plan in plans for cell in plan["cells"]}
+    scores: list[Row] = []
+    samples, token_nll = [], []
+    for short, eval_length in lengths.items():
+        if short is None or holdings.intact(short) is None:
+            continue  # an unavailable cell has no id
+        try:
+            rows = list(_score_rows(short, holdings))
+            asked = _read_parquet(holdings.file(short, SAMPLES_FILE), SAMPLES)
+            bins = _read_parquet(holdings.file(short, TOKEN_NLL_FILE), TOKEN_NLL)
+        except _UNREADABLE as error:
+            holdings.damage[short] = _first_line(error)
+            continue
+        scores += rows
+        samples.append(_with(asked, cell=short, eval_length=eval_length))
+        token_nll.append(_with(bins, cell=short))
+    return {
+        "score": _table(scores),
+        "sample": pa.concat_tables(samples) if samples else _table(()),
+        "token_nll": pa.concat_tables(token_nll) if token_nll else _table(()),
+    }
+
+
+def _score_rows(short: str, holdings: Holdings) -> Iterator[Row]:
+    result = _CellResult.model_validate(holdings.records[short].result)
+    for score in result.scores:
+        yield {
+            "cell": short,
+            **score.model_dump(),
+            "is_default": score.metric == result.default_metric,
+            "unit": result.unit,
+            "kernel": result.kernel,
+        }
+
+
+def _loss_rows(plans: list[Row], holdings: Holdings) -> Iterator[Row]:
+    for short in dict.fromkeys(run["checkpoint"] for plan in plans for run in plan["trainings"]):
+        if holdings.intact(short) is None:
+            continue
+        try:
+            lines = holdings.file(short, "loss.jsonl").read_text(encoding="utf-8").splitlines()
+            rows = [_Loss.model_validate_json(line).model_dump() for line in lines]
+        except _UNREADABLE as error:
+            holdings.damage[short] = _first_line(error)
+            continue
+        yield from ({"checkpoint": short, **row} for row in rows)
+
+
+def _study_rows(plans: list[Row]) -> Iterator[Row]:
+    for plan in plans:
+        bases = dict.fromkeys(cell["base_model"] for cell in plan["cells"])
+        for base in bases:
+            yield {
+                "study": plan["study"],
+                "hypothesis": plan["hypothesis"],
+                "target_context": plan["target_context"],
+                "base_model": base,
+                "trained_context": plan["base_contexts"].get(base),
+            }
+
+
+def _cell_rows(plans: list[Row], holdings: Holdings) -> Iterator[Row]:
+    for plan in plans:
+        kinds = {run["checkpoint"]: run["kind"] for run in plan["trainings"]}
+        for position, cell in enumerate(plan["cells"]):
+            yield {
+                "study": plan["study"],
+                "position": position,
+                **{axis: cell[axis] for axis in _AXES},
+                **cell_status(cell, holdings, kinds),
+            }
+
+
+def _artifact_rows(holdings: Holdings) -> Iterator[Row]:
+    for short, record in holdings.records.items():
+        yield {
+            "artifact": short,
+            "kind": record.kind,
+            "name": record.name,
+            "folder": holdings.folders[short].relative_to(holdings.artifacts).as_posix(),
+            "intact": short not in holdings.damage,
+            "damage": holdings.damage.get(short),
+            "num_files": len(record.files),
+            "bytes": sum(entry.bytes for entry in record.files.values()),
+            "attempts": record.attempts,
+            "seconds": record.seconds,
+            "started_at": _utc(record.started_at),
+            "created_at": _utc(record.finished_at),
+            "environment": fingerprint(record.environment)[:SHORT],
+            "spec": canonical_json(record.spec),
+            "result": canonical_json(record.result),
+            "execution": canonical_json(record.execution),
+        }
+
+
+def _edge_rows(holdings: Holdings) -> Iterator[Row]:
+    for short, record in holdings.records.items():
+        for role, parent in sorted(record.parents.items()):
+            yield {"child": short, "parent": parent[:SHORT], "role": role}
+
+
+def _environment_rows(holdings: Holdings) -> Iterator[Row]:
+    found = {
+        fingerprint(record.environment)[:SHORT]: record.environment
+        for record in holdings.records.values()
+    }
+    for digest, environment in sorted(found.items()):
+        git = environment.get("git") or {}
+        yield {
+            "environment": digest,
+            "git_commit": git.get("commit"),
+            "git_dirty": git.get("dirty"),
+            **{name: environment.get(name) for name in _MACHINE},
+            "accelerators": ", ".join(environment.get("accelerators", [])),
+            "libraries": canonical_json(environment.get("libraries", {})),
+        }
+
+
+def _read_parquet(path: Path, schema: pa.Schema) -> pa.Table:
+    try:
+        # Files are small and many: starting threads for each would cost more than it saves.
+        table = pq.ParquetFile(path).read(columns=schema.names, use_threads=False)
+        return table.select(schema.names).cast(schema)
+    except _UNREADABLE as error:
+        raise DataError(f"{path.name}: {error}") from error
+
+
+def _with(table: pa.Table, **constants: Any) -> pa.Table:
+    for name, value in constants.items():
+        table = table.append_column(name, pa.repeat(value, table.num_rows))
+    return table
+
+
+def _table(rows: Iterable[Row]) -> pa.Table:
+    return pa.Table.from_pylist(list(rows))
+
+
+def _utc(moment: str) -> datetime:
+    return datetime.fromisoformat(moment).astimezone(UTC).replace(tzinfo=None)
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).splitlines()[0]

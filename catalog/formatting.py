@@ -1,0 +1,254 @@
+"""Rows as text: a table for people, CSV or JSON for programs.
+
+A table is made to fit: columns with one value throughout are said once above it, long names are
+broken at underscores, and what is still too wide goes on in a second table that repeats the columns
+by which rows are told apart. CSV and JSON hold every value unrounded.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any
+
+from lce_core.errors import SpecError, did_you_mean
+
+FORMATS = ("table", "csv", "json")
+WIDTH = 80
+
+_NULL = "-"
+_LONGEST_CELL = 1000
+_NARROWEST_TEXT = 24
+_GAP = 2
+
+Rows = Sequence[Sequence[Any]]
+
+
+def format_rows(columns: Sequence[str], rows: Rows, form: str, width: int = WIDTH) -> str:
+    """Rows as `table`, `csv` or `json`, without a closing newline.
+
+    Raises:
+      SpecError: there is no such format.
+    """
+    if form == "table":
+        return _table(_distinct(columns), rows, width)
+    if form == "csv":
+        return _csv(columns, rows)
+    if form == "json":
+        return _json(_distinct(columns), rows)
+    raise SpecError("format", form, "unknown output format", did_you_mean(form, FORMATS))
+
+
+def _csv(columns: Sequence[str], rows: Rows) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([["" if cell is None else _plain(cell) for cell in row] for row in rows])
+    return text.getvalue().rstrip("\n")
+
+
+def _json(columns: Sequence[str], rows: Rows) -> str:
+    objects = [dict(zip(columns, map(_json_value, row), strict=True)) for row in rows]
+    return json.dumps(objects, indent=1, ensure_ascii=False, default=str, allow_nan=False)
+
+
+def _json_value(cell: Any) -> Any:
+    if isinstance(cell, float) and not math.isfinite(cell):
+        return None
+    return cell.isoformat() if isinstance(cell, datetime | date) else cell
+
+
+def _plain(cell: Any) -> str:
+    if isinstance(cell, bool):
+        return "true" if cell else "false"
+    return cell.isoformat() if isinstance(cell, datetime | date) else str(cell)
+
+
+def _table(columns: list[str], rows: Rows, width: int) -> str:
+    if not rows:
+        return f"{', '.join(columns)}\n(no rows)"
+    grid = _Grid(
+        columns,
+        [[_short(cell) for cell in row] for row in rows],
+        [_is_numeric([row[i] for row in rows]) for i in range(len(columns))],
+    )
+    shown, above = list(range(len(columns))), ""
+    if not grid.widths(shown, width) and len(rows) > 1:
+        varying = [i for i in shown if len({row[i] for row in grid.cells}) > 1]
+        above = grid.constants([i for i in shown if i not in varying], width)
+        shown = varying
+    blocks = grid.blocks(shown, width)
+    if not blocks:
+        return grid.one_below_the_other(width)
+    return above + "\n\n".join(grid.block(block, width) for block in blocks)
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """Cells as text, by row and column number, and which columns are numbers."""
+
+    columns: list[str]
+    cells: list[list[str]]
+    numeric: list[bool]
+
+    def widths(self, shown: Sequence[int], width: int) -> dict[int, int]:
+        """Width of each shown column; empty if they do not fit. Only text may be folded."""
+        widths, least = {}, {}
+        for i in shown:
+            longest = max(len(row[i]) for row in self.cells)
+            name = max(len(part) for part in _parts(self.columns[i]))
+            widths[i] = max(longest, name)
+            foldable = not self.numeric[i] and " " in "".join(row[i] for row in self.cells)
+            least[i] = max(name, min(longest, _NARROWEST_TEXT)) if foldable else widths[i]
+        room = width - _GAP * (len(shown) - 1)
+        while (excess := sum(widths.values()) - room) > 0:
+            widest = max(shown, key=lambda i: widths[i] - least[i])
+            if widths[widest] == least[widest]:
+                return {}
+            widths[widest] -= min(excess, widths[widest] - least[widest])
+        for i in shown:  # unbroken names where there is room for them
+            more = len(self.columns[i]) - widths[i]
+            if 0 < more <= room - sum(widths.values()):
+                widths[i] += more
+        return widths
+
+    def blocks(self, shown: list[int], width: int) -> list[list[int]]:
+        """The columns of each table, keys first in each; empty if no such split fits."""
+        if self.widths(shown, width):
+            return [shown]
+        keys = self._keys(shown)
+        rest = shown[len(keys) :]
+        for number in range(2, len(rest) + 1):
+            size = math.ceil(len(rest) / number)
+            blocks = [keys + rest[i : i + size] for i in range(0, len(rest), size)]
+            if all(self.widths(block, width) for block in blocks):
+                return blocks
+        return []
+
+    def block(self, shown: list[int], width: int) -> str:
+        """One table."""
+        widths = self.widths(shown, width)
+        heads = [_folded_name(self.columns[i], widths[i]) for i in shown]
+        height = max(len(head) for head in heads)
+        heads = [[""] * (height - len(head)) + head for head in heads]
+        lines = self._lines(heads, widths)
+        lines.append((" " * _GAP).join("-" * widths[i] for i in shown))
+        for row in self.cells:
+            lines += self._lines([_folded(row[i], widths[i]) for i in shown], widths)
+        return "\n".join(line.rstrip() for line in lines)
+
+    def constants(self, shown: list[int], width: int) -> str:
+        """The columns with one value throughout, as "name=value", and those with none."""
+        empty = [self.columns[i] for i in shown if self.cells[0][i] == _NULL]
+        said = [f"{self.columns[i]}={self.cells[0][i]}" for i in shown]
+        lines = _folded("  ".join(text for text in said if not text.endswith(f"={_NULL}")), width)
+        if empty:
+            lines += _folded(f"no value: {', '.join(empty)}", width)
+        return "\n".join(line for line in lines if line) + "\n\n"
+
+    def one_below_the_other(self, width: int) -> str:
+        """Each row as a block of "name  value" lines."""
+        name_width = max(len(name) for name in self.columns)
+        indent = " " * (name_width + _GAP)
+        blocks = []
+        for row in self.cells:
+            lines = []
+            for name, cell in zip(self.columns, row, strict=True):
+                parts = _folded(cell, max(width - len(indent), _NARROWEST_TEXT))
+                lines.append(f"{name.ljust(len(indent))}{parts[0]}".rstrip())
+                lines += [indent + part for part in parts[1:]]
+            blocks.append("\n".join(lines))
+        return ("\n" + "-" * width + "\n").join(blocks)
+
+    def _keys(self, shown: list[int]) -> list[int]:
+        """The first columns that together tell every row apart; none if all are needed."""
+        for number in range(1, len(shown)):
+            keys = shown[:number]
+            if len({tuple(row[i] for i in keys) for row in self.cells}) == len(self.cells):
+                return keys
+        return []
+
+    def _lines(self, parts: list[list[str]], widths: dict[int, int]) -> list[str]:
+        lines = []
+        for texts in itertools.zip_longest(*parts, fillvalue=""):
+            aligned = [
+                text.rjust(width) if self.numeric[i] else text.ljust(width)
+                for text, (i, width) in zip(texts, widths.items(), strict=True)
+            ]
+            lines.append((" " * _GAP).join(aligned))
+        return lines
+
+
+def _short(cell: Any) -> str:
+    if cell is None:
+        return _NULL
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    if isinstance(cell, float):
+        return number_text(cell)
+    if isinstance(cell, datetime):
+        return cell.isoformat(sep=" ", timespec="seconds")
+    text = str(cell)
+    return text if len(text) <= _LONGEST_CELL else text[: _LONGEST_CELL - 3] + "..."
+
+
+def number_text(value: float) -> str:
+    """Four digits, at most four decimals; an exponent only where these would hide the value."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    if not 1e-3 <= abs(value) < 1e6:
+        return f"{value:.3e}"
+    return f"{value:.{min(4, max(0, 3 - math.floor(math.log10(abs(value)))))}f}"
+
+
+def _is_numeric(values: list[Any]) -> bool:
+    known = [value for value in values if value is not None]
+    return bool(known) and all(
+        isinstance(value, int | float) and not isinstance(value, bool) for value in known
+    )
+
+
+def _parts(name: str) -> list[str]:
+    words = name.split("_")
+    return [word + "_" for word in words[:-1]] + words[-1:]
+
+
+def _folded_name(name: str, width: int) -> list[str]:
+    lines = [""]
+    for part in _parts(name):
+        if lines[-1] and len(lines[-1] + part) > width:
+            lines.append("")
+        lines[-1] += part
+    return lines
+
+
+def _folded(text: str, width: int) -> list[str]:
+    """Lines of at most `width`, broken at blanks where there are any."""
+    lines = []
+    for line in text.splitlines() or [""]:
+        rest = line
+        while len(rest) > width:
+            cut = rest.rfind(" ", 1, width + 1)
+            cut = cut if cut > 0 else width
+            lines.append(rest[:cut].rstrip())
+            rest = rest[cut:].lstrip(" ")
+        lines.append(rest)
+    return lines
+
+
+def _distinct(columns: Sequence[str]) -> list[str]:
+    """Names with a number added where one repeats, so that no column hides another."""
+    named: list[str] = []
+    for column in columns:
+        name, number = column, 1
+        while name in named:
+            number += 1
+            name = f"{column}_{number}"
+        named.append(name)
+    return named

@@ -1,0 +1,99 @@
+"""What a store holds: records by id, what is wrong with the damaged ones, and noted failures.
+
+Records name their files; no other file is looked at. An artifact that is not what its record says
+is damaged, with a reason; that is a fact for the catalog, never an error.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lce_core.records import FileEntry, Record
+from lce_core.steps import Step
+from lce_core.store import Store
+
+
+@dataclass
+class Holdings:
+    """The artifacts of a store by short fingerprint."""
+
+    artifacts: Path
+    folders: dict[str, Path] = field(default_factory=dict)
+    records: dict[str, Record] = field(default_factory=dict)
+    damage: dict[str, str] = field(default_factory=dict)
+    """What is wrong, by short fingerprint."""
+    failures: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Steps whose last attempt failed, as `Store.note_failure` wrote them."""
+
+    def intact(self, short: str) -> Record | None:
+        """The record of an undamaged artifact; None if it is damaged or not there."""
+        return None if short in self.damage else self.records.get(short)
+
+    def file(self, short: str, name: str) -> Path:
+        """A file of an artifact.
+
+        Raises:
+          ValueError: the record names no such file.
+        """
+        if name not in self.records[short].files:
+            raise ValueError(f"its record names no {name}")
+        return self.folders[short] / name
+
+    def trouble(self, short: str, folder: str) -> str | None:
+        """What is wrong with the artifact expected in `folder`; None if it is not there at all."""
+        if short in self.damage:
+            return self.damage[short]
+        if short not in self.records and (self.artifacts / folder).is_dir():
+            return "its record.json cannot be read"
+        return None
+
+
+def take_stock(store: Store) -> Holdings:
+    """Verifies everything in the store (unchanged files are not hashed again)."""
+    holdings = Holdings(store.home / "artifacts", failures=_failures(store.home / "failures"))
+    for folder, record in store.records():
+        step = _step(record)
+        if store.path(step) != folder:
+            continue  # a second copy under another name
+        holdings.folders[step.short], holdings.records[step.short] = folder, record
+        if store.record(step) is None:
+            holdings.damage[step.short] = _what_is_wrong(folder, record.files)
+    store.remember_verified()
+    return holdings
+
+
+def _step(record: Record) -> Step:
+    return Step(
+        kind=record.kind,
+        name=record.name,
+        spec=record.spec,
+        parents=record.parents,
+        lineage=record.lineage,
+        fingerprint=record.fingerprint,
+        axes=record.axes,
+    )
+
+
+def _what_is_wrong(folder: Path, files: Mapping[str, FileEntry]) -> str:
+    for name, entry in files.items():
+        try:
+            size = (folder / name).stat().st_size
+        except OSError:
+            return f"{name} is not there"
+        if size != entry.bytes:
+            return f"{name} has {size} bytes, its record says {entry.bytes}"
+    return "the content of a file is not what its record says"
+
+
+def _failures(folder: Path) -> dict[str, dict[str, Any]]:
+    found = {}
+    for path in sorted(folder.glob("*.json")):
+        try:
+            found[path.stem] = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):  # forgotten meanwhile: the step was done after all
+            continue
+    return found

@@ -1,0 +1,122 @@
+-- Tables of the catalog, filled from the store's records and plans. Readers use the views of the
+-- main schema; these tables may change.
+
+CREATE SCHEMA store;
+
+CREATE TABLE store.study (
+    study VARCHAR NOT NULL,
+    hypothesis VARCHAR,
+    target_context BIGINT NOT NULL,
+    base_model VARCHAR NOT NULL,
+    trained_context BIGINT
+);
+COMMENT ON TABLE store.study IS 'Studies as last planned, one row per base model.';
+
+CREATE TABLE store.cell (
+    study VARCHAR NOT NULL,
+    position BIGINT NOT NULL,
+    cell VARCHAR,
+    base_model VARCHAR NOT NULL,
+    method VARCHAR NOT NULL,
+    frozen BOOLEAN NOT NULL,
+    exact_attention BOOLEAN NOT NULL,
+    seed BIGINT NOT NULL,
+    benchmark VARCHAR NOT NULL,
+    task VARCHAR NOT NULL,
+    eval_length BIGINT NOT NULL,
+    profile VARCHAR,
+    train_length BIGINT,
+    checkpoint VARCHAR,
+    status VARCHAR NOT NULL,
+    reason VARCHAR,
+    attempts BIGINT NOT NULL,
+    seconds DOUBLE
+);
+COMMENT ON TABLE store.cell IS
+    'Planned cells, one row per study and cell, with what became of them; position is the order in the study.';
+
+CREATE TABLE store.score (
+    cell VARCHAR NOT NULL,
+    metric VARCHAR NOT NULL,
+    value DOUBLE NOT NULL,
+    ci_low DOUBLE,
+    ci_high DOUBLE,
+    num_samples BIGINT NOT NULL,
+    higher_is_better BOOLEAN NOT NULL,
+    is_default BOOLEAN NOT NULL,
+    unit VARCHAR,
+    kernel VARCHAR
+);
+COMMENT ON TABLE store.score IS 'Scores of done cells, one row per metric.';
+
+CREATE TABLE store.sample (
+    cell VARCHAR NOT NULL,
+    sample BIGINT NOT NULL,
+    eval_length BIGINT NOT NULL,
+    depth DOUBLE,
+    num_prompt_tokens BIGINT,
+    prediction VARCHAR,
+    reference VARCHAR,
+    score DOUBLE,
+    cluster VARCHAR
+);
+COMMENT ON TABLE store.sample IS 'Scored requests of done cells.';
+
+CREATE TABLE store.token_nll (
+    cell VARCHAR NOT NULL,
+    position_bin BIGINT NOT NULL,
+    nll DOUBLE NOT NULL
+);
+COMMENT ON TABLE store.token_nll IS 'Mean negative log-likelihood by position of done cells.';
+
+CREATE TABLE store.loss (
+    checkpoint VARCHAR NOT NULL,
+    step BIGINT NOT NULL,
+    tokens BIGINT,
+    loss DOUBLE,
+    learning_rate DOUBLE,
+    tokens_per_second DOUBLE,
+    mfu DOUBLE
+);
+COMMENT ON TABLE store.loss IS 'Loss logs of the training runs of all studies.';
+
+CREATE TABLE store.artifact (
+    artifact VARCHAR NOT NULL,
+    kind VARCHAR NOT NULL,
+    name VARCHAR NOT NULL,
+    folder VARCHAR NOT NULL,
+    intact BOOLEAN NOT NULL,
+    damage VARCHAR,
+    num_files BIGINT NOT NULL,
+    bytes BIGINT NOT NULL,
+    attempts BIGINT NOT NULL,
+    seconds DOUBLE NOT NULL,
+    started_at TIMESTAMP NOT NULL,
+    created_at TIMESTAMP NOT NULL,
+    environment VARCHAR NOT NULL,
+    spec VARCHAR NOT NULL,
+    result VARCHAR NOT NULL,
+    execution VARCHAR NOT NULL
+);
+COMMENT ON TABLE store.artifact IS 'Artifacts with a readable record.';
+
+CREATE TABLE store.edge (
+    child VARCHAR NOT NULL,
+    parent VARCHAR NOT NULL,
+    role VARCHAR NOT NULL
+);
+COMMENT ON TABLE store.edge IS 'Which artifact was made from which.';
+
+CREATE TABLE store.environment (
+    environment VARCHAR NOT NULL,
+    git_commit VARCHAR,
+    git_dirty BOOLEAN,
+    host VARCHAR,
+    platform VARCHAR,
+    python VARCHAR,
+    cpu VARCHAR,
+    cpu_count BIGINT,
+    accelerators VARCHAR,
+    libraries VARCHAR
+);
+COMMENT ON TABLE store.environment IS 'Distinct environments in which artifacts were made.';

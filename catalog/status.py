@@ -1,0 +1,56 @@
+"""What became of a planned cell: done, failed, missing or unavailable, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from catalog.holdings import Holdings
+
+
+def cell_status(
+    cell: Mapping[str, Any], holdings: Holdings, kinds: Mapping[str, str]
+) -> dict[str, Any]:
+    """Returns status, reason, attempts and seconds of a cell of a plan.
+
+    Args:
+      cell: One entry of the plan's `cells`.
+      holdings: What the store holds.
+      kinds: Kind of the study's training runs by short fingerprint.
+    """
+    if cell["unavailable"]:
+        return _status("unavailable", cell["unavailable"])
+    short = cell["cell"]
+    record = holdings.intact(short)
+    if record is not None:
+        return _status("done", None, record.attempts, record.seconds)
+    if failure := holdings.failures.get(short):
+        # Some cells turn out to be impossible only when they are tried.
+        if failure["class"] == "unavailable":
+            return _status("unavailable", failure["message"], failure["attempts"])
+        return _status("failed", _cause(failure), failure["attempts"])
+    if trouble := holdings.trouble(short, cell["folder"]):
+        return _status("missing", f"damaged: {trouble}; the next run computes it again")
+    return _status("missing", _obstacle(cell["blocked_by"], holdings, kinds))
+
+
+def _obstacle(parents: list[str], holdings: Holdings, kinds: Mapping[str, str]) -> str:
+    waiting = [parent for parent in parents if holdings.intact(parent) is None]
+    for parent in waiting:
+        if failure := holdings.failures.get(parent):
+            kind = failure["folder"].split("/")[0]
+            return f"{kind} {parent} failed: {_cause(failure)}"
+    if not waiting:
+        return "not run yet"
+    # What is no training run is the other thing a cell is made from: its held-out text.
+    return f"waits for {kinds.get(waiting[0], 'held_out')} {waiting[0]}"
+
+
+def _cause(failure: Mapping[str, Any]) -> str:
+    return f"{failure['class']}: {failure['message']}"
+
+
+def _status(
+    status: str, reason: str | None, attempts: int = 0, seconds: float | None = None
+) -> dict[str, Any]:
+    return {"status": status, "reason": reason, "attempts": attempts, "seconds": seconds}

@@ -1,0 +1,1 @@
+"""Pictures of the results. They read the catalog and nothing else."""

@@ -1,0 +1,78 @@
+"""Prefect plug-in: `prefect deployment run controlled-study` works as typed.
+
+Stock Prefect wants FLOW/DEPLOYMENT. With this plug-in a name without a slash means the deployment
+of that name of the flow `controlled-study`; names with a slash pass unchanged. Prefect loads it
+through the entry point `prefect.plugins` where [tool.prefect.plugins] of pyproject.toml enables it,
+that is in the checkout's folder. It wraps one method of two client classes that Prefect does not
+promise to keep: if they move, it says so and names the form that always works.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from prefect.plugins import HookContext, register_hook
+
+FLOW = "controlled-study"
+_METHOD = "read_deployment_by_name"
+_MARK = "_lce_bare_names"
+
+
+class PrefectMovedError(Exception):
+    """Prefect no longer has what the plug-in wraps."""
+
+
+@register_hook
+def setup_environment(*, ctx: HookContext) -> None:
+    """Called by Prefect when it is imported; sets no variable.
+
+    Raises:
+      PrefectMovedError: which Prefect logs, going on without the plug-in.
+    """
+    for client in _clients(ctx.prefect_version):
+        read = getattr(client, _METHOD)
+        if not hasattr(read, _MARK):
+            setattr(client, _METHOD, _with_bare_names(read))
+
+
+def is_active() -> bool:
+    """Whether this process's Prefect understands names without a slash."""
+    import prefect
+
+    return all(hasattr(getattr(c, _METHOD), _MARK) for c in _clients(prefect.__version__))
+
+
+def full_name(name: str) -> str:
+    """FLOW/DEPLOYMENT for a deployment's bare name; any other name as it is."""
+    return name if "/" in name else f"{FLOW}/{name}"
+
+
+def _clients(version: str) -> list[type]:
+    try:
+        from prefect.client.orchestration import PrefectClient, SyncPrefectClient
+    except ImportError as error:
+        raise PrefectMovedError(_moved(version, str(error))) from error
+    for client in (PrefectClient, SyncPrefectClient):
+        parameters = inspect.signature(getattr(client, _METHOD, lambda: None)).parameters
+        if list(parameters) != ["self", "name"]:
+            raise PrefectMovedError(_moved(version, f"{client.__name__}.{_METHOD}{parameters}"))
+    return [PrefectClient, SyncPrefectClient]
+
+
+def _moved(version: str, what: str) -> str:
+    return (
+        f"Prefect {version} no longer has {_METHOD}(self, name) on its clients ({what}), so a"
+        f" deployment's name needs its flow: prefect deployment run {FLOW}/{FLOW}"
+    )
+
+
+def _with_bare_names(read: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(read)
+    def read_deployment_by_name(self: object, name: str) -> Any:
+        return read(self, full_name(name))  # a coroutine of the asynchronous client
+
+    setattr(read_deployment_by_name, _MARK, True)
+    return read_deployment_by_name

@@ -1,0 +1,67 @@
+"""`--select axis=value,...`: the cells of a plan that are wanted, with all they need."""
+
+from __future__ import annotations
+
+from lce_core.errors import SpecError, did_you_mean
+from lce_core.plan import PlannedCell, StudyPlan
+
+AXES = ("base_model", "method", "frozen", "seed", "benchmark", "task", "eval_length")
+
+
+def select_cells(plan: StudyPlan, select: str) -> StudyPlan:
+    """The plan with only the selected cells and their ancestors.
+
+    An axis given several times means any of its values; different axes must all hold.
+
+    Raises:
+      SpecError: unknown axis, or a value no cell of the study has.
+    """
+    if not select.strip():
+        return plan
+    wanted = _parse(select)
+    for axis, values in wanted.items():
+        known = {_text(cell, axis) for cell in plan.cells}
+        for value in sorted(values - known):
+            rule = f"no cell of {plan.study.study} has this {axis}"
+            raise SpecError("--select", f"{axis}={value}", rule, did_you_mean(value, known))
+    cells = [
+        cell
+        for cell in plan.cells
+        if all(_text(cell, axis) in values for axis, values in wanted.items())
+    ]
+    needed: set[str] = set()
+    waiting = [cell.step.fingerprint for cell in cells if cell.step]
+    while waiting:
+        fingerprint = waiting.pop()
+        if fingerprint not in needed:
+            needed.add(fingerprint)
+            waiting.extend(plan.steps[fingerprint].parents.values())
+    steps = {print_: step for print_, step in plan.steps.items() if print_ in needed}
+    return StudyPlan(plan.study, steps, tuple(cells))
+
+
+def require_work(plan: StudyPlan, where: str) -> None:
+    """Refuses a study of which no cell can be; an earlier run's results stay as they are.
+
+    Raises:
+      SpecError: every cell is unavailable; gives the first reason.
+    """
+    if not plan.steps:
+        rule = "a study has at least one cell that can be computed here"
+        raise SpecError(where, plan.cells[0].unavailable, rule, "Make what it names available.")
+
+
+def _parse(select: str) -> dict[str, set[str]]:
+    wanted: dict[str, set[str]] = {}
+    for part in select.split(","):
+        axis, equals, value = (piece.strip() for piece in part.partition("="))
+        if axis not in AXES or not equals:
+            rule, remedy = "a selection is axis=value,...", did_you_mean(axis, AXES)
+            raise SpecError("--select", repr(part), rule, remedy)
+        wanted.setdefault(axis, set()).add(value)
+    return wanted
+
+
+def _text(cell: PlannedCell, axis: str) -> str:
+    value = getattr(cell, axis)
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,146 @@
+"""Where things are: LCE_HOME, study files, and this machine's default Execution.
+
+The only module that turns environment variables and command-line options into settings.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from lce_core.errors import SpecError, did_you_mean
+from lce_core.registry import spec_error
+from lce_core.spec import Execution, StudySpec, add_plugin_folders
+from lce_core.study_file import load_study
+from tasks.gpus import visible_gpus
+
+STUDIES = Path(__file__).parent / "studies"
+MOST_CPU_SLOTS = 8
+"""More single-thread workers than this rarely pay: each holds its own copy of torch (0.5 GB)."""
+
+
+def home() -> Path:
+    """The store's folder: $LCE_HOME, or ./lce-home."""
+    return Path(os.environ.get("LCE_HOME", "lce-home")).absolute()
+
+
+def shipped_studies() -> list[str]:
+    """Names of the studies that come with the package."""
+    return sorted(path.stem for path in STUDIES.glob("*.yaml"))
+
+
+def study_path(study: str) -> Path:
+    """The file of a shipped study's name, or the path itself.
+
+    Raises:
+      SpecError: neither a shipped study nor a file.
+    """
+    if study in shipped_studies():
+        return STUDIES / f"{study}.yaml"
+    path = Path(study)
+    if path.is_file():
+        return path
+    if path.suffix in (".yaml", ".yml") or os.sep in study:
+        raise SpecError(
+            study, "no such file", "a study is a file or a shipped name", "Check the path."
+        )
+    remedy = did_you_mean(study, shipped_studies()) + " Or give the path of a file."
+    raise SpecError("study", repr(study), "no such shipped study", remedy)
+
+
+def study_name(study: str) -> str:
+    """The name in the catalog of a study given by its file; any other word is a name itself."""
+    is_file = Path(study).suffix in (".yaml", ".yml") or Path(study).is_file()
+    return load_study(study_path(study)).study if is_file else study
+
+
+def open_study(study: str, execution: Execution) -> tuple[StudySpec, str]:
+    """The study and the file it was read from, plug-in folders taking part."""
+    add_plugin_folders(execution.plugin_folders)
+    path = study_path(study)
+    return load_study(path), path.name if path.parent == STUDIES else str(path)
+
+
+def make_execution(options: Mapping[str, Any] | None = None, file: Path | None = None) -> Execution:
+    """This machine's Execution: defaults, then a YAML file, then options.
+
+    Raises:
+      SpecError: unknown key or bad value, with where it was given.
+    """
+    given = {**_read(file), **{k: v for k, v in (options or {}).items() if v is not None}}
+    given.setdefault("home", home())
+    try:
+        execution = Execution.model_validate(given)
+    except ValidationError as error:
+        raise spec_error(error, str(file or "execution"), Execution) from None
+    _check_gpus(execution)
+    return execution if "slots" in given else execution.model_copy(update=_slots(execution))
+
+
+def named_folders(pairs: list[str], option: str) -> dict[str, Path]:
+    """["name=folder", ...] as a mapping.
+
+    Raises:
+      SpecError: not of that form, or no such folder.
+    """
+    folders = {}
+    for pair in pairs:
+        name, _, folder = pair.partition("=")
+        if not (name and folder):
+            raise SpecError(option, repr(pair), "it has the form NAME=FOLDER", "Add the name.")
+        if not Path(folder).is_dir():
+            raise SpecError(option, repr(pair), "there is no such folder", "Check the path.")
+        folders[name] = Path(folder).absolute()
+    return folders
+
+
+def existing_folders(folders: list[Path], option: str) -> tuple[Path, ...]:
+    """The folders, absolute; a SpecError for one that is not there."""
+    for folder in folders:
+        if not folder.is_dir():
+            raise SpecError(option, str(folder), "there is no such folder", "Check the path.")
+    return tuple(folder.absolute() for folder in folders)
+
+
+def disk_full(folder: Path, given: str) -> SpecError:
+    """The error of a run that was stopped by a full disk; what was finished stays."""
+    remedy = "Free some, then run again: it continues."
+    return SpecError(f"LCE_HOME {folder}", given, "artifacts need free disk space", remedy)
+
+
+def _check_gpus(execution: Execution) -> None:
+    if execution.device == "cpu" or (execution.device == "auto" and not visible_gpus()):
+        return
+    num_gpus = len(visible_gpus())
+    if num_gpus == 0:
+        raise SpecError("device", "cuda", "no GPU is visible here", "Use device auto or cpu.")
+    if num_gpus < execution.processes:
+        rule = f"a training run of {execution.processes} processes needs as many GPUs"
+        raise SpecError("processes", f"{num_gpus} GPUs visible", rule, "Lower --processes.")
+
+
+def _slots(execution: Execution) -> dict[str, int]:
+    gpus = 0 if execution.device == "cpu" else len(visible_gpus())
+    if gpus:
+        return {"slots": max(1, gpus // execution.processes)}
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {"slots": min(cores or 1, MOST_CPU_SLOTS)}
+
+
+def _read(file: Path | None) -> dict[str, Any]:
+    if file is None:
+        return {}
+    try:
+        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise SpecError(str(file), error, "an execution file is YAML", "Check the file.") from None
+    if not isinstance(content, dict):
+        raise SpecError(
+            str(file), repr(content), "an execution file is a mapping", "Use key: value."
+        )
+    return content

@@ -1,0 +1,32 @@
+"""The one seam into transformers' attention: schemes here, kernels beside, torch only in kernels.
+
+A scheme is a small frozen description (window sizes, group sizes). It names the function that
+computes it as "module:function"; that module is imported when a model is extended, so describing a
+method loads no torch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True)
+class AttentionScheme:
+    """Description of an attention other than full causal softmax over rotated keys.
+
+    Subclasses add sizes as fields and set `kernel`. The kernel is called as
+    `kernel(scheme, query, key, value, table, first_query, scaling) -> output` with
+
+      query  (batch, heads, queries, head_dim)     not rotated
+      key    (batch, kv_heads, keys, head_dim)     not rotated, cached ones included
+      value  (batch, kv_heads, keys, head_dim)
+      table  RopeTable in force
+      first_query  position of query[..., 0, :]; query t attends keys 0..first_query + t
+      output (batch, heads, queries, head_dim)
+    """
+
+    kernel: ClassVar[str]
+    """Where the computation lies: "module:function"."""
+    differentiable: ClassVar[bool] = False
+    """Gradients flow through the kernel; otherwise a forward pass that wants them is refused."""

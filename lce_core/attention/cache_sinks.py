@@ -1,0 +1,40 @@
+"""Kernel of CacheSinks: a windowed pass and the sinks at their place in the cache, merged.
+
+Cost: queries x (window + num_sinks) pairs, linear memory. Sinks keep their position; the
+query is scored from the last place of the cache once the text is longer. The key-value cache itself
+keeps all tokens: scores are those of a cache that drops the ones between, memory is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from lce_core.attention.partial import Partial
+from lce_core.attention.rotation import Rotation
+from lce_core.attention.schemes import CacheSinks
+from lce_core.attention.windowed import attend_first_tokens, attend_near_and_far
+from lce_core.rope import RopeTable
+
+
+def attend(
+    scheme: CacheSinks,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    table: RopeTable,
+    first_query: int,
+    scaling: float,
+) -> torch.Tensor:
+    """Attention output (batch, heads, queries, head_dim); arguments as in AttentionScheme."""
+    rotate = Rotation(table, key.shape[2], query)
+
+    def far(later: torch.Tensor, first: int) -> Iterator[Partial]:
+        places = torch.arange(scheme.num_sinks, device=query.device)
+        last = scheme.num_sinks + scheme.window - 1
+        return attend_first_tokens(
+            scheme.window, places, last, later, key, value, rotate, first, scaling
+        )
+
+    return attend_near_and_far(scheme.window, far, query, key, value, rotate, first_query, scaling)

@@ -1,0 +1,267 @@
+"""Full, causal and windowed attention that also return the log-sum-exp, on torch alone.
+
+Three backends: "torch_flash_cpu" (the CPU flash kernel behind SDPA), "torch_flash" (the CUDA
+flash kernel, float16 and bfloat16 from compute capability 8.0) and "blocked" (matrix products over
+blocks of queries, anything else). Queries are always the last ones of the keys' text: query row t
+of T sees keys up to index K - T + t. Outputs are differentiable, the log-sum-exp is not, because
+torch does not propagate gradients through it.
+
+Quirks respected here: the CPU kernel reports a log-sum-exp of 0 for a row without keys, and
+crashes on empty key tensors, so no caller ever passes such rows; its causal flag aligns to the
+first key, so it is used on squares only.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Literal
+
+import torch
+
+from lce_core.attention.partial import Partial, concatenate, merge
+
+Backend = Literal["torch_flash_cpu", "torch_flash", "blocked"]
+
+_SCORES = 1 << 24
+"""Scores that exist at one time in the blocked backend."""
+_ROWS = 192
+"""Most queries of one block of a windowed pass: mask and waste stay small."""
+
+
+def backend(device: torch.device, dtype: torch.dtype) -> Backend:
+    """The fastest backend that computes `dtype` on `device`."""
+    if device.type == "cpu":
+        return "torch_flash_cpu"
+    half = dtype in (torch.float16, torch.bfloat16)
+    if device.type == "cuda" and half and torch.cuda.get_device_capability(device) >= (8, 0):
+        return "torch_flash"
+    return "blocked"
+
+
+def attend_all(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float
+) -> Partial:
+    """Every query sees every key.
+
+    Args:
+      query: (batch, heads, queries, head_dim), rotated.
+      key: (batch, kv_heads, keys, head_dim), rotated; at least one key.
+      value: (batch, kv_heads, keys, head_dim).
+      scaling: factor of the scores before softmax.
+    """
+    match backend(query.device, query.dtype):
+        case "torch_flash_cpu":
+            return _flash_cpu(query, key, value, scaling)
+        case "torch_flash":
+            return _flash_cuda(query, key, value, scaling)
+        case "blocked":
+            return _blocked(query, key, value, scaling)
+
+
+def attend_causal(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float
+) -> Partial:
+    """Query row t of T sees keys 0..K - T + t; arguments as in `attend_all`, with K >= T."""
+    earlier = key.shape[2] - query.shape[2]
+    if query.shape[2] == 1:
+        return attend_all(query, key, value, scaling)
+    square = _causal_square(query, key[:, :, earlier:], value[:, :, earlier:], scaling)
+    if earlier == 0:
+        return square
+    return merge(attend_all(query, key[:, :, :earlier], value[:, :, :earlier], scaling), square)
+
+
+def attend_window(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float, window: int
+) -> Partial:
+    """Query row t of T sees the last `window` keys up to K - T + t; arguments as above."""
+    if window >= key.shape[2]:
+        return attend_causal(query, key, value, scaling)
+    unseen = max(0, key.shape[2] - query.shape[2] - window + 1)
+    key, value = key[:, :, unseen:], value[:, :, unseen:]
+    if query.shape[2] == 1:
+        return attend_all(query, key, value, scaling)
+    if backend(query.device, query.dtype) == "torch_flash":
+        return _flash_cuda(query, key, value, scaling, window=window)
+    return _window_by_blocks(query, key, value, scaling, window)
+
+
+def _causal_square(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float
+) -> Partial:
+    match backend(query.device, query.dtype):
+        case "torch_flash_cpu":
+            return _flash_cpu(query, key, value, scaling, causal=True)
+        case "torch_flash":
+            return _flash_cuda(query, key, value, scaling, window=key.shape[2])
+        case "blocked":
+            return _blocked(query, key, value, scaling, causal=True)
+
+
+def _window_by_blocks(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float, window: int
+) -> Partial:
+    """Rows that see less than a window, blocks of rows that each see a band, and what is left."""
+    num_queries, offset = query.shape[2], key.shape[2] - query.shape[2]
+    parts = []
+    growing = min(num_queries, window - 1 - offset)
+    if growing:
+        out = offset + growing
+        parts.append(
+            attend_causal(query[:, :, :growing], key[:, :, :out], value[:, :, :out], scaling)
+        )
+    rows = min(_ROWS, max(window, 64), num_queries - growing)
+    if not rows:
+        return parts[0]
+    band = _band(rows, window, query.device, query.dtype)
+    whole = growing + (num_queries - growing) // rows * rows
+    bands = _bands(query[:, :, growing:whole], key, value, scaling, band)
+    parts.append(bands)
+    if left := num_queries - whole:
+        seen = slice(-(left + window - 1), None)
+        mask = band[:left, : left + window - 1]
+        parts.append(
+            _masked(query[:, :, whole:], key[:, :, seen], value[:, :, seen], scaling, mask)
+        )
+    return concatenate(parts)
+
+
+def _bands(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    scaling: float,
+    band: torch.Tensor,
+) -> Partial:
+    """Blocks of as many queries as the band has rows; block n sees keys from n * rows on.
+
+    Blocks are overlapping views of the keys along a batch dimension, so that one call computes
+    many, on all threads, without copying keys.
+    """
+    batch, heads, num_queries, _ = query.shape
+    rows, span = band.shape
+    num_blocks = num_queries // rows
+    together = num_blocks
+    if backend(query.device, query.dtype) == "blocked":
+        together = max(1, _SCORES // (heads * band.numel()))
+    texts = []
+    for text in range(batch):
+        queries = query[text].unfold(1, rows, rows).permute(1, 0, 3, 2)
+        keys = key[text].unfold(1, span, rows).permute(1, 0, 3, 2)
+        values = value[text].unfold(1, span, rows).permute(1, 0, 3, 2)
+        parts = []
+        for start in range(0, num_blocks, together):
+            some = slice(start, min(start + together, num_blocks))
+            part = _masked(queries[some], keys[some], values[some], scaling, band)
+            output = part.output.transpose(0, 1).flatten(1, 2)
+            parts.append(Partial(output[None], part.lse.transpose(0, 1).flatten(1, 2)[None]))
+        texts.append(concatenate(parts))
+    if batch == 1:
+        return texts[0]
+    output = torch.cat([text.output for text in texts])
+    return Partial(output, torch.cat([text.lse for text in texts]))
+
+
+@lru_cache(maxsize=4)
+def _band(rows: int, window: int, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
+    """(rows, rows + window - 1) additive mask: row t sees columns t..t + window - 1."""
+    # Kept between layers and requests, hence no tensor of the inference mode it is asked for in.
+    with torch.inference_mode(mode=False):
+        visible = torch.ones(rows, rows + window - 1, dtype=torch.bool, device=device)
+        visible = visible.triu().tril(window - 1)
+        mask = torch.zeros(visible.shape, dtype=dtype, device=device)
+        return mask.masked_fill_(~visible, -torch.inf)
+
+
+def _masked(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    scaling: float,
+    mask: torch.Tensor,
+) -> Partial:
+    if backend(query.device, query.dtype) == "torch_flash_cpu":
+        return _flash_cpu(query, key, value, scaling, mask=mask)
+    return _softmax(query, key, value, scaling, mask)
+
+
+def _flash_cpu(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    scaling: float,
+    *,
+    causal: bool = False,
+    mask: torch.Tensor | None = None,
+) -> Partial:
+    output, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+        query, key, value, 0.0, causal, attn_mask=mask, scale=scaling
+    )
+    return Partial(output, lse)
+
+
+def _flash_cuda(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    scaling: float,
+    *,
+    window: int | None = None,
+) -> Partial:
+    # Windows of this kernel align to the last key; the key at distance window - 1 is still seen.
+    output, lse = torch.ops.aten._flash_attention_forward(
+        query.transpose(1, 2),
+        key.transpose(1, 2),
+        value.transpose(1, 2),
+        None,
+        None,
+        query.shape[2],
+        key.shape[2],
+        0.0,
+        window is not None,
+        False,
+        scale=scaling,
+        window_size_left=None if window is None else window - 1,
+        window_size_right=None if window is None else 0,
+    )[:2]
+    return Partial(output.transpose(1, 2), lse)
+
+
+def _blocked(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    scaling: float,
+    *,
+    causal: bool = False,
+) -> Partial:
+    """All keys, or with `causal` a square, in blocks of queries that bound the memory."""
+    batch, heads, num_queries, _ = query.shape
+    rows = max(1, _SCORES // (batch * heads * key.shape[2]))
+    parts = []
+    for start in range(0, num_queries, rows):
+        block = query[:, :, start : start + rows]
+        stop = start + block.shape[2] if causal else key.shape[2]
+        mask = None
+        if causal:
+            mask = torch.full((block.shape[2], stop), -torch.inf, device=query.device)
+            mask = mask.triu(start + 1)
+        parts.append(_softmax(block, key[:, :, :stop], value[:, :, :stop], scaling, mask))
+    return concatenate(parts)
+
+
+def _softmax(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    scaling: float,
+    mask: torch.Tensor | None,
+) -> Partial:
+    precise = torch.promote_types(query.dtype, torch.float32)
+    grouped = query.to(precise).unflatten(1, (key.shape[1], -1))
+    scores = grouped @ key.to(precise).unsqueeze(2).transpose(-1, -2) * scaling
+    if mask is not None:
+        scores += mask
+    lse = scores.logsumexp(dim=-1)
+    output = (scores - lse[..., None]).exp_() @ value.to(precise).unsqueeze(2)
+    return Partial(output.flatten(1, 2).to(query.dtype), lse.flatten(1, 2))

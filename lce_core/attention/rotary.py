@@ -1,0 +1,79 @@
+"""The rotary module of an extended model.
+
+It stands in for the model's own. Methods that only change frequencies read cosines of the request's
+table from it; schemes that rotate by themselves get its identity form, which leaves queries and
+keys, and hence the cache, unrotated. The table is a plain attribute in float64, not a buffer:
+casting or saving the model never touches it.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from lce_core.attention.rotation import cosines, frequencies
+from lce_core.errors import SpecError
+from lce_core.rope import RopeTable
+
+
+class RequestRotary(nn.Module):
+    """Cosines and sines of the request at hand; stands in for the model's rotary embedding.
+
+    Args:
+      rotary_dim: width of the returned tensors.
+      identity: return cos = 1 and sin = 0, for attention that rotates by itself.
+    """
+
+    def __init__(self, rotary_dim: int, *, identity: bool) -> None:
+        super().__init__()
+        self.rotary_dim, self.identity = rotary_dim, identity
+        self.table: RopeTable | None = None
+        self.num_tokens = 0
+
+    def begin(self, table: RopeTable, num_tokens: int) -> None:
+        """Puts a table in force for positions 0..num_tokens - 1."""
+        self.table, self.num_tokens = table, num_tokens
+
+    def forward(
+        self, x: torch.Tensor, position_ids: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Cosine and sine (batch or 1, tokens or 1, rotary_dim) in the dtype of `x`.
+
+        Raises:
+          SpecError: no request was begun, or the positions are not those of one.
+        """
+        if self.table is None:
+            raise SpecError(
+                "extended model",
+                "a forward pass",
+                "a request is begun first",
+                "Call begin_request(num_tokens) with prompt plus new tokens.",
+            )
+        self._check(position_ids)
+        if self.identity:
+            one = torch.ones(1, 1, self.rotary_dim, dtype=x.dtype, device=x.device)
+            return one, torch.zeros_like(one)
+        angles = position_ids[..., None].double() * frequencies(self.table, x.device)
+        cos, sin = cosines(angles, x.dtype)
+        return torch.cat((cos, cos), dim=-1), torch.cat((sin, sin), dim=-1)
+
+    def _check(self, position_ids: torch.Tensor) -> None:
+        length = position_ids.shape[-1]
+        # Reading values from a GPU would stall every forward pass; its length is always checked.
+        if position_ids.device.type == "cpu":
+            first = position_ids[..., :1]
+            if self.identity and (position_ids != first + torch.arange(length)).any():
+                raise SpecError(
+                    "position_ids",
+                    "gaps or restarts",
+                    "a request has consecutive positions",
+                    "Send one document per row, unpadded.",
+                )
+            length = int(position_ids.max()) + 1
+        if length > self.num_tokens:
+            raise SpecError(
+                "position_ids",
+                f"{length} tokens",
+                f"the request has {self.num_tokens} tokens",
+                "Begin the request with prompt plus new tokens.",
+            )

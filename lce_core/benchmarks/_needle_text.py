@@ -1,0 +1,151 @@
+"""LCEG's needle prompt: a sentence hidden in essays or held-out text, and a question about it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from lce_core.benchmarks import CellRequest
+from lce_core.benchmarks._retrieval import Prompt, encode, long_streams, random_slice
+from lce_core.errors import DataError, UnavailableError
+
+ANSWER = "eat a sandwich and sit in Dolores Park on a sunny day."
+NEEDLE = f"\nThe best thing to do in San Francisco is {ANSWER}\n"
+EXACT = "eat a sandwich and sit in dolores park"
+QUESTION = "What is the best thing to do in San Francisco?"
+NEW_TOKENS = 50
+RESERVED_TOKENS = 200
+"""What LCEG leaves free for the frame of the prompt and the answer."""
+_ROUNDS = 8
+
+
+def needle_prompt(
+    request: CellRequest, haystack: list[int], depth: int, *, bos_leak: bool
+) -> Prompt:
+    """The prompt with the needle at `depth` per cent of as much haystack as fits.
+
+    Args:
+      request: tokenizer and length.
+      haystack: token ids, at least as many as the cell's length.
+      depth: 0 (start) to 100 (end).
+      bos_leak: put a beginning-of-sequence token before haystack and needle, as happens where
+        ids are decoded with their special tokens and tokenised again.
+
+    Raises:
+      UnavailableError: the frame, the needle and the answer alone exceed the length, or there
+        is no token to leak.
+    """
+    if bos_leak and not request.tokenizer.bos_token:
+        raise UnavailableError(
+            "bos_leak: the tokenizer has no beginning-of-sequence token to leak. Set bos_leak:"
+            " false."
+        )
+    num_tokens = request.eval_length - RESERVED_TOKENS - len(encode(request, NEEDLE))
+    num_tokens = max(0, num_tokens)
+    for _ in range(_ROUNDS):
+        text = _with_needle(request, haystack[:num_tokens], depth, bos_leak)
+        ids = encode(request, _frame(text))
+        excess = len(ids) + NEW_TOKENS - request.eval_length
+        if excess <= 0:
+            return Prompt(np.array(ids, dtype=np.int64), ANSWER, float(depth))
+        if num_tokens == 0:
+            break
+        # Decoding and tokenising again may change the count by a few tokens.
+        num_tokens = max(0, num_tokens - excess)
+    raise UnavailableError(
+        f"eval_length {request.eval_length}: the needle prompt without any haystack and its answer"
+        f" need {len(ids) - num_tokens + NEW_TOKENS} tokens of this tokenizer. Evaluate longer"
+        " contexts."
+    )
+
+
+def essay_tokens(request: CellRequest) -> list[int]:
+    """Ids of the essays in the data folder `essays`, by file name, repeated to fill the length.
+
+    Raises:
+      UnavailableError: no such data folder, or no text in it.
+      DataError: a file that is not readable UTF-8.
+    """
+    files = _essay_files(request.data_folders)
+    text = "".join(_read(file) for file in files)
+    ids = encode(request, text, special_tokens=False) if text.strip() else []
+    if not ids:
+        raise UnavailableError(
+            "data folder 'essays': no text in its .txt files: the haystack is made of them."
+            " Put the essays there, or set haystack: held_out."
+        )
+    return ids * -(-request.eval_length // len(ids))
+
+
+def essays_digest(folders: Mapping[str, Path]) -> str:
+    """sha256 over names and contents of the essays.
+
+    Raises:
+      UnavailableError: no such data folder.
+      DataError: a file that cannot be read.
+    """
+    digest = hashlib.sha256()
+    for file in _essay_files(folders):
+        content = hashlib.sha256(_read(file).encode("utf-8")).hexdigest()
+        digest.update(f"{content} {file.name}\n".encode())
+    return digest.hexdigest()
+
+
+def held_out_tokens(request: CellRequest, draws: list[np.random.Generator]) -> list[list[int]]:
+    """Ids of held-out text from a random place for each generator, as many as the length.
+
+    Raises:
+      UnavailableError: no domain has that many.
+    """
+    streams = long_streams(request, request.eval_length)
+    return [random_slice(streams, request.eval_length, rng).tolist() for rng in draws]
+
+
+def _with_needle(request: CellRequest, haystack: list[int], depth: int, bos_leak: bool) -> str:
+    place = len(haystack)
+    if depth < 100:
+        place = len(haystack) * depth // 100
+        periods = _period_ids(request)
+        while place > 0 and haystack[place - 1] not in periods:
+            place -= 1
+    leak = request.tokenizer.bos_token if bos_leak else ""
+    before, after = _text(request, haystack[:place]), _text(request, haystack[place:])
+    return f"{leak}{before}{leak}{NEEDLE}{after}"
+
+
+def _frame(context: str) -> str:
+    return (
+        f"<|im_start|> This is a very long story book: <book> {context} </book>.\n"
+        f" Based on the content of the book, Question: {QUESTION}\nAnswer:"
+    )
+
+
+def _period_ids(request: CellRequest) -> set[int]:
+    """Ids of a full stop with and without a blank before it."""
+    return {encode(request, text, special_tokens=False)[-1] for text in ("a.", "a .")}
+
+
+def _text(request: CellRequest, ids: list[int]) -> str:
+    return str(request.tokenizer.decode(ids, skip_special_tokens=True))
+
+
+def _essay_files(folders: Mapping[str, Path]) -> list[Path]:
+    if "essays" not in folders:
+        raise UnavailableError(
+            "data set 'essays' is not on this machine: give its folder of .txt files as data folder"
+            " 'essays' (the haystack essays of github.com/gkamradt/LLMTest_NeedleInAHaystack), or"
+            " set haystack: held_out"
+        )
+    return sorted(folders["essays"].glob("*.txt"))
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(
+            f"{file}: {error}: an essay is readable UTF-8 text. Correct or remove the file."
+        ) from None

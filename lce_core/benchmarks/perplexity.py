@@ -1,0 +1,162 @@
+"""Sliding-window perplexity of held-out text: over all positions, and over the last ones only.
+
+Windows of the cell's length move over a domain's documents, joined to one stream, by `stride`.
+Both metrics come from the same losses:
+
+  perplexity       exp of the mean over windows of each window's mean NLL over all its positions.
+                   It falls with the length because later positions have more context.
+  perplexity_last  exp of the mean NLL of each window's last `last` tokens: every scored token has
+                   (nearly) the whole window as context. With stride = last this is the definition
+                   of Press et al.: every token once, those of the first window included. A
+                   longer stride takes every (stride / last)-th of these windows.
+
+Profiles: `faithful` stride 256, LCEG's window count (its last window is dropped) and its 2.71828
+for e; `clean` the same stride, all windows, e; `fast` stride = length; `tiny` stride = length, the
+first 16,384 tokens (the same text at every length), `last` = a quarter of the trained context.
+Intervals: bootstrap over blocks of overlapping windows.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from lce_core.benchmarks import Benchmark, CellRequest, CellResult, Sample
+from lce_core.benchmarks._windows import (
+    cut_windows,
+    domain_stream,
+    num_windows,
+    score,
+    window_losses,
+)
+from lce_core.models import BaseModel
+from lce_core.registry import Evidence, Source
+from lce_core.stats import Estimate, bootstrap_mean
+
+LCEG_E = 2.71828
+"""e as printed in LCEG's script; the error of a perplexity stays below 1e-5 of it."""
+TINY_TOKENS = 16384
+
+
+class Perplexity(Benchmark):
+    """Perplexity over windows; a task is a domain of the corpus."""
+
+    unit: ClassVar[Literal["perplexity"]] = "perplexity"
+    seeded: ClassVar[bool] = False
+    default_metric: ClassVar[str] = "perplexity"
+
+    domains: tuple[str, ...] = Field(default=("code", "prose"), min_length=1)
+    """Domains of the study's corpus, each a task."""
+    stride: int | None = Field(default=None, gt=0)
+    """Tokens from one window's start to the next; None: as the profile says."""
+    last: int | None = Field(default=None, gt=0)
+    """Tokens at a window's end that `perplexity_last` scores; None: 256, or as the profile says."""
+    max_tokens: int | None = Field(default=None, gt=0)
+    """Tokens from the start of the stream that are used; None: all, or as the profile says."""
+
+    def tasks(self) -> tuple[str, ...]:
+        """The domains."""
+        return self.domains
+
+    def unavailable(self, base_model: BaseModel, task: str, eval_length: int) -> str | None:
+        """Windows that cannot hold the tokens to score."""
+        last = self._last(base_model)
+        if eval_length > last:
+            return None
+        return (
+            f"eval_length {eval_length}: a window must hold the {last} tokens to score and one"
+            f" before them, at least {last + 1} tokens"
+        )
+
+    def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
+        """Windows times their length."""
+        stream = min(self._max_tokens() or held_out_tokens, held_out_tokens)
+        stride, faithful = self._stride(eval_length), self.profile == "faithful"
+        return eval_length * num_windows(stream, eval_length, stride, drop_last=faithful)
+
+    def evaluate(self, request: CellRequest) -> CellResult:
+        """Scores the windows of one domain."""
+        length, last = request.eval_length, self._last(request.base_model)
+        stride, faithful = self._stride(length), self.profile == "faithful"
+        stream = domain_stream(request, self._max_tokens())
+        windows = cut_windows(stream, length, stride, drop_last=faithful)
+        means, last_means = np.empty(len(windows)), np.empty(len(windows))
+        scored = np.full(len(windows), last)
+        for first, nll in window_losses(request, windows):
+            rows = slice(first, first + len(nll))
+            means[rows] = nll.mean(axis=1, dtype=np.float64)
+            last_means[rows] = nll[:, -last:].mean(axis=1, dtype=np.float64)
+        if stride == last:
+            scored[0], last_means[0] = length - 1, means[0]
+        # Windows that overlap are not independent: they are resampled in blocks of one length.
+        blocks = [index * stride // length for index in range(len(windows))]
+        base = LCEG_E if faithful else math.e
+        overall = _power(base, bootstrap_mean(means, clusters=blocks))
+        at_end = _power(base, bootstrap_mean(last_means, weights=scored, clusters=blocks))
+        return CellResult(
+            scores=(
+                score("perplexity", overall, higher_is_better=False),
+                score("perplexity_last", at_end, higher_is_better=False),
+            ),
+            samples=_samples(means, blocks, length),
+            num_tokens=windows.size,
+        )
+
+    def _stride(self, eval_length: int) -> int:
+        if self.stride is not None:
+            return self.stride
+        return eval_length if self.profile in ("fast", "tiny") else 256
+
+    def _last(self, base_model: BaseModel) -> int:
+        if self.last is not None:
+            return self.last
+        return max(1, base_model.geometry.trained_context // 4) if self.profile == "tiny" else 256
+
+    def _max_tokens(self) -> int | None:
+        if self.max_tokens is None and self.profile == "tiny":
+            return TINY_TOKENS
+        return self.max_tokens
+
+
+def lceg_windows(stream_tokens: int, length: int, stride: int) -> int:
+    """Windows that LCEG's script evaluates: ceil((D - L) / stride) - 1."""
+    return num_windows(stream_tokens, length, stride, drop_last=True)
+
+
+def _power(base: float, nll: Estimate) -> Estimate:
+    low, high = (None if bound is None else base**bound for bound in (nll.low, nll.high))
+    return Estimate(base**nll.value, low, high, nll.num_samples)
+
+
+def _samples(means: NDArray[np.float64], blocks: list[int], length: int) -> tuple[Sample, ...]:
+    return tuple(
+        Sample(index, length, float(mean), cluster=str(block))
+        for index, (mean, block) in enumerate(zip(means, blocks, strict=True))
+    )
+
+
+BENCHMARK = Perplexity
+SOURCE = Source(
+    paper="arXiv:2409.12181",
+    place="Tables 2, 5, 9, 10; perplexity_last: arXiv:2108.12409 (sliding window evaluation)",
+    reference="github.com/Leooyii/LCEG@2ce672d",
+    differs="faithful differs in its text only (the study's held-out text); documents are not"
+    " separated by a beginning-of-sequence token unless the corpus packs one",
+)
+EVIDENCE = (
+    Evidence(
+        {"call": "lceg_windows", "stream_tokens": 1_050_000, "length": 32768, "stride": 256},
+        3973,
+        "count of the loop in LCEG's script for a stream of 1.05 M ids",
+    ),
+    Evidence(
+        {"call": "lceg_windows", "stream_tokens": 4096, "length": 2048, "stride": 256},
+        7,
+        "starts 0, 256, ..., 1792 without the last",
+    ),
+)
+VERSION = 1

@@ -1,0 +1,218 @@
+"""A folder of one's own text: `.jsonl` files with one document a line, and `.txt` files.
+
+The study names the folder (`folder: my_text`) and the command line or Execution says where it
+lies (`data_folders: {my_text: /data/text}`), so that a study means the same on every machine. Each
+line of a `.jsonl` file is an object with a text and, if present, a domain; a `.txt` file is one
+document, of the domain its top folder is named after, else of the first. The study lists the
+domains, so that it can be planned without the data. Lines are read one by one, so a file may be
+larger than memory. A document is held out by a hash of its name (path, or path and line).
+
+Source: own; JSON Lines as written by the usual data pipelines.
+"""
+
+from __future__ import annotations
+
+import codecs
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, field_validator
+
+from lce_core.corpora import Corpus, Document, Split
+from lce_core.corpora._split import split_of
+from lce_core.errors import DataError, UnavailableError
+from lce_core.registry import Evidence, Source
+
+VERSION = 1
+SOURCE = Source(paper="own", place="jsonlines.org, one JSON value a line", reference="own")
+EVIDENCE = (
+    Evidence(
+        given={"name": "a.jsonl:1", "held_out_percent": 5.0},
+        expected="train",
+        origin="printf a.jsonl:1 | sha256sum",
+    ),
+)
+
+_BLOCK_BYTES = 1 << 20
+
+
+class JsonlFolder(Corpus):
+    """Documents of all `.jsonl` and `.txt` files below a folder, in path and line order."""
+
+    folder: str = "text"
+    """Name under which `data_folders` says where the folder lies."""
+    text_field: str = "text"
+    """Key of a document's text in a `.jsonl` line."""
+    domain_field: str = "domain"
+    """Key of a document's domain; a line without it belongs to the first domain."""
+    domain_names: tuple[str, ...] = Field(default=("text",), min_length=1)
+    """Every domain that occurs; another one in the files is an error."""
+    held_out_percent: float = Field(default=5.0, gt=0, lt=100)
+    """Share of documents (by a hash of their names) kept for evaluation."""
+
+    @field_validator("domain_names")
+    @classmethod
+    def _distinct(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(names)) != len(names) or not all(names):
+            raise ValueError("domain names are distinct and not empty")
+        return names
+
+    def domains(self) -> tuple[str, ...]:
+        """The domains the study lists, in its order."""
+        return self.domain_names
+
+    def digest(self, folders: Mapping[str, Path]) -> str:
+        """sha256 over paths and contents of all files, read once in blocks.
+
+        Text that is not UTF-8 is refused here already, before anything is computed.
+        """
+        root = self._root(folders)
+        digest = hashlib.sha256()
+        for name in _files(root):
+            try:
+                content = _sha256_of_text(root / name)
+            except OSError as error:
+                raise _unreadable(root / name, error) from error
+            digest.update(f"{content} {name}\n".encode())
+        return digest.hexdigest()
+
+    def documents(self, split: Split, folders: Mapping[str, Path]) -> Iterator[Document]:
+        """Documents sorted by path, then by line.
+
+        Raises:
+          UnavailableError: no such folder on this machine.
+          DataError: an empty folder, an unreadable file, or a bad line (with file and line).
+        """
+        root = self._root(folders)
+        for name in _files(root):
+            file = root / name
+            found = self._lines(file, name) if name.endswith(".jsonl") else self._text(file, name)
+            for document in found:
+                if split_of(document.name, self.held_out_percent) == split:
+                    yield document
+
+    def _root(self, folders: Mapping[str, Path]) -> Path:
+        remedy = f"Give `--data-folder {self.folder}=FOLDER` or `execution: data_folders`"
+        if self.folder not in folders:
+            raise UnavailableError(
+                f"{self.plugin_name}: no folder is named {self.folder!r}. {remedy}"
+            )
+        root = folders[self.folder]
+        if not root.is_dir():
+            raise UnavailableError(f"{self.plugin_name}: {root} is not a folder. {remedy}")
+        return root
+
+    def _text(self, file: Path, name: str) -> Iterator[Document]:
+        top = name.split("/")[0]
+        domain = top if top in self.domain_names else self.domain_names[0]
+        try:
+            data = file.read_bytes()
+        except OSError as error:
+            raise _unreadable(file, error) from error
+        yield Document(name, domain, _decode(data, file, 0))
+
+    def _lines(self, file: Path, name: str) -> Iterator[Document]:
+        offset = 0
+        try:
+            with file.open("rb") as lines:
+                for number, line in enumerate(lines, start=1):
+                    text = _decode(line, file, offset)
+                    offset += len(line)
+                    if text.strip():
+                        yield self._document(text, f"{file}:{number}", f"{name}:{number}")
+        except OSError as error:
+            raise _unreadable(file, error) from error
+
+    def _document(self, line: str, where: str, name: str) -> Document:
+        try:
+            entry: Any = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise DataError(
+                f"{where}: not JSON ({error}); each line is one JSON object. Correct or remove the"
+                " line"
+            ) from error
+        text = entry.get(self.text_field) if isinstance(entry, dict) else None
+        if not isinstance(text, str):
+            raise DataError(
+                f"{where}: no text under {self.text_field!r}; each line is an object with a"
+                " string there. Correct the line, or set text_field"
+            )
+        if not _is_utf8(text):
+            raise DataError(
+                f"{where}: half a surrogate pair is not UTF-8 text. Correct or remove the line"
+            )
+        domain = entry.get(self.domain_field, self.domain_names[0])
+        if domain not in self.domain_names:
+            raise DataError(
+                f"{where}: domain {domain!r} is not one of {', '.join(self.domain_names)}."
+                " Add it to domain_names, or set domain_field"
+            )
+        return Document(name, domain, text)
+
+
+CORPUS = JsonlFolder
+
+
+def _files(root: Path) -> list[str]:
+    """Paths of all text files below `root`, with slashes, sorted."""
+
+    def refuse(error: OSError) -> None:
+        raise _unreadable(Path(error.filename), error) from error
+
+    found = [
+        (Path(folder) / name).relative_to(root).as_posix()
+        for folder, _, files in os.walk(root, onerror=refuse)
+        for name in files
+        if name.endswith((".jsonl", ".txt"))
+    ]
+    if not found:
+        raise DataError(f"{root}: no .jsonl or .txt file. Put text there, or name another folder")
+    for name in found:
+        if not _is_utf8(name):
+            raise DataError(f"{root}: file name {name!r} is not UTF-8. Rename the file")
+    return sorted(found)
+
+
+def _sha256_of_text(file: Path) -> str:
+    digest, decoder = hashlib.sha256(), codecs.getincrementaldecoder("utf-8")()
+    read = 0
+    with file.open("rb") as blocks:
+        while True:
+            block = blocks.read(_BLOCK_BYTES)
+            pending = len(decoder.getstate()[0])
+            try:
+                decoder.decode(block, final=not block)
+            except UnicodeDecodeError as error:
+                raise _not_utf8(file, read - pending + error.start) from error
+            if not block:
+                return digest.hexdigest()
+            digest.update(block)
+            read += len(block)
+
+
+def _is_utf8(text: str) -> bool:
+    """False for what JSON escapes or file names can hold but UTF-8 cannot: lone surrogates."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _decode(data: bytes, file: Path, offset: int) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise _not_utf8(file, offset + error.start) from error
+
+
+def _not_utf8(file: Path, byte: int) -> DataError:
+    return DataError(f"{file}: byte {byte} is not UTF-8. Convert the file to UTF-8")
+
+
+def _unreadable(file: Path, error: OSError) -> DataError:
+    return DataError(f"{file}: cannot be read ({error.strerror}). Check its permissions")

@@ -1,0 +1,191 @@
+"""Text that every Python installation has: sources, help topics and docstrings of its library.
+
+Three domains: `code` is the standard library's own Python files, `prose` the language reference
+behind `help()`, one document a topic, and `docs` the docstrings of each module laid out as
+reference text. Only the standard library is read, never site-packages, so installing a package
+changes nothing; parts that distributions ship separately or generate on the machine are left out.
+A file is held out or trained on as a whole, and its docstrings go with it. The text differs
+between Python versions, which the digest shows.
+
+Source: own; the standard library of the running Python (sysconfig's stdlib folder).
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import os
+import sysconfig
+import warnings
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+
+from pydantic import Field
+
+from lce_core.corpora import Corpus, Document, Split
+from lce_core.corpora._split import split_of
+from lce_core.errors import DataError
+from lce_core.registry import Evidence, Source
+
+VERSION = 1
+SOURCE = Source(paper="own", place="standard library of the running Python", reference="own")
+EVIDENCE = (
+    Evidence(
+        given={"name": "json/decoder.py", "held_out_percent": 10.0},
+        expected="train",
+        origin="printf json/decoder.py | sha256sum",
+    ),
+    Evidence(
+        given={"name": "topics/specialnames", "held_out_percent": 10.0},
+        expected="held_out",
+        origin="printf topics/specialnames | sha256sum",
+    ),
+)
+
+EXCLUDED = frozenset(
+    {
+        "__pycache__",
+        "dist-packages",
+        "distutils",
+        "encodings",
+        "ensurepip",
+        "idle_test",
+        "idlelib",
+        "lib-dynload",
+        "lib2to3",
+        "pydoc_data",
+        "site-packages",
+        "test",
+        "tests",
+        "tkinter",
+        "turtledemo",
+    }
+)
+"""Folders that some installations lack, that hold tables or tests, or that belong to packages."""
+GENERATED = ("_sysconfigdata", "sitecustomize", "usercustomize", "config-")
+"""Beginnings of file and folder names that the machine or its administrator writes."""
+
+
+_Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class LocalText(Corpus):
+    """Standard library sources, help topics and docstrings."""
+
+    held_out_percent: float = Field(default=10.0, gt=0, lt=100)
+    """Share of files (by a hash of their names) kept for evaluation."""
+
+    def domains(self) -> tuple[str, ...]:
+        """`code`, `docs` and `prose`."""
+        return ("code", "docs", "prose")
+
+    def digest(self, folders: Mapping[str, Path]) -> str:
+        """sha256 over names and bytes of the files and topics; takes a few tenths of a second.
+
+        `docs` follows from `code` and is not hashed again.
+        """
+        digest = hashlib.sha256()
+        root = _library()
+        for name in _sources(root):
+            _feed(digest, name, _read(root / name))
+        for name, text in _topics().items():
+            _feed(digest, name, text.encode("utf-8"))
+        return digest.hexdigest()
+
+    def documents(self, split: Split, folders: Mapping[str, Path]) -> Iterator[Document]:
+        """Each file followed by its docstrings, sorted by path; then the help topics by name."""
+        root = _library()
+        for name in _sources(root):
+            if split_of(name, self.held_out_percent) != split:
+                continue
+            source = _decode(root / name, _read(root / name))
+            if source.strip():
+                yield Document(name, "code", source)
+            if docs := docstrings(source, name):
+                yield Document(f"{name}:docs", "docs", docs)
+        for name, text in _topics().items():
+            if split_of(name, self.held_out_percent) == split:
+                yield Document(name, "prose", text)
+
+
+CORPUS = LocalText
+
+
+@lru_cache(maxsize=1024)  # parsing is most of the time a pass takes
+def docstrings(source: str, path: str) -> str:
+    """Docstrings of a module as reference text: a heading with the dotted name, then the text.
+
+    Args:
+      source: Python source text.
+      path: its path below the library, such as "json/decoder.py".
+
+    Returns:
+      The text, empty where nothing is documented or this Python cannot parse the file.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SyntaxWarning)  # about the library, not about us
+        try:
+            tree = ast.parse(source)
+        except SyntaxError:
+            return ""
+    module = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    return "\n\n".join(_described(tree, module))
+
+
+def _described(node: _Documented, name: str) -> Iterator[str]:
+    heading = name
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        heading = f"{name}({ast.unparse(node.args)})"
+    if text := ast.get_docstring(node):
+        yield f"{heading}\n{'-' * min(len(heading), 79)}\n{text}"
+    for child in node.body:
+        if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from _described(child, f"{name}.{child.name}")
+
+
+def _library() -> Path:
+    return Path(sysconfig.get_path("stdlib"))
+
+
+def _sources(root: Path) -> list[str]:
+    """Paths of the library's Python files below `root`, with slashes, sorted."""
+    found = []
+    for folder, inner, files in os.walk(root):
+        inner[:] = [name for name in inner if _is_library(name)]
+        below = Path(folder).relative_to(root)
+        kept = (name for name in files if name.endswith(".py") and _is_library(name))
+        found += [(below / name).as_posix() for name in kept]
+    if not found:
+        raise DataError(f"{root}: no Python sources; this Python was installed without them")
+    return sorted(found)
+
+
+def _is_library(name: str) -> bool:
+    return name not in EXCLUDED and not name.startswith(GENERATED)
+
+
+def _topics() -> dict[str, str]:
+    from pydoc_data.topics import topics
+
+    return {f"topics/{name}": topics[name] for name in sorted(topics)}
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise DataError(f"{file}: cannot be read ({error.strerror})") from error
+
+
+def _decode(file: Path, data: bytes) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{file}: byte {error.start} is not UTF-8") from error
+
+
+def _feed(digest: hashlib._Hash, name: str, data: bytes) -> None:
+    # The length keeps ("ab", "c") and ("a", "bc") apart.
+    digest.update(f"{name}\n{len(data)}\n".encode())
+    digest.update(data)

@@ -1,0 +1,60 @@
+"""What a step costs: FLOPs from shapes and lengths, GPU-hours at a rate, bytes of a KV cache.
+
+Matrix products count 2 FLOPs for each weight and token. Causal attention lets a token see L / 2
+keys on average, so scores and their product with the values cost 2 x layers x width x L FLOPs for
+each token. A backward pass costs twice the forward pass; recomputation is not counted, so that
+`model_flops_utilisation` compares runs with and without it. Embedding look-ups cost nothing.
+"""
+
+from __future__ import annotations
+
+from lce_core.models import ModelShape
+from lce_core.rope import RopeGeometry
+
+A100_FLOPS = 150e12
+"""Sustained bf16 FLOP/s of one A100 on mixed prefill and training, 48 % of its peak."""
+H100_PEAK_FLOPS = 989e12
+"""Dense bf16 peak of one H100 or H200, FLOP/s."""
+
+
+def matmul_parameters(shape: ModelShape, geometry: RopeGeometry) -> int:
+    """Weights that each token is multiplied with: layers and language-model head."""
+    queries = geometry.num_heads * geometry.head_dim
+    keys = geometry.num_kv_heads * geometry.head_dim
+    attention = shape.hidden_size * (2 * queries + 2 * keys)
+    mlp = (3 if shape.gated_mlp else 2) * shape.hidden_size * shape.intermediate_size
+    return shape.num_layers * (attention + mlp) + shape.hidden_size * shape.vocab_size
+
+
+def forward_flops(shape: ModelShape, geometry: RopeGeometry, length: int) -> float:
+    """FLOPs of a forward pass per token, full causal attention over `length` tokens."""
+    width = geometry.num_heads * geometry.head_dim
+    attention = 2.0 * shape.num_layers * width * length
+    return 2.0 * matmul_parameters(shape, geometry) + attention
+
+
+def training_flops(shape: ModelShape, geometry: RopeGeometry, length: int) -> float:
+    """FLOPs of forward and backward pass per token for rows of `length` tokens."""
+    return 3.0 * forward_flops(shape, geometry, length)
+
+
+def gpu_hours(flops: float, flops_per_second: float = A100_FLOPS) -> float:
+    """Hours of one GPU that sustains `flops_per_second`."""
+    return flops / flops_per_second / 3600.0
+
+
+def model_flops_utilisation(
+    tokens_per_second: float,
+    flops_per_token: float,
+    peak_flops: float = H100_PEAK_FLOPS,
+) -> float:
+    """Share of the hardware's peak that useful FLOPs reach, for one device."""
+    return tokens_per_second * flops_per_token / peak_flops
+
+
+def kv_cache_bytes(
+    shape: ModelShape, geometry: RopeGeometry, num_tokens: int, bytes_per_value: int = 2
+) -> int:
+    """Bytes of the keys and values of `num_tokens` tokens in all layers."""
+    width = geometry.num_kv_heads * geometry.head_dim
+    return 2 * shape.num_layers * width * bytes_per_value * num_tokens

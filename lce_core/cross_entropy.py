@@ -1,0 +1,143 @@
+"""Cross-entropy of a linear head in blocks: the (tokens, vocabulary) logits never exist whole.
+
+Loss and gradients are computed together in the forward pass, one block of tokens at a time: the
+gradients are linear in the incoming one, so the backward pass only scales them. Sums over blocks
+are kept in fp32 (fp64 for fp64 input) whatever the dtype of the matrix products.
+
+Memory beyond the inputs: one block of logits, plus the gradients that backward would need anyway.
+
+Shapes: N tokens, d hidden size, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+
+def linear_cross_entropy(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    targets: Tensor,
+    weights: Tensor,
+    block: int = 1024,
+) -> Tensor:
+    """Weighted sum of the targets' negative log-likelihoods: sum_i weights[i] * nll[i], in nats.
+
+    Under autocast the matrix products use the autocast dtype; softmax and sums do not.
+
+    Args:
+      hidden: (N, d) last hidden states.
+      weight: (V, d) of the output head.
+      bias: (V,) of the output head, or None.
+      targets: (N,) int64, each below V.
+      weights: (N,) one factor per token; gets no gradient.
+      block: tokens whose logits exist at the same time.
+
+    Returns:
+      Scalar in fp32, or fp64 for fp64 input.
+    """
+    loss: Tensor = _LinearCrossEntropy.apply(  # type: ignore[no-untyped-call]
+        hidden, weight, bias, targets, weights, block, _product_dtype(hidden)
+    )
+    return loss
+
+
+@torch.no_grad()
+def token_nll(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, block: int = 1024
+) -> Tensor:
+    """Negative log-likelihood of each target in nats, (N,) fp32 (fp64 for fp64 input); no gradient.
+
+    Arguments are those of `linear_cross_entropy`.
+    """
+    dtype = _product_dtype(hidden)
+    parts = [hidden.new_zeros(0, dtype=_sum_dtype(hidden))]
+    with torch.autocast(hidden.device.type, enabled=False):
+        head = weight.to(dtype)
+        for start in range(0, hidden.shape[0], block):
+            rows = slice(start, start + block)
+            logits = _logits(hidden[rows].to(dtype), head, bias, _sum_dtype(hidden))
+            parts.append(logits.logsumexp(-1) - _at(logits, targets[rows]))
+    return torch.cat(parts)
+
+
+class _LinearCrossEntropy(torch.autograd.Function):
+    """See `linear_cross_entropy`; `dtype` is that of the matrix products."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        targets: Tensor,
+        weights: Tensor,
+        block: int,
+        dtype: torch.dtype,
+    ) -> Tensor:
+        wanted = ctx.needs_input_grad[:3]
+        total = _sum_dtype(hidden)
+        loss = hidden.new_zeros((), dtype=total)
+        d_hidden = torch.empty_like(hidden) if wanted[0] else None
+        d_weight = torch.zeros_like(weight, dtype=total) if wanted[1] else None
+        d_bias = torch.zeros_like(bias, dtype=total) if bias is not None and wanted[2] else None
+        with torch.autocast(hidden.device.type, enabled=False):
+            head = weight.to(dtype)
+            for start in range(0, hidden.shape[0], block):
+                rows = slice(start, start + block)
+                part, factor = hidden[rows].to(dtype), weights[rows].to(total)
+                logits = _logits(part, head, bias, total)
+                peak = logits.logsumexp(-1)
+                loss += (factor * (peak - _at(logits, targets[rows]))).sum()
+                if not any(wanted):
+                    continue
+                # d nll / d logits = softmax - one-hot, made in the logits' own memory.
+                slope = logits.sub_(peak[:, None]).exp_()
+                slope[torch.arange(len(slope), device=slope.device), targets[rows]] -= 1
+                slope *= factor[:, None]
+                if d_bias is not None:
+                    d_bias += slope.sum(0)
+                slope = slope.to(dtype)
+                if d_hidden is not None:
+                    d_hidden[rows] = slope @ head
+                if d_weight is not None:
+                    d_weight += slope.T @ part
+        ctx.save_for_backward(
+            d_hidden,
+            None if d_weight is None else d_weight.to(weight.dtype),
+            None if d_bias is None or bias is None else d_bias.to(bias.dtype),
+        )
+        return loss
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_loss: Tensor) -> tuple[Tensor | None, ...]:
+        gradients = (
+            None if saved is None else saved * d_loss.to(saved.dtype) for saved in ctx.saved_tensors
+        )
+        return (*gradients, None, None, None, None)
+
+
+def _logits(part: Tensor, head: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Tensor:
+    logits = (part @ head.T).to(dtype)
+    return logits if bias is None else logits.add_(bias.to(dtype))
+
+
+def _at(logits: Tensor, targets: Tensor) -> Tensor:
+    return logits.gather(-1, targets[:, None]).squeeze(-1)
+
+
+def _sum_dtype(hidden: Tensor) -> torch.dtype:
+    return torch.float64 if hidden.dtype == torch.float64 else torch.float32
+
+
+def _product_dtype(hidden: Tensor) -> torch.dtype:
+    device = hidden.device.type
+    if torch.is_autocast_enabled(device) and hidden.dtype != torch.float64:
+        return torch.get_autocast_dtype(device)
+    return hidden.dtype

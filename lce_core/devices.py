@@ -1,0 +1,82 @@
+"""Where a run computes: device, number of accelerators, matrix-product dtype, peak speed.
+
+A spec says `precision`, an execution says `device`; this file turns both into torch's terms and
+nothing else in the project asks torch what the machine has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import Literal
+
+import torch
+
+from lce_core.errors import SpecError
+
+DeviceName = Literal["auto", "cpu", "cuda"]
+
+_PEAK_BF16 = {"H200": 989e12, "H100": 989e12, "A100": 312e12}
+"""Dense bf16 FLOP/s from NVIDIA's data sheets (SXM), by a part of the device's name."""
+
+
+def count_accelerators() -> int:
+    """CUDA devices that this process may use."""
+    return torch.cuda.device_count() if torch.cuda.is_available() else 0
+
+
+def resolve_device(name: DeviceName) -> torch.device:
+    """The device meant by "auto", "cpu" or "cuda"; "auto" prefers CUDA.
+
+    Raises:
+      SpecError: "cuda" was asked for and there is none.
+    """
+    if name == "cuda" and not count_accelerators():
+        raise SpecError(
+            "execution.device",
+            "cuda",
+            "a CUDA device is visible to torch",
+            "Use device cpu or auto, or install a CUDA build of torch.",
+        )
+    return torch.device("cuda" if name != "cpu" and count_accelerators() else "cpu")
+
+
+def resolve_dtype(precision: str) -> torch.dtype:
+    """The dtype weights are evaluated in: float32 for "fp32", bfloat16 for "bf16"."""
+    return torch.bfloat16 if precision == "bf16" else torch.float32
+
+
+def autocast(device: torch.device, precision: str) -> AbstractContextManager[object]:
+    """Mixed precision for forward passes: bf16 products on fp32 weights, or fp32 throughout.
+
+    Without a cache: it would hold the bf16 copies of all weights until the pass ends.
+    """
+    enabled = precision == "bf16"
+    return torch.autocast(device.type, torch.bfloat16, enabled=enabled, cache_enabled=False)
+
+
+def peak_flops(device: torch.device, precision: str) -> float | None:
+    """Peak dense FLOP/s of one device, or None where no figure is published for it."""
+    if device.type != "cuda" or precision != "bf16":
+        return None
+    name = torch.cuda.get_device_name(device)
+    return next((peak for part, peak in _PEAK_BF16.items() if part in name), None)
+
+
+@contextlib.contextmanager
+def reproducible(device: torch.device, threads: int) -> Iterator[None]:
+    """Fixes the thread count and, on a CPU, deterministic kernels; restores both afterwards.
+
+    The thread count is part of the arithmetic: sums split differently round differently. CUDA
+    keeps its fastest kernels, whose attention backward adds in no fixed order.
+    """
+    before = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    torch.set_num_threads(threads)
+    if device.type == "cpu":
+        torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before[0])
+        torch.use_deterministic_algorithms(before[1])

@@ -1,0 +1,213 @@
+"""Carries a context-extension method out on a stock Hugging Face Llama or Phi.
+
+Methods that only change frequencies get a rotary module that reads the table of the request at
+hand; SDPA or flash attention stays untouched. Tables with a base per head and attention schemes get
+the same module in its identity form (cos = 1, sin = 0), so that the cache holds keys before
+rotation, and the registered attention function, which calls the scheme's kernel. No modelling
+file is forked and no forward is replaced.
+
+A request fixes its table from lengths alone (`begin_request`): cached equals uncached, and no
+result depends on what was asked before. The table stays float64 outside the module's buffers, so
+casting a model never rounds it. The attention factor of a table goes into the softmax scaling,
+where it acts on a whole head also under partial rotary.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers.utils.import_utils import is_flash_attn_2_available
+
+from lce_core.attention import AttentionScheme
+from lce_core.attention.flash import backend
+from lce_core.attention.registered import ATTENTION
+from lce_core.attention.rotary import RequestRotary
+from lce_core.attention.rotation import check_heads
+from lce_core.attention.schemes import FullCausal
+from lce_core.errors import SpecError, UnavailableError
+from lce_core.methods import Method
+from lce_core.models import BaseModel
+from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from lce_core.spec import Kernel
+
+_HALF = (torch.float16, torch.bfloat16)
+
+
+class ExtendedModel:
+    """A model in the hands of a method; made by `extend`."""
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        method: Method,
+        geometry: RopeGeometry,
+        target: int,
+        kernel: str,
+        rotary: RequestRotary,
+    ) -> None:
+        self.model, self.method, self.geometry = model, method, geometry
+        self.trained, self.target = geometry.trained_context, target
+        self.kernel = kernel
+        """Kernel family that computes attention, as recorded with results."""
+        self._rotary = rotary
+        self._lengths = ContextLengths(self.trained, target, target)
+
+    @property
+    def length_dependent(self) -> bool:
+        """Whether the table changes with the length of the request at hand (before one: target)."""
+        return self.method.length_dependent(self.geometry, self._lengths)
+
+    def begin_request(self, num_tokens: int) -> None:
+        """Fixes table and scheme for one request, before any forward pass of it.
+
+        Args:
+          num_tokens: prompt plus tokens to be generated, or a training row.
+
+        Raises:
+          UnavailableError: more tokens than the method reaches.
+        """
+        lengths = ContextLengths(self.trained, self.target, num_tokens)
+        reach = self.method.reach(self.geometry, lengths)
+        if reach is not None and num_tokens > reach:
+            raise UnavailableError(
+                f"{self.method.plugin_name} reaches {reach} tokens, the request has {num_tokens}"
+            )
+        table, scheme = _describe(self.method, self.geometry, lengths)
+        self._lengths = lengths
+        self._rotary.begin(table, num_tokens)
+        scaling = self.geometry.head_dim**-0.5 * table.attention_factor**2
+        for attention in _attentions(self.model):
+            attention.scaling = scaling
+            attention.lce_scheme = None if scheme is None else (scheme, table)
+
+
+def extend(
+    model: PreTrainedModel,
+    base_model: BaseModel,
+    method: Method,
+    *,
+    target: int,
+    kernel: Kernel = "auto",
+    compute_dtype: torch.dtype | None = None,
+) -> ExtendedModel:
+    """Puts `method` on `model` in place: rotary module, attention name, softmax scaling.
+
+    The model should already have its final device and dtype, on which the kernel depends. The
+    model's configuration object is replaced by a copy, so that other models are not affected.
+
+    Args:
+      model: stock Llama or Phi of `base_model`.
+      base_model: gives the geometry.
+      method: what to carry out.
+      target: context in tokens that the study extends to.
+      kernel: "sdpa", "flash", or the faster one of those that can run here.
+      compute_dtype: what attention computes in, where autocast makes it another than the weights'.
+
+    Raises:
+      SpecError: model and geometry differ, parameters do not fit, or flash attention is demanded
+        where it cannot run.
+    """
+    geometry = base_model.geometry
+    _check_model(model, geometry)
+    lengths = ContextLengths(geometry.trained_context, target, target)
+    method.check(geometry, lengths)
+    _, scheme = _describe(method, geometry, lengths)
+    choose = _stock_kernel if scheme is None else _scheme_kernel
+    name = choose(model.device, compute_dtype or model.dtype, kernel)
+    rotary = RequestRotary(geometry.rotary_dim, identity=scheme is not None)
+    decoder: Any = model.model
+    decoder.rotary_emb = rotary
+    _own_configuration(model)
+    model.set_attn_implementation(name if scheme is None else ATTENTION)
+    return ExtendedModel(model, method, geometry, target, name, rotary)
+
+
+def _describe(
+    method: Method, geometry: RopeGeometry, lengths: ContextLengths
+) -> tuple[RopeTable, AttentionScheme | None]:
+    table, scheme = method.rope_table(geometry, lengths), method.attention(geometry, lengths)
+    if table.inv_freq.shape[-1] != geometry.num_pairs:
+        raise SpecError(
+            method.plugin_name,
+            f"{table.inv_freq.shape[-1]} frequencies",
+            f"a table has one frequency for each of the {geometry.num_pairs} pairs",
+            "Compute them from geometry.rotary_dim.",
+        )
+    check_heads(table, geometry.num_heads, geometry.num_kv_heads)
+    if scheme is None and table.inv_freq.ndim == 2:
+        scheme = FullCausal()
+    return table, scheme
+
+
+def _attentions(model: PreTrainedModel) -> list[Any]:
+    decoder: Any = model.model
+    return [layer.self_attn for layer in decoder.layers]
+
+
+def _own_configuration(model: PreTrainedModel) -> None:
+    # Modules share one configuration object, and so may other models.
+    shared, own = model.config, copy.deepcopy(model.config)
+    for module in model.modules():
+        if getattr(module, "config", None) is shared:
+            module.config = own  # type: ignore[assignment]
+
+
+def _stock_kernel(device: torch.device, dtype: torch.dtype, kernel: Kernel) -> str:
+    can = device.type == "cuda" and dtype in _HALF and is_flash_attn_2_available()
+    if kernel == "flash" and not can:
+        raise SpecError(
+            "kernel",
+            f"'flash' on {device.type} with {dtype}",
+            "flash attention needs a CUDA device, bf16 or fp16, and the flash-attn package",
+            "Use kernel: auto, or install the extra `gpu` and set precision: bf16.",
+        )
+    # Never pass the name on without the package: transformers would look for a kernel on the hub.
+    return "flash_attention_2" if can and kernel != "sdpa" else "sdpa"
+
+
+def _scheme_kernel(device: torch.device, dtype: torch.dtype, kernel: Kernel) -> str:
+    name = backend(device, dtype)
+    if kernel == "flash" and name != "torch_flash":
+        raise SpecError(
+            "kernel",
+            f"'flash' on {device.type} with {dtype}",
+            "the flash kernel of attention schemes needs a CUDA device and bf16 or fp16",
+            "Use kernel: auto, or set precision: bf16 on a GPU.",
+        )
+    return name
+
+
+def _check_model(model: PreTrainedModel, geometry: RopeGeometry) -> None:
+    config = model.config
+    if config.model_type not in ("llama", "phi"):
+        raise SpecError(
+            type(model).__name__,
+            config.model_type,
+            "extensions are made for llama and phi models",
+            "Load one of `lce models`.",
+        )
+    rope = config.rope_parameters
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    found = {
+        "head_dim": head_dim,
+        "rotary_dim": int(head_dim * rope.get("partial_rotary_factor", 1.0)),
+        "num_heads": config.num_attention_heads,
+        "num_kv_heads": config.num_key_value_heads,
+        "theta": float(rope["rope_theta"]),
+        "rope_type": rope["rope_type"],
+    }
+    for key, value in found.items():
+        expected = "default" if key == "rope_type" else getattr(geometry, key)
+        if value != expected:
+            raise SpecError(
+                f"{type(model).__name__}.{key}",
+                value,
+                f"the base model has {expected!r}",
+                "Check that the folder holds the weights of this base model, without scaling.",
+            )

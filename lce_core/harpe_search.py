@@ -1,0 +1,205 @@
+"""The search for HARPE's bases: heads whose attention waveforms fill each other's gaps.
+
+A base b gives the waveform f(m) = 2 sum_i cos(m b^(-2i/d)) / sqrt(d) over relative distances m.
+Where one head's waveform is low another's should be high, so bases are chosen one by one such that
+as many main peaks of the new one as possible lie within three tokens of main troughs of those
+chosen already, and its troughs within three tokens of their peaks.
+
+The paper prints another algorithm (a mean distance between peaks and troughs, no count); with it
+at most 14 of the 32 bases of its table 2 come out. What is here gives all 32.
+Source: Lian et al. 2024, arXiv:2412.07171, section 3.2 and table 2, after the code of
+Attention Buckets (github.com/AlibabaResearch/DAMO-ConvAI@ef1f2e1, attention-buckets/basic.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lce_core.errors import SpecError
+from lce_core.rope import Frequencies
+
+Positions = NDArray[np.int64]
+
+_BLOCK = 1024
+"""Distances whose cosines are multiplied out of two small tables."""
+_SAME_HEIGHT = 1e-3
+"""A local extremum is a main one if it is this close to the extremum of the stretch around it."""
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """What the search looks at; the defaults give table 2."""
+
+    lowest: int = 1_000_000
+    """First candidate base, and the base chosen first."""
+    highest: int = 5_000_000
+    """No candidate base is larger."""
+    stride: int = 30_000
+    """Step between candidate bases."""
+    nearest: int = 1000
+    """Smallest relative distance looked at, in tokens."""
+    farthest: int = 131_072
+    """Largest relative distance looked at, in tokens."""
+    num_extrema: int = 30
+    """Main peaks, and main troughs, of each waveform."""
+    peak_gap: int = 50
+    """Tokens that two main peaks are more than apart."""
+    trough_gap: int = 60
+    """Tokens that two main troughs are more than apart."""
+    stretch: int = 500
+    """Tokens ahead of a peak in which the next main peak is the highest point."""
+    radius: int = 3
+    """A peak and a trough at most this many tokens apart meet."""
+
+    @property
+    def candidates(self) -> tuple[int, ...]:
+        """All candidate bases, ascending."""
+        return tuple(range(self.lowest, self.highest + 1, self.stride))
+
+    def check_count(self, count: int) -> None:
+        """Raises SpecError unless so many bases can be chosen."""
+        if not 1 <= count <= len(self.candidates):
+            raise SpecError(
+                "harpe search",
+                f"{count} bases",
+                f"there are {len(self.candidates)} candidates from {self.lowest} to"
+                f" {self.highest} in steps of {self.stride}",
+                "Ask for at least 1 and at most that many, or take a smaller stride.",
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Extrema:
+    """Relative distances of main peaks and troughs, ascending."""
+
+    peaks: Positions
+    troughs: Positions
+
+
+@dataclass(frozen=True, eq=False)
+class _Candidate:
+    base: int
+    extrema: Extrema
+
+
+PUBLISHED = SearchSettings()
+
+
+@lru_cache(maxsize=32)
+def search_bases(
+    rotary_dim: int, count: int, settings: SearchSettings = PUBLISHED
+) -> tuple[int, ...]:
+    """Bases in the order in which they are chosen; a longer search starts with a shorter one.
+
+    Args:
+      rotary_dim: rotated elements of a head.
+      count: bases wanted.
+      settings: what to look at.
+
+    Raises:
+      SpecError: more bases are asked for than there are candidates.
+    """
+    settings.check_count(count)
+    left = [
+        _Candidate(base, main_extrema(base, rotary_dim, settings)) for base in settings.candidates
+    ]
+    chosen = [left.pop(0)]
+    while len(chosen) < count:
+        open_peaks, open_troughs = _unmet(chosen)
+        best = min(left, key=lambda c: _rank(c, open_peaks, open_troughs, settings.radius))
+        left.remove(best)
+        chosen.append(best)
+    return tuple(candidate.base for candidate in chosen)
+
+
+def waveform(base: float, rotary_dim: int, nearest: int, farthest: int) -> Frequencies:
+    """f(m) for m = nearest..farthest, both included.
+
+    Angle addition turns it into one product of a coarse and a fine table of cosines, good to
+    about 1e-12.
+    """
+    inv_freq = float(base) ** -(np.arange(0, rotary_dim, 2) / rotary_dim)
+    coarse = np.multiply.outer(np.arange(nearest, farthest + 1, _BLOCK), inv_freq)
+    fine = np.multiply.outer(np.arange(_BLOCK), inv_freq)
+    sums = np.hstack((np.cos(coarse), -np.sin(coarse))) @ np.hstack((np.cos(fine), np.sin(fine))).T
+    return np.asarray(2 / rotary_dim**0.5 * sums.ravel()[: farthest - nearest + 1])
+
+
+def main_extrema(base: float, rotary_dim: int, settings: SearchSettings = PUBLISHED) -> Extrema:
+    """Main peaks, found from the near end on, and main troughs, found from the far end on.
+
+    The first main peak is the highest of all; each further one is the highest point of the stretch
+    ahead. The first main trough is the lowest of all; each further one is the lowest point of all
+    that is nearer. Those too close to the one before count as found and are left out.
+    """
+    values = waveform(base, rotary_dim, settings.nearest, settings.farthest)
+    return Extrema(
+        _main_peaks(values, settings) + settings.nearest,
+        _main_troughs(values, settings) + settings.nearest,
+    )
+
+
+def _main_peaks(values: Frequencies, settings: SearchSettings) -> Positions:
+    maxima = _strict_maxima(values)
+    found: list[int] = []
+    target = values[maxima].max(initial=-np.inf)
+    for here, following in pairwise(maxima):
+        if abs(values[here] - target) > _SAME_HEIGHT:
+            continue
+        if not found or here - found[-1] > settings.peak_gap:
+            found.append(int(here))
+        if len(found) == settings.num_extrema:
+            break
+        start = min(here + settings.peak_gap, following)
+        target = values[start : start + settings.stretch].max()
+    return np.array(found, dtype=np.int64)
+
+
+def _main_troughs(values: Frequencies, settings: SearchSettings) -> Positions:
+    minima = _strict_maxima(-values)[::-1]
+    lowest_up_to = np.minimum.accumulate(values)
+    found: list[int] = []
+    target = values[minima].min(initial=np.inf)
+    for here, following in pairwise(minima):
+        if abs(values[here] - target) > _SAME_HEIGHT:
+            continue
+        if not found or found[-1] - here > settings.trough_gap:
+            found.append(int(here))
+        # The reference steps by the gap of peaks here too.
+        end = min(here - settings.peak_gap, following)
+        if len(found) == settings.num_extrema or end <= 0:
+            break
+        target = lowest_up_to[end - 1]
+    return np.array(found[::-1], dtype=np.int64)
+
+
+def _strict_maxima(values: Frequencies) -> Positions:
+    inner = values[1:-1]
+    return np.flatnonzero((inner > values[:-2]) & (inner > values[2:])) + 1
+
+
+def _unmet(chosen: list[_Candidate]) -> tuple[Positions, Positions]:
+    """Peaks and troughs of all chosen bases, without positions that are both."""
+    peaks = np.concatenate([candidate.extrema.peaks for candidate in chosen])
+    troughs = np.concatenate([candidate.extrema.troughs for candidate in chosen])
+    return peaks[~np.isin(peaks, troughs)], troughs[~np.isin(troughs, peaks)]
+
+
+def _rank(
+    candidate: _Candidate, peaks: Positions, troughs: Positions, radius: int
+) -> tuple[int, float, int]:
+    """Smallest for the most meetings, then the closest ones, then the smallest base."""
+    gaps = np.concatenate(
+        [
+            np.subtract.outer(candidate.extrema.peaks, troughs).ravel(),
+            np.subtract.outer(candidate.extrema.troughs, peaks).ravel(),
+        ]
+    )
+    meetings = gaps[np.abs(gaps) <= radius]
+    spread = float((meetings**2).mean()) if meetings.size else float("inf")
+    return -meetings.size, spread, candidate.base

@@ -1,0 +1,146 @@
+"""Leases: at most one live process computes a step.
+
+A lease is a small JSON file naming its owner: host, boot id, pid, the pid's start time. On the same
+host and boot an owner is alive exactly if that process is; from elsewhere it is alive while its
+heartbeat (the file's modification time, by the clock of the file system) is fresh. Taking, taking
+over and releasing all happen under one short kernel lock, which the kernel frees when its holder
+dies; a lease file itself may outlive its owner and is then stale.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import threading
+import time
+import uuid
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import psutil
+from filelock import FileLock
+
+from lce_core.errors import LeaseLostError
+
+HEARTBEAT_SECONDS = 10.0
+STALE_SECONDS = 90.0
+"""A foreign host's lease is stale after this long without a heartbeat."""
+
+
+def owner() -> dict[str, Any]:
+    """This process, so that another one can tell whether it still lives."""
+    return {
+        "host": socket.gethostname(),
+        "boot": _boot_id(),
+        "pid": os.getpid(),
+        "started": psutil.Process().create_time(),
+    }
+
+
+def is_alive(lease: dict[str, Any], heartbeat_age: float) -> bool:
+    """Whether the owner of a lease still works on it."""
+    here = lease.get("host") == socket.gethostname() and lease.get("boot") == _boot_id()
+    if not here:
+        return heartbeat_age < STALE_SECONDS
+    try:
+        process = psutil.Process(int(lease["pid"]))
+        same = abs(process.create_time() - float(lease["started"])) < 1.0
+        return same and process.status() != psutil.STATUS_ZOMBIE
+    except (psutil.NoSuchProcess, KeyError, ValueError):
+        return False
+
+
+def locked(folder: Path) -> FileLock:
+    """The lock under which leases of `folder` are taken, released and judged."""
+    return FileLock(folder / ".lock")
+
+
+def is_held(folder: Path, name: str) -> bool:
+    """Whether a live process holds the lease `name`."""
+    held = _read(folder / f"{name}.json")
+    return held is not None and is_alive(*held)
+
+
+class Lease:
+    """The right to compute one step, renewed by a heartbeat until released.
+
+    Used as a context manager. `still_ours` must hold before anything is committed.
+    """
+
+    def __init__(self, path: Path, token: str) -> None:
+        self._path, self._token = path, token
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._beat, daemon=True)
+
+    @classmethod
+    def acquire(cls, folder: Path, name: str) -> Lease | None:
+        """Takes the lease `name`, also from a dead owner; None while a live process holds it."""
+        path = folder / f"{name}.json"
+        with locked(folder):
+            if is_held(folder, name):
+                return None
+            token = uuid.uuid4().hex
+            aside = folder / f".{name}.{token}"
+            aside.write_text(json.dumps({**owner(), "token": token}), encoding="utf-8")
+            aside.replace(path)
+        return cls(path, token)
+
+    def still_ours(self) -> bool:
+        """Whether no other process has taken the lease over."""
+        held = _read(self._path)
+        return held is not None and held[0].get("token") == self._token
+
+    def require(self) -> None:
+        """Raises LeaseLostError if another process has taken the lease over."""
+        if not self.still_ours():
+            raise LeaseLostError(f"{self._path}: another process took this step over")
+
+    def __enter__(self) -> Lease:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        with locked(self._path.parent):
+            if self.still_ours():
+                self._path.unlink(missing_ok=True)
+
+    def _beat(self) -> None:
+        while not self._stop.wait(HEARTBEAT_SECONDS):
+            # A file server that hiccups must not end the heartbeat of a run of days.
+            with contextlib.suppress(OSError):
+                if self.still_ours():
+                    os.utime(self._path)
+
+
+def _read(path: Path) -> tuple[dict[str, Any], float] | None:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        age = _now_of_file_system(path.parent) - path.stat().st_mtime
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        return {}, time.time()
+    return content, age
+
+
+def _now_of_file_system(folder: Path) -> float:
+    # Hosts' clocks differ; a file touched now is dated by the same clock as the heartbeats.
+    clock = folder / ".clock"
+    clock.touch()
+    return clock.stat().st_mtime
+
+
+def _boot_id() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return str(psutil.boot_time())

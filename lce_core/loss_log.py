@@ -1,0 +1,45 @@
+"""The loss log of a training run: `loss.jsonl`, one row a step, kept across interruptions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+LOG = "loss.jsonl"
+
+
+class LossLog:
+    """`loss.jsonl` in the resume folder. Opening it at a step forgets the rows after that step."""
+
+    def __init__(self, folder: Path, step: int) -> None:
+        self.path = folder / LOG
+        kept = [row for row in _rows(self.path) if row["step"] <= step]
+        aside = self.path.with_suffix(".writing")
+        aside.write_text("".join(map(_line, kept)), encoding="utf-8")
+        aside.replace(self.path)
+        self._file = self.path.open("a", encoding="utf-8")
+
+    def append(self, row: Mapping[str, Any]) -> None:
+        """Adds a row, in the operating system's hands when this returns."""
+        self._file.write(_line(row))
+        self._file.flush()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    if not path.exists():
+        return []
+    whole = (line for line in path.read_text(encoding="utf-8").splitlines(keepends=True))
+    # A killed writer may leave half a line at the end.
+    return [json.loads(line) for line in whole if line.endswith("}\n")]
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    return json.dumps(row, allow_nan=False) + "\n"

@@ -1,0 +1,64 @@
+"""Context-extension methods, one file each; the file's name is the method's label.
+
+A method describes, in numpy and dataclasses, what changes: a frequency table, an attention scheme,
+or both. `lce_core.extension` carries it out on a model. Labels are those of the papers' tables.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from lce_core.attention import AttentionScheme
+from lce_core.errors import SpecError
+from lce_core.registry import Plugin, Registry
+from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
+
+
+class Method(Plugin):
+    """Base of all methods: the identity extension.
+
+    Overrides change frequencies (`rope_table`), attention (`attention`) or both. All of them are
+    pure functions of geometry and lengths: a result never depends on the order of requests.
+    """
+
+    family: ClassVar[Literal["none", "frequency", "approximate"]]
+    exact_attention: ClassVar[bool] = True
+    """Every token attends to every earlier one."""
+    trainable: ClassVar[bool] = True
+    """The method may be fine-tuned; False for inference-only attention schemes."""
+
+    def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
+        """Frequencies for one request; the base model's own unless overridden."""
+        return RopeTable(geometry.inv_freq())
+
+    def attention(self, geometry: RopeGeometry, lengths: ContextLengths) -> AttentionScheme | None:
+        """Attention other than full causal softmax, or None for the model's stock attention."""
+        return None
+
+    def reach(self, geometry: RopeGeometry, lengths: ContextLengths) -> int | None:
+        """Longest request in tokens that the method is defined for; None for no limit."""
+        return None
+
+    def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
+        """Raises SpecError where the parameters do not fit the model or the lengths."""
+
+    def length_dependent(self, geometry: RopeGeometry, lengths: ContextLengths) -> bool:
+        """Whether frequencies change with the request's length around the given lengths."""
+        return False
+
+
+def scale_or_ratio(scale: float | None, lengths: ContextLengths, where: str) -> float:
+    """The given scale, or target / trained; at least 1.
+
+    Raises:
+      SpecError: a scale below 1.
+    """
+    chosen = lengths.target / lengths.trained if scale is None else scale
+    if chosen < 1:
+        raise SpecError(
+            f"{where}.scale", chosen, "a scale is at least 1", "Give target / trained context."
+        )
+    return chosen
+
+
+METHODS: Registry[Method] = Registry("lce_core.methods", "METHOD", Method)

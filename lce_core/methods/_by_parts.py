@@ -1,0 +1,106 @@
+"""Interpolation by parts: fast pairs are kept, slow ones divided by the scale, a ramp between.
+
+Design: `ByParts` has the limits of the ramp and the paper's form of it, linear in the rotations a
+pair makes within the trained context. `WithTemperature` adds the form of the authors' code, linear
+in the pair's index between two rounded limits, and the attention temperature. The methods differ
+only in where their scale comes from.
+Source: Peng et al. 2023, arXiv:2309.00071, sections 3.2 (ramp) and 3.3 (temperature).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar, Literal, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from lce_core.errors import SpecError
+from lce_core.methods import Method
+from lce_core.rope import ContextLengths, Frequencies, RopeGeometry, RopeTable
+
+
+class ByParts(Method):
+    """Limits of the ramp, in rotations within the trained context."""
+
+    family: ClassVar[Literal["none", "frequency", "approximate"]] = "frequency"
+
+    beta_fast: float = Field(default=32.0, gt=0)
+    """Rotations within the trained context from which a pair is left alone."""
+    beta_slow: float = Field(default=1.0, gt=0)
+    """Rotations up to which a pair is fully interpolated."""
+
+    @model_validator(mode="after")
+    def _limits_in_order(self) -> Self:
+        if self.beta_fast <= self.beta_slow:
+            raise ValueError("beta_fast is larger than beta_slow")
+        return self
+
+    def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
+        """Raises SpecError for a trained context too short for a ramp."""
+        if geometry.trained_context <= 2 * math.pi * self.beta_slow:
+            raise SpecError(
+                f"{self.plugin_name}.beta_slow",
+                self.beta_slow,
+                f"the fastest pair turns {geometry.trained_context / (2 * math.pi):.2f} times"
+                f" within the trained context of {geometry.trained_context} tokens",
+                "Give a beta_slow below that.",
+            )
+
+    def interpolated(self, geometry: RopeGeometry) -> Frequencies:
+        """Share of interpolation (pairs,), linear in rotations within the trained context."""
+        rotations = geometry.trained_context * geometry.inv_freq() / (2 * math.pi)
+        kept = (rotations - self.beta_slow) / (self.beta_fast - self.beta_slow)
+        return np.asarray(1 - np.clip(kept, 0, 1))
+
+    def by_parts(self, geometry: RopeGeometry, scale: float) -> Frequencies:
+        """Inverse frequencies (pairs,) mixed of the base model's and those divided by scale."""
+        share, kept = self.interpolated(geometry), geometry.inv_freq()
+        return share * kept / scale + (1 - share) * kept
+
+
+class WithTemperature(ByParts):
+    """Choice of ramp, and the attention temperature."""
+
+    ramp: Literal["code", "paper"] = "code"
+    """Linear in the pair's index as in the authors' code, or in rotations as in the paper."""
+    truncate: bool = True
+    """Round the limits of the code's ramp outwards to whole indices."""
+    attention_factor: float | None = Field(default=None, gt=0)
+    """Factor of queries and of keys; None: 0.1 ln(scale) + 1. With 1: NTK-by-parts."""
+
+    @model_validator(mode="after")
+    def _truncation_has_effect(self) -> Self:
+        if self.ramp == "paper" and not self.truncate:
+            raise ValueError(
+                "truncate concerns the code's ramp only; leave it out with ramp: paper"
+            )
+        return self
+
+    def interpolated(self, geometry: RopeGeometry) -> Frequencies:
+        """Share of interpolation (pairs,), by the chosen ramp."""
+        return super().interpolated(geometry) if self.ramp == "paper" else self._by_index(geometry)
+
+    def table(self, geometry: RopeGeometry, scale: float) -> RopeTable:
+        """Frequencies and attention factor for one scale."""
+        factor = self.attention_factor
+        return RopeTable(
+            self.by_parts(geometry, scale),
+            0.1 * math.log(scale) + 1 if factor is None else factor,
+        )
+
+    def _by_index(self, geometry: RopeGeometry) -> Frequencies:
+        low, high = _index(self.beta_fast, geometry), _index(self.beta_slow, geometry)
+        if self.truncate:
+            low, high = math.floor(low), math.ceil(high)
+        # The limits are clamped to dimensions, not pairs, as in the reference.
+        low, high = max(low, 0), min(high, geometry.rotary_dim - 1)
+        if low == high:
+            high += 0.001
+        return np.asarray(np.clip((np.arange(geometry.num_pairs) - low) / (high - low), 0, 1))
+
+
+def _index(rotations: float, geometry: RopeGeometry) -> float:
+    """Real-valued index of the pair that makes so many rotations within the trained context."""
+    ratio = geometry.trained_context / (2 * math.pi * rotations)
+    return geometry.rotary_dim * math.log(ratio) / (2 * math.log(geometry.theta))

@@ -1,0 +1,42 @@
+"""Dynamic NTK-aware interpolation of YaRN: the scale is the request's length over the context.
+
+Design: scale max(1, L / C), the static method's with no more than the request needs; L is prompt
+plus new tokens of the whole request. ntk_frozen grows twice as fast.
+Source: Peng et al. 2023, arXiv:2309.00071, section 3.4 and table 5 (after emozilla, 2023).
+"""
+
+from __future__ import annotations
+
+from lce_core.methods._evidence import EXACT, frequencies
+from lce_core.methods._ntk import DynamicNtk
+from lce_core.registry import Source
+from lce_core.rope import ContextLengths
+
+
+class DynamicNtkAware(DynamicNtk):
+    """NTK-aware scaling by max(1, length / trained context)."""
+
+    def growth(self, lengths: ContextLengths) -> float:
+        """1: the scale is the ratio itself."""
+        return 1.0
+
+
+METHOD = DynamicNtkAware
+SOURCE = Source(
+    paper="arXiv:2309.00071",
+    place="section 3.4 and table 5, row NTK-aware, dynamic",
+    reference="github.com/jquesnelle/yarn@995db5b",
+    differs="one base per request; the reference changes it while it generates",
+)
+EVIDENCE = (
+    frequencies(
+        (1.0, 8.659643e-1, 1.0e-1, 1.154782e-2, 1.0e-2, 1.0e-3, 1.154782e-4),
+        origin=f"{EXACT}; the base model within its context",
+        request=4096,
+    ),
+    frequencies(
+        (1.0, 8.378480e-1, 5.897172e-2, 4.150710e-3, 3.477664e-3, 2.050838e-4, 1.443477e-5),
+        origin=f"{EXACT}; static NTK-aware with scale 8 at 32768 tokens",
+    ),
+)
+VERSION = 1

@@ -1,0 +1,52 @@
+"""Dynamic position interpolation of YaRN: the scale is the request's length over the context.
+
+Design: every frequency is divided by max(1, L / C); L is prompt plus new tokens of the whole
+request, so that cached keys and new queries share one table.
+Source: Peng et al. 2023, arXiv:2309.00071, section 3.4 and table 5.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from lce_core.methods import Method
+from lce_core.methods._evidence import EXACT, frequencies
+from lce_core.methods._ntk import dynamic_scale
+from lce_core.registry import Source
+from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
+
+
+class DynamicPositionInterpolation(Method):
+    """Linear interpolation of positions, by no more than the request needs."""
+
+    family: ClassVar[Literal["none", "frequency", "approximate"]] = "frequency"
+
+    def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
+        """Base frequencies divided by max(1, length / trained context)."""
+        scale = dynamic_scale(1.0, lengths.request, lengths.trained)
+        return RopeTable(geometry.inv_freq() / scale)
+
+    def length_dependent(self, geometry: RopeGeometry, lengths: ContextLengths) -> bool:
+        """Beyond the trained context."""
+        return lengths.request > lengths.trained
+
+
+METHOD = DynamicPositionInterpolation
+SOURCE = Source(
+    paper="arXiv:2309.00071",
+    place="section 3.4 and table 5, row PI, dynamic",
+    reference="github.com/jquesnelle/yarn@995db5b",
+    differs="one table per request; the reference changes it while it generates",
+)
+EVIDENCE = (
+    frequencies(
+        (1.0, 8.659643e-1, 1.0e-1, 1.154782e-2, 1.0e-2, 1.0e-3, 1.154782e-4),
+        origin=f"{EXACT}; the base model within its context",
+        request=4096,
+    ),
+    frequencies(
+        (1.25e-1, 1.082455e-1, 1.25e-2, 1.443477e-3, 1.25e-3, 1.25e-4, 1.443477e-5),
+        origin=f"{EXACT}; static PI with scale 8 at 32768 tokens",
+    ),
+)
+VERSION = 1

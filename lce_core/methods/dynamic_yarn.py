@@ -1,0 +1,57 @@
+"""Dynamic YaRN: the scale of frequencies and temperature follows the request's length.
+
+Design: YaRN with scale max(1, L / C); L is prompt plus new tokens of the whole request, so that
+cached keys and new queries share one table. With attention_factor 1 and ramp paper it is the
+dynamic NTK-by-parts of YaRN's table 5.
+Source: Peng et al. 2023, arXiv:2309.00071, section 3.4, table 5 and appendix B.7.
+"""
+
+from __future__ import annotations
+
+from lce_core.methods._by_parts import WithTemperature
+from lce_core.methods._evidence import EXACT, frequencies, value
+from lce_core.methods._ntk import dynamic_scale
+from lce_core.registry import Source
+from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
+
+
+class DynamicYarn(WithTemperature):
+    """Interpolation by parts with temperature, by no more than the request needs."""
+
+    def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
+        """Frequencies and attention factor for scale max(1, length / trained context)."""
+        return self.table(geometry, dynamic_scale(1.0, lengths.request, lengths.trained))
+
+    def length_dependent(self, geometry: RopeGeometry, lengths: ContextLengths) -> bool:
+        """Beyond the trained context."""
+        return lengths.request > lengths.trained
+
+
+METHOD = DynamicYarn
+SOURCE = Source(
+    paper="arXiv:2309.00071",
+    place="section 3.4 and table 5, row YaRN, dynamic",
+    reference="github.com/jquesnelle/yarn@995db5b",
+    differs="one table per request; the reference changes it while it generates, and its two"
+    " classes divide by different contexts once a model is fine-tuned: here by the base model's",
+)
+EVIDENCE = (
+    frequencies(
+        (1.0, 8.659643e-1, 1.0e-1, 1.154782e-2, 1.0e-2, 1.0e-3, 1.154782e-4),
+        origin=f"{EXACT}; the base model within its context",
+        request=4096,
+    ),
+    value("attention_factor", 1.0, "the base model within its context", request=4096),
+    frequencies(
+        (1.0, 8.659643e-1, 1.0e-1, 7.272906e-3, 5.961538e-3, 1.25e-4, 1.443477e-5),
+        origin=f"{EXACT}; static YaRN with scale 8 at 32768 tokens",
+    ),
+    value("attention_factor", 1.2079441541679836, "0.1 ln 8 + 1 at 32768 tokens"),
+    frequencies(
+        (1.0, 8.659643e-1, 1.0e-1, 3.571259e-3, 2.807778e-3, 1.25e-4, 1.443477e-5),
+        origin=f"{EXACT}; NTK-by-parts with scale 8 at 32768 tokens",
+        ramp="paper",
+        attention_factor=1.0,
+    ),
+)
+VERSION = 1

@@ -1,0 +1,81 @@
+"""LM-Infinite: a window of recent tokens plus the first tokens, at bounded distances.
+
+Design: the base model's own frequencies; attention sees the last `window` tokens at their true
+distance and the first `num_global` tokens at distance `window` once they are further away. Linear
+cost, any length; what lies between is not seen.
+Source: Han et al. 2024, arXiv:2308.16137; LCEG (arXiv:2409.12181), section 3.3.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from lce_core.attention.schemes import LambdaShaped
+from lce_core.errors import SpecError
+from lce_core.methods import Method
+from lce_core.methods._evidence import value
+from lce_core.registry import Source
+from lce_core.rope import ContextLengths, RopeGeometry
+
+
+class LmInfinite(Method):
+    """Lambda-shaped attention, for inference."""
+
+    family: ClassVar[Literal["none", "frequency", "approximate"]] = "approximate"
+    exact_attention: ClassVar[bool] = False
+    trainable: ClassVar[bool] = False
+
+    window: int | None = Field(default=None, ge=1)
+    """Recent tokens seen, itself included, and the ceiling of distances; None: trained context."""
+    num_global: int = Field(default=10, ge=1)
+    """First tokens that every token sees."""
+
+    def attention(
+        self,
+        geometry: RopeGeometry,
+        lengths: ContextLengths,
+    ) -> LambdaShaped:
+        """The lambda-shaped scheme."""
+        window = geometry.trained_context if self.window is None else self.window
+        return LambdaShaped(window=window, num_global=self.num_global)
+
+    def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
+        """Raises SpecError for a window beyond the trained context."""
+        if self.window is not None and self.window > geometry.trained_context:
+            raise SpecError(
+                "lm_infinite.window",
+                self.window,
+                f"the model was trained with {geometry.trained_context} tokens and knows no larger"
+                " distance",
+                "Give a smaller window, or leave it out.",
+            )
+
+
+METHOD = LmInfinite
+SOURCE = Source(
+    paper="arXiv:2308.16137",
+    place="LCEG section 3.3; window 4096 and 10 global tokens from its appendix 9.2",
+    reference="github.com/Glaciohound/LM-Infinite@a0ce64c",
+    differs="no top-k tokens from the middle, as in LCEG; chunked prefill masks inside the chunk,"
+    " which the reference does not",
+)
+EVIDENCE = (
+    value(
+        "distance",
+        (0, 4095, None, 4096, 4096, None, None),
+        "definition with window 4096 and 10 global tokens, by hand",
+        positions=(
+            (5000, 5000),
+            (5000, 905),
+            (5000, 904),
+            (5000, 9),
+            (60000, 0),
+            (5000, 10),
+            (3, 4),
+        ),
+    ),
+    value("reach", None, "the method limits no length"),
+)
+VERSION = 1

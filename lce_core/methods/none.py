@@ -1,0 +1,31 @@
+"""No extension: the base model as it was trained.
+
+Design: the identity of every other method, and the study's control.
+Source: Su et al. 2021, arXiv:2104.09864 (RoPE); base rows of Lu et al. 2024, arXiv:2409.12181.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from lce_core.methods import Method
+from lce_core.methods._evidence import EXACT, frequencies
+from lce_core.registry import Source
+
+
+class NoExtension(Method):
+    """The base model's own frequencies and full attention."""
+
+    family: ClassVar[Literal["none", "frequency", "approximate"]] = "none"
+
+
+METHOD = NoExtension
+SOURCE = Source(
+    paper="arXiv:2104.09864",
+    place="RoPE itself; the base rows of LCEG (arXiv:2409.12181), tables 1 to 4",
+    reference="github.com/Leooyii/LCEG@2ce672d",
+)
+EVIDENCE = (
+    frequencies((1.0, 8.659643e-1, 1.0e-1, 1.154782e-2, 1.0e-2, 1.0e-3, 1.154782e-4), origin=EXACT),
+)
+VERSION = 1

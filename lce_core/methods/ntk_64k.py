@@ -1,0 +1,70 @@
+"""Dynamic NTK with fine-tuning (NTK-64K of LCEG): ntk_32k in a study with twice the target.
+
+Design: ntk_32k's formula, which gives Llama-2 at 65536 tokens the scale 121, as does LCEG's code.
+LCEG's tables print 57, the formula's value at half the target; `scale_form` selects which.
+Source: Lu et al. 2024, arXiv:2409.12181, appendix 9.2, after Fu et al. 2024 (arXiv:2402.10171).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from lce_core.methods._evidence import EXACT, PHI2, frequencies
+from lce_core.methods._ntk import TargetNtk, dynamic_scale
+from lce_core.registry import Source
+from lce_core.rope import ContextLengths, RopeGeometry
+
+
+class Ntk64k(TargetNtk):
+    """NTK-aware scaling fixed by the target context, with LCEG's two scales."""
+
+    scale_form: Literal["formula", "printed"] = "formula"
+    """Scale of the formula (121), or LCEG's printed one (57): the formula's at half the target."""
+
+    def length_dependent(self, geometry: RopeGeometry, lengths: ContextLengths) -> bool:
+        """Beyond the target context; never for the printed scale."""
+        return self.scale_form == "formula" and super().length_dependent(geometry, lengths)
+
+    def scale_at(self, lengths: ContextLengths) -> float:
+        """Scale of the request at hand; the printed one is the same at every length."""
+        if self.scale_form == "formula":
+            return super().scale_at(lengths)
+        return dynamic_scale(self.growth(lengths), lengths.target // 2, lengths.trained)
+
+
+METHOD = Ntk64k
+SOURCE = Source(
+    paper="arXiv:2409.12181",
+    place="appendix 9.2 (formula) and tables 7, 8 (printed 57)",
+    reference="github.com/Leooyii/LCEG@2ce672d",
+    differs="the formula's 121 by default, where tables 7 and 8 print 57; s is not rounded up to an"
+    " integer, and one base per request",
+)
+EVIDENCE = (
+    frequencies(
+        (1.0, 8.024905e-1, 2.958276e-2, 1.090529e-3, 8.751395e-4, 2.588904e-5, 9.543653e-7),
+        origin=f"{EXACT}; scale 121 of LCEG's formula and code",
+        target=65536,
+    ),
+    frequencies(
+        (1.0, 8.121364e-1, 3.581488e-2, 1.579422e-3, 1.282706e-3, 4.593996e-5, 2.025933e-6),
+        origin=f"{EXACT}; scale 57 of LCEG tables 7 and 8",
+        target=65536,
+        scale_form="printed",
+    ),
+    frequencies(
+        (1.0, 8.121364e-1, 3.581488e-2, 1.579422e-3, 1.282706e-3, 4.593996e-5, 2.025933e-6),
+        origin=f"{EXACT}; scale 57 at 4096 tokens too",
+        target=65536,
+        request=4096,
+        scale_form="printed",
+    ),
+    frequencies(
+        (1.0, (1e4 * 497 ** (32 / 30)) ** (-1 / 16)),
+        origin="scale 16 * 32 - 15 = 497 for Phi-2 at 65536 tokens, the formula by hand",
+        pairs=(0, 1),
+        geometry=PHI2,
+        target=65536,
+    ),
+)
+VERSION = 1

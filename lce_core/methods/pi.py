@@ -1,0 +1,53 @@
+"""Position interpolation (PI): every frequency divided by the scale.
+
+Design: equivalent to dividing positions by the scale; the same at every length, for training and
+evaluation alike.
+Source: Chen et al. 2023, arXiv:2306.15595; arXiv:2309.00071, equation 16.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from lce_core.methods import Method, scale_or_ratio
+from lce_core.methods._evidence import EXACT, PHI2, frequencies
+from lce_core.registry import Source
+from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
+
+
+class PositionInterpolation(Method):
+    """Linear interpolation of positions."""
+
+    family: ClassVar[Literal["none", "frequency", "approximate"]] = "frequency"
+
+    scale: float | None = None
+    """Divisor of all frequencies; None: target / trained context."""
+
+    def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
+        """Base frequencies divided by the scale."""
+        return RopeTable(geometry.inv_freq() / scale_or_ratio(self.scale, lengths, "pi"))
+
+    def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
+        """Raises SpecError for a scale below 1."""
+        scale_or_ratio(self.scale, lengths, "pi")
+
+
+METHOD = PositionInterpolation
+SOURCE = Source(
+    paper="arXiv:2306.15595",
+    place="equation 8 and tables 7, 8 of LCEG (arXiv:2409.12181)",
+    reference="github.com/Leooyii/LCEG@2ce672d",
+    differs="angles are computed in float64; the reference trained on positions rounded to bf16",
+)
+EVIDENCE = (
+    frequencies(
+        (1.25e-1, 1.082455e-1, 1.25e-2, 1.443477e-3, 1.25e-3, 1.25e-4, 1.443477e-5), origin=EXACT
+    ),
+    frequencies(
+        (1 / 16, 0.56234133 / 16),
+        origin="transformers 5.23 'linear', factor 16, Phi-2",
+        pairs=(0, 1),
+        geometry=PHI2,
+    ),
+)
+VERSION = 1

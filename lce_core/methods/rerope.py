@@ -1,0 +1,93 @@
+"""ReRoPE: true distances within a window, one constant distance, or slowly growing ones, beyond it.
+
+Design: the base model's own frequencies; every earlier token is seen, at distance
+min(i - j, window). With `leak` (Leaky ReRoPE) the distance beyond the window is
+window + (i - j - window) / leak, which keeps the order of far tokens and stays below the trained
+context up to (C - 1 - window) * leak + window + 1 tokens.
+Source: Su 2023, kexue.fm/archives/9708.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from lce_core.attention.schemes import Rectified
+from lce_core.errors import SpecError
+from lce_core.methods import Method
+from lce_core.methods._evidence import PHI2, value
+from lce_core.registry import Source
+from lce_core.rope import ContextLengths, RopeGeometry
+
+
+class ReRope(Method):
+    """Distances cut off beyond a window, for inference."""
+
+    family: ClassVar[Literal["none", "frequency", "approximate"]] = "approximate"
+    exact_attention: ClassVar[bool] = False
+    trainable: ClassVar[bool] = False
+
+    window: int | None = Field(default=None, ge=1)
+    """Tokens at their true distance; None: 512, at most half the trained context."""
+    leak: int | None = Field(default=None, ge=1)
+    """Tokens for which the distance grows by one beyond the window; None: it does not grow."""
+
+    def attention(
+        self,
+        geometry: RopeGeometry,
+        lengths: ContextLengths,
+    ) -> Rectified:
+        """The scheme with the default window filled in from the geometry."""
+        window = self.window
+        if window is None:
+            window = max(1, min(512, geometry.trained_context // 2))
+        return Rectified(window=window, leak=self.leak)
+
+    def reach(self, geometry: RopeGeometry, lengths: ContextLengths) -> int | None:
+        """(C - 1 - window) * leak + window + 1 tokens with a leak, else no limit."""
+        if self.leak is None:
+            return None
+        window = self.attention(geometry, lengths).window
+        return (geometry.trained_context - 1 - window) * self.leak + window + 1
+
+    def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
+        """Raises SpecError for a window that is not below the trained context."""
+        window = self.attention(geometry, lengths).window
+        if window >= geometry.trained_context:
+            raise SpecError(
+                "rerope.window",
+                window,
+                f"the window is a distance that the model was trained with, at most"
+                f" {geometry.trained_context - 1}",
+                "Give a smaller window, or leave it out.",
+            )
+
+
+METHOD = ReRope
+SOURCE = Source(
+    paper="kexue.fm/archives/9708",
+    place="ReRoPE and Leaky ReRoPE; window 512 from the reference",
+    reference="github.com/bojone/rerope@2cbd019",
+    differs="queries are not scaled by the logarithm of their position, which the reference does"
+    " beyond the trained context, so that distances alone are compared with the other methods",
+)
+EVIDENCE = (
+    value(
+        "distance",
+        (0, 511, 512, 512, None),
+        "min(i - j, 512), by hand",
+        positions=((9, 9), (2000, 1489), (2000, 1488), (60000, 0), (5, 6)),
+    ),
+    value(
+        "distance",
+        (511, 512, 512.0625, 4095),
+        "512 + (i - j - 512) / 16, the reference's Leaky ReRoPE, by hand",
+        positions=((511, 0), (512, 0), (513, 0), (57840, 0)),
+        leak=16,
+    ),
+    value("reach", None, "the distance never grows"),
+    value("reach", 57841, "(4095 - 512) * 16 + 512 + 1", leak=16),
+    value("reach", 49633, "(2047 - 512) * 32 + 512 + 1", geometry=PHI2, leak=32),
+)
+VERSION = 1

@@ -1,0 +1,34 @@
+"""Method 1 of the bound's paper: a larger RoPE base, that keeps B_m positive.
+
+Design: rope_theta becomes 5e6 at every length, so that no pair turns further than in training and
+B_m >= 0 up to 82999 tokens. Its counterpart is rope_base_method_2, which breaks the bound only.
+Source: Men et al. 2024, arXiv:2405.14591, section 5.5 and table 4.
+"""
+
+from __future__ import annotations
+
+from lce_core.methods._evidence import EXACT, frequencies
+from lce_core.methods._other_base import Base, OtherBase
+from lce_core.registry import Source
+
+
+class BoundKept(OtherBase):
+    """A base above the bound."""
+
+    base: Base = 5e6
+    """RoPE base at every length."""
+
+
+METHOD = BoundKept
+SOURCE = Source(
+    paper="arXiv:2405.14591",
+    place="section 5.5 and table 4, method 1",
+    reference="own",
+)
+EVIDENCE = (
+    frequencies(
+        (1.0, 7.858300e-1, 2.114743e-2, 5.690971e-4, 4.472136e-4, 9.457416e-6, 2.545080e-7),
+        origin=f"{EXACT}; base 5e6",
+    ),
+)
+VERSION = 1

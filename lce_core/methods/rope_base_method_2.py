@@ -1,0 +1,78 @@
+"""Method 2 of the bound's paper: no pair turns further than in training, but B_m turns negative.
+
+Design: pairs from a split on are interpolated by the scale; those before it get the base that
+meets them there. For Llama-2 and scale 8 the split is pair 44 of 64.
+Source: Men et al. 2024, arXiv:2405.14591, section 5.5 and table 4.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from lce_core.errors import SpecError
+from lce_core.methods import Method, scale_or_ratio
+from lce_core.methods._evidence import EXACT, frequencies
+from lce_core.registry import Source
+from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
+
+_SHARE = 44 / 64
+"""Share of the pairs before the split in the paper."""
+
+
+class BoundBroken(Method):
+    """Interpolated slow pairs, and a larger base for the fast ones."""
+
+    family: ClassVar[Literal["none", "frequency", "approximate"]] = "frequency"
+
+    scale: float | None = None
+    """Divisor of the frequencies from the split on; None: target / trained context."""
+    split: int | None = Field(default=None, ge=1)
+    """First interpolated pair; None: 44 of 64 pairs, in proportion for other models."""
+
+    def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
+        """Frequencies before and from the split on, which agree at the split itself."""
+        scale = scale_or_ratio(self.scale, lengths, "rope_base_method_2")
+        split = self._split(geometry)
+        base = geometry.theta * scale ** (geometry.rotary_dim / (2 * split))
+        fast, slow = geometry.inv_freq(base), geometry.inv_freq() / scale
+        return RopeTable(np.where(np.arange(geometry.num_pairs) < split, fast, slow))
+
+    def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
+        """Raises SpecError for a scale below 1 or a split that leaves no pair to interpolate."""
+        scale_or_ratio(self.scale, lengths, "rope_base_method_2")
+        split = self._split(geometry)
+        if split >= geometry.num_pairs:
+            raise SpecError(
+                "rope_base_method_2.split",
+                split,
+                f"the model has {geometry.num_pairs} pairs, of which at least the last is"
+                " interpolated",
+                f"Give a split from 1 to {geometry.num_pairs - 1}."
+                if geometry.num_pairs > 1
+                else "Use pi.",
+            )
+
+    def _split(self, geometry: RopeGeometry) -> int:
+        return round(_SHARE * geometry.num_pairs) if self.split is None else self.split
+
+
+METHOD = BoundBroken
+SOURCE = Source(
+    paper="arXiv:2405.14591",
+    place="section 5.5 and table 4, method 2",
+    reference="own",
+    differs="scale and split are parameters; the paper has 8 and 44",
+)
+EVIDENCE = (
+    frequencies(
+        (1.0, 8.259908e-1, 4.694655e-2, 2.668284e-3, 2.203978e-3, 1.25e-4, 1.443477e-5),
+        origin=EXACT,
+    ),
+    frequencies(
+        (2.691131e-4, 2.222849e-4), origin=f"{EXACT}; before and at the split", pairs=(43, 44)
+    ),
+)
+VERSION = 1

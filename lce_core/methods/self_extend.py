@@ -1,0 +1,98 @@
+"""Self-Extend: exact neighbours, and grouped positions for everything further away.
+
+Design: the base model's own frequencies; beyond the window, positions are divided by the group and
+floored, separately for query and key, and shifted so that both parts meet. Distances stay below the
+trained context up to (C - window) * group + window tokens.
+Source: Jin et al. 2024, arXiv:2401.01325; LCEG (arXiv:2409.12181), section 3.3.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from lce_core.attention.schemes import GroupedNeighbour
+from lce_core.errors import SpecError
+from lce_core.methods import Method
+from lce_core.methods._evidence import PHI2, value
+from lce_core.registry import Source
+from lce_core.rope import ContextLengths, RopeGeometry
+
+
+class SelfExtend(Method):
+    """Grouped positions beyond a neighbour window, for inference."""
+
+    family: ClassVar[Literal["none", "frequency", "approximate"]] = "approximate"
+    exact_attention: ClassVar[bool] = False
+    trainable: ClassVar[bool] = False
+
+    window: int | None = Field(default=None, ge=1)
+    """Tokens at their true distance, a multiple of group; None: 1024, at most half the context."""
+    group: int | None = Field(default=None, ge=1)
+    """Tokens that share a position beyond the window; None: 64, at most 1/8 of the context."""
+
+    def attention(
+        self,
+        geometry: RopeGeometry,
+        lengths: ContextLengths,
+    ) -> GroupedNeighbour:
+        """The scheme with the defaults filled in from the geometry."""
+        trained = geometry.trained_context
+        group = max(1, min(64, trained // 8)) if self.group is None else self.group
+        window = self.window
+        if window is None:
+            window = max(group, min(1024, trained // 2) // group * group)
+        return GroupedNeighbour(window=window, group=group)
+
+    def reach(self, geometry: RopeGeometry, lengths: ContextLengths) -> int:
+        """(C - window) * group + window tokens."""
+        scheme = self.attention(geometry, lengths)
+        return (geometry.trained_context - scheme.window) * scheme.group + scheme.window
+
+    def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
+        """Raises SpecError unless group divides window and window is below the trained context."""
+        scheme = self.attention(geometry, lengths)
+        if scheme.window % scheme.group:
+            raise SpecError(
+                "self_extend.window",
+                scheme.window,
+                f"the window is a multiple of the group, {scheme.group}",
+                f"Give {-(-scheme.window // scheme.group) * scheme.group}.",
+            )
+        if scheme.window >= geometry.trained_context:
+            raise SpecError(
+                "self_extend.window",
+                scheme.window,
+                f"the window is smaller than the trained context of {geometry.trained_context}"
+                " tokens, which grouped positions share with it",
+                "Give a smaller window and group, or leave them out.",
+            )
+
+
+METHOD = SelfExtend
+SOURCE = Source(
+    paper="arXiv:2401.01325",
+    place="LCEG section 3.3; window 1024 and group 64 from its appendix 9.2",
+    reference="github.com/datamllab/LongLM@cdbbb06",
+    differs="floor(q / G) - floor(k / G) as in the reference; LCEG's equation 15 prints the"
+    " floor of the difference, which its code does not compute",
+)
+EVIDENCE = (
+    value("reach", 197632, "(4096 - 1024) * 64 + 1024, LCEG's settings for Llama-2"),
+    value("reach", 66560, "(2048 - 1024) * 64 + 1024, LCEG's settings for Phi-2", geometry=PHI2),
+    value(
+        "reach",
+        99328,
+        "(4096 - 1024) * 32 + 1024: out of range at 131072, where HARPE prints 0",
+        group=32,
+        window=1024,
+    ),
+    value(
+        "distance",
+        (0, 1023, 1024, 2031, None),
+        "definition with window 1024 and group 64, by hand",
+        positions=((9, 9), (2000, 977), (2048, 1024), (65535, 0), (5, 6)),
+    ),
+)
+VERSION = 1

@@ -1,0 +1,34 @@
+"""A smaller RoPE base: low perplexity at length, and little use of what is far away.
+
+Design: rope_theta becomes 500, below the bound for any long context; a control that shows that
+perplexity alone does not measure context.
+Source: Men et al. 2024, arXiv:2405.14591, sections 3 and 5.4.
+"""
+
+from __future__ import annotations
+
+from lce_core.methods._evidence import EXACT, frequencies
+from lce_core.methods._other_base import Base, OtherBase
+from lce_core.registry import Source
+
+
+class SmallBase(OtherBase):
+    """A base below the bound."""
+
+    base: Base = 500.0
+    """RoPE base at every length."""
+
+
+METHOD = SmallBase
+SOURCE = Source(
+    paper="arXiv:2405.14591",
+    place="sections 3 and 5.4: base 500, fine-tuned at 32768 tokens",
+    reference="own",
+)
+EVIDENCE = (
+    frequencies(
+        (1.0, 9.074623e-1, 2.114743e-1, 4.928178e-2, 4.472136e-2, 9.457416e-3, 2.203948e-3),
+        origin=f"{EXACT}; base 500",
+    ),
+)
+VERSION = 1

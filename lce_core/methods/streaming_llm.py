@@ -1,0 +1,93 @@
+"""StreamingLLM: attention sinks and a window, with positions counted inside the cache.
+
+Design: the base model's own frequencies; attention sees the first `num_sinks` tokens and the last
+`window` ones, as if those alone were the text: sinks at positions 0..S - 1, the window right behind
+them. No distance exceeds S + W - 1. Linear cost, any length; what lies between is not seen.
+Source: Xiao et al. 2023, arXiv:2309.17453.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from lce_core.attention.schemes import CacheSinks
+from lce_core.errors import SpecError
+from lce_core.methods import Method
+from lce_core.methods._evidence import value
+from lce_core.registry import Source
+from lce_core.rope import ContextLengths, RopeGeometry
+
+
+class StreamingLlm(Method):
+    """Attention sinks and a window, for inference."""
+
+    family: ClassVar[Literal["none", "frequency", "approximate"]] = "approximate"
+    exact_attention: ClassVar[bool] = False
+    trainable: ClassVar[bool] = False
+
+    window: int | None = Field(default=None, ge=1)
+    """Recent tokens seen, itself included; None: what the sinks leave of the trained context."""
+    num_sinks: int = Field(default=4, ge=1)
+    """First tokens that every token sees."""
+
+    def attention(
+        self,
+        geometry: RopeGeometry,
+        lengths: ContextLengths,
+    ) -> CacheSinks:
+        """The scheme with the window filled in from the geometry."""
+        left = max(1, geometry.trained_context - self.num_sinks)
+        window = left if self.window is None else self.window
+        return CacheSinks(window=window, num_sinks=self.num_sinks)
+
+    def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
+        """Raises SpecError for a cache beyond the trained context."""
+        scheme = self.attention(geometry, lengths)
+        cache = scheme.window + scheme.num_sinks
+        if cache > geometry.trained_context:
+            raise SpecError(
+                "streaming_llm.window",
+                scheme.window,
+                f"with {scheme.num_sinks} sinks it makes a cache of {cache} tokens, and the model"
+                f" was trained with {geometry.trained_context}",
+                "Give a smaller window or fewer sinks, or leave the window out.",
+            )
+
+
+METHOD = StreamingLlm
+SOURCE = Source(
+    paper="arXiv:2309.17453",
+    place="section 3.2; 4 sinks as there, window: the rest of the trained context",
+    reference="github.com/mit-han-lab/streaming-llm@d729b3f",
+    differs="the window counts the query's own token, and rolls for each token also within a"
+    " prompt; the reference evicts between calls, so that what a token sees there depends on how"
+    " the text is cut into calls",
+)
+EVIDENCE = (
+    value(
+        "distance",
+        (0, 4091, None, 4095, 4092, None, None),
+        "index in a cache of 4 + 4092 tokens, counted by hand",
+        positions=(
+            (5000, 5000),
+            (5000, 909),
+            (5000, 908),
+            (60000, 0),
+            (5000, 3),
+            (5000, 4),
+            (3, 4),
+        ),
+    ),
+    value(
+        "distance",
+        (5, 6, 7, 6, 5, 7),
+        "index in a cache of 3 + 5 tokens, counted by hand",
+        positions=((5, 0), (6, 0), (7, 0), (7, 1), (7, 2), (8, 0)),
+        window=5,
+        num_sinks=3,
+    ),
+    value("reach", None, "the method limits no length"),
+)
+VERSION = 1

@@ -1,0 +1,69 @@
+"""YaRN: keep fast frequencies, interpolate slow ones, sharpen attention.
+
+Design: a ramp decides how much of each pair is interpolated. The paper's ramp is linear in the
+rotations a pair makes within the trained context; the authors' code, transformers and the published
+models use one that is linear in the pair's index between two rounded limits. They differ by up to
+57% for single pairs, so both are here and the code's is the default.
+Source: Peng et al. 2023, arXiv:2309.00071, sections 3.2 (ramp) and 3.3 (temperature).
+"""
+
+from __future__ import annotations
+
+from lce_core.methods import scale_or_ratio
+from lce_core.methods._by_parts import WithTemperature
+from lce_core.methods._evidence import EXACT, PHI2, frequencies, value
+from lce_core.registry import Source
+from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
+
+
+class Yarn(WithTemperature):
+    """Interpolation by parts with attention temperature."""
+
+    scale: float | None = None
+    """Divisor of fully interpolated frequencies; None: target / trained context."""
+
+    def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
+        """Frequencies mixed by the ramp, and the attention factor."""
+        return self.table(geometry, scale_or_ratio(self.scale, lengths, "yarn"))
+
+    def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
+        """Raises SpecError for a scale below 1 or a context too short for a ramp."""
+        scale_or_ratio(self.scale, lengths, "yarn")
+        super().check(geometry, lengths)
+
+
+METHOD = Yarn
+SOURCE = Source(
+    paper="arXiv:2309.00071",
+    place="section 3.2, equations 10-13; section 3.3, equations 14, 15",
+    reference="github.com/jquesnelle/yarn@995db5b",
+    differs="under partial rotary (Phi) the temperature acts on whole heads, as in the paper;"
+    " transformers scales only the rotated elements",
+)
+EVIDENCE = (
+    frequencies(
+        (1.0, 8.659643e-1, 1.0e-1, 7.272906e-3, 5.961538e-3, 1.25e-4, 1.443477e-5),
+        origin=f"{EXACT}; transformers 5.23 'yarn' agrees to 1.7e-7",
+    ),
+    frequencies(
+        (1.0, 8.659643e-1, 1.0e-1, 7.328788e-3, 5.983133e-3, 1.25e-4, 1.443477e-5),
+        origin=f"{EXACT}; transformers 5.23 'yarn' with truncate false agrees to 4.3e-7",
+        truncate=False,
+    ),
+    frequencies(
+        (1.0, 8.659643e-1, 1.0e-1, 3.571259e-3, 2.807778e-3, 1.25e-4, 1.443477e-5),
+        origin=EXACT,
+        ramp="paper",
+    ),
+    value("attention_factor", 1.2079441541679836, "transformers 5.23 'yarn', factor 8"),
+    frequencies(
+        (1.0, 0.56234133, 0.0046428568, 1.1114246e-5),
+        origin="transformers 5.23 'yarn', factor 16, Phi-2",
+        pairs=(0, 1, 8, 15),
+        geometry=PHI2,
+    ),
+    value(
+        "attention_factor", 1.2772588722239782, "transformers 5.23 'yarn', factor 16", geometry=PHI2
+    ),
+)
+VERSION = 1

@@ -1,0 +1,40 @@
+"""Scores of one answer against one reference, as the benchmarks' authors define them."""
+
+from __future__ import annotations
+
+import re
+
+
+def word_overlap(answer: str, expected: str) -> float:
+    """Distinct words of `expected` that occur in `answer`, over the words of `expected`.
+
+    Words are split at blanks and lower-cased. A word that occurs twice in `expected` counts twice
+    below the line and once above, so the best possible value may be under 1.
+
+    Source: the needle figure of LCEG (github.com/Leooyii/LCEG@2ce672d).
+    """
+    words = expected.lower().split()
+    return len(set(answer.lower().split()) & set(words)) / len(words)
+
+
+def contains(answer: str, expected: str) -> float:
+    """1.0 if `expected` occurs in `answer`, case and runs of blanks aside; else 0.0."""
+    return float(_plain(expected) in _plain(answer))
+
+
+def first_integer(text: str) -> int | None:
+    """The first run of decimal digits in `text`, or None.
+
+    Source: passkey evaluation of github.com/jquesnelle/yarn@995db5b.
+    """
+    found = re.search(r"[0-9]+", text)
+    return int(found.group()) if found else None
+
+
+def has_complete_integer(text: str) -> bool:
+    """Whether more text can no longer change `first_integer`."""
+    return re.search(r"[0-9][^0-9]", text) is not None
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.lower().split())

@@ -1,0 +1,100 @@
+"""Base models, one file each: geometry, where the weights come from, and how to load them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lce_core.registry import Plugin, Registry
+from lce_core.rope import RopeGeometry
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from lce_core.spec import Training
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """Sizes the cost model needs (spec of FLOPs: `lce_core.cost`)."""
+
+    num_layers: int
+    hidden_size: int
+    intermediate_size: int
+    vocab_size: int
+    gated_mlp: bool = True
+    """Three MLP matrices (Llama) instead of two (Phi)."""
+    tied_embeddings: bool = False
+
+
+@dataclass(frozen=True)
+class KeyVocabulary:
+    """Single-token needles for models too small to copy a number.
+
+    Key token of family f, member m: `first_key + f * members + m`; query token of family f:
+    `first_query + f`. A query is answered by the key of its family that appeared before.
+    """
+
+    first_key: int
+    first_query: int
+    families: int
+    members: int
+
+
+@dataclass(frozen=True)
+class Pretraining:
+    """How a base model that ships no weights is trained from scratch as a step of the study."""
+
+    training: Training
+    sequence_length: int
+    num_tokens: int
+
+
+class BaseModel(Plugin):
+    """Base of all base models."""
+
+    geometry: ClassVar[RopeGeometry]
+    shape: ClassVar[ModelShape]
+    repo: ClassVar[str | None] = None
+    """Hub repository, or None for a model trained by the study itself."""
+    revision: ClassVar[str | None] = None
+    """40-hex commit of the hub repository."""
+    licence: ClassVar[str]
+    keys: ClassVar[KeyVocabulary | None] = None
+
+    def pretraining(self) -> Pretraining | None:
+        """Recipe for a base trained from scratch; None where weights are downloaded."""
+        return None
+
+    def tokenizer(self, folder: Path | None) -> PreTrainedTokenizerBase:
+        """The model's tokenizer, from `folder` or the hub at the pinned revision.
+
+        Raises:
+          UnavailableError: neither the folder nor the hub has it; says how to get it.
+        """
+        raise NotImplementedError
+
+    def initialise(self, seed: int) -> PreTrainedModel:
+        """A model of this architecture with random fp32 weights that follow from `seed`."""
+        raise NotImplementedError
+
+    def load(self, folder: Path | None, dtype: Any) -> PreTrainedModel:
+        """The base model with stock attention, weights from `folder` or the hub.
+
+        Raises:
+          UnavailableError: neither the folder nor the hub has it; says how to get it.
+        """
+        raise NotImplementedError
+
+    def prepare_rows(
+        self, rows: NDArray[np.uint32], rng: np.random.Generator
+    ) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
+        """Last touch on packed rows (rows, tokens): the rows and a loss weight per token."""
+        return rows, np.ones(rows.shape, dtype=np.uint8)
+
+
+MODELS: Registry[BaseModel] = Registry("lce_core.models", "MODEL", BaseModel)

@@ -1,0 +1,168 @@
+"""Base models whose architecture transformers ships: initialise, load and check them alike.
+
+A plug-in states geometry and shape once and derives its configuration from them. Whatever a folder
+or the hub delivers is compared with that configuration before a weight is read, because a study
+whose frequency tables assume another theta or head count would run and be wrong. Only safetensors
+are loaded, code shipped beside weights is never run, and attention is the library's own.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lce_core.errors import DataError, SpecError, UnavailableError
+from lce_core.models import BaseModel
+from lce_core.models._hub import fetch
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+CHECKED = (
+    "model_type",
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "max_position_embeddings",
+)
+"""Keys of config.json that geometry and shape determine. The vocabulary is not among them: adding
+a padding token is harmless and common."""
+ROPE_CHECKED = ("rope_type", "rope_theta", "partial_rotary_factor")
+
+
+class StockModel(BaseModel):
+    """A base model that stock transformers classes can hold."""
+
+    def config(self) -> PretrainedConfig:
+        """The transformers configuration that follows from geometry and shape."""
+        raise NotImplementedError
+
+    def tokenizer(self, folder: Path | None) -> PreTrainedTokenizerBase:
+        """The model's tokenizer, from `folder` or the hub at the pinned revision.
+
+        Raises:
+          UnavailableError: neither has it; says how to get it.
+          DataError: there are tokenizer files, but they cannot be read.
+        """
+        from transformers import AutoTokenizer
+
+        place = self._place(folder, weights=False)
+        try:
+            loaded: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+                place, trust_remote_code=False, local_files_only=True
+            )
+        except (OSError, ValueError) as error:
+            raise DataError(
+                f"{place}: no readable tokenizer ({_first_line(error)}). Copy the model's"
+                " tokenizer files there"
+            ) from error
+        return loaded
+
+    def initialise(self, seed: int) -> PreTrainedModel:
+        """Random fp32 weights of this architecture; the caller's random state is left alone."""
+        import torch
+        from transformers import AutoModelForCausalLM
+
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            model: PreTrainedModel = AutoModelForCausalLM.from_config(
+                self.config(), dtype=torch.float32, attn_implementation="sdpa"
+            )
+        return model
+
+    def load(self, folder: Path | None, dtype: Any) -> PreTrainedModel:
+        """The base model in `dtype`, in evaluation mode, from `folder` or the hub.
+
+        Raises:
+          UnavailableError: neither has it; says how to get it.
+          SpecError: config.json contradicts this plug-in; names the key.
+          DataError: weights are missing or unreadable.
+        """
+        from safetensors import SafetensorError
+        from transformers import AutoModelForCausalLM
+
+        place = self._place(folder, weights=True)
+        check_config(self, place)
+        try:
+            found: Any = AutoModelForCausalLM.from_pretrained(
+                place,
+                dtype=dtype,
+                use_safetensors=True,
+                trust_remote_code=False,
+                local_files_only=True,
+                attn_implementation="sdpa",
+                output_loading_info=True,
+            )
+        except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+            raise DataError(
+                f"{place}: no readable safetensors weights ({_first_line(error)}). Copy or"
+                " download the model again"
+            ) from error
+        model: PreTrainedModel
+        model, info = found
+        if missing := sorted(info["missing_keys"]):
+            raise DataError(
+                f"{place}: {len(missing)} weights are missing, first {missing[0]!r}; they would be"
+                " random. Copy or download the model again"
+            )
+        return model
+
+    def _place(self, folder: Path | None, *, weights: bool) -> Path:
+        if folder is None:
+            if self.repo is None or self.revision is None:
+                raise UnavailableError(
+                    f"{self.plugin_name}: no hub has this model; a step of the study trains it."
+                    " Run the study, or name its folder with `execution: model_folders`"
+                )
+            return fetch(self.plugin_name, self.repo, self.revision, weights=weights)
+        if not (folder / "config.json").is_file() and weights:
+            raise UnavailableError(
+                f"{self.plugin_name}: {folder} holds no config.json. Name the folder that holds"
+                f" the model with `--model-folder {self.plugin_name}=FOLDER`"
+            )
+        return folder
+
+
+def check_config(model: StockModel, folder: Path) -> None:
+    """Compares config.json in `folder` with the plug-in's geometry and shape.
+
+    Raises:
+      SpecError: a key differs; names file, key, both values and the way out.
+      DataError: the file is not a configuration.
+    """
+    from transformers import AutoConfig
+
+    file = folder / "config.json"
+    try:
+        found = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+    except (OSError, ValueError) as error:
+        raise DataError(f"{file}: not a model configuration ({_first_line(error)})") from error
+    expected = model.config()
+    for key in CHECKED:
+        _compare(model, f"{file}: {key}", getattr(found, key, None), getattr(expected, key, None))
+    for key in ROPE_CHECKED:
+        _compare(model, f"{file}: {key}", _rope(found, key), _rope(expected, key))
+
+
+def _rope(config: PretrainedConfig, key: str) -> object:
+    # transformers fills rope_parameters from the older rope_theta, rope_scaling and
+    # partial_rotary_factor keys.
+    value = (config.rope_parameters or {}).get(key)
+    return 1.0 if value is None and key == "partial_rotary_factor" else value
+
+
+def _compare(model: StockModel, where: str, given: object, expected: object) -> None:
+    if given != expected:
+        raise SpecError(
+            where,
+            repr(given),
+            f"base model {model.plugin_name} has {expected!r}",
+            "Name another folder, or write a base model plug-in for this one.",
+        )
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {(str(error).strip() or 'no message').splitlines()[0]}"

@@ -1,0 +1,63 @@
+"""Llama-2-7B, the base model of LCEG's main tables: 4096 tokens of context, full rotary heads.
+
+Weights are gated: accept the licence at the hub and set HF_TOKEN, or name a folder. The pinned
+revision holds safetensors and no code.
+
+Source: Touvron et al. 2023, arXiv:2307.09288, section 2.2 and table 1.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from lce_core.models import ModelShape
+from lce_core.models._llama import llama_config
+from lce_core.models._stock import StockModel
+from lce_core.registry import Evidence, Source
+from lce_core.rope import RopeGeometry
+
+if TYPE_CHECKING:
+    from transformers import LlamaConfig
+
+VERSION = 1
+SOURCE = Source(
+    paper="arXiv:2307.09288",
+    place="section 2.2",
+    reference="huggingface.co/meta-llama/Llama-2-7b-hf@01c7f73d771dfac7d292323805ebc428287df4f9",
+)
+EVIDENCE = (
+    Evidence(
+        given={"quantity": "num_parameters"},
+        expected=6_738_415_616,
+        origin="2 x 32000 x 4096 + 32 x (4 x 4096^2 + 3 x 4096 x 11008 + 2 x 4096) + 4096, by hand",
+    ),
+)
+
+
+class Llama27B(StockModel):
+    """The 7-billion-parameter Llama 2."""
+
+    geometry: ClassVar[RopeGeometry] = RopeGeometry(
+        head_dim=128,
+        rotary_dim=128,
+        num_heads=32,
+        num_kv_heads=32,
+        theta=10000.0,
+        trained_context=4096,
+    )
+    shape: ClassVar[ModelShape] = ModelShape(
+        num_layers=32,
+        hidden_size=4096,
+        intermediate_size=11008,
+        vocab_size=32000,
+    )
+    repo: ClassVar[str | None] = "meta-llama/Llama-2-7b-hf"
+    revision: ClassVar[str | None] = "01c7f73d771dfac7d292323805ebc428287df4f9"
+    licence: ClassVar[str] = "Llama 2 Community License"
+
+    def config(self) -> LlamaConfig:
+        """A stock Llama; token 1 begins a text, token 2 ends it."""
+        return llama_config(self.geometry, self.shape, bos=1, eos=2)
+
+
+MODEL = Llama27B

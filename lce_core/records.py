@@ -1,0 +1,147 @@
+"""What is written beside every artifact: record.json, and how this machine looks."""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import json
+import os
+import platform
+import socket
+import subprocess
+import sys
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+RECORD = "record.json"
+FORMAT = 1
+
+_LIBRARIES = (
+    "lce torch transformers accelerate tokenizers datasets numpy pyarrow safetensors pydantic"
+    " prefect mlflow duckdb flash-attn"
+)
+
+
+class FileEntry(BaseModel):
+    """Size and content of one file of an artifact."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    bytes: int
+    sha256: str
+
+
+class Record(BaseModel):
+    """One finished step. Written last: its presence means the artifact is complete."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: int = FORMAT
+    kind: str
+    name: str
+    fingerprint: str
+    spec: dict[str, Any]
+    parents: dict[str, str]
+    lineage: dict[str, Any]
+    axes: dict[str, Any]
+    files: dict[str, FileEntry]
+    result: dict[str, Any]
+    """What the step reports: scores of a cell, steps and tokens of a training run."""
+    environment: dict[str, Any]
+    execution: dict[str, Any]
+    started_at: str
+    """UTC, ISO 8601."""
+    finished_at: str
+    seconds: float
+    attempts: int
+    """Attempts it took, the successful one included."""
+
+    @classmethod
+    def read(cls, folder: Path) -> Record:
+        """Reads `folder`/record.json; raises OSError or ValueError where it is not one."""
+        return cls.model_validate_json((folder / RECORD).read_bytes())
+
+
+@functools.cache
+def environment() -> dict[str, Any]:
+    """Code, libraries and hardware of this process; no secrets, no environment variables."""
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "host": socket.gethostname(),
+        "cpu": _cpu(),
+        "cpu_count": os.cpu_count(),
+        "libraries": _versions(),
+        "git": git_state(Path(__file__).parent),
+        "accelerators": _accelerators(),
+    }
+
+
+def git_state(folder: Path) -> dict[str, Any]:
+    """Commit and dirty flag of the checkout that holds `folder`; nulls outside a checkout."""
+
+    def git(*arguments: str) -> str | None:
+        try:
+            answer = subprocess.run(
+                ["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=10
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return answer.stdout.strip() if answer.returncode == 0 else None
+
+    # An installed copy may lie inside somebody else's checkout: ours tracks this very file.
+    if not git("ls-files", "--error-unmatch", "records.py"):
+        return {"commit": None, "dirty": None}
+    changed = git("status", "--porcelain", "--untracked-files=no")
+    return {"commit": git("rev-parse", "HEAD"), "dirty": None if changed is None else bool(changed)}
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Writes JSON aside and renames it into place, so that readers never see half a file."""
+    aside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
+    with aside.open("w", encoding="utf-8") as file:
+        json.dump(value, file, indent=1, sort_keys=True, allow_nan=False)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+    aside.replace(path)
+
+
+def sync(path: Path) -> None:
+    """Makes a file's content, or the names in a folder, survive a crash of the machine."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in _LIBRARIES.split():
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return platform.processor()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()
+
+
+def _accelerators() -> list[str]:
+    # Only asked of processes that loaded torch anyway: a planner must not pay for it.
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_available():
+        return []
+    return [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]

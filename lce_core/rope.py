@@ -1,0 +1,136 @@
+"""Rotary position embedding as data: geometry, frequency tables, and the retrieval bound.
+
+Everything here is numpy in float64, so that listing, planning and documenting methods never loads
+torch; `lce_core.extension` turns a table into cosines on the model's device.
+
+Conventions (GPT-NeoX, as in transformers): pair i of a head couples elements i and i + pairs; the
+angle of position m is m * inv_freq[i]; inv_freq is in radians per token.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lce_core.errors import SpecError
+
+Frequencies = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class RopeGeometry:
+    """What a base model's rotary embedding looks like before any extension."""
+
+    head_dim: int
+    rotary_dim: int
+    """Rotated elements of each head; smaller than head_dim for partial rotary (Phi-2: 32 of 80)."""
+    num_heads: int
+    num_kv_heads: int
+    theta: float
+    """RoPE base b: inv_freq[i] = b ** (-2i / rotary_dim)."""
+    trained_context: int
+    """Tokens of context the base model was trained with (C)."""
+
+    def __post_init__(self) -> None:
+        if self.rotary_dim % 2 or not 0 < self.rotary_dim <= self.head_dim:
+            raise SpecError(
+                "rope geometry",
+                f"rotary_dim {self.rotary_dim} of head_dim {self.head_dim}",
+                "rotary_dim is even and at most head_dim",
+                "Correct the base model's geometry.",
+            )
+        if self.num_heads % self.num_kv_heads:
+            raise SpecError(
+                "rope geometry",
+                f"{self.num_heads} heads, {self.num_kv_heads} key-value heads",
+                "key-value heads divide the query heads",
+                "Correct the base model's geometry.",
+            )
+
+    @property
+    def num_pairs(self) -> int:
+        """Rotated pairs of one head: rotary_dim / 2."""
+        return self.rotary_dim // 2
+
+    def inv_freq(self, theta: float | None = None) -> Frequencies:
+        """Unscaled inverse frequencies (num_pairs,), fastest first, for base `theta` or ours."""
+        exponents = np.arange(0, self.rotary_dim, 2, dtype=np.float64) / self.rotary_dim
+        return np.asarray((self.theta if theta is None else theta) ** -exponents)
+
+
+@dataclass(frozen=True)
+class ContextLengths:
+    """The lengths in tokens that a method may depend on."""
+
+    trained: int
+    """Context of the base model (C)."""
+    target: int
+    """Context the study extends to (C')."""
+    request: int
+    """Tokens of the request at hand: prompt plus what will be generated, or a training row."""
+
+    def __post_init__(self) -> None:
+        if min(self.trained, self.target, self.request) < 1:
+            raise SpecError(
+                "context lengths", self, "lengths are at least 1 token", "Correct the lengths."
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class RopeTable:
+    """Frequencies in force for one request.
+
+    `inv_freq` is (pairs,) for all heads or (heads, pairs) for head-adaptive methods.
+    `attention_factor` scales queries and keys alike, so every logit is multiplied by its square,
+    the part of unrotated elements included (partial rotary); it is applied to the softmax scaling.
+    """
+
+    inv_freq: Frequencies
+    attention_factor: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.inv_freq.dtype != np.float64 or self.inv_freq.ndim not in (1, 2):
+            raise SpecError(
+                "rope table",
+                f"{self.inv_freq.dtype} of shape {self.inv_freq.shape}",
+                "inv_freq is float64 of shape (pairs,) or (heads, pairs)",
+                "Compute frequencies in numpy float64.",
+            )
+        if not (np.isfinite(self.inv_freq).all() and (self.inv_freq > 0).all()):
+            raise SpecError(
+                "rope table",
+                "zero, negative or non-finite frequency",
+                "inverse frequencies are positive and finite",
+                "Check the method's scale and base.",
+            )
+        if not (math.isfinite(self.attention_factor) and self.attention_factor > 0):
+            raise SpecError(
+                "rope table",
+                self.attention_factor,
+                "the attention factor is positive and finite",
+                "Check the method's temperature.",
+            )
+
+
+def bound(inv_freq: Frequencies, positions: NDArray[np.int64]) -> Frequencies:
+    """B_m = sum_i cos(m * inv_freq[i]) at each relative distance m in `positions`.
+
+    Source: Base of RoPE Bounds Context Length (arXiv:2405.14591), section 4: B_m >= 0 is
+    necessary for attending a similar token more than a random one at distance m.
+    """
+    angles = np.multiply.outer(positions.astype(np.float64), inv_freq)
+    return np.asarray(np.cos(angles).sum(axis=-1))
+
+
+def retrieval_limit(inv_freq: Frequencies, longest: int = 1 << 18) -> int | None:
+    """First distance m with B_m < 0, or None if there is none up to `longest`."""
+    for start in range(0, longest + 1, 4096):
+        negative = np.flatnonzero(
+            bound(inv_freq, np.arange(start, min(start + 4096, longest + 1))) < 0
+        )
+        if negative.size:
+            return start + int(negative[0])
+    return None

@@ -1,0 +1,120 @@
+"""Estimates with 95 % intervals: seeded (cluster) bootstrap for means, Wilson for accuracies.
+
+All functions are pure: the same values give the same interval, whatever their order. Clusters
+(documents, articles, overlapping windows) are resampled whole, because their members are not
+independent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lce_core.errors import DataError
+
+NORMAL_QUANTILE = 1.959963984540054
+"""97.5 % quantile of the normal distribution."""
+_BLOCK_ELEMENTS = 1 << 20
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean with its 95 % interval; no bounds where one value says nothing about spread."""
+
+    value: float
+    low: float | None
+    high: float | None
+    num_samples: int
+
+
+def bootstrap_mean(
+    values: ArrayLike,
+    *,
+    weights: ArrayLike | None = None,
+    clusters: Sequence[Hashable] | None = None,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> Estimate:
+    """Weighted mean of `values` with a percentile interval over resampled clusters.
+
+    Args:
+      values: finite numbers (n,).
+      weights: positive weight of each value, such as its number of tokens; equal if None.
+      clusters: cluster of each value; None: every value is its own.
+      resamples: bootstrap draws.
+      seed: of the draws.
+
+    Raises:
+      DataError: no values, or a value that is not finite.
+    """
+    data = np.asarray(values, dtype=np.float64)
+    if not data.size or not np.isfinite(data).all():
+        raise DataError(
+            f"bootstrap_mean: {data.size} values, {int((~np.isfinite(data)).sum())} not finite:"
+            " a mean needs finite values. Check the samples."
+        )
+    weight = np.ones_like(data) if weights is None else np.asarray(weights, dtype=np.float64)
+    sums, totals = _cluster_totals(data * weight, weight, clusters)
+    value = float(sums.sum() / totals.sum())
+    if len(sums) == 1:
+        return Estimate(value, None, None, data.size)
+    means = _resampled_means(sums, totals, resamples, np.random.default_rng(seed))
+    low, high = np.quantile(means, [0.025, 0.975])
+    # The percentile interval of a skewed sample may miss its own mean.
+    return Estimate(value, min(float(low), value), max(float(high), value), data.size)
+
+
+def wilson(num_right: int, num_samples: int) -> Estimate:
+    """Accuracy num_right / num_samples with Wilson's score interval.
+
+    Raises:
+      DataError: no samples, or more right answers than samples.
+    """
+    if not 0 <= num_right <= num_samples or num_samples < 1:
+        raise DataError(
+            f"wilson: {num_right} right of {num_samples}: an accuracy needs samples and no more"
+            " right answers than samples. Check the samples."
+        )
+    share, square = num_right / num_samples, NORMAL_QUANTILE**2
+    centre = (share + square / (2 * num_samples)) / (1 + square / num_samples)
+    variance = share * (1 - share) / num_samples + square / (4 * num_samples**2)
+    half = NORMAL_QUANTILE * math.sqrt(variance) / (1 + square / num_samples)
+    low, high = max(0.0, centre - half), min(1.0, centre + half)
+    return Estimate(share, min(low, share), max(high, share), num_samples)
+
+
+def _cluster_totals(
+    values: NDArray[np.float64], weights: NDArray[np.float64], clusters: Sequence[Hashable] | None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    if clusters is None:
+        sums, totals = values, weights
+    else:
+        numbers: dict[Hashable, int] = {}
+        index = [numbers.setdefault(cluster, len(numbers)) for cluster in clusters]
+        # Members are added in sorted order: a sum of floats depends on its order.
+        order = np.lexsort((weights, values))
+        members = np.asarray(index)[order]
+        sums = np.asarray(np.bincount(members, weights=values[order]), dtype=np.float64)
+        totals = np.asarray(np.bincount(members, weights=weights[order]), dtype=np.float64)
+    ranked = np.lexsort((totals, sums))
+    return sums[ranked], totals[ranked]
+
+
+def _resampled_means(
+    sums: NDArray[np.float64],
+    totals: NDArray[np.float64],
+    resamples: int,
+    rng: np.random.Generator,
+) -> NDArray[np.float64]:
+    num_clusters = len(sums)
+    block = max(1, _BLOCK_ELEMENTS // num_clusters)
+    means = np.empty(resamples)
+    for start in range(0, resamples, block):
+        size = (min(block, resamples - start), num_clusters)
+        drawn = rng.integers(num_clusters, size=size)
+        means[start : start + size[0]] = sums[drawn].sum(axis=1) / totals[drawn].sum(axis=1)
+    return means

@@ -1,0 +1,32 @@
+"""Exponential moving average of weights, updated after every optimiser step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+
+class WeightAverage:
+    """average <- decay * average + (1 - decay) * weights, from the weights training started with.
+
+    No bias correction: for fine-tuning the starting point is the base model, a fair average of its
+    own; choose a decay whose horizon 1 / (1 - decay) is well below the number of steps.
+    """
+
+    def __init__(self, parameters: Mapping[str, Tensor], decay: float) -> None:
+        self._parameters, self._decay = parameters, decay
+        self.tensors = {name: tensor.detach().clone() for name, tensor in parameters.items()}
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """Moves the average towards the present weights."""
+        for name, tensor in self.tensors.items():
+            tensor.lerp_(self._parameters[name].detach(), 1 - self._decay)
+
+    @torch.no_grad()
+    def apply(self) -> None:
+        """Overwrites the weights with their average; for saving, after the last step."""
+        for name, tensor in self.tensors.items():
+            self._parameters[name].copy_(tensor)

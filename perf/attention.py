@@ -1,0 +1,319 @@
+"""What attention costs under each method, as ratios, and how its memory grows.
+
+Each contestant is first checked: on a short text row by row, and at full length on some rows,
+against float64 attention written out from the scheme's distances. Then it is timed against its
+reference, one right after the other in alternating order, and the median of the ratios is taken,
+of wall seconds and of CPU seconds: on a machine shared with others the first swings, the second
+hardly. Extra memory is the most that torch's allocator hands out during one call, inputs not
+counted and the output counted, at the length and at twice the length.
+
+    python perf/attention.py [--device cuda --dtype bfloat16] [--out FILE.json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import LlamaConfig
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
+
+from lce_core.attention import (
+    cache_sinks,
+    full_causal,
+    grouped_neighbour,
+    lambda_shaped,
+    rectified,
+)
+from lce_core.attention.rotary import RequestRotary
+from lce_core.attention.schemes import (
+    CacheSinks,
+    FullCausal,
+    GroupedNeighbour,
+    LambdaShaped,
+    Rectified,
+)
+from lce_core.methods import METHODS
+from lce_core.records import environment
+from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
+
+THETA = 1e4
+TRAINED = 4096
+SHORT, SHORT_WINDOW = 256, 64
+CHECKED_ROWS = 12
+TOLERANCE = {"float32": 1e-5, "bfloat16": 3e-2, "float16": 4e-3}
+
+States = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+Run = Callable[[States], torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A way to compute attention from unrotated states, and what it is measured against."""
+
+    name: str
+    run: Run
+    distance: Callable[[int, int], float | None]
+    inv_freq: np.ndarray
+    scaling: float
+    reference: str
+    limit: float | None
+    """Largest admissible time, as a share of the reference's."""
+
+
+def main() -> None:
+    """Checks, measures and prints the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--dtype", default="float32", choices=sorted(TOLERANCE))
+    parser.add_argument("--length", type=int, default=16384)
+    parser.add_argument("--heads", type=int, default=8)
+    parser.add_argument("--head-dim", type=int, default=64)
+    parser.add_argument("--window", type=int, default=1024)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="rows of the table to measure")
+    parser.add_argument("--out", type=Path, help="also write the figures as JSON")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    with torch.inference_mode():
+        found = measure(options)
+    print_tables(found)
+    if options.out:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Errors, ratios and memory of every contestant."""
+    errors = check(options)
+    inputs, field = states(options, options.length), contestants(options, options.window)
+    double = states(options, 2 * options.length)
+    rows: list[dict[str, Any]] = []
+    for contestant in field.values():
+        chosen = options.only is None or contestant.name in options.only
+        if contestant.name == contestant.reference or not chosen:
+            continue
+        wall, cpu = ratios(options, field[contestant.reference], contestant, inputs)
+        rows.append(
+            {
+                "name": contestant.name,
+                "reference": contestant.reference,
+                "wall": wall,
+                "cpu": cpu,
+                "limit": contestant.limit,
+                "error": errors[contestant.name],
+                "memory": None,
+            }
+        )
+        if contestant.reference == "full causal":
+            rows[-1]["memory"] = [extra_memory(contestant, text) for text in (inputs, double)]
+        print(rows[-1], file=sys.stderr, flush=True)
+    given = {k: v for k, v in vars(options).items() if k != "out"}
+    bytes_of_inputs = sum(part.nbytes for part in inputs)
+    return {
+        "options": given,
+        "rows": rows,
+        "inputs": bytes_of_inputs / 2**20,
+        "environment": environment(),
+    }
+
+
+def contestants(options: argparse.Namespace, window: int) -> dict[str, Contestant]:
+    """All of them, by name; schemes with the given window."""
+    geometry = RopeGeometry(
+        options.head_dim, options.head_dim, options.heads, options.heads, THETA, TRAINED
+    )
+    base = RopeTable(geometry.inv_freq())
+    lengths = ContextLengths(TRAINED, 8 * TRAINED, options.length)
+    yarn = METHODS.parse({"name": "yarn"}, "perf").rope_table(geometry, lengths)
+    thetas = THETA * 2.0 ** np.arange(options.heads)
+    per_head = RopeTable(np.stack([geometry.inv_freq(theta) for theta in thetas]))
+    group = max(1, window // 16)
+    full = FullCausal()
+    found: list[Contestant] = []
+
+    def add(
+        name: str,
+        run: Run,
+        table: RopeTable = base,
+        scheme: Any = full,
+        reference: str = "full causal",
+        limit: float | None = None,
+    ) -> None:
+        scaling = geometry.head_dim**-0.5 * table.attention_factor**2
+        found.append(
+            Contestant(name, run, scheme.distance, table.inv_freq, scaling, reference, limit)
+        )
+
+    def of_scheme(kernel: Callable[..., torch.Tensor], scheme: Any, table: RopeTable = base) -> Run:
+        return lambda parts: kernel(scheme, *parts, table, 0, geometry.head_dim**-0.5)
+
+    plain = through_rotary(stock_rotary(options), geometry.head_dim**-0.5)
+    add("plain RoPE", plain, reference="plain RoPE")
+    add("full causal", bare(geometry.head_dim**-0.5), reference="full causal")
+    sinks, first = CacheSinks(window, 4), LambdaShaped(window, 10)
+    add("lm_infinite", of_scheme(lambda_shaped.attend, first), scheme=first, limit=1 / 5)
+    add("streaming_llm", of_scheme(cache_sinks.attend, sinks), scheme=sinks)
+    grouped = GroupedNeighbour(window, group)
+    add("self_extend", of_scheme(grouped_neighbour.attend, grouped), scheme=grouped, limit=2.3)
+    for name, scheme in [("rerope", Rectified(window)), ("rerope, leak 16", Rectified(window, 16))]:
+        add(name, of_scheme(rectified.attend, scheme), scheme=scheme)
+    rotary = RequestRotary(geometry.rotary_dim, identity=False)
+    rotary.begin(yarn, 1 << 30)
+    scaled = geometry.head_dim**-0.5 * yarn.attention_factor**2
+    add("yarn", through_rotary(rotary, scaled), yarn, reference="plain RoPE", limit=1.05)
+    run = of_scheme(full_causal.attend, full, per_head)
+    add("a base per head", run, per_head, reference="plain RoPE", limit=1.05)
+    return {contestant.name: contestant for contestant in found}
+
+
+def bare(scaling: float) -> Run:
+    """Full causal SDPA, no rotation: the least that attention to everything costs."""
+    return lambda parts: scaled_dot_product_attention(*parts, is_causal=True, scale=scaling)
+
+
+def stock_rotary(options: argparse.Namespace) -> torch.nn.Module:
+    """The rotary module of transformers' Llama."""
+    config = LlamaConfig(
+        hidden_size=options.heads * options.head_dim,
+        num_attention_heads=options.heads,
+        rope_parameters={"rope_type": "default", "rope_theta": THETA},
+    )
+    return LlamaRotaryEmbedding(config).to(options.device)
+
+
+def through_rotary(rotary: torch.nn.Module, scaling: float) -> Run:
+    """Stock attention as a Llama layer computes it: cosines, rotation, SDPA."""
+
+    def run(parts: States) -> torch.Tensor:
+        query, key, value = parts
+        positions = torch.arange(query.shape[2], device=query.device)[None]
+        query, key = apply_rotary_pos_emb(query, key, *rotary(value, positions))
+        return scaled_dot_product_attention(query, key, value, is_causal=True, scale=scaling)
+
+    return run
+
+
+def states(options: argparse.Namespace, length: int) -> States:
+    """Random query, key, value (1, heads, length, head_dim), in the memory order of models."""
+    generator = torch.Generator().manual_seed(1)
+    shape = (1, length, options.heads, options.head_dim)
+
+    def draw() -> torch.Tensor:
+        drawn = torch.randn(shape, generator=generator).to(getattr(torch, options.dtype))
+        return drawn.to(options.device).transpose(1, 2)
+
+    return draw(), draw(), draw()
+
+
+def check(options: argparse.Namespace) -> dict[str, float]:
+    """Largest error of each contestant on both lengths; stops where it is beyond rounding."""
+    rng = np.random.default_rng(0)
+    errors: dict[str, float] = {}
+    for length, window in [(SHORT, SHORT_WINDOW), (options.length, options.window)]:
+        inputs = states(options, length)
+        drawn = rng.choice(length, size=min(CHECKED_ROWS, length), replace=False)
+        rows = range(length) if length == SHORT else sorted({*map(int, drawn), length - 1})
+        for name, contestant in contestants(options, window).items():
+            error = 0.0
+            # Full causal attention is rotated by nobody: a reference of time only.
+            if name != "full causal" and (options.only is None or name in options.only):
+                output = contestant.run(inputs)
+                error = max(deviation(contestant, inputs, output, row) for row in rows)
+            errors[name] = max(error, errors.get(name, 0.0))
+            assert errors[name] <= TOLERANCE[options.dtype], (name, length, error)
+    return errors
+
+
+def deviation(contestant: Contestant, inputs: States, output: torch.Tensor, row: int) -> float:
+    """Largest error of one query's output against float64 attention from the distances."""
+    seen = [(j, contestant.distance(row, j)) for j in range(row + 1)]
+    index = torch.tensor([j for j, distance in seen if distance is not None])
+    steps = torch.tensor([d for _, d in seen if d is not None], dtype=torch.float64)
+    query = inputs[0][0, :, row].cpu().double()
+    key, value = (part[0].cpu()[:, index].double() for part in inputs[1:])
+    angles = steps[:, None] * torch.from_numpy(contestant.inv_freq)[..., None, :]
+    pairs = angles.shape[-1]
+    (q1, q2), (k1, k2) = query.split(pairs, -1), key.split(pairs, -1)
+    q1, q2 = q1[:, None], q2[:, None]
+    along, across = q1 * k1 + q2 * k2, q1 * k2 - q2 * k1
+    scores = (along * angles.cos() + across * angles.sin()).sum(-1) * contestant.scaling
+    expected = (scores.softmax(-1)[:, None] @ value)[:, 0]
+    return float((output[0, :, row].cpu().double() - expected).abs().max())
+
+
+def ratios(
+    options: argparse.Namespace, reference: Contestant, contestant: Contestant, inputs: States
+) -> tuple[float, float]:
+    """Median time over the reference's, in wall and in CPU seconds."""
+    pairs = []
+    for repeat in range(options.repeats):
+        order = [reference, contestant][:: -1 if repeat % 2 else 1]
+        taken = {entry.name: timed(entry.run, inputs) for entry in order}
+        mine, other = taken[contestant.name], taken[reference.name]
+        pairs.append((mine[0] / other[0], mine[1] / other[1]))
+    wall, cpu = zip(*pairs, strict=True)
+    return statistics.median(wall), statistics.median(cpu)
+
+
+def timed(run: Run, inputs: States) -> tuple[float, float]:
+    """Wall and CPU seconds of one call."""
+    synchronise(inputs)
+    wall, cpu = time.perf_counter(), time.process_time()
+    run(inputs)
+    synchronise(inputs)
+    return time.perf_counter() - wall, time.process_time() - cpu
+
+
+def synchronise(inputs: States) -> None:
+    """Waits for the GPU."""
+    if inputs[0].is_cuda:
+        torch.cuda.synchronize()
+
+
+def extra_memory(contestant: Contestant, inputs: States) -> float:
+    """Most MiB that one call holds beyond its inputs, its output included."""
+    if inputs[0].is_cuda:
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        contestant.run(inputs)
+        return (torch.cuda.max_memory_allocated() - before) / 2**20
+    # Only this record tells when each block was taken and returned; a resident set cannot.
+    with torch.profiler.profile(profile_memory=True) as profile:
+        contestant.run(inputs)
+    recorded: Any = profile.profiler
+    blocks = [e for e in recorded.kineto_results.events() if e.name() == "[memory]"]
+    held = np.cumsum([e.nbytes() for e in sorted(blocks, key=lambda e: e.start_ns())])
+    return float(held.max()) / 2**20
+
+
+def print_tables(found: dict[str, Any]) -> None:
+    """One row per contestant, then where it was measured."""
+    length = found["options"]["length"]
+    print(f"| attention | against | time | CPU time | limit | error | MiB at {length} | x 2 |")
+    print("|---|---|--:|--:|--:|--:|--:|--:|")
+    for row in found["rows"]:
+        limit = "-" if row["limit"] is None else f"{row['limit']:.2f}"
+        once, twice = [f"{size:.0f}" for size in row["memory"]] if row["memory"] else "--"
+        print(
+            f"| {row['name']} | {row['reference']} | {row['wall']:.3f} | {row['cpu']:.3f}"
+            f" | {limit} | {row['error']:.0e} | {once} | {twice} |"
+        )
+    where = found["environment"]
+    print(f"\n{found['options']}, inputs {found['inputs']:.0f} MiB")
+    print(f"{where['cpu']}, {where['cpu_count']} cores, {where['git']}, {where['accelerators']}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+"""How long the toy study takes: cold, done, planned, asked.
+
+Runs `lce run toy` in an empty store, runs it again, and checks that the second run computed nothing
+and left the same scores before any figure is printed. Figures are wall seconds of whole commands on
+this machine; the limits are those of docs/performance.md. Takes about as long as the study.
+
+    python perf/study.py [--out docs/performance/study.json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sqlite3
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from catalog.queries import logical_digest, run_query
+from lce_core.records import environment
+
+LCE = [sys.executable, "-c", "from flows.cli import main; main()"]
+SPEC = [sys.executable, "-c", "import sys, lce_core.spec; assert 'torch' not in sys.modules"]
+SQL = ["sql", "SELECT method, frozen, avg(value) FROM scores GROUP BY ALL"]
+QUICK_RUNS = 5
+LIMITS = {
+    "toy study, cold store": 600.0,
+    "toy study, everything done": 15.0,
+    "Prefect tasks of a run with everything done": 1,
+    "lce plan toy": 5.0,
+    "lce sql": 2.0,
+    "import lce_core.spec (no torch)": None,
+}
+
+
+def main() -> None:
+    """Measures and prints one table."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--out", type=Path, help="also write the figures as JSON")
+    out = parser.parse_args().out
+    with tempfile.TemporaryDirectory(prefix="lce-perf-") as folder:
+        found = measure(Path(folder) / "home")
+    print("| what | measured | limit |\n|---|--:|--:|")
+    for what, limit in LIMITS.items():
+        value = found["figures"][what]
+        shown = str(value) if isinstance(value, int) else f"{value:.2f} s"
+        allowed = "-" if limit is None else f"{limit:g}{'' if isinstance(limit, int) else ' s'}"
+        print(f"| {what} | {shown} | {allowed} |")
+    where = found["environment"]
+    print(f"\n{where['cpu']}, {where['cpu_count']} cores, {where['git']}, {found['steps']} steps")
+    if out:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+def measure(home: Path) -> dict[str, Any]:
+    """All figures, after checking that a rerun changes nothing."""
+    cold, first = timed([*LCE, "run", "toy"], home)
+    catalog = home / "catalog.duckdb"
+    digest, tasks = logical_digest(catalog), task_runs(home)
+    done, second = timed([*LCE, "run", "toy"], home)
+    assert computed(second) == 0
+    assert logical_digest(catalog) == digest
+    figures: dict[str, Any] = {
+        "toy study, cold store": cold,
+        "toy study, everything done": done,
+        "Prefect tasks of a run with everything done": task_runs(home) - tasks,
+        "lce plan toy": median([*LCE, "plan", "toy"], home),
+        "lce sql": median([*LCE, *SQL], home),
+        "import lce_core.spec (no torch)": median(SPEC, home),
+    }
+    _, kinds = run_query(
+        catalog, "SELECT kind, count(*), sum(seconds) FROM artifacts GROUP BY ALL ORDER BY ALL"
+    )
+    return {
+        "figures": figures,
+        "steps": computed(first),
+        "worker_seconds": {kind: {"steps": n, "seconds": s} for kind, n, s in kinds},
+        "environment": environment(),
+    }
+
+
+def timed(command: list[str], home: Path) -> tuple[float, str]:
+    """Wall seconds of a command that must succeed, and what it printed."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "MLFLOW_"))}
+    began = time.perf_counter()
+    answer = subprocess.run(
+        command,
+        env={**kept, "LCE_HOME": str(home)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        check=True,
+    )
+    return time.perf_counter() - began, answer.stdout
+
+
+def median(command: list[str], home: Path) -> float:
+    """Median wall seconds of a quick command."""
+    return statistics.median(timed(command, home)[0] for _ in range(QUICK_RUNS))
+
+
+def computed(output: str) -> int:
+    """Steps that a run says it computed."""
+    found = re.search(r"(\d+) steps computed", output)
+    assert found, output
+    return int(found[1])
+
+
+def task_runs(home: Path) -> int:
+    """Task runs in the database of the store's Prefect server."""
+    with sqlite3.connect(home / "prefect" / "prefect.db") as database:
+        return int(database.execute("SELECT count(*) FROM task_run").fetchone()[0])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""GPUs of this host, leased by their hardware id, so that no two runs ever use the same one.
+
+Leases lie outside LCE_HOME, since runs with different homes share the GPUs. A run takes all the
+GPUs it needs at once or none, so two runs never wait for each other's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from lce_core.errors import SpecError
+from lce_core.lease import Lease
+
+WAIT_SECONDS = 5.0
+
+
+def visible_gpus() -> dict[str, str]:
+    """Hardware ids of the GPUs this process may use, by the name CUDA knows them by here.
+
+    Loads no torch. Without nvidia-smi the names in CUDA_VISIBLE_DEVICES stand for themselves.
+    """
+    installed = _installed()
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if chosen is None:
+        return installed
+    names = [name.strip() for name in chosen.split(",") if name.strip() not in ("", "-1")]
+    return {name: installed.get(name, name) for name in names}
+
+
+@contextlib.contextmanager
+def leased_gpus(least: int, most: int) -> Iterator[list[str]]:
+    """Names of between `least` and `most` GPUs, as many as are free; waits for `least`.
+
+    The number is a multiple of `least`.
+
+    Raises:
+      SpecError: fewer than `least` GPUs are visible.
+    """
+    gpus = visible_gpus()
+    if len(gpus) < least:
+        rule = f"a training run of {least} processes needs as many GPUs"
+        raise SpecError("processes", f"{len(gpus)} GPUs visible", rule, "Lower --processes.")
+    folder = Path(tempfile.gettempdir()) / f"lce-gpus-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    while True:
+        with contextlib.ExitStack() as leases:
+            taken = _take(gpus, folder, min(most, len(gpus)) // least * least, leases)
+            spare = len(taken) % least
+            if len(taken) - spare >= least:
+                yield taken[: len(taken) - spare]
+                return
+        time.sleep(WAIT_SECONDS)
+
+
+def _take(
+    gpus: dict[str, str], folder: Path, wanted: int, leases: contextlib.ExitStack
+) -> list[str]:
+    taken: list[str] = []
+    for name, hardware in gpus.items():
+        if len(taken) < wanted and (lease := Lease.acquire(folder, f"gpu-{hardware}")):
+            leases.enter_context(lease)
+            taken.append(name)
+    return taken
+
+
+def _installed() -> dict[str, str]:
+    try:
+        listed = subprocess.run(
+            ["nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader"],
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return {}
+    lines = listed.stdout.splitlines() if listed.returncode == 0 else []
+    pairs = (line.split(",") for line in lines if "," in line)
+    return {index.strip(): uuid.strip() for index, uuid in pairs}

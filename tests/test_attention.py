@@ -1,0 +1,485 @@
+"""Kernels against dense float64 attention written from the definitions, over shapes and offsets.
+
+The oracle rotates by relative positions; the kernels rotate queries and keys by absolute ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from lce_core.attention import (
+    cache_sinks,
+    flash,
+    full_causal,
+    grouped_neighbour,
+    lambda_shaped,
+    rectified,
+    windowed,
+)
+from lce_core.attention.flash import attend_all, attend_causal, attend_window
+from lce_core.attention.partial import merge
+from lce_core.attention.rotation import Rotation, check_heads
+from lce_core.attention.schemes import (
+    CacheSinks,
+    FullCausal,
+    GroupedNeighbour,
+    LambdaShaped,
+    Rectified,
+)
+from lce_core.errors import SpecError
+from lce_core.rope import RopeTable
+
+SCALING = 0.3
+
+
+def states(
+    batch: int, heads: int, kv_heads: int, keys: int, dim: int, dtype: torch.dtype = torch.float64
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(keys * 31 + heads)
+
+    def draw(count: int) -> torch.Tensor:
+        return torch.randn(batch, count, keys, dim, generator=generator, dtype=dtype)
+
+    return draw(heads), draw(kv_heads), draw(kv_heads)
+
+
+def table(pairs: int, heads: int | None = None) -> RopeTable:
+    inv_freq = 1e4 ** (-np.arange(pairs) / pairs)
+    if heads is None:
+        return RopeTable(inv_freq)
+    return RopeTable(np.stack([inv_freq * (1 + 0.1 * head) for head in range(heads)]))
+
+
+def dense(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    inv_freq: np.ndarray,
+    distance: Callable[[int, int], float | None],
+) -> torch.Tensor:
+    """Softmax over all (query, key) pairs, each rotated by its relative position; O(n^2)."""
+    tokens, heads = query.shape[2], query.shape[1]
+    key = key.repeat_interleave(heads // key.shape[1], dim=1).double()
+    value = value.repeat_interleave(heads // value.shape[1], dim=1).double()
+    query = query.double()
+    frequencies = torch.from_numpy(np.broadcast_to(inv_freq, (heads, inv_freq.shape[-1])).copy())
+    pairs = inv_freq.shape[-1]
+    relative = [[distance(i, j) for j in range(tokens)] for i in range(tokens)]
+    hidden = torch.tensor([[d is None for d in row] for row in relative])
+    steps = torch.tensor([[d or 0 for d in row] for row in relative], dtype=torch.float64)
+    angles = steps[None, :, :, None] * frequencies[:, None, None, :]
+    q1, q2 = query[..., :pairs], query[..., pairs : 2 * pairs]
+    k1, k2 = key[..., :pairs], key[..., pairs : 2 * pairs]
+    along = q1[:, :, :, None] * k1[:, :, None] + q2[:, :, :, None] * k2[:, :, None]
+    across = q1[:, :, :, None] * k2[:, :, None] - q2[:, :, :, None] * k1[:, :, None]
+    scores = (along * angles.cos() + across * angles.sin()).sum(-1)
+    scores += query[..., 2 * pairs :] @ key[..., 2 * pairs :].transpose(-1, -2)
+    scores = (scores * SCALING).masked_fill(hidden, -math.inf)
+    return scores.softmax(-1) @ value
+
+
+def lambda_distance(window: int, num_global: int) -> Callable[[int, int], int | None]:
+    def distance(i: int, j: int) -> int | None:
+        if j > i:
+            return None
+        near, first = i - j < window, j < num_global
+        return min(i - j, window) if near or first else None
+
+    return distance
+
+
+def grouped_distance(window: int, group: int) -> Callable[[int, int], int | None]:
+    def distance(i: int, j: int) -> int | None:
+        if j > i:
+            return None
+        far = math.floor(i / group) - math.floor(j / group) + window - window / group
+        return i - j if i - j < window else int(far)
+
+    return distance
+
+
+def cache_distance(window: int, num_sinks: int) -> Callable[[int, int], int | None]:
+    """Distances found by filling a cache token by token and reading places off it."""
+    places: list[dict[int, int]] = []
+    cache: list[int] = []
+    for token in range(320):
+        cache.append(token)
+        if len(cache) > num_sinks + window:
+            del cache[num_sinks]
+        places.append({kept: place for place, kept in enumerate(cache)})
+
+    def distance(i: int, j: int) -> int | None:
+        return places[i][i] - places[i][j] if j in places[i] else None
+
+    return distance
+
+
+def rectified_distance(window: int, leak: int | None) -> Callable[[int, int], float | None]:
+    def distance(i: int, j: int) -> float | None:
+        if j > i:
+            return None
+        return min(i - j, window) + max(i - j - window, 0) / (math.inf if leak is None else leak)
+
+    return distance
+
+
+CASES: list[Any] = [
+    (lambda_shaped.attend, LambdaShaped(window, num_global), lambda_distance(window, num_global))
+    for window, num_global in [(16, 4), (8, 10), (1, 1), (7, 3), (64, 4), (200, 10)]
+] + [
+    (grouped_neighbour.attend, GroupedNeighbour(window, group), grouped_distance(window, group))
+    for window, group in [(16, 4), (8, 8), (12, 1), (1, 1), (64, 16), (256, 64)]
+]
+CASES += [
+    (cache_sinks.attend, CacheSinks(window, sinks), cache_distance(window, sinks))
+    for window, sinks in [(16, 4), (8, 10), (1, 1), (7, 3), (64, 4), (200, 10)]
+] + [
+    (rectified.attend, Rectified(window, leak), rectified_distance(window, leak))
+    for window, leak in [(16, None), (1, None), (64, None), (256, None), (16, 4), (7, 3), (9, 1)]
+]
+ONE_OF_EACH = [CASES[0], CASES[6], CASES[12], CASES[18], CASES[22]]
+
+
+def in_chunks(
+    kernel: Callable[..., torch.Tensor],
+    scheme: Any,
+    parts: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
+    rope: RopeTable,
+    cuts: list[int],
+) -> torch.Tensor:
+    """The kernel called for consecutive queries over a growing cache, as decoding does."""
+    query, key, value = parts
+    outputs = []
+    for start, stop in zip([0, *cuts], [*cuts, query.shape[2]], strict=True):
+        chunk = query[:, :, start:stop]
+        keys, values = key[:, :, :stop], value[:, :, :stop]
+        outputs.append(kernel(scheme, chunk, keys, values, rope, start, SCALING))
+    return torch.cat(outputs, dim=2)
+
+
+@pytest.fixture(params=["cpu kernel", "blocked"])
+def any_backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Runs a test with the CPU kernel, and with the matrix products used where there is none."""
+    if request.param == "blocked":
+        monkeypatch.setattr(flash, "backend", lambda device, dtype: "blocked")
+        monkeypatch.setattr(flash, "_SCORES", 4000)
+    return str(request.param)
+
+
+@pytest.mark.parametrize(("kernel", "scheme", "distance"), CASES)
+@pytest.mark.parametrize("cuts", [[], [5], [16, 17, 40], [*range(60, 70)]])
+def test_a_kernel_equals_dense_attention_in_one_shot_in_chunks_and_token_by_token(
+    kernel: Any, scheme: Any, distance: Any, cuts: list[int], any_backend: str
+) -> None:
+    parts = states(batch=2, heads=4, kv_heads=2, keys=70, dim=10)
+    rope = table(pairs=4)  # 8 of 10 elements rotate
+    expected = dense(*parts, rope.inv_freq, distance)
+    output = in_chunks(kernel, scheme, parts, rope, cuts)
+    torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize(("kernel", "scheme", "distance"), CASES)
+def test_a_scheme_describes_the_distances_its_kernel_computes(
+    kernel: Any, scheme: Any, distance: Any
+) -> None:
+    for i in range(0, 300, 7):
+        for j in range(0, 300, 3):
+            assert scheme.distance(i, j) == distance(i, j)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(1, 90), st.integers(1, 40), st.integers(1, 12), st.data())
+def test_lambda_shaped_equals_dense_attention_for_any_sizes(
+    tokens: int, window: int, num_global: int, data: st.DataObject
+) -> None:
+    cuts = sorted(data.draw(st.sets(st.integers(1, max(tokens - 1, 1)), max_size=3)))
+    cuts = [cut for cut in cuts if cut < tokens]
+    parts = states(batch=1, heads=2, kv_heads=1, keys=tokens, dim=4)
+    rope = table(pairs=2)
+    output = in_chunks(lambda_shaped.attend, LambdaShaped(window, num_global), parts, rope, cuts)
+    expected = dense(*parts, rope.inv_freq, lambda_distance(window, num_global))
+    torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(1, 90), st.integers(1, 8), st.integers(1, 6), st.data())
+def test_grouped_neighbour_equals_dense_attention_for_any_sizes(
+    tokens: int, group: int, groups: int, data: st.DataObject
+) -> None:
+    cuts = sorted(data.draw(st.sets(st.integers(1, max(tokens - 1, 1)), max_size=3)))
+    cuts = [cut for cut in cuts if cut < tokens]
+    parts = states(batch=1, heads=2, kv_heads=2, keys=tokens, dim=4)
+    scheme, rope = GroupedNeighbour(group * groups, group), table(pairs=2)
+    output = in_chunks(grouped_neighbour.attend, scheme, parts, rope, cuts)
+    expected = dense(*parts, rope.inv_freq, grouped_distance(group * groups, group))
+    torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(1, 90), st.integers(1, 40), st.integers(1, 12), st.data())
+def test_cache_sinks_equals_dense_attention_over_a_rolling_cache_for_any_sizes(
+    tokens: int, window: int, num_sinks: int, data: st.DataObject
+) -> None:
+    cuts = sorted(data.draw(st.sets(st.integers(1, max(tokens - 1, 1)), max_size=3)))
+    cuts = [cut for cut in cuts if cut < tokens]
+    parts = states(batch=1, heads=2, kv_heads=1, keys=tokens, dim=4)
+    rope = table(pairs=2)
+    output = in_chunks(cache_sinks.attend, CacheSinks(window, num_sinks), parts, rope, cuts)
+    expected = dense(*parts, rope.inv_freq, cache_distance(window, num_sinks))
+    torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(1, 90), st.integers(1, 40), st.none() | st.integers(1, 20), st.data())
+def test_rectified_equals_dense_attention_for_any_sizes(
+    tokens: int, window: int, leak: int | None, data: st.DataObject
+) -> None:
+    cuts = sorted(data.draw(st.sets(st.integers(1, max(tokens - 1, 1)), max_size=3)))
+    cuts = [cut for cut in cuts if cut < tokens]
+    parts = states(batch=1, heads=2, kv_heads=2, keys=tokens, dim=4)
+    scheme, rope = Rectified(window, leak), table(pairs=2)
+    output = in_chunks(rectified.attend, scheme, parts, rope, cuts)
+    expected = dense(*parts, rope.inv_freq, rectified_distance(window, leak))
+    torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
+
+
+def test_a_streamed_token_equals_full_attention_over_the_text_its_cache_is() -> None:
+    # The definition itself: to the last token, sinks and window are all there ever was.
+    query, key, value = states(batch=1, heads=4, kv_heads=2, keys=70, dim=10)
+    rope, kept = table(pairs=4), [0, 1, 2, *range(54, 70)]
+    streamed = cache_sinks.attend(CacheSinks(16, 3), query, key, value, rope, 0, SCALING)
+    cached = [part[:, :, kept] for part in (query, key, value)]
+    alone = dense(*cached, rope.inv_freq, lambda i, j: i - j if j <= i else None)
+    torch.testing.assert_close(streamed[:, :, -1], alone[:, :, -1], rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize(("queries", "keys"), [(900, 900), (300, 700), (513, 768)])
+def test_blocks_of_a_window_meet_without_gap_or_overlap(
+    queries: int, keys: int, any_backend: str
+) -> None:
+    query, key, value = states(batch=2, heads=2, kv_heads=1, keys=keys, dim=4)
+    query, row = query[:, :, keys - queries :], torch.arange(keys - queries, keys)[:, None]
+    column = torch.arange(keys)
+    scores = query @ key.transpose(-1, -2) * SCALING
+    scores = scores.masked_fill((column > row) | (column <= row - 300), -math.inf)
+    part = attend_window(query, key, value, SCALING, 300)
+    torch.testing.assert_close(part.output, scores.softmax(-1) @ value, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(part.lse, scores.logsumexp(-1), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("scheme", [LambdaShaped(2, 10), CacheSinks(2, 10)])
+def test_a_text_may_be_shorter_than_the_first_tokens_everybody_sees(scheme: Any) -> None:
+    parts, rope = states(batch=1, heads=2, kv_heads=2, keys=5, dim=4), table(pairs=2)
+    lambda_shape = isinstance(scheme, LambdaShaped)
+    kernel: Any = lambda_shaped.attend if lambda_shape else cache_sinks.attend
+    distance = lambda_distance(2, 10) if lambda_shape else cache_distance(2, 10)
+    output = in_chunks(kernel, scheme, parts, rope, [4])
+    expected = dense(*parts, rope.inv_freq, distance)
+    torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("cuts", [[], [100]])
+@pytest.mark.parametrize(
+    ("kernel", "scheme", "distance"),
+    [
+        (lambda_shaped.attend, LambdaShaped(7, 3), lambda_distance(7, 3)),
+        (cache_sinks.attend, CacheSinks(7, 3), cache_distance(7, 3)),
+        (rectified.attend, Rectified(7), rectified_distance(7, None)),
+    ],
+)
+def test_segments_of_queries_equal_dense_attention(
+    kernel: Any, scheme: Any, distance: Any, cuts: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(windowed, "_SEGMENT", 40)
+    parts, rope = states(batch=2, heads=4, kv_heads=2, keys=150, dim=10), table(pairs=4)
+    output = in_chunks(kernel, scheme, parts, rope, cuts)
+    expected = dense(*parts, rope.inv_freq, distance)
+    torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
+
+
+def test_flooring_the_difference_of_positions_is_another_method() -> None:
+    # LCEG's equation 15, which its code does not compute.
+    def floored_difference(i: int, j: int) -> int | None:
+        if j > i:
+            return None
+        return i - j if i - j < 16 else (i - j) // 4 + 16 - 4
+
+    parts, rope = states(batch=1, heads=2, kv_heads=2, keys=70, dim=8), table(pairs=4)
+    output = in_chunks(grouped_neighbour.attend, GroupedNeighbour(16, 4), parts, rope, [])
+    other = dense(*parts, rope.inv_freq, floored_difference)
+    assert (output - other).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("cuts", [[], [1], [13, 14, 50]])
+@pytest.mark.parametrize("heads", [None, 4])
+def test_full_causal_equals_dense_attention_with_a_base_per_head(
+    cuts: list[int], heads: int | None
+) -> None:
+    parts = states(batch=2, heads=4, kv_heads=4, keys=60, dim=10)
+    rope = table(pairs=4, heads=heads)
+    expected = dense(*parts, rope.inv_freq, lambda i, j: i - j if j <= i else None)
+    output = in_chunks(full_causal.attend, FullCausal(), parts, rope, cuts)
+    torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
+
+
+def test_full_causal_shares_a_base_within_each_key_value_head() -> None:
+    parts = states(batch=1, heads=4, kv_heads=2, keys=40, dim=8)
+    rope = RopeTable(table(pairs=4, heads=2).inv_freq.repeat(2, axis=0))
+    check_heads(rope, 4, 2)
+    expected = dense(*parts, rope.inv_freq, lambda i, j: i - j if j <= i else None)
+    output = in_chunks(full_causal.attend, FullCausal(), parts, rope, [20])
+    torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize(("rows", "match"), [(4, "share one base"), (3, "one row for each")])
+def test_bases_that_heads_cannot_share_are_refused(rows: int, match: str) -> None:
+    with pytest.raises(SpecError, match=match):
+        check_heads(table(pairs=4, heads=rows), 4, 2)
+
+
+def test_full_causal_has_the_gradients_of_dense_attention() -> None:
+    parts = states(batch=1, heads=4, kv_heads=4, keys=30, dim=8)
+    rope = table(pairs=4, heads=4)
+    ours = [part.clone().requires_grad_() for part in parts]
+    theirs = [part.clone().requires_grad_() for part in parts]
+    full_causal.attend(FullCausal(), *ours, rope, 0, SCALING).square().sum().backward()
+    dense(*theirs, rope.inv_freq, lambda i, j: i - j if j <= i else None).square().sum().backward()
+    for our, their in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(our.grad, their.grad, rtol=1e-9, atol=1e-9)
+
+
+def test_merging_parts_that_record_gradients_fails_loudly() -> None:
+    query, key, value = states(batch=1, heads=2, kv_heads=2, keys=40, dim=8)
+    with pytest.raises(SpecError, match="does not differentiate"):
+        lambda_shaped.attend(
+            LambdaShaped(8, 2), query.requires_grad_(), key, value, table(4), 0, SCALING
+        )
+
+
+@pytest.mark.parametrize(("queries", "keys"), [(40, 40), (7, 40), (1, 40), (1, 1)])
+def test_parts_carry_the_log_of_their_softmax_denominator(
+    queries: int, keys: int, any_backend: str
+) -> None:
+    query, key, value = states(batch=2, heads=4, kv_heads=2, keys=keys, dim=8)
+    query = query[:, :, keys - queries :]
+    scores = query @ key.repeat_interleave(2, dim=1).transpose(-1, -2) * SCALING
+    row = torch.arange(keys - queries, keys)[:, None]
+    column = torch.arange(keys)
+    for part, seen in [
+        (attend_all(query, key, value, SCALING), column >= 0),
+        (attend_causal(query, key, value, SCALING), column <= row),
+        (attend_window(query, key, value, SCALING, 5), (column <= row) & (column > row - 5)),
+    ]:
+        expected = scores.masked_fill(~seen, -math.inf).logsumexp(-1)
+        torch.testing.assert_close(part.lse, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_merged_parts_equal_attention_over_all_keys_even_where_one_part_dominates() -> None:
+    query, key, value = states(batch=1, heads=2, kv_heads=2, keys=30, dim=8)
+    key[:, :, :10] *= 60
+    first = attend_all(query, key[:, :, :10], value[:, :, :10], SCALING)
+    second = attend_all(query, key[:, :, 10:], value[:, :, 10:], SCALING)
+    whole = attend_all(query, key, value, SCALING)
+    merged = merge(first, second)
+    torch.testing.assert_close(merged.output, whole.output, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(merged.lse, whole.lse, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(("kernel", "scheme", "distance"), ONE_OF_EACH)
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 2e-2)])
+def test_lower_precision_stays_near_the_dense_oracle(
+    kernel: Any, scheme: Any, distance: Any, dtype: torch.dtype, tolerance: float
+) -> None:
+    parts = states(batch=1, heads=2, kv_heads=2, keys=70, dim=8, dtype=dtype)
+    rope = table(pairs=4)
+    output = in_chunks(kernel, scheme, parts, rope, [33])
+    assert output.dtype == dtype
+    expected = dense(*parts, rope.inv_freq, distance)
+    torch.testing.assert_close(output.double(), expected, rtol=0, atol=tolerance)
+
+
+def test_rotation_tells_all_positions_apart_in_bfloat16() -> None:
+    ones = torch.ones(1, 1, 32768, 2, dtype=torch.bfloat16)
+    rotate = Rotation(RopeTable(np.array([1e-4])), 32768, ones)
+    cos, sin = (rotate._cos[:, 0], rotate._sin[:, 0])
+    assert cos.dtype == torch.float32
+    assert len(torch.unique(torch.stack((cos, sin), -1), dim=0)) == 32768
+    turned = rotate(ones, torch.arange(32768))[0, 0].double()
+    angle = torch.arange(32768.0, dtype=torch.float64) * 1e-4
+    expected = torch.stack((angle.cos() - angle.sin(), angle.cos() + angle.sin()), -1)
+    assert (turned - expected).abs().max() < 4e-3
+
+
+def test_cosines_made_in_inference_mode_can_be_trained_with_later() -> None:
+    rope = table(pairs=4)
+    with torch.inference_mode():
+        in_chunks(full_causal.attend, FullCausal(), states(1, 2, 2, 9, 8), rope, [])
+    query, key, value = states(1, 2, 2, 9, 8)
+    full_causal.attend(
+        FullCausal(), query.requires_grad_(), key, value, rope, 0, SCALING
+    ).sum().backward()
+    assert query.grad is not None
+
+
+class LargestTensor(TorchDispatchMode):
+    """Records the elements of the largest tensor any operation returns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.elements = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        tensors = result if isinstance(result, tuple | list) else (result,)
+        sizes = [tensor.numel() for tensor in tensors if isinstance(tensor, torch.Tensor)]
+        self.elements = max([self.elements, *sizes])
+        return result
+
+
+@pytest.mark.parametrize(
+    ("kernel", "scheme"),
+    [
+        (lambda_shaped.attend, LambdaShaped(64, 8)),
+        (grouped_neighbour.attend, GroupedNeighbour(64, 16)),
+        (cache_sinks.attend, CacheSinks(64, 8)),
+        (rectified.attend, Rectified(64)),
+        (rectified.attend, Rectified(64, 8)),
+        (full_causal.attend, FullCausal()),
+    ],
+)
+def test_no_kernel_makes_a_tensor_that_grows_with_the_square_of_the_length(
+    kernel: Any, scheme: Any
+) -> None:
+    parts = states(1, 1, 1, 2048, 8, dtype=torch.float32)
+    with LargestTensor() as largest:
+        kernel(scheme, *parts, table(pairs=4), 0, SCALING)
+    assert largest.elements <= 2048 * 64
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize(("kernel", "scheme", "distance"), CASES)
+@pytest.mark.parametrize("cuts", [[], [5], [16, 17, 40], [*range(60, 70)]])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 2e-2)])
+def test_cuda_kernels_equal_dense_attention(
+    kernel: Any, scheme: Any, distance: Any, cuts: list[int], dtype: torch.dtype, tolerance: float
+) -> None:
+    parts = states(batch=2, heads=4, kv_heads=2, keys=70, dim=16, dtype=dtype)
+    rope = table(pairs=4)
+    expected = dense(*parts, rope.inv_freq, distance)
+    query, key, value = (part.cuda() for part in parts)
+    expected_backend = "blocked" if dtype == torch.float32 else "torch_flash"
+    assert flash.backend(query.device, dtype) == expected_backend
+    output = in_chunks(kernel, scheme, (query, key, value), rope, cuts)
+    torch.testing.assert_close(output.cpu().double(), expected, rtol=0, atol=tolerance)

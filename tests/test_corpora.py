@@ -1,0 +1,259 @@
+"""Every registered corpus keeps the contract on real files: the same documents in every process,
+splits that do not overlap, a digest that follows the content, and clear errors on bad input."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lce_core.corpora import CORPORA, Corpus, Split
+from lce_core.corpora._split import split_of
+from lce_core.corpora.local_text import docstrings
+from lce_core.errors import DataError, SpecError, UnavailableError
+
+LOCAL = CORPORA.parse({"name": "local_text"}, "test")
+SPLITS: tuple[Split, ...] = ("train", "held_out")
+
+
+def folder_corpus(**parameters: Any) -> Corpus:
+    return CORPORA.parse({"name": "jsonl_folder", **parameters}, "test")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two domains in two .jsonl files and a .txt file below a folder."""
+    root = tmp_path / "text"
+    (root / "books").mkdir(parents=True)
+    lines = [{"text": f"web page {i} \u00e9", "domain": "web"} for i in range(60)]
+    (root / "b.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    more = [{"text": f"plain {i}"} for i in range(60)]
+    (root / "a.jsonl").write_text("\n\n".join(json.dumps(line) for line in more))
+    (root / "books" / "one.txt").write_text("A book.\nIts text.")
+    (root / "notes.md").write_text("not read")
+    return root
+
+
+def documents(corpus: Corpus, folders: dict[str, Path]) -> dict[str, tuple[str, str, str]]:
+    """Name to (split, domain, text) over both splits."""
+    found: dict[str, tuple[str, str, str]] = {}
+    for split in SPLITS:
+        for document in corpus.documents(split, folders):
+            assert document.name not in found
+            found[document.name] = (split, document.domain, document.text)
+    return found
+
+
+@pytest.mark.parametrize("name", CORPORA.names())
+def test_the_evidence_of_the_split_rule_holds(name: str) -> None:
+    evidence = CORPORA.load(name).evidence
+    assert evidence
+    for item in evidence:
+        assert split_of(item.given["name"], item.given["held_out_percent"]) == item.expected
+
+
+@pytest.mark.parametrize("name", CORPORA.names())
+def test_a_corpus_keeps_the_contract(name: str, folder: Path) -> None:
+    parameters = {"domain_names": ["text", "web", "books"]} if name == "jsonl_folder" else {}
+    corpus = CORPORA.parse({"name": name, **parameters}, "test")
+    folders = {"text": folder}
+    assert CORPORA.from_identity(corpus.identity()) == corpus
+    found = documents(corpus, folders)
+    assert found == documents(corpus, folders)
+    assert {domain for _, domain, _ in found.values()} == set(corpus.domains())
+    assert {split for split, _, _ in found.values()} == set(SPLITS)
+    assert all(text for _, _, text in found.values())
+    assert corpus.digest(folders) == corpus.digest(folders)
+
+
+def test_local_text_is_equal_in_another_process_with_another_hash_seed() -> None:
+    code = (
+        "import hashlib\nfrom lce_core.corpora import CORPORA\n"
+        "c = CORPORA.parse({'name': 'local_text'}, 'x')\nh = hashlib.sha256()\n"
+        "for d in c.documents('held_out', {}): h.update(repr(d).encode())\n"
+        "print(c.digest({}), h.hexdigest())"
+    )
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(outputs) == 1
+    assert LOCAL.digest({}) in outputs.pop()
+
+
+def test_local_text_has_enough_held_out_text_in_every_domain() -> None:
+    sizes = dict.fromkeys(LOCAL.domains(), 0)
+    for document in LOCAL.documents("held_out", {}):
+        sizes[document.domain] += len(document.text.encode())
+    assert min(sizes.values()) >= 64 * 1024, sizes
+
+
+def test_local_text_reads_the_standard_library_only_and_hashes_it_quickly() -> None:
+    LOCAL.digest({})
+    start = time.process_time()
+    LOCAL.digest({})
+    assert time.process_time() - start < 1
+    root = Path(sysconfig.get_path("stdlib"))
+    names = [d.name for split in SPLITS for d in LOCAL.documents(split, {}) if d.domain == "code"]
+    assert not [name for name in names if not (root / name).is_file()]
+    parts = {part for name in names for part in name.split("/")}
+    assert not parts & {"site-packages", "test", "idlelib", "__pycache__"}
+    assert "json" in parts
+
+
+def test_docstrings_stay_in_the_split_of_their_file() -> None:
+    found = documents(LOCAL, {})
+    docs = [name for name in found if name.endswith(":docs")]
+    assert docs
+    for name in docs:
+        assert found[name][0] == found[name.removesuffix(":docs")][0]
+
+
+def test_docstrings_are_laid_out_under_their_dotted_names() -> None:
+    source = (
+        '"""A module."""\nclass C:\n    def f(self, x=1):\n        """Does f.\n\n        More.\n'
+        '        """\n    async def g(self):\n        "Does g."\n'
+    )
+    expected = (
+        "a.b\n---\nA module.\n\na.b.C.f(self, x=1)\n------------------\nDoes f.\n\nMore.\n\n"
+        "a.b.C.g(self)\n-------------\nDoes g."
+    )
+    assert docstrings(source, "a/b.py") == expected
+    assert docstrings("def broken(:", "a.py") == ""
+
+
+def test_a_folder_yields_lines_and_files_with_their_domains(folder: Path) -> None:
+    corpus = folder_corpus(domain_names=["text", "web", "books"])
+    found = documents(corpus, {"text": folder})
+    assert len(found) == 121
+    assert found["a.jsonl:1"][1:] == ("text", "plain 0")
+    assert found["a.jsonl:3"][1:] == ("text", "plain 1")  # blank lines count as lines
+    assert found["b.jsonl:60"][1:] == ("web", "web page 59 \u00e9")
+    assert found["books/one.txt"][1:] == ("books", "A book.\nIts text.")
+
+
+def test_other_field_names_are_read_when_the_study_says_so(tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_text('{"content": "hello", "meta": "a"}\n')
+    corpus = folder_corpus(text_field="content", domain_field="meta", domain_names=["a"])
+    assert documents(corpus, {"text": tmp_path})["x.jsonl:1"][1:] == ("a", "hello")
+
+
+def test_the_digest_follows_names_and_contents(folder: Path) -> None:
+    corpus = folder_corpus()
+    digests = [corpus.digest({"text": folder})]
+    (folder / "notes.md").write_text("still not read")
+    assert corpus.digest({"text": folder}) == digests[0]
+    (folder / "books" / "one.txt").write_text("A book.\nIts  text.")
+    digests.append(corpus.digest({"text": folder}))
+    (folder / "books" / "one.txt").rename(folder / "books" / "two.txt")
+    digests.append(corpus.digest({"text": folder}))
+    assert len(set(digests)) == 3
+
+
+def test_adding_a_file_moves_no_other_document(folder: Path) -> None:
+    corpus = folder_corpus(domain_names=["text", "web", "books"])
+    before = documents(corpus, {"text": folder})
+    (folder / "0.txt").write_text("new")
+    after = documents(corpus, {"text": folder})
+    assert after.pop("0.txt")
+    assert after == before
+
+
+@given(st.lists(st.text(max_size=8), min_size=1, max_size=20, unique=True), st.floats(0.1, 99))
+def test_a_larger_share_keeps_what_was_held_out(names: list[str], percent: float) -> None:
+    for name in names:
+        if split_of(name, percent / 2) == "held_out":
+            assert split_of(name, percent) == "held_out"
+
+
+def test_the_held_out_share_is_what_is_asked_for() -> None:
+    held_out = sum(split_of(f"file-{i}", 10.0) == "held_out" for i in range(10_000))
+    assert abs(held_out - 1000) < 4 * 30  # four standard deviations of a binomial
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (b'{"text": "a"}\n{"text": \n', r"x\.jsonl:2: not JSON"),
+        (b"[" * 100_000, r"x\.jsonl:1: not JSON"),
+        (b'{"text": "a"}\n{"body": "b"}\n', r"x\.jsonl:2: no text under 'text'"),
+        (b'{"text": 5}\n', r"x\.jsonl:1: no text under 'text'"),
+        (b'["text"]\n', r"x\.jsonl:1: no text under 'text'"),
+        (b'{"text": "a", "domain": "odd"}\n', r"x\.jsonl:1: domain 'odd' is not one of text"),
+        (b'{"text": "a", "domain": []}\n', r"x\.jsonl:1: domain \[\] is not one of"),
+        (b'{"text": "\\ud800"}\n', r"x\.jsonl:1: half a surrogate pair"),
+        (b'{"text": "a"}\n{"text": "\xff"}\n', r"x\.jsonl: byte 24 is not UTF-8"),
+    ],
+)
+def test_a_bad_line_is_named(content: bytes, complaint: str, tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_bytes(content)
+    with pytest.raises(DataError, match=complaint):
+        documents(folder_corpus(), {"text": tmp_path})
+
+
+def test_a_text_file_that_is_not_utf8_is_named_with_the_byte(tmp_path: Path) -> None:
+    (tmp_path / "x.txt").write_bytes(b"caf\xe9")
+    with pytest.raises(DataError, match=r"x\.txt: byte 3 is not UTF-8"):
+        documents(folder_corpus(), {"text": tmp_path})
+
+
+def test_a_missing_folder_says_how_to_give_one(tmp_path: Path) -> None:
+    for folders in ({}, {"text": tmp_path / "absent"}):
+        for ask in (folder_corpus().digest, lambda f: documents(folder_corpus(), f)):
+            with pytest.raises(UnavailableError, match="--data-folder text=FOLDER"):
+                ask(folders)
+
+
+def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "notes.md").write_text("not read")
+    for ask in (folder_corpus().digest, lambda f: documents(folder_corpus(), f)):
+        with pytest.raises(DataError, match=r"no \.jsonl or \.txt file"):
+            ask({"text": tmp_path})
+
+
+@pytest.mark.parametrize("name", ["x.jsonl", "x.txt"])
+def test_an_unreadable_file_is_named(name: str, tmp_path: Path) -> None:
+    # A link to itself cannot be opened by anyone, root included.
+    (tmp_path / name).symlink_to(tmp_path / name)
+    for ask in (folder_corpus().digest, lambda f: documents(folder_corpus(), f)):
+        with pytest.raises(DataError, match=rf"{name}: cannot be read"):
+            ask({"text": tmp_path})
+
+
+def test_a_file_name_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    try:
+        Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.txt")).write_text("a")
+    except OSError:
+        pytest.skip("this file system refuses such names itself")
+    with pytest.raises(DataError, match="is not UTF-8"):
+        folder_corpus().digest({"text": tmp_path})
+
+
+@pytest.mark.parametrize(
+    ("parameters", "complaint"),
+    [
+        ({"domain_names": []}, "at least 1"),
+        ({"domain_names": ["a", "a"]}, "distinct"),
+        ({"held_out_percent": 0.0}, "greater than 0"),
+        ({"held_out_percent": 100.0}, "less than 100"),
+        ({"text_feild": "x"}, "Did you mean 'text_field'"),
+    ],
+)
+def test_bad_parameters_are_refused(parameters: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(SpecError, match=complaint):
+        folder_corpus(**parameters)

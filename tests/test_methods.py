@@ -1,0 +1,556 @@
+"""Frequencies of every method: evidence recomputed, parity with transformers, properties.
+
+Contract tests run over all registered methods; parity draws scales, contexts and bases.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import LlamaConfig
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+from lce_core.errors import SpecError
+from lce_core.methods import METHODS, Method
+from lce_core.methods._evidence import LLAMA2_7B, PHI2, recompute
+from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
+
+EXTENSIONS = (
+    "pi", "ntk_aware", "ntk_frozen", "ntk_32k", "ntk_64k", "ntk_by_parts", "yarn", "dynamic_pi",
+    "dynamic_ntk_aware", "dynamic_yarn", "rope_base_method_2",
+)  # fmt: skip
+
+STATIC = ("pi", "ntk_aware", "ntk_by_parts", "yarn", "rope_base_method_2")
+"""Extensions with a scale of their own."""
+
+unhurried = settings(deadline=None, max_examples=60)
+
+contexts = st.sampled_from([128, 1024, 2048, 4096, 8192, 65536])
+dims = st.integers(4, 64).map(lambda half: 2 * half)
+bases = st.sampled_from([500.0, 1e4, 1e5, 5e5, 5e6])
+scales = st.floats(1.0, 16.0)
+
+
+def make(name: str, **parameters: Any) -> Method:
+    return METHODS.parse({"name": name, **parameters}, "test")
+
+
+def shape(dim: int, base: float, context: int) -> RopeGeometry:
+    return RopeGeometry(
+        head_dim=dim, rotary_dim=dim, num_heads=2, num_kv_heads=2, theta=base,
+        trained_context=context,
+    )  # fmt: skip
+
+
+def reference(
+    rope_type: str, geometry: RopeGeometry, length: int | None = None, **keys: Any
+) -> Any:
+    """Inverse frequencies and attention factor as transformers computes them."""
+    config = LlamaConfig(
+        hidden_size=geometry.head_dim,
+        num_attention_heads=1,
+        head_dim=geometry.head_dim,
+        max_position_embeddings=geometry.trained_context,
+        rope_parameters={"rope_type": rope_type, "rope_theta": geometry.theta, **keys},
+    )
+    inv_freq, attention_factor = ROPE_INIT_FUNCTIONS[rope_type](config, seq_len=length)
+    return inv_freq.double().numpy(), attention_factor
+
+
+@pytest.mark.parametrize("name", METHODS.names())
+def test_a_method_says_where_it_comes_from(name: str) -> None:
+    method = METHODS.load(name)
+    assert method.source.paper.startswith(("arXiv:", "kexue.fm/archives/"))  # ReRoPE has no paper
+    assert method.source.place
+    assert method.source.reference == "own" or "@" in method.source.reference
+    assert method.summary.endswith(".")
+    assert method.plugin_version >= 1
+    assert method.family in ("none", "frequency", "approximate")
+    assert method.exact_attention == (method.family != "approximate")
+    assert [name for name, field in method.model_fields.items() if not field.description] == []
+
+
+@pytest.mark.parametrize("name", METHODS.names())
+def test_the_evidence_of_a_method_is_recomputed(name: str) -> None:
+    method = METHODS.load(name)
+    assert method.evidence
+    for evidence in method.evidence:
+        assert evidence.origin
+        answer = recompute(method, evidence.given)
+        if evidence.given["quantity"] in ("inv_freq", "attention_factor"):
+            assert answer == pytest.approx(evidence.expected, rel=1e-6, abs=0), evidence
+        else:
+            assert answer == evidence.expected, evidence
+
+
+@pytest.mark.parametrize("name", METHODS.names())
+def test_a_method_at_its_defaults_fits_llama_phi_and_a_toy(name: str) -> None:
+    for geometry in (LLAMA2_7B, PHI2, shape(32, 1e4, 128)):
+        lengths = ContextLengths(geometry.trained_context, 8 * geometry.trained_context, 100)
+        method = make(name)
+        method.check(geometry, lengths)
+        shapes = ((geometry.num_pairs,), (geometry.num_heads, geometry.num_pairs))
+        assert method.rope_table(geometry, lengths).inv_freq.shape in shapes
+        reach = method.reach(geometry, lengths)
+        assert reach is None or reach >= lengths.target
+
+
+@pytest.mark.parametrize("name", METHODS.names())
+def test_a_method_returns_from_its_identity(name: str) -> None:
+    method = make(name)
+    assert METHODS.from_identity(method.identity()) == method
+    assert method.identity() == {"name": name, "version": method.plugin_version}
+
+
+def test_loading_all_methods_loads_no_torch() -> None:
+    code = (
+        "import sys; from lce_core.methods import METHODS; [*map(METHODS.load, METHODS.names())]\n"
+        "assert not {'torch', 'transformers'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@unhurried
+@given(dims, bases, contexts, scales)
+def test_pi_equals_transformers_linear(dim: int, base: float, context: int, scale: float) -> None:
+    geometry = shape(dim, base, context)
+    expected, _ = reference("linear", geometry, factor=scale)
+    table = make("pi", scale=scale).rope_table(geometry, ContextLengths(context, context, 1))
+    np.testing.assert_allclose(table.inv_freq, expected, rtol=1e-5)
+
+
+@unhurried
+@given(dims, bases, contexts, scales, st.floats(0.01, 16))
+def test_ntk_frozen_equals_a_fresh_transformers_dynamic_at_each_length(
+    dim: int, base: float, context: int, factor: float, times: float
+) -> None:
+    geometry, length = shape(dim, base, context), math.ceil(times * context)
+    expected, _ = reference("dynamic", geometry, length, factor=factor)
+    method = make("ntk_frozen", factor=factor)
+    table = method.rope_table(geometry, ContextLengths(context, context, length))
+    np.testing.assert_allclose(table.inv_freq, expected, rtol=1e-5)
+
+
+@unhurried
+@given(
+    dims, bases, contexts, st.integers(1, 16), st.integers(1, 32),
+    st.sampled_from(["ntk_32k", "ntk_64k"]),
+)  # fmt: skip
+def test_tuned_ntk_equals_transformers_dynamic_at_the_target_or_beyond(
+    dim: int, base: float, context: int, ratio: int, times: int, name: str
+) -> None:
+    geometry, target = shape(dim, base, context), ratio * context
+    length = max(target, times * context)
+    expected, _ = reference("dynamic", geometry, length, factor=ratio / 2)
+    lengths = ContextLengths(context, target, times * context)
+    table = make(name).rope_table(geometry, lengths)
+    np.testing.assert_allclose(table.inv_freq, expected, rtol=1e-5)
+
+
+@unhurried
+@given(dims, bases, contexts, scales, st.booleans(), st.floats(16, 64), st.floats(0.5, 4))
+def test_yarn_equals_transformers_yarn(
+    dim: int, base: float, context: int, scale: float, truncate: bool, fast: float, slow: float
+) -> None:
+    geometry = shape(dim, base, context)
+    expected, attention_factor = reference(
+        "yarn", geometry, factor=scale, original_max_position_embeddings=context,
+        truncate=truncate, beta_fast=fast, beta_slow=slow,
+    )  # fmt: skip
+    method = make("yarn", scale=scale, truncate=truncate, beta_fast=fast, beta_slow=slow)
+    table = method.rope_table(geometry, ContextLengths(context, context, 1))
+    np.testing.assert_allclose(table.inv_freq, expected, rtol=1e-5)
+    assert table.attention_factor == pytest.approx(attention_factor, rel=1e-12)
+
+
+@unhurried
+@given(
+    dims, bases, contexts, st.floats(0.01, 16),
+    st.sampled_from([("dynamic_pi", "linear"), ("dynamic_yarn", "yarn")]),
+)  # fmt: skip
+def test_dynamic_methods_equal_a_static_transformers_model_of_just_that_scale(
+    dim: int, base: float, context: int, times: float, names: tuple[str, str]
+) -> None:
+    geometry, length = shape(dim, base, context), math.ceil(times * context)
+    keys = {"original_max_position_embeddings": context} if names[1] == "yarn" else {}
+    expected, attention_factor = reference(
+        names[1], geometry, factor=max(1.0, length / context), **keys
+    )
+    lengths = ContextLengths(context, 4 * context, length)
+    table = make(names[0]).rope_table(geometry, lengths)
+    np.testing.assert_allclose(table.inv_freq, expected, rtol=1e-5)
+    assert table.attention_factor == pytest.approx(attention_factor, rel=1e-12)
+
+
+@unhurried
+@given(dims, bases, contexts, st.floats(0.01, 16))
+def test_dynamic_ntk_equals_a_fresh_transformers_dynamic_with_factor_one(
+    dim: int, base: float, context: int, times: float
+) -> None:
+    geometry, length = shape(dim, base, context), math.ceil(times * context)
+    expected, _ = reference("dynamic", geometry, length, factor=1.0)
+    lengths = ContextLengths(context, 4 * context, length)
+    table = make("dynamic_ntk_aware").rope_table(geometry, lengths)
+    np.testing.assert_allclose(table.inv_freq, expected, rtol=1e-5)
+
+
+@unhurried
+@given(dims, bases, contexts, scales)
+def test_ntk_by_parts_is_yarn_by_the_papers_ramp_without_temperature(
+    dim: int, base: float, context: int, scale: float
+) -> None:
+    geometry, lengths = shape(dim, base, context), ContextLengths(context, context, 1)
+    by_parts = make("ntk_by_parts", scale=scale).rope_table(geometry, lengths)
+    yarn = make("yarn", scale=scale, ramp="paper").rope_table(geometry, lengths)
+    assert (by_parts.inv_freq == yarn.inv_freq).all()
+    assert by_parts.attention_factor == 1
+
+
+@pytest.mark.parametrize(
+    ("geometry", "target", "formula", "printed"),
+    [(LLAMA2_7B, 65536, 121, 57), (PHI2, 65536, 497, 241)],
+)
+def test_the_two_scales_of_ntk_64k_divide_the_slowest_frequency(
+    geometry: RopeGeometry, target: int, formula: int, printed: int
+) -> None:
+    slowest = {}
+    for form in ("formula", "printed"):
+        method = make("ntk_64k", scale_form=form)
+        for request in (100, target):
+            lengths = ContextLengths(geometry.trained_context, target, request)
+            table = method.rope_table(geometry, lengths)
+            slowest[form, request] = geometry.inv_freq()[-1] / table.inv_freq[-1]
+            assert not method.length_dependent(geometry, lengths)
+    expected = {("formula", 100): formula, ("printed", 100): printed}
+    expected |= {(form, target): scale for (form, _), scale in expected.items()}
+    assert slowest == pytest.approx(expected, rel=1e-12)
+
+
+@unhurried
+@given(dims, bases, contexts, scales)
+def test_the_two_parts_of_method_2_meet_at_the_split(
+    dim: int, base: float, context: int, scale: float
+) -> None:
+    geometry, split = shape(dim, base, context), max(1, dim // 4)
+    method = make("rope_base_method_2", scale=scale, split=split)
+    inv_freq = method.rope_table(geometry, ContextLengths(context, context, 1)).inv_freq
+    np.testing.assert_allclose(inv_freq[split:], geometry.inv_freq()[split:] / scale, rtol=1e-12)
+    steps = inv_freq[:split] / inv_freq[1 : split + 1]
+    np.testing.assert_allclose(steps, steps[0], rtol=1e-9)
+
+
+def grouped(num_heads: int, num_kv_heads: int, head_dim: int = 128) -> RopeGeometry:
+    return RopeGeometry(
+        head_dim=head_dim, rotary_dim=head_dim, num_heads=num_heads, num_kv_heads=num_kv_heads,
+        theta=1e4, trained_context=4096,
+    )  # fmt: skip
+
+
+def bases_of(inv_freq: np.ndarray) -> np.ndarray:
+    """Bases in millions that give the rows of a table of head_dim 128."""
+    return inv_freq[:, 32] ** -2 / 1e6
+
+
+def test_query_heads_of_a_key_value_head_share_a_base() -> None:
+    lengths = ContextLengths(4096, 131072, 1)
+    eight = grouped(32, 8)
+    for chosen, expected in (
+        ("searched", [1.0, 1.15, 1.3, 1.45, 3.46, 3.88, 4.15, 4.54]),
+        ("uniform_ascending", np.linspace(1, 5, 8)),
+        ("uniform_descending", np.linspace(5, 1, 8)),
+    ):
+        method = make("harpe", bases=chosen)
+        method.check(eight, lengths)
+        bases = bases_of(method.rope_table(eight, lengths).inv_freq)
+        np.testing.assert_allclose(bases, np.repeat(expected, 4), rtol=1e-9)
+
+
+def test_a_list_of_bases_is_assigned_to_heads_in_its_order() -> None:
+    method, lengths = make("harpe", bases=[3e6, 3e6, 2e6, 2e6]), ContextLengths(4096, 131072, 1)
+    method.check(grouped(4, 2), lengths)
+    bases = bases_of(method.rope_table(grouped(4, 2), lengths).inv_freq)
+    np.testing.assert_allclose(bases, [3, 3, 2, 2], rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "geometry", "match"),
+    [
+        (
+            {"bases": [1e6, 2e6]},
+            grouped(4, 4),
+            r"harpe\.bases: 2 bases: .*each of the 4 query heads",
+        ),
+        (
+            {"bases": [1e6, 2e6, 3e6, 3e6]},
+            grouped(4, 2),
+            r"\[1000000.0, 2000000.0\] for heads 0 to 1",
+        ),
+        ({"stride": 2_000_000}, grouped(4, 4), "4 bases: there are 3 candidates"),
+    ],
+)
+def test_bases_that_do_not_fit_the_heads_are_refused(
+    parameters: dict[str, Any], geometry: RopeGeometry, match: str
+) -> None:
+    method = make("harpe", **parameters)
+    with pytest.raises(SpecError, match=match):
+        method.check(geometry, ContextLengths(4096, 131072, 131072))
+
+
+def test_yarn_clamps_its_ramp_to_dimensions_where_pairs_run_out() -> None:
+    # With 65536 tokens of context the upper limit is 65, beyond the last pair, 63.
+    geometry = shape(128, 1e4, 65536)
+    lengths = ContextLengths(65536, 4 * 65536, 1)
+    slowest = make("yarn").rope_table(geometry, lengths).inv_freq[-1]
+    low, high = 40, 65
+    share = (63 - low) / (high - low)
+    expected = geometry.inv_freq()[-1] * (share / 4 + 1 - share)
+    assert slowest == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_ramps_of_the_paper_and_of_the_code_are_those_printed() -> None:
+    pairs = [15, 20, 25, 30, 35, 40, 45, 46]
+    base = LLAMA2_7B.inv_freq()[pairs]
+    printed = {
+        "paper": [1, 1, 0.5436, 0.2482, 0.1043, 0.0342, 0.0001, 0],
+        "code": [1, 1, 0.8077, 0.6154, 0.4231, 0.2308, 0.0385, 0],
+    }
+    for ramp, expected in printed.items():
+        table = make("yarn", ramp=ramp).rope_table(LLAMA2_7B, ContextLengths(4096, 32768, 1))
+        kept = (table.inv_freq[pairs] / base - 1 / 8) / (1 - 1 / 8)
+        np.testing.assert_allclose(kept, expected, atol=6e-5)
+
+
+@unhurried
+@given(dims, bases, contexts, st.floats(1.0, 64.0), st.sampled_from(STATIC))
+def test_frequencies_fall_and_stay_between_base_and_base_over_scale(
+    dim: int, base: float, context: int, scale: float, name: str
+) -> None:
+    geometry = shape(dim, base, context)
+    method = make(name, scale=scale)
+    table = method.rope_table(geometry, ContextLengths(context, context, 1))
+    original = geometry.inv_freq()
+    assert (np.diff(table.inv_freq) < 0).all()
+    assert (table.inv_freq <= original * (1 + 1e-12)).all()
+    assert (table.inv_freq >= original / scale * (1 - 1e-12)).all()
+
+
+@unhurried
+@given(dims, bases, contexts, st.floats(1.0, 64.0))
+def test_ntk_keeps_the_fastest_frequency_and_divides_the_slowest_by_the_scale(
+    dim: int, base: float, context: int, scale: float
+) -> None:
+    geometry = shape(dim, base, context)
+    method = make("ntk_aware", scale=scale)
+    table = method.rope_table(geometry, ContextLengths(context, context, 1))
+    assert table.inv_freq[0] == 1
+    assert table.inv_freq[-1] == pytest.approx(geometry.inv_freq()[-1] / scale, rel=1e-12)
+
+
+def test_yarn_keeps_the_fastest_frequency_and_divides_the_slowest_by_the_scale() -> None:
+    for ramp in ("code", "paper"):
+        table = make("yarn", ramp=ramp).rope_table(LLAMA2_7B, ContextLengths(4096, 32768, 1))
+        assert table.inv_freq[0] == 1
+        assert table.inv_freq[-1] == LLAMA2_7B.inv_freq()[-1] / 8
+
+
+def test_pi_at_position_eight_k_equals_the_base_at_position_k_exactly() -> None:
+    table = make("pi").rope_table(LLAMA2_7B, ContextLengths(4096, 32768, 32768))
+    k = np.arange(4096.0)[:, None]
+    assert (np.cos(8 * k * table.inv_freq) == np.cos(k * LLAMA2_7B.inv_freq())).all()
+
+
+@unhurried
+@given(dims, bases, contexts, st.sampled_from(EXTENSIONS))
+def test_without_extension_every_frequency_method_is_the_base_model(
+    dim: int, base: float, context: int, name: str
+) -> None:
+    geometry = shape(dim, base, context)
+    table = make(name).rope_table(geometry, ContextLengths(context, context, context))
+    np.testing.assert_allclose(table.inv_freq, geometry.inv_freq(), rtol=1e-14)
+    assert table.attention_factor == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "constant_up_to", "grows_at"),
+    [
+        ("ntk_frozen", 4096, 4097),
+        ("dynamic_ntk_aware", 4096, 4097),
+        ("dynamic_pi", 4096, 4097),
+        ("ntk_32k", 32768, 32769),
+        ("ntk_64k", 32768, 32769),
+    ],
+)
+def test_dynamic_methods_depend_on_length_where_they_say_so(
+    name: str, constant_up_to: int, grows_at: int
+) -> None:
+    method = make(name)
+
+    def at(request: int) -> tuple[RopeTable, bool]:
+        lengths = ContextLengths(4096, 32768, request)
+        table = method.rope_table(LLAMA2_7B, lengths)
+        return table, method.length_dependent(LLAMA2_7B, lengths)
+
+    (short, first), (edge, second), (longer, third) = at(100), at(constant_up_to), at(grows_at)
+    assert (short.inv_freq == edge.inv_freq).all()
+    assert (longer.inv_freq[1:] < edge.inv_freq[1:]).all()
+    assert (first, second, third) == (False, False, True)
+
+
+@pytest.mark.parametrize(
+    ("entry", "match"),
+    [
+        ({"name": "pi", "scale": 0.5}, "pi.scale: 0.5: a scale is at least 1"),
+        ({"name": "ntk_aware", "scale": 0.99}, "ntk_aware.scale"),
+        ({"name": "yarn", "scale": 0.0}, "yarn.scale"),
+        ({"name": "yarn", "beta_slow": 21.0}, r"yarn\.beta_slow.*turns 20.37 times"),
+        ({"name": "dynamic_yarn", "beta_slow": 21.0}, r"dynamic_yarn\.beta_slow"),
+        ({"name": "ntk_by_parts", "beta_slow": 21.0}, r"ntk_by_parts\.beta_slow"),
+        ({"name": "ntk_by_parts", "scale": 0.5}, r"ntk_by_parts\.scale"),
+        ({"name": "rope_base_method_2", "scale": 0.5}, r"rope_base_method_2\.scale"),
+        ({"name": "rope_base_method_2", "split": 16}, "has 16 pairs.*from 1 to 15"),
+        ({"name": "lm_infinite", "window": 129}, "trained with 128 tokens"),
+        (
+            {"name": "streaming_llm", "window": 125},
+            "a cache of 129 tokens, and the model was trained",
+        ),
+        ({"name": "streaming_llm", "num_sinks": 128}, "a cache of 129 tokens"),
+        ({"name": "rerope", "window": 128}, "trained with, at most 127"),
+        ({"name": "self_extend", "window": 60, "group": 16}, "multiple of the group.*Give 64"),
+        ({"name": "self_extend", "window": 128, "group": 16}, "smaller than the trained context"),
+    ],
+)
+def test_parameters_that_do_not_fit_the_model_are_refused(
+    entry: dict[str, Any], match: str
+) -> None:
+    method = METHODS.parse(entry, "test")
+    with pytest.raises(SpecError, match=match):
+        method.check(shape(32, 1e4, 128), ContextLengths(128, 512, 512))
+
+
+@pytest.mark.parametrize("name", [*STATIC, "ntk_32k", "ntk_64k"])
+def test_a_target_below_the_trained_context_is_refused(name: str) -> None:
+    with pytest.raises(SpecError, match=rf"{name}\.scale: 0.5"):
+        make(name).check(shape(32, 1e4, 128), ContextLengths(128, 64, 64))
+
+
+@pytest.mark.parametrize(
+    ("entry", "match"),
+    [
+        ({"name": "yarn", "ramp": "index"}, r"m\.ramp: 'index': input should be 'code' or 'paper'"),
+        ({"name": "yarn", "ramp": "paper", "truncate": False}, "truncate concerns the code's ramp"),
+        ({"name": "yarn", "beta_fast": 1.0}, "beta_fast is larger than beta_slow"),
+        ({"name": "ntk_frozen", "factor": 0.5}, r"m\.factor: 0.5"),
+        ({"name": "lm_infinite", "num_global": 0}, r"m\.num_global: 0"),
+        ({"name": "self_extend", "group": 2.0}, r"m\.group: 2.0"),
+        ({"name": "streaming_llm", "num_sinks": 0}, r"m\.num_sinks: 0"),
+        ({"name": "rerope", "leak": 0}, r"m\.leak: 0"),
+        ({"name": "pi", "factor": 8}, r"m\.factor: unknown key: pi takes scale"),
+        ({"name": "ntk_64k", "scale_form": "paper"}, "'formula' or 'printed'"),
+        ({"name": "small_base", "base": 1.0}, r"m\.base: 1.0"),
+        (
+            {"name": "harpe", "bases": "random"},
+            r"m\.bases\.rule: 'random': input .*'searched', 'uniform_ascending'",
+        ),
+        ({"name": "harpe", "bases": [1e6, 0.5]}, r"m\.bases\.heads\[1\]: 0.5: .*greater than 1"),
+        ({"name": "harpe", "bases": [1e6], "stride": 10000}, "stride concerns the search only"),
+        ({"name": "harpe", "stride": 0}, r"m\.stride: 0"),
+        ({"name": "dynamic_pi", "scale": 2.0}, "dynamic_pi takes no parameters"),
+    ],
+)
+def test_parameters_outside_their_range_are_refused_on_reading(
+    entry: dict[str, Any], match: str
+) -> None:
+    with pytest.raises(SpecError, match=match):
+        METHODS.parse(entry, "m")
+
+
+def test_self_extend_derives_sizes_from_the_trained_context() -> None:
+    sizes = {}
+    for context in (4096, 2048, 128, 100, 8, 2):
+        geometry = shape(32, 1e4, context)
+        method, lengths = make("self_extend"), ContextLengths(context, context, context)
+        method.check(geometry, lengths)
+        scheme: Any = method.attention(geometry, lengths)
+        sizes[context] = (scheme.window, scheme.group)
+    assert sizes == {
+        4096: (1024, 64), 2048: (1024, 64), 128: (64, 16), 100: (48, 12), 8: (4, 1), 2: (1, 1)
+    }  # fmt: skip
+
+
+def test_the_longest_distance_of_self_extend_stays_below_the_trained_context() -> None:
+    lengths = ContextLengths(4096, 32768, 32768)
+    method = make("self_extend")
+    scheme: Any = method.attention(LLAMA2_7B, lengths)
+    reach = method.reach(LLAMA2_7B, lengths)
+    assert reach is not None
+    assert scheme.distance(reach - 1, 0) == 4095
+    assert scheme.distance(reach, 0) == 4096
+
+
+def test_the_longest_distance_of_leaky_rerope_stays_below_the_trained_context() -> None:
+    lengths = ContextLengths(4096, 32768, 32768)
+    method = make("rerope", window=1000, leak=3)
+    scheme: Any = method.attention(LLAMA2_7B, lengths)
+    reach = method.reach(LLAMA2_7B, lengths)
+    assert reach is not None
+    assert scheme.distance(reach - 1, 0) == 4095
+    assert scheme.distance(reach, 0) > 4095
+
+
+TOY_METHOD = '''"""A base of the user's own."""
+
+from lce_core.methods import Method
+from lce_core.registry import Evidence, Source
+from lce_core.methods._evidence import frequencies
+from lce_core.rope import RopeTable
+
+
+class OwnBase(Method):
+    """One base for all."""
+
+    family = "frequency"
+    theta: float = 1e6
+
+    def rope_table(self, geometry, lengths):
+        """Frequencies of `theta`."""
+        return RopeTable(geometry.inv_freq(self.theta))
+
+
+METHOD = OwnBase
+SOURCE = Source(paper="arXiv:2405.14591", place="table 2", reference="own")
+EVIDENCE = (frequencies((1.0, 1.0e-3), origin="1e6 ** (-1 / 2)", pairs=(0, 32)),)
+VERSION = 1
+'''
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    search = importlib.import_module("lce_core.methods").__path__
+    yield tmp_path
+    if str(tmp_path) in search:
+        search.remove(str(tmp_path))
+    sys.modules.pop("lce_core.methods.own_base", None)
+    importlib.invalidate_caches()
+
+
+def test_one_file_in_a_folder_of_ones_own_is_a_method(folder: Path) -> None:
+    (folder / "own_base.py").write_text(TOY_METHOD)
+    before = METHODS.names()
+    METHODS.add_folder(folder)
+    METHODS.add_folder(folder)
+    assert METHODS.names() == sorted([*before, "own_base"])
+    method = make("own_base", theta=2e6)
+    assert method.identity() == {"name": "own_base", "version": 1, "theta": 2e6}
+    (evidence,) = METHODS.load("own_base").evidence
+    answer = recompute(METHODS.load("own_base"), evidence.given)
+    assert answer == pytest.approx(evidence.expected, rel=1e-12)

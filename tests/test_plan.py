@@ -1,0 +1,236 @@
+"""Plans change exactly where the study changes; states say what is missing and why.
+
+Steps are marked done by committing tiny artifacts through the real store; nothing is trained.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flows.selection import select_cells
+from flows.settings import STUDIES
+from lce_core.errors import NonFiniteError, SpecError, UnavailableError
+from lce_core.plan import StudyPlan, compile_study
+from lce_core.progress import explain, inspect
+from lce_core.steps import Step
+from lce_core.store import Attempt, Store
+from lce_core.study_file import parse_study
+from lce_core.units import dependents, units_to_do
+
+TOY: dict[str, Any] = yaml.safe_load((STUDIES / "toy.yaml").read_text(encoding="utf-8"))
+
+
+def planned(**changes: Any) -> StudyPlan:
+    study = parse_study(yaml.safe_dump({**TOY, **changes}), "toy.yaml")
+    return compile_study(study, {}, where="toy.yaml")
+
+
+def finish(store: Store, steps: list[Step]) -> None:
+    def write(attempt: Attempt) -> dict[str, Any]:
+        (attempt.out / "a").write_text("a")
+        return {}
+
+    for step in steps:
+        store.ensure(step, write, {})
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    store = Store(tmp_path / "home")
+    store.prepare()
+    return store
+
+
+def fingerprints(plan: StudyPlan, kind: str) -> set[str]:
+    return {step.fingerprint for step in plan.steps.values() if step.kind == kind}
+
+
+def test_a_plan_is_the_product_of_its_axes() -> None:
+    plan = planned()
+    per_seed = len(TOY["methods"]) * (2 * 4 + 1 + 4 + 4)
+    assert len(plan.cells) == 3 * per_seed
+    assert len({cell.step.fingerprint for cell in plan.cells if cell.step}) == 3 * per_seed
+    assert len(fingerprints(plan, "base")) == 3
+    assert len(fingerprints(plan, "finetune")) == 3 * 4
+    order = list(plan.steps)
+    for position, step in enumerate(plan.steps.values()):
+        assert all(order.index(parent) < position for parent in step.parents.values())
+
+
+def test_planning_twice_gives_the_same_identities() -> None:
+    assert list(planned().steps) == list(planned().steps)
+
+
+def test_execution_names_and_descriptions_are_no_identity() -> None:
+    renamed = planned(study="other", hypothesis="something else")
+    assert list(renamed.steps) == list(planned().steps)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.permutations(TOY["methods"]), st.permutations(TOY["benchmarks"]))
+def test_the_order_of_axes_changes_no_identity(methods: Any, benchmarks: Any) -> None:
+    assert set(planned(methods=methods, benchmarks=benchmarks).steps) == set(planned().steps)
+
+
+def test_another_length_adds_its_cells_and_changes_nothing_else() -> None:
+    passkey = TOY["benchmarks"][-1]
+    longer = [*TOY["benchmarks"][:-1], {**passkey, "lengths": [*passkey["lengths"], 768]}]
+    before, after = planned(), planned(benchmarks=longer)
+    added = set(after.steps) - set(before.steps)
+    assert set(before.steps) <= set(after.steps)
+    assert {after.steps[print_].axes["eval_length"] for print_ in added} == {768}
+    assert len(added) == 3 * len(TOY["methods"])
+
+
+def test_another_training_value_changes_the_tuned_and_what_depends_on_them() -> None:
+    before = planned()
+    after = planned(training={**TOY["training"], "learning_rate": 0.001})
+    assert fingerprints(before, "base") == fingerprints(after, "base")
+    assert fingerprints(before, "rows") == fingerprints(after, "rows")
+    assert not fingerprints(before, "finetune") & fingerprints(after, "finetune")
+    moved = [cell.frozen for cell in after.cells if cell.step.fingerprint not in before.steps]  # type: ignore[union-attr]
+    assert moved
+    assert not any(moved)
+    assert len(moved) == sum(not cell.frozen for cell in after.cells)
+
+
+def test_a_default_written_out_changes_no_identity() -> None:
+    spelled = planned(training={**TOY["training"], "gradient_clip": 1.0, "precision": "fp32"})
+    assert set(spelled.steps) == set(planned().steps)
+
+
+def test_the_plan_says_which_field_differs(store: Store) -> None:
+    before = planned(seeds=[0])
+    finish(store, list(before.steps.values()))
+    after = planned(seeds=[0], training={**TOY["training"], "learning_rate": 0.001})
+    states = explain(after, store, inspect(after, store, {}))
+    for cell in after.cells:
+        assert cell.step is not None
+        state = states[cell.step.fingerprint]
+        if cell.frozen:
+            assert state.state == "done"
+        else:
+            assert state.state == "to do"
+            assert state.reason == ("changed: checkpoint.training.learning_rate: 0.0005 -> 0.001")
+
+
+def test_cells_beyond_a_methods_reach_are_rows_with_their_reason() -> None:
+    methods = [{"name": "self_extend", "window": 64, "group": 4}]
+    plan = planned(methods=methods)
+    reasons = {cell.eval_length: cell.unavailable for cell in plan.cells}
+    assert reasons[256] is None
+    assert "beyond the 320 tokens self_extend reaches" in (reasons[512] or "")
+    assert all(cell.step is None for cell in plan.cells if cell.eval_length > 320)
+
+
+def test_a_corpus_out_of_reach_makes_every_cell_unavailable() -> None:
+    plan = planned(corpus={"name": "jsonl_folder"})
+    assert plan.steps == {}
+    assert {cell.unavailable is None for cell in plan.cells} == {False}
+
+
+def test_a_failed_parent_blocks_its_cells_and_says_so(store: Store) -> None:
+    plan = planned(seeds=[0])
+    finish(store, [s for s in plan.steps.values() if s.kind in ("rows", "held_out", "base")])
+    broken = next(s for s in plan.steps.values() if s.name == "toy_llama-yarn-tuned-s0")
+    store.note_failure(broken, NonFiniteError("loss is nan at step 7"), {})
+    states = inspect(plan, store, {})
+    blocked = [s for s in plan.steps.values() if broken.fingerprint in s.parents.values()]
+    assert len(blocked) == 17
+    for step in blocked:
+        assert states[step.fingerprint].state == "failed"
+        assert "loss is nan at step 7" in states[step.fingerprint].reason
+    again = inspect(plan, store, {}, retry_failed=True)
+    assert again[broken.fingerprint].state == "to do"
+
+
+def test_what_was_out_of_reach_is_tried_again_only_with_other_folders(store: Store) -> None:
+    plan = planned(seeds=[0])
+    step = next(iter(plan.steps.values()))
+    store.note_failure(step, UnavailableError("no weights here"), {"model_folders": {"m": "/a"}})
+    assert inspect(plan, store, {"m": "/a"})[step.fingerprint].state == "unavailable"
+    assert inspect(plan, store, {"m": "/b"})[step.fingerprint].state == "to do"
+
+
+def test_an_environment_error_is_tried_again_by_the_next_run(store: Store) -> None:
+    plan = planned(seeds=[0])
+    step = next(iter(plan.steps.values()))
+    store.note_failure(step, SpecError("device", "cuda", "no GPU", "Use cpu."), {})
+    assert inspect(plan, store, {})[step.fingerprint].state == "to do"
+
+
+def test_a_finished_step_is_found_under_another_label_and_by_another_study(store: Store) -> None:
+    plan = planned(seeds=[0])
+    finish(store, list(plan.steps.values()))
+    methods = [{**row, "label": f"my_{row['name']}"} for row in TOY["methods"]]
+    other = planned(seeds=[0], study="other", methods=methods)
+    states = inspect(other, store, {})
+    assert {state.state for state in states.values()} == {"done"}
+
+
+def test_weights_from_a_folder_are_part_of_the_identity(tmp_path: Path) -> None:
+    study = parse_study(yaml.safe_dump(TOY), "toy.yaml")
+
+    def cells(content: bytes) -> set[str]:
+        (tmp_path / "model.safetensors").write_bytes(content)
+        plan = compile_study(study, {}, {"toy_llama": tmp_path})
+        return fingerprints(plan, "cell")
+
+    assert cells(b"a") == cells(b"a")
+    assert not cells(b"a") & cells(b"b")
+    assert not cells(b"a") & fingerprints(compile_study(study, {}), "cell")
+
+
+def test_data_of_a_benchmark_is_part_of_its_cells_alone(tmp_path: Path) -> None:
+    needle = {"name": "needle", "profile": "clean", "lengths": [512]}
+    text = yaml.safe_dump({**TOY, "benchmarks": [needle, TOY["benchmarks"][-1]]})
+    study = parse_study(text, "toy.yaml")
+    absent = compile_study(study, {})
+    assert {c.unavailable is None for c in absent.cells if c.benchmark == "needle"} == {False}
+    assert {c.unavailable is None for c in absent.cells if c.benchmark == "passkey"} == {True}
+
+    def ids(text: str, benchmark: str) -> set[str]:
+        (tmp_path / "one.txt").write_text(text)
+        plan = compile_study(study, {"essays": tmp_path})
+        return {c.step.fingerprint for c in plan.cells if c.step and c.benchmark == benchmark}
+
+    assert not ids("one essay", "needle") & ids("another", "needle")
+    assert ids("one essay", "passkey") == ids("another", "passkey")
+
+
+def test_units_hold_one_model_at_one_length_and_parents_start_first(store: Store) -> None:
+    plan = planned(seeds=[0])
+    units = units_to_do(plan, inspect(plan, store, {}))
+    assert sum(len(unit.steps) for unit in units) == len(plan.steps)
+    kinds = [unit.kind for unit in units]
+    assert kinds == sorted(kinds, key=["rows", "held_out", "base", "finetune", "cell"].index)
+    for unit in units:
+        assert len({(s.axes.get("method"), s.axes.get("eval_length")) for s in unit.steps}) == 1
+    base = next(unit for unit in units if unit.kind == "base")
+    blocked = dependents([u for u in units if u is not base], {base.steps[0].fingerprint})
+    assert {unit.kind for unit in blocked} == {"finetune", "cell"}
+    assert len(blocked) == len([u for u in units if u.kind in ("finetune", "cell")])
+
+
+def test_a_selection_keeps_ancestors_and_refuses_what_is_not_there() -> None:
+    plan = planned()
+    chosen = select_cells(plan, "method=yarn,frozen=false,benchmark=passkey,seed=1")
+    assert len(chosen.cells) == 4
+    assert {step.kind for step in chosen.steps.values()} == {
+        "rows",
+        "held_out",
+        "base",
+        "finetune",
+        "cell",
+    }
+    assert len([s for s in chosen.steps.values() if s.kind == "finetune"]) == 1
+    with pytest.raises(SpecError, match="Did you mean 'yarn'"):
+        select_cells(plan, "method=yran")
+    with pytest.raises(SpecError, match="Did you mean 'method'"):
+        select_cells(plan, "metod=yarn")

@@ -1,0 +1,117 @@
+"""The toy study shows the papers' effects, on the mean of its three seeds.
+
+The shipped study is run whole through `lce run`; thresholds lie far from the measured values (see
+docs/performance.md), so that another Python's library text passes too.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from catalog.queries import run_query
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
+
+MEANS = """
+    SELECT benchmark, method || CASE WHEN frozen THEN '' ELSE '-tuned' END, eval_length, avg(value)
+    FROM scores WHERE is_default AND study = 'toy' GROUP BY ALL
+"""
+LOSSES = """
+    SELECT avg(loss) FILTER (step BETWEEN 21 AND 30) - avg(loss) FILTER (step > 30)
+    FROM trainings t JOIN (SELECT DISTINCT checkpoint, method FROM scores WHERE NOT frozen) USING
+    (checkpoint) WHERE method = '{method}'
+"""
+
+Table = dict[str, dict[int, float]]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("toy") / "home"
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "LCE_"))}
+    subprocess.run(
+        [sys.executable, "-c", "from flows.cli import main; main()", "run", "toy"],
+        env={**kept, "LCE_HOME": str(folder)},
+        check=True,
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def means(home: Path) -> dict[str, Table]:
+    found: dict[str, Table] = {}
+    for benchmark, method, length, value in run_query(home / "catalog.duckdb", MEANS)[1]:
+        found.setdefault(benchmark, {}).setdefault(method, {})[length] = value
+    return found
+
+
+@pytest.fixture
+def perplexity(means: dict[str, Table]) -> Table:
+    return means["perplexity"]
+
+
+@pytest.fixture
+def passkey(means: dict[str, Table]) -> Table:
+    return means["passkey"]
+
+
+def test_every_cell_is_done(home: Path) -> None:
+    _, rows = run_query(home / "catalog.duckdb", "SELECT status, count(*) FROM cells GROUP BY 1")
+    assert rows == [("done", 561)]
+
+
+def test_the_base_collapses_beyond_its_context(perplexity: Table, passkey: Table) -> None:
+    base = perplexity["none"]
+    assert base[128] < base[256] < base[512] < base[1024]
+    assert base[1024] > 2.5 * base[128]
+    assert passkey["none"][128] > 0.95
+    assert passkey["none"][512] < 0.7
+    assert passkey["none"][1024] < 0.35
+
+
+def test_lm_infinite_keeps_perplexity_and_loses_retrieval(
+    perplexity: Table, passkey: Table
+) -> None:
+    assert perplexity["lm_infinite"][1024] < 1.1 * perplexity["lm_infinite"][128]
+    assert passkey["lm_infinite"][128] > 0.8
+    assert max(passkey["lm_infinite"][512], passkey["lm_infinite"][1024]) < 0.5
+
+
+def test_self_extend_keeps_both_without_training(perplexity: Table, passkey: Table) -> None:
+    assert perplexity["self_extend"][512] < 1.25 * perplexity["self_extend"][128]
+    assert perplexity["self_extend"][1024] < 0.6 * perplexity["none"][1024]
+    assert passkey["self_extend"][512] > 0.9
+    assert passkey["self_extend"][1024] > 0.8
+
+
+@pytest.mark.parametrize("method", ["ntk_32k-tuned", "yarn-tuned"])
+def test_tuned_ntk_and_yarn_beat_the_base_by_far(
+    perplexity: Table, passkey: Table, method: str
+) -> None:
+    assert perplexity[method][512] < 0.65 * perplexity["none"][512]
+    assert passkey[method][512] > 0.9
+    assert passkey[method][512] > passkey["none"][512] + 0.25
+
+
+def test_tuned_pi_needs_more_steps(perplexity: Table, home: Path) -> None:
+    pi = perplexity["pi-tuned"][512]
+    assert pi < 0.6 * perplexity["pi"][512]  # training helps it most
+    assert pi > 1.15 * max(perplexity["ntk_32k-tuned"][512], perplexity["yarn-tuned"][512])
+    falling = {
+        method: run_query(home / "catalog.duckdb", LOSSES.format(method=method))[1][0][0]
+        for method in ("pi", "yarn", "ntk_32k")
+    }
+    # ... and at the last step its loss still falls faster than that of the others.
+    assert falling["pi"] > 1.5 * max(falling["yarn"], falling["ntk_32k"], 0.0)
+
+
+def test_retrieval_by_needle_tells_the_same_story(means: dict[str, Table]) -> None:
+    needle = means["needle"]
+    assert needle["none"][1024] < 0.35 < 0.8 < needle["self_extend"][1024]
+    assert needle["lm_infinite"][1024] < 0.5
+    assert min(needle["yarn-tuned"][512], needle["ntk_32k-tuned"][512]) > 0.9
