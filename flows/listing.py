@@ -68,7 +68,8 @@ def _section(name: str, method: type[Method]) -> str:
 def _properties(method: type[Method]) -> tuple[str, str, str]:
     """Family, kind of attention, and whether it trains."""
     attention = "exact" if method.exact_attention else "approximate"
-    return method.family, attention, "yes" if method.trainable else "no"
+    trains = {"none": "no", "optional": "yes", "required": "always"}[method.training]
+    return method.family, attention, trains
 
 
 def benchmarks() -> None:

@@ -1,18 +1,19 @@
 """The parts of a training run, put together on the device: rows, base model, loss model.
 
-The model is placed first, whole or as a share, and then put into the hands of the method, because
-the attention kernel depends on the device.
+The method is put on the model before it is placed on the device, whole or as a share, so that
+parameters which the method adds are trained and shared like all others.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 
 from lce_core.devices import resolve_dtype
 from lce_core.errors import DataError
-from lce_core.extension import extend
+from lce_core.extension import ExtendedModel, extend
 from lce_core.loss_model import LossModel
 from lce_core.methods import METHODS
 from lce_core.models import MODELS, BaseModel
@@ -47,44 +48,60 @@ def plugin_of(job: TrainingJob) -> BaseModel:
     return MODELS.from_identity(job.base_model)
 
 
-def build(
-    job: TrainingJob, base: BaseModel, device: torch.device
-) -> tuple[PreTrainedModel, LossModel, str]:
-    """The model to train, on `device`, its loss model, and the name of its attention kernel."""
+@dataclass(frozen=True)
+class Parts:
+    """What is trained: the model, its loss, and the method on it, if any."""
+
+    model: PreTrainedModel
+    module: LossModel
+    extended: ExtendedModel | None
+
+    @property
+    def kernel(self) -> str:
+        """Name of the attention kernel."""
+        return (
+            self.extended.kernel if self.extended else str(self.model.config._attn_implementation)
+        )
+
+
+def build(job: TrainingJob, base: BaseModel, device: torch.device) -> Parts:
+    """The model to train, on `device`, or this process's share of it."""
 
     def start() -> PreTrainedModel:
         if job.from_scratch:
             return base.initialise(job.seed)
         return base.load(job.base_folder, torch.float32)
 
-    if job.is_sharded(device):
-        model = build_on_main(start, device)
-        module = LossModel(model, job.training.precision)
+    sharded = job.is_sharded(device)
+    model = build_on_main(start, device) if sharded else start()
+    extended = None if job.method is None else _extend(job, base, model, device)
+    module = LossModel(model, job.training.precision)
+    if sharded:
         shard(module, model, device)
     else:
-        model = start().to(device)  # type: ignore[arg-type]
-        module = LossModel(model, job.training.precision)
-    kernel = _extend(job, base, model)
+        module.to(device)
     if job.gradient_checkpointing:
         # The second name is what older 5.x releases of transformers have.
         names = ("activation_checkpointing_enable", "gradient_checkpointing_enable")
         enable = next(getattr(model, name) for name in names if hasattr(model, name))
         enable({"use_reentrant": False})
     module.train()
-    return model, module, kernel
+    return Parts(model, module, extended)
 
 
-def _extend(job: TrainingJob, base: BaseModel, model: PreTrainedModel) -> str:
-    """Puts the job's method on the model, if it has one; the name of the attention kernel."""
-    if job.method is None:
-        return str(model.config._attn_implementation)
+def _extend(
+    job: TrainingJob, base: BaseModel, model: PreTrainedModel, device: torch.device
+) -> ExtendedModel:
+    """Puts the job's method on the model."""
     extended = extend(
         model,
         base,
-        METHODS.from_identity(job.method),
+        METHODS.from_identity(job.method or {}),
         target=job.target_context,
         kernel=job.training.kernel,
         compute_dtype=resolve_dtype(job.training.precision),
+        device=device,
+        training=True,
     )
     extended.begin_request(job.row_length)
-    return extended.kernel
+    return extended

@@ -82,7 +82,7 @@ def _continue(
     cache = DynamicCache()
     *head, last = prompts.split(chunk, dim=1)
     for piece in head:
-        model.model.get_decoder()(input_ids=piece, past_key_values=cache, use_cache=True)
+        model.hidden_states(piece, cache)
     tokens = _next_tokens(model, last, cache)
     answers: list[list[int]] = [[] for _ in prompts]
     running = list(range(len(prompts)))
@@ -105,8 +105,8 @@ def _continue(
 
 
 def _next_tokens(model: ExtendedModel, ids: torch.Tensor, cache: DynamicCache) -> torch.Tensor:
-    decoded = model.model.get_decoder()(input_ids=ids, past_key_values=cache, use_cache=True)
-    logits = model.model.get_output_embeddings()(decoded.last_hidden_state[:, -1]).float()
+    hidden = model.hidden_states(ids, cache)
+    logits = model.model.get_output_embeddings()(hidden[:, -1]).float()
     if not bool(torch.isfinite(logits).all()):
         raise NonFiniteError(
             f"after {cache.get_seq_length()} tokens: NaN or infinite logits: logits are finite."

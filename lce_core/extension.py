@@ -15,9 +15,14 @@ where it acts on a whole head also under partial rotary.
 from __future__ import annotations
 
 import copy
+import importlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from safetensors.torch import load_file, save_file
 from transformers.utils.import_utils import is_flash_attn_2_available
 
 from lce_core.attention import AttentionScheme
@@ -32,11 +37,17 @@ from lce_core.models import BaseModel
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from collections.abc import Mapping
+
+    from transformers import DynamicCache, PreTrainedModel
 
     from lce_core.spec import Kernel
 
+LEARNED = "extension.safetensors"
+"""File of a checkpoint that holds what a method has learned beside the model's weights."""
+
 _HALF = (torch.float16, torch.bfloat16)
+_ROTARY = "model.rotary_emb."
 
 
 class ExtendedModel:
@@ -50,11 +61,14 @@ class ExtendedModel:
         target: int,
         kernel: str,
         rotary: RequestRotary,
+        *,
+        training: bool = False,
     ) -> None:
         self.model, self.method, self.geometry = model, method, geometry
         self.trained, self.target = geometry.trained_context, target
         self.kernel = kernel
         """Kernel family that computes attention, as recorded with results."""
+        self.training = training
         self._rotary = rotary
         self._lengths = ContextLengths(self.trained, target, target)
 
@@ -78,13 +92,34 @@ class ExtendedModel:
             raise UnavailableError(
                 f"{self.method.plugin_name} reaches {reach} tokens, the request has {num_tokens}"
             )
-        table, scheme = _describe(self.method, self.geometry, lengths)
+        table, scheme = _describe(self.method, self.geometry, lengths, training=self.training)
         self._lengths = lengths
         self._rotary.begin(table, num_tokens)
         scaling = self.geometry.head_dim**-0.5 * table.attention_factor**2
         for attention in _attentions(self.model):
             attention.scaling = scaling
             attention.lce_scheme = None if scheme is None else (scheme, table)
+
+    def begin_rows(self, seeds: NDArray[np.uint64]) -> None:
+        """Announces the training rows of the next forward pass.
+
+        Args:
+          seeds: (rows,) one for each row, from which whatever is random about it follows.
+        """
+        self._rotary.begin_rows(seeds)
+
+    def hidden_states(self, ids: torch.Tensor, cache: DynamicCache | None = None) -> torch.Tensor:
+        """Last hidden states (batch, tokens, hidden_size), each of which predicts the next token.
+
+        Args:
+          ids: (batch, tokens) token ids of the text, following those in the cache.
+          cache: keys and values of the text so far, extended in place; None for a text at once.
+        """
+        decoded = self.model.get_decoder()(
+            input_ids=ids, past_key_values=cache, use_cache=cache is not None
+        )
+        hidden: torch.Tensor = decoded.last_hidden_state
+        return hidden
 
 
 def extend(
@@ -95,6 +130,9 @@ def extend(
     target: int,
     kernel: Kernel = "auto",
     compute_dtype: torch.dtype | None = None,
+    device: torch.device | None = None,
+    training: bool = False,
+    learned: Path | None = None,
 ) -> ExtendedModel:
     """Puts `method` on `model` in place: rotary module, attention name, softmax scaling.
 
@@ -108,6 +146,9 @@ def extend(
       target: context in tokens that the study extends to.
       kernel: "sdpa", "flash", or the faster one of those that can run here.
       compute_dtype: what attention computes in, where autocast makes it another than the weights'.
+      device: where it computes, if the model is not there yet.
+      training: use the method's attention for training.
+      learned: file of what the method has learned; None before training.
 
     Raises:
       SpecError: model and geometry differ, parameters do not fit, or flash attention is demanded
@@ -117,21 +158,45 @@ def extend(
     _check_model(model, geometry)
     lengths = ContextLengths(geometry.trained_context, target, target)
     method.check(geometry, lengths)
-    _, scheme = _describe(method, geometry, lengths)
+    _, scheme = _describe(method, geometry, lengths, training=training)
     choose = _stock_kernel if scheme is None else _scheme_kernel
-    name = choose(model.device, compute_dtype or model.dtype, kernel)
-    rotary = RequestRotary(geometry.rotary_dim, identity=scheme is not None)
+    name = choose(device or model.device, compute_dtype or model.dtype, kernel)
+    rotary = _rotary(method, geometry, identity=scheme is not None)
+    if learned is not None:
+        rotary.load_state_dict(load_file(learned))
     decoder: Any = model.model
     decoder.rotary_emb = rotary
     _own_configuration(model)
     model.set_attn_implementation(name if scheme is None else ATTENTION)
-    return ExtendedModel(model, method, geometry, target, name, rotary)
+    return ExtendedModel(model, method, geometry, target, name, rotary, training=training)
+
+
+def save_learned(weights: Mapping[str, torch.Tensor], folder: Path) -> dict[str, torch.Tensor]:
+    """Writes what a method has learned to `folder`, if anything; the model's own weights."""
+    learned = {
+        name.removeprefix(_ROTARY): tensor.detach().contiguous()
+        for name, tensor in weights.items()
+        if name.startswith(_ROTARY)
+    }
+    if learned:
+        save_file(learned, folder / LEARNED)
+    return {name: tensor for name, tensor in weights.items() if not name.startswith(_ROTARY)}
+
+
+def _rotary(method: Method, geometry: RopeGeometry, *, identity: bool) -> RequestRotary:
+    if method.rotary is None:
+        return RequestRotary(geometry.rotary_dim, identity=identity)
+    module, _, name = method.rotary.partition(":")
+    made: RequestRotary = getattr(importlib.import_module(module), name)(method, geometry)
+    return made
 
 
 def _describe(
-    method: Method, geometry: RopeGeometry, lengths: ContextLengths
+    method: Method, geometry: RopeGeometry, lengths: ContextLengths, *, training: bool
 ) -> tuple[RopeTable, AttentionScheme | None]:
-    table, scheme = method.rope_table(geometry, lengths), method.attention(geometry, lengths)
+    table = method.rope_table(geometry, lengths)
+    attention = method.training_attention if training else method.attention
+    scheme = attention(geometry, lengths)
     if table.inv_freq.shape[-1] != geometry.num_pairs:
         raise SpecError(
             method.plugin_name,

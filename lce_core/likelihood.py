@@ -66,7 +66,7 @@ def _batch_nll(model: ExtendedModel, batch: torch.Tensor) -> NDArray[np.float32]
     head = model.model.get_output_embeddings()
     batch = batch.to(model.model.device)
     with torch.no_grad():
-        hidden = model.model.get_decoder()(input_ids=batch, use_cache=False).last_hidden_state
+        hidden = model.hidden_states(batch)
         scored = hidden[:, :-1].reshape(-1, hidden.shape[-1])
         nll = token_nll(scored, head.weight, getattr(head, "bias", None), batch[:, 1:].reshape(-1))
     losses: NDArray[np.float32] = nll.reshape(len(batch), -1).cpu().numpy()

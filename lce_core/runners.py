@@ -22,7 +22,7 @@ from lce_core.cell_tables import SAMPLES, SAMPLES_FILE, TOKEN_NLL, TOKEN_NLL_FIL
 from lce_core.corpora import CORPORA
 from lce_core.devices import resolve_device, resolve_dtype
 from lce_core.errors import NonFiniteError, StoreError
-from lce_core.extension import ExtendedModel, extend
+from lce_core.extension import LEARNED, ExtendedModel, extend
 from lce_core.held_out import HeldOutText, pack_held_out
 from lce_core.identity import canonical_json
 from lce_core.methods import METHODS
@@ -150,15 +150,16 @@ class Runner:
             return self._loaded[1]
         self._unload()
         device = resolve_device(self._execution.device)
-        weights = base_model.load(
-            self._weights(step, "checkpoint", base_model), resolve_dtype(evaluation.precision)
-        )
+        folder = self._weights(step, "checkpoint", base_model)
+        weights = base_model.load(folder, resolve_dtype(evaluation.precision))
+        learned = None if folder is None else folder / LEARNED
         extended = extend(
             weights.to(device).eval(),  # type: ignore[arg-type]
             base_model,
             METHODS.from_identity(spec["method"]),
             target=spec["target_context"],
             kernel=evaluation.kernel,
+            learned=learned if learned and learned.is_file() else None,
         )
         self._loaded = (key, extended)
         return extended

@@ -58,6 +58,12 @@ def share(
     return [mine[start : start + micro_rows] for start in range(0, most, micro_rows)]
 
 
+def row_seeds(seed: int, step: int, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """A random seed for each row of update `step`, whatever micro-batch and process it falls to."""
+    drawn = [np.random.SeedSequence([seed, step, int(row)]) for row in rows]
+    return np.array([mixed.generate_state(1, np.uint64)[0] for mixed in drawn], dtype=np.uint64)
+
+
 @lru_cache(maxsize=2)
 def _permutation(seed: int, epoch: int, num_rows: int) -> NDArray[np.int64]:
     return np.random.default_rng([seed, epoch]).permutation(num_rows)

@@ -90,8 +90,11 @@ class MethodEntry(Section):
 
     @model_validator(mode="after")
     def _trainable(self) -> MethodEntry:
-        if self.tuned and not self.method.trainable:
-            raise ValueError(f"{self.method.plugin_name} works at inference only; remove `tuned`")
+        name = self.method.plugin_name
+        if self.tuned and self.method.training == "none":
+            raise ValueError(f"{name} works at inference only; remove `tuned`")
+        if not self.tuned and self.method.training == "required":
+            raise ValueError(f"{name} is nothing without training; add `tuned: true`")
         return self
 
     @property

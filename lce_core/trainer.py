@@ -11,7 +11,7 @@ import math
 import secrets
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -26,9 +26,10 @@ from lce_core.assembly import build, open_rows, plugin_of
 from lce_core.cost import model_flops_utilisation, training_flops
 from lce_core.devices import peak_flops
 from lce_core.errors import DataError, NonFiniteError
+from lce_core.extension import save_learned
 from lce_core.loss_log import LossLog
 from lce_core.resume import restore, shard_tensors, training_tensors
-from lce_core.schedule import learning_rate, rows_of_step, share
+from lce_core.schedule import learning_rate, row_seeds, rows_of_step, share
 from lce_core.sharding import gathered, local
 from lce_core.weight_average import WeightAverage
 
@@ -65,7 +66,9 @@ class Trainer:
         self.device = self.accelerator.device
         self.base = plugin_of(job)
         self.sharded = job.is_sharded(self.device)
-        model, module, self.kernel = build(job, self.base, self.device)
+        parts = build(job, self.base, self.device)
+        model, module, self.extended = parts.model, parts.module, parts.extended
+        self.kernel = parts.kernel
         optimizer = torch.optim.AdamW(
             model.parameters(),
             lr=self.training.learning_rate,
@@ -150,7 +153,9 @@ class Trainer:
         scale = len(batches) * accelerator.num_processes / weight
         self._prepare(step)
         total = torch.zeros((), device=self.device)
-        for tokens, weights in batches:
+        for part, (tokens, weights) in zip(mine, batches, strict=True):
+            if self.extended:
+                self.extended.begin_rows(row_seeds(job.seed, step, _some(part)))
             with accelerator.accumulate(self.module):
                 loss = self.module(tokens, weights)
                 total += loss.detach()
@@ -173,8 +178,7 @@ class Trainer:
         return float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
 
     def _read(self, rows: NDArray[np.int64]) -> tuple[torch.Tensor, torch.Tensor]:
-        # A process without rows of its own still takes part in every pass, at weight zero.
-        tokens, weights = self.rows.read(rows if len(rows) else np.zeros(1, dtype=np.int64))
+        tokens, weights = self.rows.read(_some(rows))
         if not len(rows):
             weights = np.zeros_like(weights)
         return (
@@ -252,11 +256,13 @@ class Trainer:
         """Writes the checkpoint from the main process; the others lend their share of weights."""
         if self.average:
             self.average.apply()
-        whole = gathered(self.parameters, self._is_main) if self.sharded else None
+        parameters: Mapping[str, torch.Tensor] = self.parameters
+        weights = gathered(parameters, self._is_main) if self.sharded else parameters
         if not self._is_main:
             return
         folder = self.job.out / "model"
-        self.model.save_pretrained(folder, state_dict=whole)
+        folder.mkdir(exist_ok=True)
+        self.model.save_pretrained(folder, state_dict=save_learned(weights, folder))
         self.base.tokenizer(self.job.base_folder).save_pretrained(folder)
         shutil.copyfile(self.job.resume / "loss.jsonl", self.job.out / "loss.jsonl")
 
@@ -269,3 +275,8 @@ class Trainer:
             "device": str(self.device),
             "processes": self.accelerator.num_processes,
         }
+
+
+def _some(rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    # A process without rows of its own still takes part in every pass, at weight zero.
+    return rows if len(rows) else np.zeros(1, dtype=np.int64)

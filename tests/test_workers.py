@@ -43,12 +43,20 @@ time.sleep(600)
 def marked(marker: str) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
-        try:
-            if process.environ().get("LCE_TEST_MARKER") == marker:
+        with contextlib.suppress(psutil.Error):  # it has ended, or is not ours
+            if process.environ().get("LCE_TEST_MARKER") == marker and lives(process):
                 found.append(process)
-        except psutil.Error:
-            continue
-    return [process for process in found if process.status() != psutil.STATUS_ZOMBIE]
+    return found
+
+
+def lives(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    return False
+
+
+def children() -> set[psutil.Process]:
+    return {child for child in psutil.Process().children(recursive=True) if lives(child)}
 
 
 def until(condition: object, seconds: float = 30) -> bool:
@@ -85,14 +93,15 @@ def test_a_supervisor_ends_with_its_command_and_its_status() -> None:
 
 
 def test_a_worker_computes_answers_and_is_replaced_when_it_dies(tmp_path: Path) -> None:
+    others = children()  # of tests before this one
     pool = Pool(make_execution({"home": tmp_path, "slots": 1, "device": "cpu"}))
     step, events = held_out_step(), []
     try:
         ended = pool.run([step], events.append)
         assert [event["status"] for event in ended] == ["computed"]
         assert pool.run([step], events.append)[0]["status"] == "existing"
-        for process in psutil.Process().children(recursive=True):
-            with contextlib.suppress(psutil.ZombieProcess):  # a child of another test
+        for process in children() - others:
+            with contextlib.suppress(psutil.Error):
                 if "tasks.worker" in process.cmdline():
                     process.kill()
         with pytest.raises(WorkerLostError, match=r"1 of 1 steps to go; see .*worker-.*log"):
@@ -100,8 +109,7 @@ def test_a_worker_computes_answers_and_is_replaced_when_it_dies(tmp_path: Path) 
         assert pool.run([step], events.append)[0]["status"] == "existing"
     finally:
         pool.close()
-    left = psutil.Process().children(recursive=True)
-    assert not [child for child in left if child.status() != psutil.STATUS_ZOMBIE]
+    assert not children() - others
 
 
 def test_failures_come_back_with_class_and_message_and_the_worker_lives(tmp_path: Path) -> None:

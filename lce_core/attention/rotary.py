@@ -8,7 +8,9 @@ casting or saving the model never touches it.
 
 from __future__ import annotations
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from lce_core.attention.rotation import cosines, frequencies
@@ -33,6 +35,9 @@ class RequestRotary(nn.Module):
     def begin(self, table: RopeTable, num_tokens: int) -> None:
         """Puts a table in force for positions 0..num_tokens - 1."""
         self.table, self.num_tokens = table, num_tokens
+
+    def begin_rows(self, seeds: NDArray[np.uint64]) -> None:
+        """Announces training rows, by a seed each; nothing about them is random here."""
 
     def forward(
         self, x: torch.Tensor, position_ids: torch.Tensor

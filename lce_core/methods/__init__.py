@@ -6,8 +6,10 @@ or both. `lce_core.extension` carries it out on a model. Labels are those of the
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from lce_core.adaptation import LowRank, TokenInsertion
 from lce_core.attention import AttentionScheme
 from lce_core.errors import SpecError
 from lce_core.registry import Plugin, Registry
@@ -24,8 +26,11 @@ class Method(Plugin):
     family: ClassVar[Literal["none", "frequency", "approximate"]]
     exact_attention: ClassVar[bool] = True
     """Every token attends to every earlier one."""
-    trainable: ClassVar[bool] = True
-    """The method may be fine-tuned; False for inference-only attention schemes."""
+    training: ClassVar[Literal["none", "optional", "required"]] = "optional"
+    """Whether a study may or must fine-tune it; "none" for inference-only attention schemes."""
+    rotary: ClassVar[str | None] = None
+    """Rotary module that computes frequencies from parameters of its own, as "module:class"; called
+    with (method, geometry). Its parameters are trained, and saved beside the model's."""
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
         """Frequencies for one request; the base model's own unless overridden."""
@@ -34,6 +39,24 @@ class Method(Plugin):
     def attention(self, geometry: RopeGeometry, lengths: ContextLengths) -> AttentionScheme | None:
         """Attention other than full causal softmax, or None for the model's stock attention."""
         return None
+
+    def training_attention(
+        self, geometry: RopeGeometry, lengths: ContextLengths
+    ) -> AttentionScheme | None:
+        """Attention in training, where it is another than in use."""
+        return self.attention(geometry, lengths)
+
+    def low_rank(self) -> LowRank | None:
+        """Which weights are trained through low-rank updates; None to train all weights."""
+        return None
+
+    def insertion(self, geometry: RopeGeometry) -> TokenInsertion | None:
+        """Tokens that the method puts between those of the text, or None."""
+        return None
+
+    def stages(self, lengths: ContextLengths) -> tuple[TrainingStage, ...]:
+        """Fine-tuning runs before the last one, each starting from the one before."""
+        return ()
 
     def reach(self, geometry: RopeGeometry, lengths: ContextLengths) -> int | None:
         """Longest request in tokens that the method is defined for; None for no limit."""
@@ -45,6 +68,17 @@ class Method(Plugin):
     def length_dependent(self, geometry: RopeGeometry, lengths: ContextLengths) -> bool:
         """Whether frequencies change with the request's length around the given lengths."""
         return False
+
+
+@dataclass(frozen=True)
+class TrainingStage:
+    """One of several fine-tuning runs in a row."""
+
+    method: Method
+    context: int
+    """Tokens of its rows."""
+    share: float
+    """Part of the study's train_tokens that it takes."""
 
 
 def scale_or_ratio(scale: float | None, lengths: ContextLengths, where: str) -> float:

@@ -25,7 +25,7 @@ class LmInfinite(Method):
 
     family: ClassVar[Literal["none", "frequency", "approximate"]] = "approximate"
     exact_attention: ClassVar[bool] = False
-    trainable: ClassVar[bool] = False
+    training: ClassVar[Literal["none", "optional", "required"]] = "none"
 
     window: int | None = Field(default=None, ge=1)
     """Recent tokens seen, itself included, and the ceiling of distances; None: trained context."""

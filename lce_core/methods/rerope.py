@@ -26,7 +26,7 @@ class ReRope(Method):
 
     family: ClassVar[Literal["none", "frequency", "approximate"]] = "approximate"
     exact_attention: ClassVar[bool] = False
-    trainable: ClassVar[bool] = False
+    training: ClassVar[Literal["none", "optional", "required"]] = "none"
 
     window: int | None = Field(default=None, ge=1)
     """Tokens at their true distance; None: 512, at most half the trained context."""

@@ -25,7 +25,7 @@ class SelfExtend(Method):
 
     family: ClassVar[Literal["none", "frequency", "approximate"]] = "approximate"
     exact_attention: ClassVar[bool] = False
-    trainable: ClassVar[bool] = False
+    training: ClassVar[Literal["none", "optional", "required"]] = "none"
 
     window: int | None = Field(default=None, ge=1)
     """Tokens at their true distance, a multiple of group; None: 1024, at most half the context."""

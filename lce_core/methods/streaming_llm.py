@@ -25,7 +25,7 @@ class StreamingLlm(Method):
 
     family: ClassVar[Literal["none", "frequency", "approximate"]] = "approximate"
     exact_attention: ClassVar[bool] = False
-    trainable: ClassVar[bool] = False
+    training: ClassVar[Literal["none", "optional", "required"]] = "none"
 
     window: int | None = Field(default=None, ge=1)
     """Recent tokens seen, itself included; None: what the sinks leave of the trained context."""
