@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import importlib
+import json
 import math
 import subprocess
 import sys
@@ -17,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from numpy.typing import NDArray
@@ -27,6 +30,7 @@ from transformers import PreTrainedTokenizerFast
 from lce_core.benchmarks import BENCHMARKS, Benchmark, CellRequest
 from lce_core.benchmarks import _needle_text as needle_text
 from lce_core.benchmarks import passkey as passkey_module
+from lce_core.benchmarks._data import read_rows
 from lce_core.benchmarks._retrieval import MIN_TEXT, key_sample
 from lce_core.corpora import Corpus, Document, Split
 from lce_core.errors import DataError, SpecError, UnavailableError
@@ -606,7 +610,7 @@ def _bad_folders(tmp_path: Path) -> Iterator[tuple[dict[str, Path], type[Excepti
     yield {}, UnavailableError, "'essays' is not on this machine"
     empty = tmp_path / "empty"
     empty.mkdir()
-    yield {"essays": empty}, UnavailableError, "no text"
+    yield {"essays": empty}, UnavailableError, r"no \*\.txt or \*\.json in"
     latin = tmp_path / "latin"
     latin.mkdir()
     (latin / "x.txt").write_bytes(b"caf\xe9")
@@ -648,3 +652,30 @@ def test_requests_do_not_change_the_model() -> None:
     benchmark.evaluate(request)
     after = request.model.model.state_dict()
     assert all(torch.equal(before[key], after[key]) for key in before)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.jsonl", '{"text": "x"}\n{"other": 1}\n', r"a\.jsonl: row 2: no column 'text'"),
+        ("a.jsonl", '{"text": "x"}\n[1]\n', r"row 2: list: a row is an object"),
+        ("a.json", '{"text": ', r"a\.json: .*Get the file again"),
+        ("a.parquet", "no parquet", r"a\.parquet: .*Get the file again"),
+    ],
+)
+def test_rows_that_are_damaged_or_lack_a_column_are_named(
+    tmp_path: Path, name: str, content: str, message: str
+) -> None:
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    with pytest.raises(DataError, match=message):
+        list(read_rows(tmp_path / name, ("text",)))
+
+
+def test_rows_are_read_alike_from_all_formats(tmp_path: Path) -> None:
+    rows = [{"text": "a\u2028b", "label": 1}, {"text": "c", "label": 2}]
+    lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    (tmp_path / "a.jsonl").write_text(lines, encoding="utf-8")
+    (tmp_path / "a.json").write_text(json.dumps(rows), encoding="utf-8")
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
+    for name in ("a.jsonl", "a.json", "a.parquet"):
+        assert list(read_rows(tmp_path / name, ("text", "label"))) == rows

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping
-from pathlib import Path
-
 import numpy as np
 
 from lce_core.benchmarks import CellRequest
+from lce_core.benchmarks._essays import essays
 from lce_core.benchmarks._retrieval import Prompt, encode, long_streams, random_slice
-from lce_core.errors import DataError, UnavailableError
+from lce_core.errors import UnavailableError
 
 ANSWER = "eat a sandwich and sit in Dolores Park on a sunny day."
 NEEDLE = f"\nThe best thing to do in San Francisco is {ANSWER}\n"
@@ -63,35 +60,17 @@ def needle_prompt(
 
 
 def essay_tokens(request: CellRequest) -> list[int]:
-    """Ids of the essays in the data folder `essays`, by file name, repeated to fill the length.
+    """Ids of the essays, repeated to fill the length.
 
     Raises:
       UnavailableError: no such data folder, or no text in it.
-      DataError: a file that is not readable UTF-8.
-    """
-    files = _essay_files(request.data_folders)
-    text = "".join(_read(file) for file in files)
-    ids = encode(request, text, special_tokens=False) if text.strip() else []
-    if not ids:
-        raise UnavailableError(
-            "data folder 'essays': no text in its .txt files: the haystack is made of them."
-            " Put the essays there, or set haystack: held_out."
-        )
-    return ids * -(-request.eval_length // len(ids))
-
-
-def essays_digest(folders: Mapping[str, Path]) -> str:
-    """sha256 over names and contents of the essays.
-
-    Raises:
-      UnavailableError: no such data folder.
       DataError: a file that cannot be read.
     """
-    digest = hashlib.sha256()
-    for file in _essay_files(folders):
-        content = hashlib.sha256(_read(file).encode("utf-8")).hexdigest()
-        digest.update(f"{content} {file.name}\n".encode())
-    return digest.hexdigest()
+    text = essays(request.data_folders)
+    ids = encode(request, text, special_tokens=False) if text.strip() else []
+    if not ids:
+        raise UnavailableError("data set 'essays': there is no text in it. Get it again.")
+    return ids * -(-request.eval_length // len(ids))
 
 
 def held_out_tokens(request: CellRequest, draws: list[np.random.Generator]) -> list[list[int]]:
@@ -130,22 +109,3 @@ def _period_ids(request: CellRequest) -> set[int]:
 
 def _text(request: CellRequest, ids: list[int]) -> str:
     return str(request.tokenizer.decode(ids, skip_special_tokens=True))
-
-
-def _essay_files(folders: Mapping[str, Path]) -> list[Path]:
-    if "essays" not in folders:
-        raise UnavailableError(
-            "data set 'essays' is not on this machine: give its folder of .txt files as data folder"
-            " 'essays' (the haystack essays of github.com/gkamradt/LLMTest_NeedleInAHaystack), or"
-            " set haystack: held_out"
-        )
-    return sorted(folders["essays"].glob("*.txt"))
-
-
-def _read(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(
-            f"{file}: {error}: an essay is readable UTF-8 text. Correct or remove the file."
-        ) from None

@@ -22,12 +22,12 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from lce_core.benchmarks import Benchmark, CellRequest, CellResult, Sample, Score
+from lce_core.benchmarks._essays import ESSAYS
 from lce_core.benchmarks._needle_text import (
     ANSWER,
     EXACT,
     NEW_TOKENS,
     essay_tokens,
-    essays_digest,
     held_out_tokens,
     needle_prompt,
 )
@@ -86,7 +86,7 @@ class Needle(Benchmark):
 
     def digest(self, data_folders: Mapping[str, Path]) -> str | None:
         """The essays' digest where they are the haystack."""
-        return essays_digest(data_folders) if self._reads_essays() else None
+        return ESSAYS.digest(data_folders) if self._reads_essays() else None
 
     def evaluate(self, request: CellRequest) -> CellResult:
         """Asks for the needle at every depth."""

@@ -1,0 +1,123 @@
+"""Data sets of benchmarks: files in a folder that the user names, read and checked.
+
+A data set is a name ("squad") under which `data_folders` gives a folder. Its files keep the names
+and formats in which they are published. What is not there makes cells unavailable, what is there
+and cannot be read is an error that names file, line and column. The digest goes into the identity
+of every cell that reads the data.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lce_core.errors import DataError, UnavailableError
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """Files that a benchmark reads."""
+
+    name: str
+    """Key of `data_folders`."""
+    patterns: tuple[str, ...]
+    """Globs of its files within the folder; a file that several match counts once."""
+    origin: str
+    """Where to get it, for the reason of unavailable cells."""
+
+    def files(self, folders: Mapping[str, Path]) -> list[Path]:
+        """All files, sorted by name.
+
+        Raises:
+          UnavailableError: no folder of that name, or none of the files in it.
+        """
+        remedy = f"Get it from {self.origin} and give `--data-folder {self.name}=FOLDER`"
+        if self.name not in folders:
+            raise UnavailableError(f"data set {self.name!r} is not on this machine. {remedy}")
+        folder = folders[self.name]
+        found = sorted({file for pattern in self.patterns for file in folder.glob(pattern)})
+        if not found:
+            wanted = " or ".join(self.patterns)
+            raise UnavailableError(f"data set {self.name!r}: no {wanted} in {folder}. {remedy}")
+        return found
+
+    def digest(self, folders: Mapping[str, Path]) -> str:
+        """sha256 over names and contents of all files.
+
+        Raises:
+          UnavailableError: as in `files`.
+          DataError: a file that cannot be read.
+        """
+        total = hashlib.sha256()
+        for file in self.files(folders):
+            try:
+                with file.open("rb") as stream:
+                    content = hashlib.file_digest(stream, "sha256").hexdigest()
+            except OSError as error:
+                raise DataError(f"{file}: {error}. Make the file readable.") from None
+            total.update(f"{content} {file.name}\n".encode())
+        return total.hexdigest()
+
+
+def read_text(file: Path, encoding: str = "utf-8") -> str:
+    """A whole text file; every kind of line end becomes a newline.
+
+    Raises:
+      DataError: it is not readable text of that encoding.
+    """
+    try:
+        return file.read_text(encoding=encoding)
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(
+            f"{file}: {error}: the file is readable {encoding} text. Correct or remove it."
+        ) from None
+
+
+def read_rows(file: Path, columns: Sequence[str]) -> Iterator[Row]:
+    """Rows of a .jsonl, .json (one object, or a list of them) or .parquet file, in order.
+
+    Raises:
+      DataError: not of that format, or a row without one of `columns`.
+    """
+    for place, row in _entries(file):
+        missing = [column for column in columns if column not in row]
+        if missing:
+            raise DataError(
+                f"{place}: no column {missing[0]!r}, only {', '.join(sorted(row)) or 'none'}: a row"
+                f" has {', '.join(columns)}. Take the data set in its published form."
+            )
+        yield row
+
+
+def _entries(file: Path) -> Iterator[tuple[str, Row]]:
+    try:
+        match file.suffix:
+            case ".parquet":
+                found: Iterable[Any] = _parquet_rows(file)
+            case ".jsonl":
+                lines = read_text(file).split("\n")  # a line may hold U+2028
+                found = (json.loads(line) for line in lines if line.strip())
+            case _:
+                content = json.loads(read_text(file))
+                found = content if isinstance(content, list) else [content]
+        for number, row in enumerate(found, start=1):
+            if not isinstance(row, dict):
+                raise DataError(f"{file}: row {number}: {type(row).__name__}: a row is an object.")
+            yield f"{file}: row {number}", row
+    except (ValueError, OSError, pa.ArrowException) as error:
+        raise DataError(f"{file}: {error}. Get the file again.") from None
+
+
+def _parquet_rows(file: Path) -> Iterator[Row]:
+    with pq.ParquetFile(file) as table:
+        for batch in table.iter_batches(batch_size=256):
+            yield from batch.to_pylist()

@@ -1,0 +1,31 @@
+"""The essays in which needle and RULER hide their sentences, from a folder that the user names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from lce_core.benchmarks._data import DataSet, read_rows, read_text
+
+ESSAYS = DataSet(
+    "essays",
+    ("*.txt", "*.json"),
+    "github.com/gkamradt/LLMTest_NeedleInAHaystack (PaulGrahamEssays/*.txt), or RULER's"
+    " PaulGrahamEssays.json",
+)
+
+
+def essays(folders: Mapping[str, Path]) -> str:
+    """All essays in the order of their files' names: text files, or JSON with a `text` each.
+
+    Raises:
+      UnavailableError: the data set is not on this machine.
+      DataError: a file that cannot be read.
+    """
+    texts = []
+    for file in ESSAYS.files(folders):
+        if file.suffix == ".txt":
+            texts.append(read_text(file))
+        else:
+            texts += [str(row["text"]) for row in read_rows(file, ("text",))]
+    return "".join(texts)
