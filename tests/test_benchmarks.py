@@ -614,7 +614,7 @@ def _bad_folders(tmp_path: Path) -> Iterator[tuple[dict[str, Path], type[Excepti
     latin = tmp_path / "latin"
     latin.mkdir()
     (latin / "x.txt").write_bytes(b"caf\xe9")
-    yield {"essays": latin}, DataError, r"x\.txt.*UTF-8"
+    yield {"essays": latin}, DataError, r"x\.txt.*readable utf-8 text"
 
 
 def test_essays_that_are_absent_empty_or_unreadable_are_named(
