@@ -7,17 +7,17 @@ corpus). `lce_core.progress` compares the result with a store.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lce_core.benchmarks import Benchmark
-from lce_core.corpora import Corpus
-from lce_core.errors import SpecError, UnavailableError
+from lce_core.errors import SpecError
 from lce_core.identity import SHORT
 from lce_core.models import BaseModel
+from lce_core.planned_data import Data, Text
+from lce_core.planned_training import PlannedTraining
 from lce_core.rope import ContextLengths
-from lce_core.spec import BenchmarkEntry, MethodEntry, StudySpec, Training
+from lce_core.spec import BenchmarkEntry, MethodEntry, StudySpec
 from lce_core.steps import Step, make_step
 from lce_core.weights_digest import weights_digest
 
@@ -94,9 +94,9 @@ def compile_study(
     """
     steps: dict[str, Step] = {}
     cells: list[PlannedCell] = []
-    corpus = _Data.of(study.corpus, data_folders)
+    corpus = Data.of(study.corpus, data_folders)
     data = {
-        entry.benchmark.plugin_name: _Data.of(entry.benchmark, data_folders)
+        entry.benchmark.plugin_name: Data.of(entry.benchmark, data_folders)
         for entry in study.benchmarks
     }
     for base_model in study.base_models:
@@ -104,60 +104,45 @@ def compile_study(
         weights = {} if folder is None else {"weights": weights_digest(folder)}
         for index, row in enumerate(study.methods):
             _check(base_model, row, study.target_context, f"{where}: methods[{index}]")
+        text = Text(study, base_model, corpus, weights)
         for seed in study.seeds:
-            block = _Block(study, base_model, seed, corpus, data, weights, steps)
-            cells.extend(block.cells())
+            cells.extend(_Block(text, seed, data, steps).cells())
     return StudyPlan(study, steps, tuple(cells))
-
-
-@dataclass(frozen=True)
-class _Data:
-    """The digest of what a plug-in reads from this machine, or why it is out of reach."""
-
-    digest: str | None
-    absent: str | None
-
-    @classmethod
-    def of(cls, plugin: Corpus | Benchmark, folders: Mapping[str, Path]) -> _Data:
-        try:
-            return cls(plugin.digest(folders), None)
-        except UnavailableError as error:
-            return cls(None, str(error))
 
 
 @dataclass
 class _Block:
-    """The steps of one base model and seed."""
+    """The cells of one base model and seed."""
 
-    study: StudySpec
-    base_model: BaseModel
+    text: Text
     seed: int
-    corpus: _Data
-    data: Mapping[str, _Data]
+    data: Mapping[str, Data]
     """By benchmark."""
-    weights: Mapping[str, str]
-    """The digest of weights from a folder; the hub's are pinned by the plug-in's revision."""
     steps: dict[str, Step]
-    _trained: dict[str, Step | None] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        return self.base_model.plugin_name
 
     def cells(self) -> Iterator[PlannedCell]:
-        for row in self.study.methods:
-            for entry in self.study.benchmarks:
+        training = PlannedTraining(self.text, self.seed, self._add)
+        for row in self.text.study.methods:
+            checkpoint = None if self.text.corpus.absent else training.checkpoint(row)
+            for entry in self.text.study.benchmarks:
                 for task in entry.tasks:
                     for length in entry.lengths:
-                        yield self._cell(row, entry, task, length)
+                        yield self._cell(row, checkpoint, entry, task, length)
 
-    def _cell(self, row: MethodEntry, entry: BenchmarkEntry, task: str, length: int) -> PlannedCell:
-        absent = self.corpus.absent or self.data[entry.benchmark.plugin_name].absent
-        reason = absent or _unavailable(self.base_model, row, entry, task, length, self.study)
-        checkpoint = None if self.corpus.absent else self._checkpoint(row)
-        geometry = self.base_model.geometry
+    def _cell(
+        self,
+        row: MethodEntry,
+        checkpoint: Step | None,
+        entry: BenchmarkEntry,
+        task: str,
+        length: int,
+    ) -> PlannedCell:
+        study, base_model = self.text.study, self.text.base_model
+        absent = self.text.corpus.absent or self.data[entry.benchmark.plugin_name].absent
+        reason = absent or _unavailable(base_model, row, entry, task, length, study)
+        trained = base_model.geometry.trained_context
         axes: dict[str, Any] = {
-            "base_model": self.name,
+            "base_model": base_model.plugin_name,
             "method": row.label,
             "frozen": not row.tuned,
             "exact_attention": row.method.exact_attention,
@@ -166,119 +151,44 @@ class _Block:
             "task": task,
             "eval_length": length,
             "profile": entry.benchmark.profile,
-            "train_length": self.study.target_context if row.tuned else geometry.trained_context,
+            "train_length": study.target_context if row.tuned else trained,
         }
         step = None
         if reason is None:
-            step = self._add(self._cell_step(row, entry, task, length, checkpoint, axes))
+            step = self._add(self._cell_step(row, entry, checkpoint, axes))
         return PlannedCell(**axes, step=step, checkpoint=checkpoint, unavailable=reason)
 
     def _cell_step(
         self,
         row: MethodEntry,
         entry: BenchmarkEntry,
-        task: str,
-        length: int,
         checkpoint: Step | None,
         axes: Mapping[str, Any],
     ) -> Step:
+        study = self.text.study
         spec: dict[str, Any] = {
-            "base_model": self.base_model.identity(),
-            **self.weights,
+            "base_model": self.text.base_model.identity(),
+            **self.text.weights,
             "method": row.method.identity(),
-            "target_context": self.study.target_context,
+            "target_context": study.target_context,
             "benchmark": entry.benchmark.identity(),
-            "task": task,
-            "eval_length": length,
-            "evaluation": _without(self.study.evaluation.identity(), "held_out_tokens"),
+            "task": axes["task"],
+            "eval_length": axes["eval_length"],
+            "evaluation": _without(study.evaluation.identity(), "held_out_tokens"),
         }
         if entry.benchmark.seeded:
             spec["seed"] = self.seed
         if digest := self.data[entry.benchmark.plugin_name].digest:
             spec["data"] = digest
-        parents = {"held_out": self._held_out()}
+        parents = {"held_out": self._add(self.text.held_out())}
         if checkpoint is not None:
             parents["checkpoint"] = checkpoint
-        name = f"{self.name}-{row.row}-s{self.seed}-{entry.benchmark.plugin_name}-{task}-{length}"
-        return make_step("cell", name, spec, parents, axes)
-
-    def _checkpoint(self, row: MethodEntry) -> Step | None:
-        """The weights a row is evaluated with; None for the hub's own."""
-        if row.row not in self._trained:
-            base = self._base()
-            self._trained[row.row] = self._finetune(row, base) if row.tuned else base
-        return self._trained[row.row]
-
-    def _base(self) -> Step | None:
-        recipe = self.base_model.pretraining()
-        if recipe is None:
-            return None
-        num_steps = recipe.num_tokens // recipe.training.tokens_per_step
-        rows = self._rows(recipe.sequence_length, num_steps, recipe.training)
-        spec = {
-            "base_model": self.base_model.identity(),
-            **_training_spec(recipe.training, num_steps, recipe.sequence_length, self.seed),
-        }
-        axes = {"base_model": self.name, "method": None, "seed": self.seed}
-        name = f"{self.name}-s{self.seed}"
-        return self._add(make_step("base", name, spec, {"rows": rows}, axes))
-
-    def _finetune(self, row: MethodEntry, base: Step | None) -> Step:
-        study = self.study
-        num_steps = study.train_tokens // study.training.tokens_per_step
-        rows = self._rows(study.target_context, num_steps, study.training)
-        spec = {
-            "base_model": self.base_model.identity(),
-            **self.weights,
-            "method": row.method.identity(),
-            "target_context": study.target_context,
-            **_training_spec(study.training, num_steps, study.target_context, self.seed),
-        }
-        parents = {"rows": rows} if base is None else {"rows": rows, "base": base}
-        axes = {"base_model": self.name, "method": row.label, "seed": self.seed}
-        name = f"{self.name}-{row.row}-s{self.seed}"
-        return self._add(make_step("finetune", name, spec, parents, axes))
-
-    def _rows(self, row_length: int, num_steps: int, training: Training) -> Step:
-        num_rows = num_steps * training.tokens_per_step // row_length
-        spec = {
-            **self._text(),
-            "row_length": row_length,
-            "num_rows": num_rows,
-            "upsampling": self.study.upsampling.identity(),
-            "seed": self.seed,
-        }
-        name = f"{self.study.corpus.plugin_name}-{self.name}-{row_length}-s{self.seed}"
-        return self._add(make_step("rows", name, spec, {}))
-
-    def _held_out(self) -> Step:
-        spec = {**self._text(), "tokens_per_domain": self.study.evaluation.held_out_tokens}
-        name = f"{self.study.corpus.plugin_name}-{self.name}"
-        return self._add(make_step("held_out", name, spec, {}))
-
-    def _text(self) -> dict[str, Any]:
-        # Only the tokenizer of a base model matters for text, so its parameters stay out.
-        tokenizer = {"name": self.name, "version": self.base_model.plugin_version}
-        return {
-            "corpus": self.study.corpus.identity(),
-            "digest": self.corpus.digest,
-            "tokenizer": {**tokenizer, **self.weights},
-        }
+        names = (axes["base_model"], row.row, f"s{self.seed}")
+        places = (axes["benchmark"], axes["task"], axes["eval_length"])
+        return make_step("cell", "-".join(map(str, (*names, *places))), spec, parents, axes)
 
     def _add(self, step: Step) -> Step:
         return self.steps.setdefault(step.fingerprint, step)
-
-
-def _training_spec(training: Training, num_steps: int, length: int, seed: int) -> dict[str, Any]:
-    if num_steps < 1:
-        raise SpecError(
-            "train_tokens",
-            f"less than one step of {training.tokens_per_step} tokens",
-            "a training run has at least one step",
-            "Raise train_tokens or lower training.tokens_per_step.",
-        )
-    identity = training.identity()
-    return {"training": identity, "num_steps": num_steps, "row_length": length, "seed": seed}
 
 
 def _check(base_model: BaseModel, row: MethodEntry, target: int, where: str) -> None:

@@ -51,6 +51,41 @@ def fingerprints(plan: StudyPlan, kind: str) -> set[str]:
     return {step.fingerprint for step in plan.steps.values() if step.kind == kind}
 
 
+def test_stages_are_training_runs_in_a_row_that_other_rows_share() -> None:
+    stages = {"name": "abf_multi_stage", "bases": [1e6, 2e6, 5e6], "tuned": True}
+    first = {"name": "abf_single_stage", "base": 1e6, "tuned": True}
+    plan = planned(methods=[stages], train_tokens=3 * 4096 * 10, seeds=[0])
+    base, *runs = [step for step in plan.steps.values() if step.kind in ("base", "finetune")]
+    assert [step.name for step in runs] == [
+        "toy_llama-abf_multi_stage-tuned-stage1-s0",
+        "toy_llama-abf_multi_stage-tuned-stage2-s0",
+        "toy_llama-abf_multi_stage-tuned-s0",
+    ]
+    assert [step.spec["row_length"] for step in runs] == [128, 256, 512]
+    assert [step.spec["method"].get("base") for step in runs] == [1e6, 2e6, None]
+    assert [step.spec["num_steps"] for step in runs] == [10, 10, 10]
+    parents = [step.parents["base"] for step in runs]
+    assert parents == [base.fingerprint, runs[0].fingerprint, runs[1].fingerprint]
+    assert all(cell.checkpoint == runs[-1] for cell in plan.cells)
+    alone = planned(methods=[first], target_context=128, train_tokens=4096 * 10, seeds=[0])
+    assert runs[0].fingerprint in fingerprints(alone, "finetune")
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"shares": [0.5, 0.5]}, "one positive share for each of the 3 bases"),
+        ({"shares": [0.5, 0.6, 0.1]}, "1 in sum"),
+        ({"bases": [2.0] * 12}, "the target divides by 2048"),
+        ({"shares": [0.98, 0.01, 0.01]}, "a training run has at least one step"),
+        ({"tuned": False}, "nothing without training"),
+    ],
+)
+def test_stages_that_cannot_be_are_refused(entry: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        planned(methods=[{"name": "abf_multi_stage", "tuned": True, **entry}])
+
+
 def test_a_plan_is_the_product_of_its_axes() -> None:
     plan = planned()
     per_seed = len(TOY["methods"]) * (2 * 4 + 1 + 4 + 4)

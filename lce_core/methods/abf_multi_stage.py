@@ -1,0 +1,91 @@
+"""Adjusted base frequency in stages: longer rows and a larger RoPE base from run to run.
+
+Design: each stage is a fine-tuning run of its own that starts from the weights of the one before,
+with fresh optimiser and warmup; rows double from stage to stage and end at the target. The base of
+the last stage is the one in use, at every length.
+Source: Lian et al. 2024, arXiv:2412.07171, section 4.1 and Table 1, after Xiong et al. 2023
+(arXiv:2309.16039).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from lce_core.errors import SpecError
+from lce_core.methods import METHODS, Method, TrainingStage
+from lce_core.methods._evidence import EXACT, frequencies
+from lce_core.methods._other_base import Base
+from lce_core.registry import Source
+from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
+
+
+class AdjustedBaseInStages(Method):
+    """A larger base at every length, reached in several training runs."""
+
+    family: ClassVar[Literal["none", "frequency", "approximate"]] = "frequency"
+    training: ClassVar[Literal["none", "optional", "required"]] = "required"
+
+    bases: tuple[Base, ...] = Field(default=(1e6, 2e6, 5e6), min_length=2)
+    """RoPE base of each stage; the last one is kept."""
+    shares: tuple[float, ...] | None = None
+    """Part of train_tokens that each stage takes; None: equal parts."""
+
+    def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
+        """Frequencies of the last base."""
+        return RopeTable(geometry.inv_freq(self.bases[-1]))
+
+    def stages(self, lengths: ContextLengths) -> tuple[TrainingStage, ...]:
+        """All stages but the last, whose rows are the target."""
+        shares = self.shares or [1 / len(self.bases)] * len(self.bases)
+        last = len(self.bases) - 1
+        return tuple(
+            TrainingStage(_single_stage(base), lengths.target >> (last - stage), shares[stage])
+            for stage, base in enumerate(self.bases[:-1])
+        )
+
+    def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
+        """Raises SpecError for shares that are no parts of a whole, or rows that do not divide."""
+        if self.shares is not None:
+            fit = len(self.shares) == len(self.bases) and min(self.shares) > 0
+            if not fit or not math.isclose(sum(self.shares), 1, abs_tol=1e-9):
+                raise SpecError(
+                    "abf_multi_stage.shares",
+                    list(self.shares),
+                    f"one positive share for each of the {len(self.bases)} bases, 1 in sum",
+                    "Correct the shares, or leave them out.",
+                )
+        parts = 1 << (len(self.bases) - 1)
+        if lengths.target % parts:
+            raise SpecError(
+                "abf_multi_stage.bases",
+                f"{len(self.bases)} stages to {lengths.target} tokens",
+                f"rows double from stage to stage, so the target divides by {parts}",
+                "Give fewer bases or another target_context.",
+            )
+
+
+def _single_stage(base: float) -> Method:
+    # A stage is the same step as a study of its own at that base and length: both share it.
+    return METHODS.load("abf_single_stage").model_validate({"base": base})
+
+
+METHOD = AdjustedBaseInStages
+SOURCE = Source(
+    paper="arXiv:2412.07171",
+    place="section 4.1 and Table 1, ABF multi-stage (uniform)",
+    reference="own",
+    differs="the split of tokens that the paper calls carefully selected is not printed; equal"
+    " parts are its uniform row. Optimiser and warmup start afresh in each stage, of which the"
+    " paper says nothing",
+)
+EVIDENCE = (
+    frequencies(
+        (1.0, 7.858300e-1, 2.114743e-2, 5.690971e-4, 4.472136e-4, 9.457416e-6, 2.545080e-7),
+        origin=f"{EXACT}; base 5e6, of the last stage",
+        target=131072,
+    ),
+)
+VERSION = 1
