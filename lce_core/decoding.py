@@ -1,14 +1,19 @@
 """Greedy decoding, for all methods through one code path.
 
-Prompts of one call have one length, so there is no padding: custom attention sees plain positions.
-The prompt passes through the decoder in chunks that fill a key-value cache; the vocabulary
-projection is applied to the last position only. The method's frequencies are fixed once, for prompt
-plus new tokens, so that cached keys stay valid. A sequence that is finished leaves its batch.
+A batch holds prompts of one length, so there is no padding: custom attention sees plain positions.
+A prompt passes through the decoder in chunks that fill a key-value cache; the vocabulary projection
+is applied to the last position only. The method's frequencies are fixed before, for prompt plus new
+tokens, so that cached keys stay valid. A sequence that is finished leaves its batch.
+
+Prompts that begin alike are answered one after the other with one cache that is cut back to what
+they share, where that saves more than batches do (`lce_core.shared_prefixes`). Only prompts under
+the same frequencies share: a table that follows the length is another one for another length.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,35 +22,53 @@ from numpy.typing import NDArray
 from transformers import DynamicCache
 
 from lce_core.errors import NonFiniteError, SpecError
+from lce_core.shared_prefixes import (
+    TokenIds,
+    common_prefix,
+    num_distinct_tokens,
+    sharing_order,
+)
 
 if TYPE_CHECKING:
     from lce_core.extension import ExtendedModel
 
-TokenIds = NDArray[np.int64]
 Stop = Callable[[TokenIds], bool]
 """Given the ids generated so far, whether more of them could not change the score."""
+
+_WORTH_SHARING = 2 / 3
+"""Part of the prompts' tokens that may be left for a shared cache to be worth its single rows."""
+
+
+@dataclass(frozen=True)
+class _Settings:
+    max_new_tokens: int
+    ended: Stop
+    batch_tokens: int
+    chunk: int
 
 
 def generate(
     model: ExtendedModel,
-    prompts: NDArray[np.integer],
+    prompts: Sequence[NDArray[np.integer]] | NDArray[np.integer],
     *,
     max_new_tokens: int,
     stop: Stop | None = None,
     batch_tokens: int,
     chunk: int = 4096,
+    share_prefixes: bool = True,
     report: Callable[[int, int], None] = lambda *_: None,
 ) -> list[TokenIds]:
     """The most likely continuation of each prompt, token by token.
 
     Args:
       model: the extended model.
-      prompts: token ids (n, P), P >= 1.
+      prompts: token ids of each prompt, of any lengths from 1.
       max_new_tokens: longest continuation.
       stop: ends a sequence early; so does the model's own end-of-sequence token.
       batch_tokens: upper limit of tokens in one forward pass, and of prompt tokens in one batch;
         one prompt at least.
       chunk: longest piece of the prompts that is processed at once.
+      share_prefixes: process what prompts have in common once, where that is less work.
       report: called with (prompts done, prompts in all) after each batch.
 
     Returns:
@@ -55,31 +78,78 @@ def generate(
       SpecError: empty prompts or nothing to generate.
       NonFiniteError: logits are NaN or infinite.
     """
-    num_prompts, length = prompts.shape
-    if length < 1 or max_new_tokens < 1:
+    texts = [np.asarray(prompt, dtype=np.int64) for prompt in prompts]
+    shortest = min(map(len, texts), default=0)
+    if shortest < 1 or max_new_tokens < 1:
         raise SpecError(
             "generate",
-            f"prompts of {length} tokens, {max_new_tokens} new tokens",
+            f"prompts of {shortest} tokens, {max_new_tokens} new tokens",
             "both are at least 1",
             "Correct the request.",
         )
-    model.begin_request(length + max_new_tokens)
-    ended = _stop_rule(model, stop)
-    rows = max(1, batch_tokens // length)
-    answers: list[TokenIds] = []
-    for start in range(0, num_prompts, rows):
-        batch = torch.from_numpy(prompts[start : start + rows].astype(np.int64))
-        piece = min(chunk, max(1, batch_tokens // len(batch)))
-        with torch.no_grad():
-            answers += _continue(model, batch.to(model.model.device), max_new_tokens, ended, piece)
-        report(len(answers), num_prompts)
-    return answers
+    settings = _Settings(max_new_tokens, _stop_rule(model, stop), batch_tokens, chunk)
+    answers: dict[int, TokenIds] = {}
+    for group in _same_frequencies(model, texts, max_new_tokens):
+        model.begin_request(max(len(texts[index]) for index in group) + max_new_tokens)
+        way = _one_by_one if share_prefixes and _worth_sharing(texts, group) else _in_batches
+        for index, answer in way(model, texts, group, settings):
+            answers[index] = answer
+            report(len(answers), len(texts))
+    return [answers[index] for index in range(len(texts))]
 
 
+def _same_frequencies(
+    model: ExtendedModel, texts: Sequence[TokenIds], max_new_tokens: int
+) -> list[list[int]]:
+    """Indices of the texts, grouped by the frequencies that their requests fix."""
+    keys = {length: model.request_key(length + max_new_tokens) for length in {*map(len, texts)}}
+    groups: dict[object, list[int]] = {}
+    for index, text in enumerate(texts):
+        groups.setdefault(keys[len(text)], []).append(index)
+    return list(groups.values())
+
+
+def _worth_sharing(texts: Sequence[TokenIds], group: Sequence[int]) -> bool:
+    members = [texts[index] for index in group]
+    left = num_distinct_tokens(members, sharing_order(members))
+    return left <= _WORTH_SHARING * sum(map(len, members))
+
+
+def _in_batches(
+    model: ExtendedModel, texts: Sequence[TokenIds], group: Sequence[int], settings: _Settings
+) -> Iterator[tuple[int, TokenIds]]:
+    by_length: dict[int, list[int]] = {}
+    for index in group:
+        by_length.setdefault(len(texts[index]), []).append(index)
+    for length, indices in sorted(by_length.items()):
+        rows = max(1, settings.batch_tokens // length)
+        for start in range(0, len(indices), rows):
+            batch = indices[start : start + rows]
+            prompts = torch.from_numpy(np.stack([texts[index] for index in batch]))
+            yield from zip(batch, _continue(model, prompts, settings, DynamicCache()), strict=True)
+
+
+def _one_by_one(
+    model: ExtendedModel, texts: Sequence[TokenIds], group: Sequence[int], settings: _Settings
+) -> Iterator[tuple[int, TokenIds]]:
+    cache, held = DynamicCache(), np.empty(0, dtype=np.int64)
+    for place in sharing_order([texts[index] for index in group]):
+        text = texts[group[place]]
+        # The last token is processed again where all are held: its state gives the answer.
+        kept = min(common_prefix(held, text), len(text) - 1)
+        model.cut_back(cache, kept)
+        (answer,) = _continue(model, torch.from_numpy(text[None, kept:]), settings, cache)
+        held = np.concatenate([text, answer[:-1]])
+        yield group[place], answer
+
+
+@torch.no_grad()
 def _continue(
-    model: ExtendedModel, prompts: torch.Tensor, max_new_tokens: int, ended: Stop, chunk: int
+    model: ExtendedModel, prompts: torch.Tensor, settings: _Settings, cache: DynamicCache
 ) -> list[TokenIds]:
-    cache = DynamicCache()
+    """Answers prompts (batch, tokens) that follow the text in the cache."""
+    prompts = prompts.to(model.model.device)
+    chunk = min(settings.chunk, max(1, settings.batch_tokens // len(prompts)))
     *head, last = prompts.split(chunk, dim=1)
     for piece in head:
         model.hidden_states(piece, cache)
@@ -92,7 +162,8 @@ def _continue(
         kept = [
             index
             for index, row in enumerate(running)
-            if len(answers[row]) < max_new_tokens and not ended(np.array(answers[row]))
+            if len(answers[row]) < settings.max_new_tokens
+            and not settings.ended(np.array(answers[row]))
         ]
         if not kept:
             return [np.array(answer, dtype=np.int64) for answer in answers]

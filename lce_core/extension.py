@@ -100,6 +100,18 @@ class ExtendedModel:
             attention.scaling = scaling
             attention.lce_scheme = None if scheme is None else (scheme, table)
 
+    def request_key(self, num_tokens: int) -> tuple[object, ...]:
+        """Equal for two requests that `begin_request` gives the same frequencies and attention."""
+        lengths = ContextLengths(self.trained, self.target, num_tokens)
+        table, scheme = _describe(self.method, self.geometry, lengths, training=self.training)
+        return table.inv_freq.tobytes(), table.attention_factor, scheme
+
+    def cut_back(self, cache: DynamicCache, num_tokens: int) -> None:
+        """Leaves the first `num_tokens` tokens of the text in the cache."""
+        surplus = cache.get_seq_length() - num_tokens
+        if surplus:
+            cache.crop(-surplus)
+
     def begin_rows(self, seeds: NDArray[np.uint64]) -> None:
         """Announces the training rows of the next forward pass.
 

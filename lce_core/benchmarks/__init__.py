@@ -76,6 +76,8 @@ class CellRequest:
     data_folders: Mapping[str, Path] = field(default_factory=dict)
     batch_tokens: int = 8192
     """Upper limit of tokens in one forward pass (execution, not identity)."""
+    savings: bool = True
+    """Stop answers that can no longer change their score, and process what prompts share once."""
     report: Callable[[int, int], None] = lambda done, total: None
     """Called with (requests done, requests in all)."""
 

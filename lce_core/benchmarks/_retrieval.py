@@ -137,7 +137,7 @@ def text_answers(
     max_new_tokens: int,
     complete: Callable[[str], bool] = lambda _: False,
 ) -> list[str]:
-    """The continuation of each prompt as text; prompts of equal length share a batch.
+    """The continuation of each prompt as text.
 
     `complete` says whether more text could not change the score any more.
     """
@@ -146,24 +146,16 @@ def text_answers(
     def text_of(ids: TokenIds) -> str:
         return str(request.tokenizer.decode(ids.tolist(), skip_special_tokens=True))
 
-    by_length: dict[int, list[int]] = {}
-    for index, prompt in enumerate(prompts):
-        by_length.setdefault(len(prompt.ids), []).append(index)
-    answers, done = [""] * len(prompts), 0
-    for length in sorted(by_length):
-        group = by_length[length]
-        continuations = generate(
-            request.model,
-            np.stack([prompts[index].ids for index in group]),
-            max_new_tokens=max_new_tokens,
-            stop=lambda ids: complete(text_of(ids)),
-            batch_tokens=request.batch_tokens,
-        )
-        for index, continuation in zip(group, continuations, strict=True):
-            answers[index] = text_of(continuation)
-        done += len(group)
-        request.report(done, len(prompts))
-    return answers
+    answers = generate(
+        request.model,
+        [prompt.ids for prompt in prompts],
+        max_new_tokens=max_new_tokens,
+        stop=(lambda ids: complete(text_of(ids))) if request.savings else None,
+        batch_tokens=request.batch_tokens,
+        share_prefixes=request.savings,
+        report=request.report,
+    )
+    return [text_of(answer) for answer in answers]
 
 
 def encode(request: CellRequest, text: str, *, special_tokens: bool = True) -> list[int]:
