@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -94,10 +95,13 @@ def compile_study(
     """
     steps: dict[str, Step] = {}
     cells: list[PlannedCell] = []
-    corpus = Data.of(study.corpus, data_folders)
+    corpus = Data.of(partial(study.corpus.digest, data_folders))
     data = {
-        entry.benchmark.plugin_name: Data.of(entry.benchmark, data_folders)
+        (entry.benchmark.plugin_name, task): Data.of(
+            partial(entry.benchmark.digest, task, data_folders)
+        )
         for entry in study.benchmarks
+        for task in entry.tasks
     }
     for base_model in study.base_models:
         folder = (model_folders or {}).get(base_model.plugin_name)
@@ -116,8 +120,8 @@ class _Block:
 
     text: Text
     seed: int
-    data: Mapping[str, Data]
-    """By benchmark."""
+    data: Mapping[tuple[str, str], Data]
+    """By benchmark and task."""
     steps: dict[str, Step]
 
     def cells(self) -> Iterator[PlannedCell]:
@@ -138,7 +142,7 @@ class _Block:
         length: int,
     ) -> PlannedCell:
         study, base_model = self.text.study, self.text.base_model
-        absent = self.text.corpus.absent or self.data[entry.benchmark.plugin_name].absent
+        absent = self.text.corpus.absent or self.data[entry.benchmark.plugin_name, task].absent
         reason = absent or _unavailable(base_model, row, entry, task, length, study)
         trained = base_model.geometry.trained_context
         axes: dict[str, Any] = {
@@ -178,7 +182,7 @@ class _Block:
         }
         if entry.benchmark.seeded:
             spec["seed"] = self.seed
-        if digest := self.data[entry.benchmark.plugin_name].digest:
+        if digest := self.data[entry.benchmark.plugin_name, axes["task"]].digest:
             spec["data"] = digest
         parents = {"held_out": self._add(self.text.held_out())}
         if checkpoint is not None:

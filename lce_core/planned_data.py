@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from lce_core.benchmarks import Benchmark
-from lce_core.corpora import Corpus
 from lce_core.errors import UnavailableError
 from lce_core.models import BaseModel
 from lce_core.spec import StudySpec
@@ -23,14 +20,14 @@ class Data:
     absent: str | None
 
     @classmethod
-    def of(cls, plugin: Corpus | Benchmark, folders: Mapping[str, Path]) -> Data:
-        """Reads and hashes the plug-in's data.
+    def of(cls, digest: Callable[[], str | None]) -> Data:
+        """What `digest` gives.
 
         Raises:
-          DataError: it is there but cannot be read.
+          DataError: the data is there but cannot be read.
         """
         try:
-            return cls(plugin.digest(folders), None)
+            return cls(digest(), None)
         except UnavailableError as error:
             return cls(None, str(error))
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from lce_core.benchmarks._data import DataSet
 from lce_core.models import BaseModel
 from lce_core.registry import Plugin, Registry
 
@@ -102,14 +104,21 @@ class Benchmark(Plugin):
         """Why the cell cannot be, decided without computing anything; None if it can."""
         return None
 
-    def digest(self, data_folders: Mapping[str, Path]) -> str | None:
-        """sha256 of the data a benchmark reads besides the held-out text; None if it reads none.
+    def data_sets(self, task: str) -> tuple[DataSet, ...]:
+        """What a task reads besides the held-out text, from folders that the user names."""
+        return ()
+
+    def digest(self, task: str, data_folders: Mapping[str, Path]) -> str | None:
+        """sha256 of a task's data sets; None if it reads none.
 
         Raises:
-          UnavailableError: the data is not on this machine; says how to get it.
+          UnavailableError: a data set is not on this machine; says how to get it.
           DataError: it is there and cannot be read.
         """
-        return None
+        digests = [data_set.digest(data_folders) for data_set in self.data_sets(task)]
+        if len(digests) < 2:
+            return digests[0] if digests else None
+        return hashlib.sha256(" ".join(digests).encode()).hexdigest()
 
     def evaluate(self, request: CellRequest) -> CellResult:
         """Scores one cell.

@@ -14,14 +14,13 @@ then the query token of its family; the next token must be the key.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from lce_core.benchmarks import Benchmark, CellRequest, CellResult, Sample, Score
+from lce_core.benchmarks._data import DataSet
 from lce_core.benchmarks._essays import ESSAYS
 from lce_core.benchmarks._needle_text import (
     ANSWER,
@@ -84,9 +83,9 @@ class Needle(Benchmark):
         """Prompts times their length."""
         return len(DEPTHS) * self._trials() * eval_length
 
-    def digest(self, data_folders: Mapping[str, Path]) -> str | None:
-        """The essays' digest where they are the haystack."""
-        return ESSAYS.digest(data_folders) if self._reads_essays() else None
+    def data_sets(self, task: str) -> tuple[DataSet, ...]:
+        """The essays where they are the haystack."""
+        return (ESSAYS,) if self._reads_essays() else ()
 
     def evaluate(self, request: CellRequest) -> CellResult:
         """Asks for the needle at every depth."""
