@@ -40,7 +40,10 @@ ModelFolder = Annotated[
     list[str], typer.Option("--model-folder", help="NAME=FOLDER with a base model's weights.")
 ]
 DataFolder = Annotated[
-    list[str], typer.Option("--data-folder", help="NAME=FOLDER with a data set.")
+    list[str],
+    typer.Option(
+        "--data-folder", help="NAME=FOLDER with a data set, or NAME=hub:OWNER/NAME@COMMIT."
+    ),
 ]
 Plugins = Annotated[
     list[Path],
@@ -253,13 +256,13 @@ def rebuild_mlflow() -> None:
 
 
 def _execution(file: Path | None, **options: Any) -> Any:
-    from flows.settings import existing_folders, make_execution, named_folders
+    from flows.settings import DATA_FOLDER, existing_folders, make_execution, named_folders
     from lce_core.spec import add_plugin_folders
 
     models, data = options.pop("model_folder", []), options.pop("data_folder", [])
     plugins = existing_folders(options.pop("plugins", []), "--plugins")
     options["model_folders"] = named_folders(models, "--model-folder") or None
-    options["data_folders"] = named_folders(data, "--data-folder") or None
+    options["data_folders"] = named_folders(data, DATA_FOLDER) or None
     options["plugin_folders"] = plugins or None
     execution = make_execution(options, file)
     add_plugin_folders(execution.plugin_folders)

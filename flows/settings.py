@@ -14,11 +14,13 @@ import yaml
 from pydantic import ValidationError
 
 from lce_core.errors import SpecError, did_you_mean
+from lce_core.hub import is_address
 from lce_core.registry import spec_error
 from lce_core.spec import Execution, StudySpec, add_plugin_folders
 from lce_core.study_file import load_study
 from tasks.gpus import visible_gpus
 
+DATA_FOLDER = "--data-folder"
 STUDIES = Path(__file__).parent / "studies"
 MOST_CPU_SLOTS = 8
 """More single-thread workers than this rarely pay: each holds its own copy of torch (0.5 GB)."""
@@ -83,7 +85,7 @@ def make_execution(options: Mapping[str, Any] | None = None, file: Path | None =
 
 
 def named_folders(pairs: list[str], option: str) -> dict[str, Path]:
-    """["name=folder", ...] as a mapping.
+    """["name=folder", ...] as a mapping; data folders may also be addresses on the hub.
 
     Raises:
       SpecError: not of that form, or no such folder.
@@ -93,9 +95,13 @@ def named_folders(pairs: list[str], option: str) -> dict[str, Path]:
         name, _, folder = pair.partition("=")
         if not (name and folder):
             raise SpecError(option, repr(pair), "it has the form NAME=FOLDER", "Add the name.")
-        if not Path(folder).is_dir():
+        place = Path(folder)
+        if option == DATA_FOLDER and is_address(place):
+            folders[name] = place
+            continue
+        if not place.is_dir():
             raise SpecError(option, repr(pair), "there is no such folder", "Check the path.")
-        folders[name] = Path(folder).absolute()
+        folders[name] = place.absolute()
     return folders
 
 

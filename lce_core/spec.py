@@ -190,7 +190,7 @@ class Execution(BaseModel):
     model_folders: dict[str, Path] = {}
     """Folder of a base model's weights and tokenizer, by registered name, instead of the hub."""
     data_folders: dict[str, Path] = {}
-    """Folder of a data set, by name."""
+    """Folder of a data set, by name; or hub:OWNER/NAME@COMMIT."""
     plugin_folders: tuple[Path, ...] = ()
     """Folders with methods/, benchmarks/, models/, corpora/ of one's own."""
 

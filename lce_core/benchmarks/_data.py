@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lce_core.errors import DataError, UnavailableError
+from lce_core.hub import local_folder
 
 Row = dict[str, Any]
 
@@ -43,7 +44,10 @@ class DataSet:
         remedy = f"Get it from {self.origin} and give `--data-folder {self.name}=FOLDER`"
         if self.name not in folders:
             raise UnavailableError(f"data set {self.name!r} is not on this machine. {remedy}")
-        folder = folders[self.name]
+        try:
+            folder = local_folder(folders[self.name], self.patterns)
+        except UnavailableError as error:
+            raise UnavailableError(f"data set {self.name!r}: {error}. {remedy}") from error
         found = sorted({file for pattern in self.patterns for file in folder.glob(pattern)})
         if not found:
             wanted = " or ".join(self.patterns)

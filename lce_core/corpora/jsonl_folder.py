@@ -25,6 +25,7 @@ from pydantic import Field, field_validator
 from lce_core.corpora import Corpus, Document, Split
 from lce_core.corpora._split import split_of
 from lce_core.errors import DataError, UnavailableError
+from lce_core.hub import local_folder
 from lce_core.registry import Evidence, Source
 
 VERSION = 1
@@ -101,7 +102,7 @@ class JsonlFolder(Corpus):
             raise UnavailableError(
                 f"{self.plugin_name}: no folder is named {self.folder!r}. {remedy}"
             )
-        root = folders[self.folder]
+        root = local_folder(folders[self.folder], ("**/*.jsonl", "**/*.txt"))
         if not root.is_dir():
             raise UnavailableError(f"{self.plugin_name}: {root} is not a folder. {remedy}")
         return root

@@ -1,7 +1,7 @@
 """Stock Llama configuration from a plug-in's geometry and shape.
 
 One place writes rotary base, head counts and context into a transformers config, so that a model
-initialised here and one checked by `lce_core.models._hub` cannot disagree on their spelling.
+initialised here and one checked by `lce_core.models._stock` cannot disagree on their spelling.
 """
 
 from __future__ import annotations

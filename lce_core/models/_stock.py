@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lce_core.errors import DataError, SpecError, UnavailableError
+from lce_core.hub import fetch
 from lce_core.models import BaseModel
-from lce_core.models._hub import fetch
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
+TOKENIZER_FILES = ("*.json", "tokenizer.model", "merges.txt")
+WEIGHT_FILES = ("*.safetensors",)
 CHECKED = (
     "model_type",
     "hidden_size",
@@ -117,7 +119,18 @@ class StockModel(BaseModel):
                     f"{self.plugin_name}: no hub has this model; a step of the study trains it."
                     " Run the study, or name its folder with `execution: model_folders`"
                 )
-            return fetch(self.plugin_name, self.repo, self.revision, weights=weights)
+            required = WEIGHT_FILES if weights else ()
+            try:
+                return fetch(
+                    self.repo, self.revision, (*TOKENIZER_FILES, *required), required, "model"
+                )
+            except UnavailableError as error:
+                raise UnavailableError(
+                    f"{self.plugin_name}: {error}. Name a folder that holds it with `--model-folder"
+                    f" {self.plugin_name}=FOLDER` or `execution: model_folders`; or connect to the"
+                    " hub and, where the repository is gated, accept its licence there and set"
+                    " HF_TOKEN"
+                ) from error
         if not (folder / "config.json").is_file() and weights:
             raise UnavailableError(
                 f"{self.plugin_name}: {folder} holds no config.json. Name the folder that holds"

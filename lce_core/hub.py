@@ -1,0 +1,103 @@
+"""One pinned revision of a hub repository as a local folder, or quickly the reason why not.
+
+A complete copy in the local hub cache is used without asking the network. If the hub must be asked,
+one request with a limit of seconds decides whether it answers at all, because the download client
+itself retries for almost half a minute. Only what matches the given patterns is fetched: never
+pickled weights or code.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, cast
+
+from lce_core.errors import SpecError, UnavailableError
+
+TIMEOUT_SECONDS = 5.0
+_ADDRESS = re.compile(r"hub:(?P<repo>[\w.-]+/[\w.-]+)@(?P<revision>[0-9a-f]{40})")
+
+
+def fetch(
+    repo: str,
+    revision: str,
+    patterns: Sequence[str],
+    required: Sequence[str],
+    kind: Literal["model", "dataset"],
+) -> Path:
+    """Folder with the files of `repo` at `revision` that match `patterns`.
+
+    Args:
+      repo: hub repository.
+      revision: 40-hex commit; a branch could change under a study.
+      patterns: globs of what is fetched.
+      required: globs of which one must match for a cached copy to be complete; none: any copy is.
+      kind: what the repository holds.
+
+    Raises:
+      UnavailableError: the files are neither cached nor reachable.
+    """
+    from huggingface_hub import HfApi, snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    wanted = list(patterns)
+    try:
+        cached = Path(
+            snapshot_download(
+                repo,
+                repo_type=kind,
+                revision=revision,
+                allow_patterns=wanted,
+                local_files_only=True,
+            )
+        )
+    except LocalEntryNotFoundError:
+        pass
+    else:
+        if not required or any(any(cached.glob(pattern)) for pattern in required):
+            return cached
+    # The HTTP library changes between hub versions; its error is a base of the hub's own.
+    http_errors = cast("tuple[type[Exception], ...]", (OSError, *HfHubHTTPError.__bases__))
+    try:
+        HfApi().repo_info(repo, repo_type=kind, revision=revision, timeout=TIMEOUT_SECONDS)
+        return Path(
+            snapshot_download(repo, repo_type=kind, revision=revision, allow_patterns=wanted)
+        )
+    except http_errors as error:
+        reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        raise UnavailableError(
+            f"{repo}@{revision} is neither in the hub cache nor reachable ({reason.rstrip(': ')})"
+        ) from error
+
+
+def is_address(place: Path) -> bool:
+    """Whether a data folder is given as hub:OWNER/NAME@COMMIT.
+
+    Raises:
+      SpecError: it starts like one and is none.
+    """
+    if not str(place).startswith("hub:"):
+        return False
+    if not _ADDRESS.fullmatch(str(place)):
+        raise SpecError(
+            "data folder",
+            str(place),
+            "a data set on the hub is hub:OWNER/NAME@COMMIT with the 40 hex digits of a commit",
+            "Take the commit from the data set's page, or give a local folder.",
+        )
+    return True
+
+
+def local_folder(place: Path, patterns: Sequence[str]) -> Path:
+    """A data folder: itself, or what `patterns` match of a data set on the hub.
+
+    Raises:
+      SpecError: as in `is_address`.
+      UnavailableError: the hub's files are neither cached nor reachable.
+    """
+    if not is_address(place):
+        return place
+    found = _ADDRESS.fullmatch(str(place))
+    assert found, "is_address has matched it"
+    return fetch(found["repo"], found["revision"], patterns, patterns, "dataset")
