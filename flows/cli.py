@@ -209,23 +209,30 @@ def methods(
     plugins: Plugins = [],  # noqa: B006
 ) -> None:
     """Lists the context-extension methods."""
-    from flows import listing
+    from flows import documents, listing
 
     _execution(None, plugins=plugins)
-
     if markdown:
-        typer.echo(listing.methods_markdown(), nl=False)
+        typer.echo(documents.methods_markdown(), nl=False)
     else:
         listing.methods()
 
 
 @app.command()
-def benchmarks(plugins: Plugins = []) -> None:  # noqa: B006
+def benchmarks(
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Profiles, cost and sources, as docs/benchmarks.md.")
+    ] = False,
+    plugins: Plugins = [],  # noqa: B006
+) -> None:
     """Lists the benchmarks."""
-    from flows import listing
+    from flows import documents, listing
 
     _execution(None, plugins=plugins)
-    listing.benchmarks()
+    if markdown:
+        typer.echo(documents.benchmarks_markdown(), nl=False)
+    else:
+        listing.benchmarks()
 
 
 @app.command()

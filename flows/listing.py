@@ -1,23 +1,14 @@
-"""`lce methods`, `lce benchmarks`, `lce models`: what there is, read from the plug-ins.
-
-docs/methods.md is the output of `lce methods --markdown`; a test keeps it so.
-"""
+"""`lce methods`, `lce benchmarks`, `lce models`: what there is, read from the plug-ins."""
 
 from __future__ import annotations
 
 from rich.console import Console
 from rich.table import Table
 
+from flows.documents import properties
 from lce_core.benchmarks import BENCHMARKS
-from lce_core.methods import METHODS, Method
+from lce_core.methods import METHODS
 from lce_core.models import MODELS
-
-_METHODS_HEAD = """# Methods
-
-Written by `lce methods --markdown > docs/methods.md` from the files in `lce_core/methods`; change
-those. A name is what a study gives as `name`, and the label of the papers' own rows in the catalog;
-a parameter is a key beside it. Contexts and lengths are in tokens.
-"""
 
 
 def methods() -> None:
@@ -25,51 +16,8 @@ def methods() -> None:
     table = _table("method", "family", "attention", "trains", "source")
     for name in METHODS.names():
         method = METHODS.load(name)
-        table.add_row(name, *_properties(method), method.source.paper)
+        table.add_row(name, *properties(method), method.source.paper)
     Console().print(table)
-
-
-def methods_markdown() -> str:
-    """The document about all methods: a table, then a section for each."""
-    loaded = {name: METHODS.load(name) for name in METHODS.names()}
-    rows = [
-        f"| [`{name}`](#{name}) | {' | '.join(_properties(method))} | {method.source.paper} |"
-        for name, method in loaded.items()
-    ]
-    table = ["| method | family | attention | trains | paper |", "|---|---|---|---|---|", *rows]
-    sections = [_section(name, method) for name, method in loaded.items()]
-    return "\n".join([_METHODS_HEAD, *table, "", "\n\n".join(sections), ""])
-
-
-def _section(name: str, method: type[Method]) -> str:
-    family, attention, trains = _properties(method)
-    source = method.source
-    lines = [
-        f"## `{name}`",
-        "",
-        method.summary,
-        "",
-        f"- family: {family}; attention: {attention}; trains: {trains}",
-        f"- source: {source.paper}, {source.place}",
-        f"- reference: {source.reference}",
-    ]
-    if source.differs:
-        lines.append(f"- differs: {source.differs}")
-    if not method.model_fields:
-        return "\n".join([*lines, "- parameters: none"])
-    lines += ["", "| parameter | default | meaning |", "|---|---|---|"]
-    for key, field in method.model_fields.items():
-        default = "required" if field.is_required() else str(field.default).lower()
-        meaning = " ".join((field.description or "").split()).replace("|", r"\|")
-        lines.append(f"| `{key}` | {default} | {meaning} |")
-    return "\n".join(lines)
-
-
-def _properties(method: type[Method]) -> tuple[str, str, str]:
-    """Family, kind of attention, and whether it trains."""
-    attention = "exact" if method.exact_attention else "approximate"
-    trains = {"none": "no", "optional": "yes", "required": "always"}[method.training]
-    return method.family, attention, trains
 
 
 def benchmarks() -> None:

@@ -102,10 +102,11 @@ def test_the_study_reference_gives_the_defaults_of_the_code(
     assert listed == expected
 
 
-def test_the_document_about_methods_is_what_the_command_prints() -> None:
-    printed = CliRunner().invoke(app, ["methods", "--markdown"])
+@pytest.mark.parametrize("kind", ["methods", "benchmarks"])
+def test_a_generated_document_is_what_the_command_prints(kind: str) -> None:
+    printed = CliRunner().invoke(app, [kind, "--markdown"])
     assert printed.exit_code == 0
-    assert text("docs/methods.md") == printed.stdout, "lce methods --markdown > docs/methods.md"
+    assert text(f"docs/{kind}.md") == printed.stdout, f"lce {kind} --markdown > docs/{kind}.md"
 
 
 def test_the_example_study_is_read_without_complaint() -> None:

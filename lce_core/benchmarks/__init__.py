@@ -6,7 +6,9 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
+
+from pydantic import model_validator
 
 from lce_core.benchmarks._data import DataSet
 from lce_core.models import BaseModel
@@ -93,8 +95,17 @@ class Benchmark(Plugin):
     """Whether samples are drawn from the study's seed."""
     default_metric: ClassVar[str]
     """The metric shown where there is room for one."""
+    forms: ClassVar[Mapping[Profile, str]]
+    """The profiles it offers, and what each of them does."""
     profile: Profile = "clean"
     """Which of the forms of the benchmark is run; in every row of the catalog."""
+
+    @model_validator(mode="after")
+    def _offered(self) -> Self:
+        if self.profile not in self.forms:
+            offered = ", ".join(self.forms)
+            raise ValueError(f"profile {self.profile}: {self.plugin_name} offers {offered}")
+        return self
 
     def tasks(self) -> tuple[str, ...]:
         """Tasks in order; each (task, length) is one cell."""

@@ -14,12 +14,13 @@ then the query token of its family; the next token must be the key.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from lce_core.benchmarks import Benchmark, CellRequest, CellResult, Sample, Score
+from lce_core.benchmarks import Benchmark, CellRequest, CellResult, Profile, Sample, Score
 from lce_core.benchmarks._data import DataSet
 from lce_core.benchmarks._essays import ESSAYS
 from lce_core.benchmarks._needle_text import (
@@ -55,6 +56,13 @@ class Needle(Benchmark):
     unit: ClassVar[Literal["accuracy"]] = "accuracy"
     seeded: ClassVar[bool] = True
     default_metric: ClassVar[str] = "accuracy"
+    forms: ClassVar[Mapping[Profile, str]] = {
+        "faithful": "LCEG's prompt, one trial a depth, essays from their beginning, BOS leak, word"
+        " overlap (at most 11/12)",
+        "clean": "the same prompt, five trials from random places, no leak, exact match",
+        "fast": "as clean with two trials",
+        "tiny": "one key token in held-out text, for base models with key tokens",
+    }
 
     haystack: Literal["essays", "held_out"] | None = None
     """Text around the needle; None: essays, and held-out text in profile tiny."""

@@ -11,13 +11,14 @@ and bins of an eighth of the trained context.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from lce_core.benchmarks import Benchmark, CellRequest, CellResult, Sample
+from lce_core.benchmarks import Benchmark, CellRequest, CellResult, Profile, Sample
 from lce_core.benchmarks._windows import (
     cut_windows,
     domain_stream,
@@ -38,6 +39,13 @@ class NllByPosition(Benchmark):
     unit: ClassVar[Literal["nats"]] = "nats"
     seeded: ClassVar[bool] = False
     default_metric: ClassVar[str] = "nll"
+    forms: ClassVar[Mapping[Profile, str]] = {
+        "faithful": "the unextended model sees chunks of its trained context only, as in LCEG's"
+        " figure",
+        "clean": "every method sees the whole window",
+        "fast": "as clean",
+        "tiny": "the first 16,384 tokens, bins of an eighth of the trained context",
+    }
 
     domains: tuple[str, ...] = Field(default=("code", "prose"), min_length=1)
     """Domains of the study's corpus, each a task."""

@@ -13,12 +13,13 @@ three of other families, then the query token of the asked family; the next toke
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
-from lce_core.benchmarks import Benchmark, CellRequest, CellResult, Sample
+from lce_core.benchmarks import Benchmark, CellRequest, CellResult, Profile, Sample
 from lce_core.benchmarks._retrieval import (
     Prompt,
     encode,
@@ -55,6 +56,13 @@ class Passkey(Benchmark):
     unit: ClassVar[Literal["accuracy"]] = "accuracy"
     seeded: ClassVar[bool] = True
     default_metric: ClassVar[str] = "accuracy"
+    forms: ClassVar[Mapping[Profile, str]] = {
+        "faithful": "50 keys of 1..50000 at random places, garbage grown by 128 characters",
+        "clean": "200 keys of five digits over strata of depth, the length filled",
+        "fast": "as clean with 100 keys",
+        "tiny": "120 prompts with one key token and three distractors, for base models with key"
+        " tokens",
+    }
 
     num_samples: int | None = Field(default=None, gt=0)
     """Prompts of a cell; None: 50 (faithful), 200 (clean), 100 (fast), 120 (tiny)."""

@@ -19,13 +19,14 @@ Intervals: bootstrap over blocks of overlapping windows.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from lce_core.benchmarks import Benchmark, CellRequest, CellResult, Sample
+from lce_core.benchmarks import Benchmark, CellRequest, CellResult, Profile, Sample
 from lce_core.benchmarks._windows import (
     cut_windows,
     domain_stream,
@@ -48,6 +49,14 @@ class Perplexity(Benchmark):
     unit: ClassVar[Literal["perplexity"]] = "perplexity"
     seeded: ClassVar[bool] = False
     default_metric: ClassVar[str] = "perplexity"
+    forms: ClassVar[Mapping[Profile, str]] = {
+        "faithful": "stride 256, LCEG's window count (its last window dropped) and its 2.71828 for"
+        " e",
+        "clean": "stride 256, all windows",
+        "fast": "stride = length",
+        "tiny": "stride = length over the first 16,384 tokens; perplexity_last over a quarter of"
+        " the trained context",
+    }
 
     domains: tuple[str, ...] = Field(default=("code", "prose"), min_length=1)
     """Domains of the study's corpus, each a task."""

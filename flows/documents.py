@@ -1,0 +1,120 @@
+"""docs/methods.md and docs/benchmarks.md, written from the plug-ins; tests keep them so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lce_core.benchmarks import BENCHMARKS, Benchmark, Profile
+from lce_core.methods import METHODS, Method
+from lce_core.registry import Plugin
+
+_METHODS_HEAD = """# Methods
+
+Written by `lce methods --markdown > docs/methods.md` from the files in `lce_core/methods`; change
+those. A name is what a study gives as `name`, and the label of the papers' own rows in the catalog;
+a parameter is a key beside it. Contexts and lengths are in tokens.
+"""
+
+_BENCHMARKS_HEAD = """# Benchmarks
+
+Written by `lce benchmarks --markdown > docs/benchmarks.md` from the files in `lce_core/benchmarks`;
+change those. A name is what a study gives as `name`; a parameter is a key beside it. `profile` says
+which form of the benchmark is run: `faithful` as the papers did it, `clean` as it should be
+measured, `fast` for the same quantity with far fewer tokens, `tiny` for toy models. It stands in
+every row of the catalog. The cost is that of all tasks of a benchmark at one length, with the
+defaults of the profile and 1,048,576 tokens of held-out text in each domain.
+"""
+_COST_LENGTH = 4096
+_COST_HELD_OUT = 1 << 20
+
+
+def methods_markdown() -> str:
+    """The document about all methods: a table, then a section for each."""
+    loaded = {name: METHODS.load(name) for name in METHODS.names()}
+    rows = [
+        f"| [`{name}`](#{name}) | {' | '.join(properties(method))} | {method.source.paper} |"
+        for name, method in loaded.items()
+    ]
+    table = ["| method | family | attention | trains | paper |", "|---|---|---|---|---|", *rows]
+    sections = [_method(name, method) for name, method in loaded.items()]
+    return "\n".join([_METHODS_HEAD, *table, "", "\n\n".join(sections), ""])
+
+
+def _method(name: str, method: type[Method]) -> str:
+    family, attention, trains = properties(method)
+    lines = [
+        f"## `{name}`",
+        "",
+        method.summary,
+        "",
+        f"- family: {family}; attention: {attention}; trains: {trains}",
+        *_source(method),
+        *_parameters(method),
+    ]
+    return "\n".join(lines)
+
+
+def benchmarks_markdown() -> str:
+    """The document about all benchmarks: a table, then a section for each."""
+    loaded = {name: BENCHMARKS.load(name) for name in BENCHMARKS.names()}
+    rows = [
+        f"| [`{name}`](#{name}) | {one.unit} | {one.default_metric} | {', '.join(one.forms)} |"
+        f" {one.source.paper} |"
+        for name, one in loaded.items()
+    ]
+    table = ["| benchmark | unit | metric | profiles | paper |", "|---|---|---|---|---|", *rows]
+    sections = [_benchmark(name, one) for name, one in loaded.items()]
+    return "\n".join([_BENCHMARKS_HEAD, *table, "", "\n\n".join(sections), ""])
+
+
+def _benchmark(name: str, benchmark: type[Benchmark]) -> str:
+    lines = [f"## `{name}`", "", benchmark.summary, "", *_source(benchmark)]
+    samples = "drawn from the study's seed" if benchmark.seeded else "the same for every seed"
+    lines.append(f"- samples: {samples}")
+    lines += [f"- data set `{data}`: {origin}" for data, origin in _data_sets(benchmark).items()]
+    lines += ["", f"| profile | what it does | tokens at {_COST_LENGTH:,} |", "|---|---|---|"]
+    for profile, form in benchmark.forms.items():
+        lines.append(f"| `{profile}` | {form} | {_tokens(benchmark, profile):,} |")
+    return "\n".join([*lines, *_parameters(benchmark)])
+
+
+def _tokens(benchmark: type[Benchmark], profile: Profile) -> int:
+    one = benchmark.model_validate({"profile": profile})
+    return sum(one.num_tokens(task, _COST_LENGTH, _COST_HELD_OUT) for task in one.tasks())
+
+
+def _data_sets(benchmark: type[Benchmark]) -> dict[str, str]:
+    forms = [benchmark.model_validate({"profile": profile}) for profile in benchmark.forms]
+    return {
+        data_set.name: data_set.origin
+        for one in forms
+        for task in one.tasks()
+        for data_set in one.data_sets(task)
+    }
+
+
+def _source(plugin: type[Plugin]) -> Iterator[str]:
+    source = plugin.source
+    yield f"- source: {source.paper}, {source.place}"
+    yield f"- reference: {source.reference}"
+    if source.differs:
+        yield f"- differs: {source.differs}"
+
+
+def _parameters(plugin: type[Plugin]) -> list[str]:
+    fields = {key: field for key, field in plugin.model_fields.items() if key != "profile"}
+    if not fields:
+        return ["- parameters: none"] if "profile" not in plugin.model_fields else []
+    lines = ["", "| parameter | default | meaning |", "|---|---|---|"]
+    for key, field in fields.items():
+        default = "required" if field.is_required() else str(field.default).lower()
+        meaning = " ".join((field.description or "").split()).replace("|", r"\|")
+        lines.append(f"| `{key}` | {default} | {meaning} |")
+    return lines
+
+
+def properties(method: type[Method]) -> tuple[str, str, str]:
+    """Family, kind of attention, and whether it trains."""
+    attention = "exact" if method.exact_attention else "approximate"
+    trains = {"none": "no", "optional": "yes", "required": "always"}[method.training]
+    return method.family, attention, trains
