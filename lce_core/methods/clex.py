@@ -5,6 +5,8 @@ its right side is the NTK-aware change of base for scale 2 t - 1 plus a small ne
 layers, which is zero before training. Training draws a scale for every row, spreads the row's
 positions over the context of that scale, and differentiates through the integration; a request uses
 the scale of its own length. Not fine-tuned, this is the NTK-aware method at scale 2 t - 1.
+A phase far away moves with its frequency times its position, so the network's gradient is larger
+than the model's by orders of magnitude and decides the norm where both are clipped together.
 Source: Chen et al. 2023, arXiv:2310.16450, section 3; LCEG (arXiv:2409.12181), section 3.2.
 """
 
