@@ -173,7 +173,7 @@ def extend(
     _, scheme = _describe(method, geometry, lengths, training=training)
     choose = _stock_kernel if scheme is None else _scheme_kernel
     name = choose(device or model.device, compute_dtype or model.dtype, kernel)
-    rotary = _rotary(method, geometry, identity=scheme is not None)
+    rotary = _rotary(method, geometry, lengths, identity=scheme is not None)
     if learned is not None:
         rotary.load_state_dict(load_file(learned))
     decoder: Any = model.model
@@ -195,11 +195,13 @@ def save_learned(weights: Mapping[str, torch.Tensor], folder: Path) -> dict[str,
     return {name: tensor for name, tensor in weights.items() if not name.startswith(_ROTARY)}
 
 
-def _rotary(method: Method, geometry: RopeGeometry, *, identity: bool) -> RequestRotary:
+def _rotary(
+    method: Method, geometry: RopeGeometry, lengths: ContextLengths, *, identity: bool
+) -> RequestRotary:
     if method.rotary is None:
         return RequestRotary(geometry.rotary_dim, identity=identity)
     module, _, name = method.rotary.partition(":")
-    made: RequestRotary = getattr(importlib.import_module(module), name)(method, geometry)
+    made: RequestRotary = getattr(importlib.import_module(module), name)(method, geometry, lengths)
     return made
 
 

@@ -190,6 +190,7 @@ def test_yarn_sharpens_whole_heads_of_a_partially_rotated_model() -> None:
         ("dynamic_pi", {}, TRAINED),
         ("dynamic_ntk_aware", {}, TRAINED),
         ("dynamic_yarn", {}, TRAINED),
+        ("clex", {}, TRAINED),
         ("abf_single_stage", {"base": 1e4}, 40),
         ("rope_base_method_2", {"scale": 1.0}, 40),
         ("harpe", {"bases": [1e4] * 4}, 40),

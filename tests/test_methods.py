@@ -27,7 +27,7 @@ from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 EXTENSIONS = (
     "pi", "ntk_aware", "ntk_frozen", "ntk_32k", "ntk_64k", "ntk_by_parts", "yarn", "dynamic_pi",
-    "dynamic_ntk_aware", "dynamic_yarn", "rope_base_method_2",
+    "dynamic_ntk_aware", "dynamic_yarn", "rope_base_method_2", "clex",
 )  # fmt: skip
 
 STATIC = ("pi", "ntk_aware", "ntk_by_parts", "yarn", "rope_base_method_2")
@@ -386,6 +386,7 @@ def test_without_extension_every_frequency_method_is_the_base_model(
         ("ntk_frozen", 4096, 4097),
         ("dynamic_ntk_aware", 4096, 4097),
         ("dynamic_pi", 4096, 4097),
+        ("clex", 4096, 4097),
         ("ntk_32k", 32768, 32769),
         ("ntk_64k", 32768, 32769),
     ],

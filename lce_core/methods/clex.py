@@ -1,0 +1,147 @@
+"""CLEX: frequencies that flow with the scale of the context, along a learned differential equation.
+
+Design: the logarithm of each frequency obeys an ordinary differential equation in the scale t;
+its right side is the NTK-aware change of base for scale 2 t - 1 plus a small network shared by all
+layers, which is zero before training. Training draws a scale for every row, spreads the row's
+positions over the context of that scale, and differentiates through the integration; a request uses
+the scale of its own length. Not fine-tuned, this is the NTK-aware method at scale 2 t - 1.
+A phase far away moves with its frequency times its position, so the network's gradient is larger
+than the model's by orders of magnitude and decides the norm where both are clipped together.
+Source: Chen et al. 2023, arXiv:2310.16450, section 3; LCEG (arXiv:2409.12181), section 3.2.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from lce_core.errors import SpecError
+from lce_core.methods import Method
+from lce_core.methods._evidence import EXACT, PHI2, frequencies, value
+from lce_core.methods._ntk import ntk_frequencies
+from lce_core.registry import Source
+from lce_core.rope import ContextLengths, Frequencies, RopeGeometry, RopeTable
+
+_MARGIN = 4
+
+
+class Clex(Method):
+    """Continuous frequencies, learned by a network on positions of contexts not yet seen."""
+
+    family: ClassVar[Literal["none", "frequency", "approximate"]] = "frequency"
+    rotary: ClassVar[str | None] = "lce_core.continuous_rotary:ContinuousRotary"
+
+    max_scale: int | None = Field(default=None, ge=1)
+    """Largest scale t, in trained contexts, drawn in training and used; None: four times that of
+    the target."""
+    expansion: int = Field(default=1, ge=1)
+    """Hidden units of the network, over the rotary dimension."""
+    activation: Literal["silu", "tanh"] = "silu"
+    """Nonlinearity of the network."""
+    step: float = Field(default=0.1, gt=0, le=1)
+    """Step of the integration, in units of the scale; divides 1."""
+    log_scale: bool = False
+    """Multiply attention logits by ln(length) / ln(trained context) beyond the trained context."""
+
+    def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
+        """What the network leaves alone before training: NTK-aware frequencies, and log scaling."""
+        factor = 1.0
+        if self.log_scale and lengths.request > lengths.trained:
+            factor = math.sqrt(math.log(lengths.request) / math.log(lengths.trained))
+        return RopeTable(self.untrained(geometry, self.scale_at(lengths)), factor)
+
+    def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
+        """Raises SpecError for scales below the target's or missed by steps, or a single pair."""
+        needed = math.ceil(lengths.target / lengths.trained)
+        if self.largest_scale(lengths) < needed:
+            raise SpecError(
+                "clex.max_scale",
+                self.max_scale,
+                f"scales reach the target, {needed} trained contexts of {lengths.trained} tokens",
+                f"Give {_MARGIN * needed}, or leave it out.",
+            )
+        if abs(self.steps_per_scale * self.step - 1) > 1e-9:
+            raise SpecError(
+                "clex.step",
+                self.step,
+                "a whole number of steps makes 1, so that every scale is met",
+                f"Give 1/{self.steps_per_scale} = {1 / self.steps_per_scale}.",
+            )
+        self.untrained(geometry, 1)
+
+    def length_dependent(self, geometry: RopeGeometry, lengths: ContextLengths) -> bool:
+        """Beyond the trained context."""
+        return lengths.request > lengths.trained
+
+    @property
+    def steps_per_scale(self) -> int:
+        """Steps of the integration from one whole scale to the next."""
+        return round(1 / self.step)
+
+    def largest_scale(self, lengths: ContextLengths) -> int:
+        """The given max_scale, or four times the scale of the target."""
+        target = math.ceil(lengths.target / lengths.trained)
+        return _MARGIN * target if self.max_scale is None else self.max_scale
+
+    def scale_at(self, lengths: ContextLengths) -> int:
+        """Scale of the request: trained contexts that hold it, at most the largest scale."""
+        return min(math.ceil(lengths.request / lengths.trained), self.largest_scale(lengths))
+
+    def untrained(self, geometry: RopeGeometry, scale: float) -> Frequencies:
+        """Inverse frequencies (pairs,) at any scale from 1 on, before anything is learned."""
+        return ntk_frequencies(geometry, 2 * scale - 1)
+
+
+METHOD = Clex
+SOURCE = Source(
+    paper="arXiv:2310.16450",
+    place="section 3; scales up to 32 and SiLU at a target of 8 contexts from LCEG's configuration",
+    reference="github.com/DAMO-NLP-SG/CLEX@023709d",
+    differs="only the network's part is integrated, in float64 (the NTK part is exact), with the"
+    " same 3/8 rule and step 0.1 rather than 0.01, which puts the reference's own integral off by"
+    " 1.4e-6 in the logarithm; a scale and positions per row rather than per micro-batch; a row"
+    " ends at (L t - 1) / k, beyond all other positions, where the reference's L t // k - 1 falls"
+    " behind sampled ones in rows of several contexts; k = L / C is not rounded down; the base"
+    " model's theta rather than 10000; one table per request; log_scale holds in training and in"
+    " use alike, and is never below 1",
+)
+EVIDENCE = (
+    frequencies(
+        (1.0, 8.659643e-1, 1.0e-1, 1.154782e-2, 1.0e-2, 1.0e-3, 1.154782e-4),
+        origin=f"{EXACT}; the base model within its context",
+        request=4096,
+    ),
+    frequencies(
+        (1.0, 8.295296e-1, 5.027015e-2, 3.046411e-3, 2.527088e-3, 1.270371e-4, 7.698547e-6),
+        origin=f"{EXACT}; before training, t = 8 at 32768 tokens: NTK-aware with scale 15",
+    ),
+    frequencies(
+        (1.0, 8.200259e-1, 4.180628e-2, 2.131353e-3, 1.747765e-3, 7.306753e-5, 3.725103e-6),
+        origin=f"{EXACT}; before training, t = 16 at 61441 tokens: NTK-aware with scale 31",
+        request=61441,
+    ),
+    frequencies(
+        (1.0, 8.295296e-1, 5.027015e-2, 3.046411e-3, 2.527088e-3, 1.270371e-4, 7.698547e-6),
+        origin=f"{EXACT}; t stays at max_scale for longer requests",
+        request=1048576,
+        max_scale=8,
+    ),
+    frequencies(
+        (1e4 ** (-15 / 16) / 31,),
+        origin="the slowest frequency over 2 t - 1 for t = 16, Phi-2 at 32768 tokens",
+        pairs=(15,),
+        geometry=PHI2,
+    ),
+    value(
+        "attention_factor",
+        math.sqrt(15 / 12),
+        "logits times ln 32768 / ln 4096 = 15 / 12",
+        log_scale=True,
+    ),
+    value(
+        "attention_factor", 1.0, "the base model within its context", request=100, log_scale=True
+    ),
+)
+VERSION = 1
