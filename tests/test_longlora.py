@@ -619,45 +619,47 @@ def test_bf16_follows_fp32_and_saves_fp32_weights(make_job: Any) -> None:
     assert {tensor.dtype for tensor in weights(mixed).values()} == {torch.float32}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("sharding", ["replicate", "shard"])
-def test_two_processes_equal_one(make_job: Any, sharding: str) -> None:
-    training = {"tokens_per_step": 7 * ROW_LENGTH, "ema_decay": 0.75, "gradient_clip": 0.1}
-    one = make_job(training, num_steps=4)
-    two = make_job(
-        training,
-        num_steps=4,
-        processes=2,
-        micro_batch_tokens=128,
-        sharding=sharding,
-        gradient_checkpointing=sharding == "shard",
-    )
-    run(one, silent)
-    assert run(two, silent)["processes"] == 2
-    assert losses(two) == pytest.approx(losses(one), abs=1e-5)
-    ours, theirs = weights(two), weights(one)
+def _assert_close(first: TrainingJob, second: TrainingJob) -> None:
+    assert losses(first) == pytest.approx(losses(second), abs=1e-5)
+    ours, theirs = weights(first), weights(second)
     assert ours.keys() == theirs.keys()
     for name, tensor in ours.items():
         torch.testing.assert_close(tensor, theirs[name], rtol=0, atol=1e-5)
 
 
+UNEVEN = {"tokens_per_step": 7 * ROW_LENGTH, "ema_decay": 0.75, "gradient_clip": 0.1}
+
+
 @pytest.mark.slow
-def test_an_interrupted_shared_run_goes_on_exactly(make_job: Any) -> None:
-    changes = {"processes": 2, "sharding": "shard", "num_steps": 60}
-    undisturbed = make_job(**changes)
-    run(undisturbed, silent)
+def test_two_whole_copies_equal_one_process(make_job: Any) -> None:
+    one = make_job(UNEVEN, num_steps=4)
+    two = make_job(UNEVEN, num_steps=4, processes=2, micro_batch_tokens=128)
+    run(one, silent)
+    assert run(two, silent)["processes"] == 2
+    _assert_close(two, one)
+
+
+@pytest.mark.slow
+def test_two_shares_equal_one_process_also_after_an_interruption(make_job: Any) -> None:
+    shared = {
+        "num_steps": 4,
+        "processes": 2,
+        "micro_batch_tokens": 128,
+        "sharding": "shard",
+        "gradient_checkpointing": True,
+        "checkpoint_seconds": 0.0,
+    }
 
     def interrupt(row: dict[str, Any]) -> None:
         raise InterruptedRunError
 
-    first = make_job(**changes, checkpoint_seconds=0.0)
+    one, first = make_job(UNEVEN, num_steps=4), make_job(UNEVEN, **shared)
+    run(one, silent)
     with pytest.raises(InterruptedRunError):
         run(first, interrupt)
-    second = make_job(**changes, resume=first.resume)
-    assert 0 < run(second, silent)["resumed_from"] < 60
-    assert losses(second) == losses(undisturbed)
-    expected = weights(undisturbed)
-    assert all(torch.equal(tensor, expected[name]) for name, tensor in weights(second).items())
+    second = make_job(UNEVEN, **shared, resume=first.resume)
+    assert run(second, silent)["resumed_from"] > 0
+    _assert_close(second, one)
 
 
 # Requests that cannot be carried out
