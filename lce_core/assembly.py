@@ -1,7 +1,8 @@
 """The parts of a training run, put together on the device: rows, base model, loss model.
 
 The method is put on the model before it is placed on the device, whole or as a share, so that
-parameters which the method adds are trained and shared like all others.
+parameters which the method adds are trained and shared like all others. What is not to be trained
+requires no gradient: then it is neither optimised, averaged nor written to resume points.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from lce_core.devices import resolve_dtype
 from lce_core.errors import DataError
 from lce_core.extension import ExtendedModel, extend
 from lce_core.loss_model import LossModel
+from lce_core.low_rank import add_low_rank
 from lce_core.methods import METHODS
 from lce_core.models import MODELS, BaseModel
 from lce_core.packing import PackedRows
@@ -24,6 +26,7 @@ from lce_core.spec import add_plugin_folders
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+    from lce_core.adaptation import LowRank
     from lce_core.training import TrainingJob
 
 
@@ -63,6 +66,11 @@ class Parts:
             self.extended.kernel if self.extended else str(self.model.config._attn_implementation)
         )
 
+    @property
+    def low_rank(self) -> LowRank | None:
+        """Which weights are trained through low-rank updates; None for all as they are."""
+        return self.extended.method.low_rank() if self.extended else None
+
 
 def build(job: TrainingJob, base: BaseModel, device: torch.device) -> Parts:
     """The model to train, on `device`, or this process's share of it."""
@@ -93,10 +101,11 @@ def _extend(
     job: TrainingJob, base: BaseModel, model: PreTrainedModel, device: torch.device
 ) -> ExtendedModel:
     """Puts the job's method on the model."""
+    method = METHODS.from_identity(job.method or {})
     extended = extend(
         model,
         base,
-        METHODS.from_identity(job.method or {}),
+        method,
         target=job.target_context,
         kernel=job.training.kernel,
         compute_dtype=resolve_dtype(job.training.precision),
@@ -104,4 +113,6 @@ def _extend(
         training=True,
     )
     extended.begin_request(job.row_length)
+    if low_rank := method.low_rank():
+        add_low_rank(model, low_rank, job.seed)
     return extended

@@ -115,7 +115,8 @@ def _hand_out(module: nn.Module, device: torch.device) -> None:
             if isinstance(parameter, DTensor):
                 continue
             if parameter not in handed:  # A tied weight is handed out once and stays tied.
-                handed[parameter] = nn.Parameter(_broadcast(parameter.detach(), device))
+                whole = _broadcast(parameter.detach(), device)
+                handed[parameter] = nn.Parameter(whole, parameter.requires_grad)
             setattr(part, name, handed[parameter])
         for name, buffer in list(part.named_buffers(recurse=False)):
             setattr(part, name, buffer.to(device))

@@ -28,6 +28,7 @@ from lce_core.devices import peak_flops
 from lce_core.errors import DataError, NonFiniteError
 from lce_core.extension import save_learned
 from lce_core.loss_log import LossLog
+from lce_core.low_rank import merged
 from lce_core.resume import restore, shard_tensors, training_tensors
 from lce_core.schedule import learning_rate, row_seeds, rows_of_step, share
 from lce_core.sharding import gathered, local
@@ -68,9 +69,11 @@ class Trainer:
         self.sharded = job.is_sharded(self.device)
         parts = build(job, self.base, self.device)
         model, module, self.extended = parts.model, parts.module, parts.extended
-        self.kernel = parts.kernel
+        self.kernel, self.low_rank = parts.kernel, parts.low_rank
+        named = model.named_parameters()
+        self.parameters = {name: tensor for name, tensor in named if tensor.requires_grad}
         optimizer = torch.optim.AdamW(
-            model.parameters(),
+            self.parameters.values(),
             lr=self.training.learning_rate,
             betas=(self.training.adam_beta1, self.training.adam_beta2),
             weight_decay=self.training.weight_decay,
@@ -80,7 +83,6 @@ class Trainer:
         self.module = module if self.sharded else self.accelerator.prepare(module)
         self.optimizer = self.accelerator.prepare(optimizer)
         self.model = model
-        self.parameters = dict(model.named_parameters())
         decay = self.training.ema_decay
         self.average = WeightAverage(self.parameters, decay) if decay else None
 
@@ -210,7 +212,8 @@ class Trainer:
     def _row(self, step: int, loss: float, seconds: float) -> dict[str, Any]:
         speed = self.training.tokens_per_step / seconds
         flops = training_flops(self.base.shape, self.base.geometry, self.job.row_length)
-        peak = peak_flops(self.device, self.training.precision)
+        # These FLOPs are of full attention and of gradients of all weights.
+        peak = None if self.low_rank else peak_flops(self.device, self.training.precision)
         share_of_one = speed / self.accelerator.num_processes
         mfu = model_flops_utilisation(share_of_one, flops, peak) if peak else None
         return {
@@ -256,10 +259,13 @@ class Trainer:
         """Writes the checkpoint from the main process; the others lend their share of weights."""
         if self.average:
             self.average.apply()
-        parameters: Mapping[str, torch.Tensor] = self.parameters
-        weights = gathered(parameters, self._is_main) if self.sharded else parameters
+        weights: Mapping[str, torch.Tensor] = dict(self.model.named_parameters())
+        if self.sharded:
+            weights = gathered(weights, self._is_main)
         if not self._is_main:
             return
+        if self.low_rank:
+            weights = merged(weights, self.low_rank)
         folder = self.job.out / "model"
         folder.mkdir(exist_ok=True)
         self.model.save_pretrained(folder, state_dict=save_learned(weights, folder))

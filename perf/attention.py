@@ -7,6 +7,9 @@ of wall seconds and of CPU seconds: on a machine shared with others the first sw
 hardly. Extra memory is the most that torch's allocator hands out during one call, inputs not
 counted and the output counted, at the length and at twice the length.
 
+LongLoRA's attention is for training: its row is a forward and a backward pass, against those of
+full attention, and gradients count as memory. Outputs are checked here, gradients in the tests.
+
     python perf/attention.py [--device cuda --dtype bfloat16] [--out FILE.json]
 """
 
@@ -19,6 +22,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +38,7 @@ from lce_core.attention import (
     grouped_neighbour,
     lambda_shaped,
     rectified,
+    shifted_sparse,
 )
 from lce_core.attention.rotary import RequestRotary
 from lce_core.attention.schemes import (
@@ -42,6 +47,7 @@ from lce_core.attention.schemes import (
     GroupedNeighbour,
     LambdaShaped,
     Rectified,
+    ShiftedSparse,
 )
 from lce_core.methods import METHODS
 from lce_core.records import environment
@@ -51,6 +57,8 @@ THETA = 1e4
 TRAINED = 4096
 SHORT, SHORT_WINDOW = 256, 64
 CHECKED_ROWS = 12
+BARE = ("full causal", "full causal, trained")
+"""Attention that nobody rotates: references of time only."""
 TOLERANCE = {"float32": 1e-5, "bfloat16": 3e-2, "float16": 4e-3}
 
 States = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
@@ -69,6 +77,8 @@ class Contestant:
     reference: str
     limit: float | None
     """Largest admissible time, as a share of the reference's."""
+    other_heads: Callable[[int, int], float | None] | None = None
+    """Distances of the heads from heads // 2 on, where they are others."""
 
 
 def main() -> None:
@@ -86,7 +96,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="also write the figures as JSON")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    with torch.inference_mode():
+    with torch.no_grad():  # not inference_mode, whose tensors no backward pass could use
         found = measure(options)
     print_tables(found)
     if options.out:
@@ -97,7 +107,8 @@ def main() -> None:
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Errors, ratios and memory of every contestant."""
     errors = check(options)
-    inputs, field = states(options, options.length), contestants(options, options.window)
+    inputs = states(options, options.length)
+    field = contestants(options, options.length, options.window)
     double = states(options, 2 * options.length)
     rows: list[dict[str, Any]] = []
     for contestant in field.values():
@@ -116,7 +127,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
                 "memory": None,
             }
         )
-        if contestant.reference == "full causal":
+        if contestant.reference in BARE:
             rows[-1]["memory"] = [extra_memory(contestant, text) for text in (inputs, double)]
         print(rows[-1], file=sys.stderr, flush=True)
     given = {k: v for k, v in vars(options).items() if k != "out"}
@@ -129,8 +140,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def contestants(options: argparse.Namespace, window: int) -> dict[str, Contestant]:
-    """All of them, by name; schemes with the given window."""
+def contestants(options: argparse.Namespace, length: int, window: int) -> dict[str, Contestant]:
+    """All of them, by name; schemes for texts of a length, with the given window."""
     geometry = RopeGeometry(
         options.head_dim, options.head_dim, options.heads, options.heads, THETA, TRAINED
     )
@@ -150,18 +161,20 @@ def contestants(options: argparse.Namespace, window: int) -> dict[str, Contestan
         scheme: Any = full,
         reference: str = "full causal",
         limit: float | None = None,
+        other_heads: Callable[[int, int], float | None] | None = None,
     ) -> None:
         scaling = geometry.head_dim**-0.5 * table.attention_factor**2
-        found.append(
-            Contestant(name, run, scheme.distance, table.inv_freq, scaling, reference, limit)
-        )
+        about = (table.inv_freq, scaling, reference, limit, other_heads)
+        found.append(Contestant(name, run, scheme.distance, *about))
 
     def of_scheme(kernel: Callable[..., torch.Tensor], scheme: Any, table: RopeTable = base) -> Run:
         return lambda parts: kernel(scheme, *parts, table, 0, geometry.head_dim**-0.5)
 
     plain = through_rotary(stock_rotary(options), geometry.head_dim**-0.5)
     add("plain RoPE", plain, reference="plain RoPE")
-    add("full causal", bare(geometry.head_dim**-0.5), reference="full causal")
+    full_attention = bare(geometry.head_dim**-0.5)
+    add("full causal", full_attention, reference="full causal")
+    add("full causal, trained", trained(full_attention), reference="full causal, trained")
     sinks, first = CacheSinks(window, 4), LambdaShaped(window, 10)
     add("lm_infinite", of_scheme(lambda_shaped.attend, first), scheme=first, limit=1 / 5)
     add("streaming_llm", of_scheme(cache_sinks.attend, sinks), scheme=sinks)
@@ -169,6 +182,15 @@ def contestants(options: argparse.Namespace, window: int) -> dict[str, Contestan
     add("self_extend", of_scheme(grouped_neighbour.attend, grouped), scheme=grouped, limit=2.3)
     for name, scheme in [("rerope", Rectified(window)), ("rerope, leak 16", Rectified(window, 16))]:
         add(name, of_scheme(rectified.attend, scheme), scheme=scheme)
+    blocks = ShiftedSparse(length // 4)
+    add(
+        "longlora, trained",
+        trained(of_scheme(shifted_sparse.attend, blocks)),
+        scheme=blocks,
+        reference="full causal, trained",
+        limit=0.4,
+        other_heads=partial(blocks.distance, shifted=True),
+    )
     rotary = RequestRotary(geometry.rotary_dim, identity=False)
     rotary.begin(yarn, 1 << 30)
     scaled = geometry.head_dim**-0.5 * yarn.attention_factor**2
@@ -181,6 +203,19 @@ def contestants(options: argparse.Namespace, window: int) -> dict[str, Contestan
 def bare(scaling: float) -> Run:
     """Full causal SDPA, no rotation: the least that attention to everything costs."""
     return lambda parts: scaled_dot_product_attention(*parts, is_causal=True, scale=scaling)
+
+
+def trained(run: Run) -> Run:
+    """Forward and backward pass, as of half the sum of squares; gives the output."""
+
+    def both(parts: States) -> torch.Tensor:
+        with torch.enable_grad():
+            query, key, value = (part.detach().requires_grad_() for part in parts)
+            output = run((query, key, value))
+            torch.autograd.grad(output, (query, key, value), output.detach())
+        return output.detach()
+
+    return both
 
 
 def stock_rotary(options: argparse.Namespace) -> torch.nn.Module:
@@ -225,10 +260,9 @@ def check(options: argparse.Namespace) -> dict[str, float]:
         inputs = states(options, length)
         drawn = rng.choice(length, size=min(CHECKED_ROWS, length), replace=False)
         rows = range(length) if length == SHORT else sorted({*map(int, drawn), length - 1})
-        for name, contestant in contestants(options, window).items():
+        for name, contestant in contestants(options, length, window).items():
             error = 0.0
-            # Full causal attention is rotated by nobody: a reference of time only.
-            if name != "full causal" and (options.only is None or name in options.only):
+            if name not in BARE and (options.only is None or name in options.only):
                 output = contestant.run(inputs)
                 error = max(deviation(contestant, inputs, output, row) for row in rows)
             errors[name] = max(error, errors.get(name, 0.0))
@@ -238,7 +272,25 @@ def check(options: argparse.Namespace) -> dict[str, float]:
 
 def deviation(contestant: Contestant, inputs: States, output: torch.Tensor, row: int) -> float:
     """Largest error of one query's output against float64 attention from the distances."""
-    seen = [(j, contestant.distance(row, j)) for j in range(row + 1)]
+    if contestant.other_heads is None:
+        return _deviation(contestant, contestant.distance, inputs, output, row)
+    halves = zip(*(part.tensor_split((part.shape[1] // 2,), 1) for part in inputs), strict=True)
+    outputs = output.tensor_split((output.shape[1] // 2,), 1)
+    distances = (contestant.distance, contestant.other_heads)
+    return max(
+        _deviation(contestant, distance, half, part, row)
+        for distance, half, part in zip(distances, halves, outputs, strict=True)
+    )
+
+
+def _deviation(
+    contestant: Contestant,
+    distance_of: Callable[[int, int], float | None],
+    inputs: States,
+    output: torch.Tensor,
+    row: int,
+) -> float:
+    seen = [(j, distance_of(row, j)) for j in range(row + 1)]
     index = torch.tensor([j for j, distance in seen if distance is not None])
     steps = torch.tensor([d for _, d in seen if d is not None], dtype=torch.float64)
     query = inputs[0][0, :, row].cpu().double()

@@ -1,7 +1,8 @@
 """The attention schemes at hand, as sizes; the kernels beside compute them.
 
 `distance` says at which relative position a query scores a key, or None where it does not see it:
-the definition of a scheme in one line, which documentation and tests read.
+the definition of a scheme in one line, which documentation and tests read. It holds for all heads,
+or says for which.
 """
 
 from __future__ import annotations
@@ -113,3 +114,25 @@ class Rectified(AttentionScheme):
         if beyond < 0:
             return query - key
         return self.window if self.leak is None else self.window + beyond / self.leak
+
+
+@dataclass(frozen=True)
+class ShiftedSparse(AttentionScheme):
+    """Attention inside blocks; half of the heads have their blocks shifted by half a block.
+
+    Of H heads the first H // 2 see blocks of `group` tokens from the row's start on. The others see
+    half a block at either end and whole blocks between: the row's end never meets its start, which
+    rolling the row by half a block would let happen.
+    """
+
+    group: int
+    """Tokens of a block; even, and a divisor of the row's length."""
+
+    kernel: ClassVar[str] = "lce_core.attention.shifted_sparse:attend"
+    differentiable: ClassVar[bool] = True
+
+    def distance(self, query: int, key: int, shifted: bool = False) -> int | None:
+        """True distance within a block of the plain or the shifted heads, else None."""
+        shift = self.group // 2 if shifted else 0
+        same = (query + shift) // self.group == (key + shift) // self.group
+        return query - key if same and key <= query else None

@@ -25,7 +25,7 @@ class Method(Plugin):
 
     family: ClassVar[Literal["none", "frequency", "approximate"]]
     exact_attention: ClassVar[bool] = True
-    """Every token attends to every earlier one."""
+    """Every token attends to every earlier one, in training as in use."""
     training: ClassVar[Literal["none", "optional", "required"]] = "optional"
     """Whether a study may or must fine-tune it; "none" for inference-only attention schemes."""
     rotary: ClassVar[str | None] = None

@@ -2,11 +2,13 @@
 
 `Evidence.given` of a method is a mapping with
 
-  quantity    "inv_freq" | "attention_factor" | "reach" | "distance"
+  quantity    "inv_freq" | "attention_factor" | "reach" | "distance" | "training_distance"
   geometry    RopeGeometry, target and request in tokens, parameters of the method
   pairs       indices of inv_freq to compare (quantity inv_freq)
   head        row of inv_freq where every head has its own, else absent
-  positions   (query, key) pairs whose relative position is asked for (quantity distance)
+  positions   (query, key) pairs whose relative position is asked for (quantity distance, and
+              training_distance for the scheme used in training); a third part says for which heads
+              where the scheme tells heads apart
 
 so that one contract test checks every method, also those of other folders.
 """
@@ -30,7 +32,7 @@ PHI2 = RopeGeometry(
 EXACT = "float64 evaluation of the formula by other code than this, printed to 7 digits"
 """Origin of values computed independently of this package."""
 
-Quantity = Literal["inv_freq", "attention_factor", "reach", "distance"]
+Quantity = Literal["inv_freq", "attention_factor", "reach", "distance", "training_distance"]
 
 
 def frequencies(
@@ -58,7 +60,7 @@ def value(
     geometry: RopeGeometry = LLAMA2_7B,
     target: int = 32768,
     request: int | None = None,
-    positions: Sequence[tuple[int, int]] = (),
+    positions: Sequence[tuple[int, ...]] = (),
     **parameters: Any,
 ) -> Evidence:
     """One number of a method, or the relative positions of some (query, key) pairs."""
@@ -81,9 +83,11 @@ def recompute(method: type[Method], given: Mapping[str, Any]) -> Any:
             return instance.rope_table(geometry, lengths).attention_factor
         case "reach":
             return instance.reach(geometry, lengths)
-        case "distance":
-            scheme: Any = instance.attention(geometry, lengths)
-            return tuple(scheme.distance(query, key) for query, key in given["positions"])
+        case "distance" | "training_distance" as quantity:
+            training = quantity == "training_distance"
+            attention = instance.training_attention if training else instance.attention
+            scheme: Any = attention(geometry, lengths)
+            return tuple(scheme.distance(*place) for place in given["positions"])
         case other:
             raise ValueError(f"{method.__module__}: unknown quantity {other!r} in EVIDENCE")
 

@@ -1,0 +1,109 @@
+"""Kernel of ShiftedSparse: blocks of tokens laid side by side in the batch, one SDPA call each way.
+
+Cost: about tokens x group / 2 pairs a head, linear memory. Blocks never share a softmax, so there
+is nothing to merge and SDPA's own gradients are right. Rotation comes before blocks are cut, so
+positions are those of the whole row.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+from lce_core.attention.rotation import Rotation
+from lce_core.attention.schemes import ShiftedSparse
+from lce_core.errors import SpecError
+from lce_core.rope import RopeTable
+
+States = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+"""Query, key and value."""
+
+
+def attend(
+    scheme: ShiftedSparse,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    table: RopeTable,
+    first_query: int,
+    scaling: float,
+) -> torch.Tensor:
+    """Attention output (batch, heads, tokens, head_dim); arguments as in AttentionScheme.
+
+    Raises:
+      SpecError: cached keys, or a row that is not whole blocks.
+    """
+    length = key.shape[2]
+    if first_query or length % scheme.group or scheme.group % 2:
+        raise SpecError(
+            "shifted sparse attention",
+            f"{length - first_query} queries for {length} keys in blocks of {scheme.group}",
+            "it is for training, on rows that are whole blocks of an even number of tokens",
+            "Use it without a cache, on rows of a multiple of the block.",
+        )
+    rotate = Rotation(table, length, query)
+    states = (rotate(query, slice(length)), rotate(key, slice(length)), value)
+    plain, shifted = _halves_of_heads(states)
+    outputs = (
+        _attend_blocks(plain, scheme.group, scaling),
+        _attend_shifted(shifted, scheme.group, scaling),
+    )
+    return torch.cat(outputs, dim=1)
+
+
+def _halves_of_heads(states: States) -> tuple[States, States]:
+    """The first heads // 2 query heads and the others, each with its key-value heads."""
+    query, key, value = states
+    heads, shared = query.shape[1], query.shape[1] // key.shape[1]
+    if (heads // 2) % shared:
+        # The middle key-value head serves both halves, so that neither has groups of equal size.
+        key, value = (part.repeat_interleave(shared, dim=1) for part in (key, value))
+        shared = 1
+    first = heads // 2
+    plain, shifted = zip(
+        query.split([first, heads - first], dim=1),
+        key.split([first // shared, (heads - first) // shared], dim=1),
+        value.split([first // shared, (heads - first) // shared], dim=1),
+        strict=True,
+    )
+    return plain, shifted
+
+
+def _attend_shifted(states: States, group: int, scaling: float) -> torch.Tensor:
+    """A half-block at either end and whole blocks between them: nothing wraps around."""
+    half, between = group // 2, states[0].shape[2] - group
+    first, middle, last = zip(
+        *(part.split([half, between, half], dim=2) for part in states), strict=True
+    )
+    query, key, value = (torch.cat(ends, dim=2) for ends in zip(first, last, strict=True))
+    ends = _attend_blocks((query, key, value), half, scaling)
+    if not between:
+        return ends
+    start, end = ends.split(half, dim=2)
+    return torch.cat((start, _attend_blocks(middle, group, scaling), end), dim=2)
+
+
+def _attend_blocks(states: States, size: int, scaling: float) -> torch.Tensor:
+    """Causal attention inside consecutive blocks of `size` tokens."""
+    query, key, value = (_fold(part, size) for part in states)
+    output = scaled_dot_product_attention(
+        query,
+        key,
+        value,
+        is_causal=True,
+        scale=scaling,
+        enable_gqa=query.shape[1] != key.shape[1],
+    )
+    rows = output.transpose(1, 2).unflatten(0, (states[0].shape[0], -1))
+    unfolded: torch.Tensor = rows.flatten(1, 2).transpose(1, 2)
+    return unfolded
+
+
+def _fold(states: torch.Tensor, size: int) -> torch.Tensor:
+    """Blocks as rows of the batch: (batch x blocks, heads, size, head_dim).
+
+    No copy where tokens come before heads in memory, as projections write them.
+    """
+    blocks = states.transpose(1, 2).unflatten(1, (-1, size))
+    folded: torch.Tensor = blocks.flatten(0, 1).transpose(1, 2)
+    return folded

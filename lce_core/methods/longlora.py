@@ -1,0 +1,132 @@
+"""LongLoRA: shifted sparse attention and low-rank updates in training, full attention in use.
+
+Design: PI's frequencies. In training, attention stays inside blocks of a quarter of the row, which
+half of the heads have shifted by half a block, so that neighbouring blocks still exchange
+information. Attention projections get low-rank updates, embeddings and norms are trained whole, the
+rest is kept. The checkpoint holds the updates merged into the weights and is used like PI's.
+Counted as approximate, as LCEG counts it, because of its training.
+Source: Chen et al. 2023, arXiv:2309.12307; LCEG (arXiv:2409.12181), section 3.3.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from lce_core.adaptation import LowRank
+from lce_core.attention.schemes import ShiftedSparse
+from lce_core.errors import SpecError
+from lce_core.methods import Method, scale_or_ratio
+from lce_core.methods._evidence import EXACT, PHI2, frequencies, value
+from lce_core.registry import Source
+from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
+
+TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "dense")
+"""Projections of attention; the last one is called o_proj in Llama and dense in Phi."""
+WHOLE = ("embed", "norm")
+
+
+class LongLora(Method):
+    """Shifted sparse attention with low-rank updates, for training."""
+
+    family: ClassVar[Literal["none", "frequency", "approximate"]] = "approximate"
+    exact_attention: ClassVar[bool] = False
+    training: ClassVar[Literal["none", "optional", "required"]] = "required"
+
+    scale: float | None = None
+    """Divisor of all frequencies, as in pi; None: target / trained context."""
+    num_groups: int = Field(default=4, ge=1)
+    """Blocks that a training row is cut into."""
+    rank: int = Field(default=8, ge=1)
+    """Rank of the updates."""
+    alpha: float = Field(default=16.0, gt=0)
+    """Updates are multiplied by alpha / rank."""
+
+    def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
+        """Base frequencies divided by the scale."""
+        return RopeTable(geometry.inv_freq() / scale_or_ratio(self.scale, lengths, "longlora"))
+
+    def training_attention(self, geometry: RopeGeometry, lengths: ContextLengths) -> ShiftedSparse:
+        """Blocks of request / num_groups tokens; the request is a training row.
+
+        Raises:
+          SpecError: the row is not that many blocks of an even number of tokens.
+        """
+        return ShiftedSparse(group=self._group(lengths.request))
+
+    def low_rank(self) -> LowRank:
+        """Updates of the attention projections; embeddings and norms are trained whole."""
+        return LowRank(self.rank, self.alpha, TARGETS, WHOLE)
+
+    def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
+        """Raises SpecError for a scale below 1, one head, or a target that is not whole blocks."""
+        scale_or_ratio(self.scale, lengths, "longlora")
+        self._group(lengths.target)
+        if geometry.num_heads < 2:
+            raise SpecError(
+                "longlora",
+                f"a model with {geometry.num_heads} attention head",
+                "half of the heads see shifted blocks, so there are at least 2",
+                "Choose another base model or method.",
+            )
+
+    def _group(self, row: int) -> int:
+        if row % (2 * self.num_groups):
+            raise SpecError(
+                "longlora.num_groups",
+                f"{self.num_groups} for training rows of {row} tokens",
+                "a row is whole blocks, each of an even number of tokens",
+                f"Make the target context a multiple of {2 * self.num_groups}, or change"
+                " num_groups.",
+            )
+        return row // self.num_groups
+
+
+METHOD = LongLora
+SOURCE = Source(
+    paper="arXiv:2309.12307",
+    place="sections 3.2 and 3.3; settings from tables 7, 8 of LCEG (arXiv:2409.12181)",
+    reference="github.com/dvlab-research/LongLoRA@d4eb344",
+    differs="no block wraps around, as in the reference's flash attention path, which LCEG trained"
+    " with; its other path rolls the row and lets the first tokens see the last. With an odd number"
+    " of heads the first half is the smaller one. Where embedding and head are one weight, the head"
+    " is trained with it. Angles are computed in float64",
+)
+EVIDENCE = (
+    frequencies(
+        (1.25e-1, 1.082455e-1, 1.25e-2, 1.443477e-3, 1.25e-3, 1.25e-4, 1.443477e-5), origin=EXACT
+    ),
+    frequencies(
+        (1 / 16, 0.56234133 / 16),
+        origin="transformers 5.23 'linear', factor 16, Phi-2",
+        pairs=(0, 1),
+        geometry=PHI2,
+    ),
+    value(
+        "training_distance",
+        (0, 8191, None, None, 1),
+        "the reference's cu_seqlens 0, 8192, 16384, 24576, 32768 for heads 0 to 15 of 32",
+        positions=(
+            (0, 0, False),
+            (8191, 0, False),
+            (8192, 8191, False),
+            (8191, 8192, False),
+            (32767, 32766, False),
+        ),
+    ),
+    value(
+        "training_distance",
+        (4095, None, 8191, None, 4095, None),
+        "the reference's cu_seqlens 0, 4096, 12288, 20480, 28672, 32768 for heads 16 to 31 of 32",
+        positions=(
+            (4095, 0, True),
+            (4096, 4095, True),
+            (12287, 4096, True),
+            (28672, 28671, True),
+            (32767, 28672, True),
+            (0, 32767, True),
+        ),
+    ),
+)
+VERSION = 1
