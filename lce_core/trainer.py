@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch.distributed.tensor import DTensor
 
 from lce_core import points
-from lce_core.assembly import build, open_rows, plugin_of
+from lce_core.assembly import build, open_rows, plugin_of, sequence_length
 from lce_core.cost import model_flops_utilisation, training_flops
 from lce_core.devices import peak_flops
 from lce_core.errors import DataError, NonFiniteError
@@ -69,6 +69,7 @@ class Trainer:
         parts = build(job, self.base, self.device)
         model, module, self.extended = parts.model, parts.module, parts.extended
         self.kernel = parts.kernel
+        self.sequence_length = sequence_length(job, self.extended)
         optimizer = torch.optim.AdamW(
             model.parameters(),
             lr=self.training.learning_rate,
@@ -179,6 +180,8 @@ class Trainer:
 
     def _read(self, rows: NDArray[np.int64]) -> tuple[torch.Tensor, torch.Tensor]:
         tokens, weights = self.rows.read(_some(rows))
+        if self.extended and self.extended.inserter:
+            tokens, weights = self.extended.inserter.pieces(tokens, weights)
         if not len(rows):
             weights = np.zeros_like(weights)
         return (
@@ -209,7 +212,7 @@ class Trainer:
 
     def _row(self, step: int, loss: float, seconds: float) -> dict[str, Any]:
         speed = self.training.tokens_per_step / seconds
-        flops = training_flops(self.base.shape, self.base.geometry, self.job.row_length)
+        flops = training_flops(self.base.shape, self.base.geometry, self.sequence_length)
         peak = peak_flops(self.device, self.training.precision)
         share_of_one = speed / self.accelerator.num_processes
         mfu = model_flops_utilisation(share_of_one, flops, peak) if peak else None

@@ -1,7 +1,8 @@
 """The attention schemes at hand, as sizes; the kernels beside compute them.
 
 `distance` says at which relative position a query scores a key, or None where it does not see it:
-the definition of a scheme in one line, which documentation and tests read.
+the definition of a scheme in one line, which documentation and tests read. Schemes whose weights
+are no single softmax over such distances say the rest in words.
 """
 
 from __future__ import annotations
@@ -113,3 +114,38 @@ class Rectified(AttentionScheme):
         if beyond < 0:
             return query - key
         return self.window if self.leak is None else self.window + beyond / self.leak
+
+
+@dataclass(frozen=True)
+class GroupedSoftmax(AttentionScheme):
+    """Every earlier token at its true distance, weighted by block through landmarks."""
+
+    block: int
+    """Tokens of a block; the last of them is its landmark."""
+
+    kernel: ClassVar[str] = "lce_core.attention.landmark:attend"
+    differentiable: ClassVar[bool] = True
+    uses_flash: ClassVar[bool] = False
+
+    def distance(self, query: int, key: int) -> int | None:
+        """Relative position of the key, None for later tokens."""
+        return query - key if key <= query else None
+
+
+@dataclass(frozen=True)
+class BlockRetrieval(AttentionScheme):
+    """The query's chunk as in GroupedSoftmax, and the blocks before it that landmarks select."""
+
+    block: int
+    """Tokens of a block; the last of them is its landmark."""
+    top_k: int
+    """Blocks before the chunk that each query and head selects."""
+    chunk: int
+    """Tokens that attend to each other; a multiple of `block`."""
+
+    kernel: ClassVar[str] = "lce_core.attention.retrieval:attend"
+    uses_flash: ClassVar[bool] = False
+
+    def distance(self, query: int, key: int) -> int | None:
+        """True distance within the query's chunk; None before it, where scores decide."""
+        return query - key if query // self.chunk * self.chunk <= key <= query else None
