@@ -35,23 +35,15 @@ def attend(
     length = key.shape[2]
     rotate = Rotation(table, length, query)
     query, key = rotate(query, slice(first_query, length)), rotate(key, slice(length))
-    raised = raise_scores(scores_of(query, key, scaling), first_query, scheme.block)
-    return weigh(raised.softmax(dim=-1), value)
+    grouped = query.unflatten(1, (key.shape[1], -1))
+    raised = raise_scores(scores_of(grouped, key[:, :, None], scaling), first_query, scheme.block)
+    return (raised.softmax(dim=-1).to(value.dtype) @ value[:, :, None]).flatten(1, 2)
 
 
 def scores_of(query: torch.Tensor, key: torch.Tensor, scaling: float) -> torch.Tensor:
-    """Scores (batch, heads, queries, keys), at least float32, of rotated states."""
-    shared = query.shape[1] // key.shape[1]
-    rows = query.unflatten(1, (-1, shared)).flatten(2, 3)
-    scores = (rows @ key.transpose(-1, -2)).unflatten(2, (shared, -1)).flatten(1, 2)
+    """Scores (..., queries, keys) of rotated states (..., tokens, head_dim), at least float32."""
+    scores = query @ key.transpose(-1, -2)
     return scores.to(torch.promote_types(scores.dtype, torch.float32)) * scaling
-
-
-def weigh(weights: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-    """Values (batch, kv_heads, keys, head_dim) summed by weights (batch, heads, queries, keys)."""
-    shared = weights.shape[1] // value.shape[1]
-    rows = weights.to(value.dtype).unflatten(1, (-1, shared)).flatten(2, 3)
-    return (rows @ value).unflatten(2, (shared, -1)).flatten(1, 2)
 
 
 def raise_scores(scores: torch.Tensor, first_query: int, block: int) -> torch.Tensor:
@@ -68,12 +60,8 @@ def raise_scores(scores: torch.Tensor, first_query: int, block: int) -> torch.Te
     columns = torch.arange(num_keys, device=scores.device)
     whole = num_keys // block
     blocks = scores[..., : whole * block].unflatten(-1, (whole, block))
-    earlier = columns[:whole] < places // block
-    gates = gates_of(blocks).masked_fill(~earlier[..., None], 0.0)
-    raised = torch.cat(((blocks + gates).flatten(-2), scores[..., whole * block :]), dim=-1)
+    gates = blocks[..., -1] - blocks[..., :-1].logsumexp(dim=-1)
+    gates = gates.masked_fill(columns[:whole] >= places // block, 0.0)
+    raised = (blocks + gates[..., None]).flatten(-2)
+    raised = torch.cat((raised, scores[..., whole * block :]), dim=-1)
     return raised.masked_fill((columns > places) | (columns % block == block - 1), -torch.inf)
-
-
-def gates_of(blocks: torch.Tensor) -> torch.Tensor:
-    """By how much (..., 1) the scores (..., block) of each block's tokens are raised."""
-    return blocks[..., -1:] - blocks[..., :-1].logsumexp(dim=-1, keepdim=True)
