@@ -52,7 +52,8 @@ def read_blocks(
     shift = (tiles.cumsum(0) - tiles) * tile - (counts.cumsum(0) - counts)
     places = torch.arange(len(groups), device=picks.device) + shift[groups]
     asked = torch.arange(len(tiles), device=picks.device).repeat_interleave(tiles)
-    chosen = (*_split(asked // num_blocks, kv_heads), asked % num_blocks)
+    owner = asked // num_blocks
+    chosen = (owner // kv_heads, owner % kv_heads, asked % num_blocks)
 
     rows = asking.new_zeros(len(asked) * tile, head_dim)
     rows[places] = asking.reshape(-1, head_dim)[order]
@@ -65,8 +66,3 @@ def read_blocks(
     read = torch.empty_like(asking, memory_format=torch.contiguous_format).view(-1, head_dim)
     read[order] = found[places]
     return gates.view_as(picks).masked_fill(picks < 0, -torch.inf), read.view_as(asking)
-
-
-def _split(owners: torch.Tensor, kv_heads: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Text and key-value head of each owner."""
-    return owners // kv_heads, owners % kv_heads

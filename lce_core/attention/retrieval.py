@@ -135,7 +135,7 @@ class _Memory:
         picks = self._select(slotted, seen)
         recent = picks >= seen[:, None, None] - top_k
         slots = torch.arange(top_k, device=picks.device) + recent
-        asking = slotted.take_along_dim(slots[..., None], dim=5)
+        asking = slotted.gather(5, slots[..., None].expand(*slots.shape, query.shape[-1]))
         return read_blocks(asking, picks, self.keys, self.values, self.rotate, self.scaling)
 
     def _select(self, slotted: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
