@@ -106,7 +106,8 @@ def reserve_token(model: PreTrainedModel) -> int:
     known: int | None = getattr(model.config, TOKEN_ID, None)
     if known is not None:
         return known
-    token: int = model.get_input_embeddings().weight.shape[0]  # type: ignore[assignment, union-attr]
+    embedding: Any = model.get_input_embeddings()
+    token: int = embedding.weight.shape[0]
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         model.resize_token_embeddings(token + 1, mean_resizing=False)
         parts: list[Any] = [model.get_input_embeddings(), model.get_output_embeddings()]

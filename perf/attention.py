@@ -1,11 +1,13 @@
 """What attention costs under each method, as ratios, and how its memory grows.
 
 Each contestant is first checked: on a short text row by row, and at full length on some rows,
-against float64 attention written out from the scheme's distances. Then it is timed against its
-reference, one right after the other in alternating order, and the median of the ratios is taken,
-of wall seconds and of CPU seconds: on a machine shared with others the first swings, the second
-hardly. Extra memory is the most that torch's allocator hands out during one call, inputs not
-counted and the output counted, at the length and at twice the length.
+against float64 attention written out from the scheme's distances, or from the definition where
+distances alone do not say it. Then it is timed against its reference, one right after the other in
+alternating order, and the median of the ratios is taken, of wall seconds and of CPU seconds: on a
+machine shared with others the first swings, the second hardly. Growth is the CPU time (on a GPU:
+the time) at twice the length over that at the length, likewise. Extra memory is the most that
+torch's allocator hands out during one call, inputs not counted and the output counted, at the
+length and at twice the length.
 
     python perf/attention.py [--device cuda --dtype bfloat16] [--out FILE.json]
 """
@@ -17,8 +19,9 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +37,11 @@ from lce_core.attention import (
     grouped_neighbour,
     lambda_shaped,
     rectified,
+    retrieval,
 )
 from lce_core.attention.rotary import RequestRotary
 from lce_core.attention.schemes import (
+    BlockRetrieval,
     CacheSinks,
     FullCausal,
     GroupedNeighbour,
@@ -55,6 +60,8 @@ TOLERANCE = {"float32": 1e-5, "bfloat16": 3e-2, "float16": 4e-3}
 
 States = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 Run = Callable[[States], torch.Tensor]
+Row = Callable[[States, int], torch.Tensor]
+"""The output (heads, head_dim) of one query, in float64."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +70,7 @@ class Contestant:
 
     name: str
     run: Run
-    distance: Callable[[int, int], float | None]
-    inv_freq: np.ndarray
-    scaling: float
+    row: Row
     reference: str
     limit: float | None
     """Largest admissible time, as a share of the reference's."""
@@ -113,10 +118,12 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
                 "cpu": cpu,
                 "limit": contestant.limit,
                 "error": errors[contestant.name],
+                "growth": None,
                 "memory": None,
             }
         )
         if contestant.reference == "full causal":
+            rows[-1]["growth"] = growth(options, contestant, inputs, double)
             rows[-1]["memory"] = [extra_memory(contestant, text) for text in (inputs, double)]
         print(rows[-1], file=sys.stderr, flush=True)
     given = {k: v for k, v in vars(options).items() if k != "out"}
@@ -152,9 +159,9 @@ def contestants(options: argparse.Namespace, window: int) -> dict[str, Contestan
         limit: float | None = None,
     ) -> None:
         scaling = geometry.head_dim**-0.5 * table.attention_factor**2
-        found.append(
-            Contestant(name, run, scheme.distance, table.inv_freq, scaling, reference, limit)
-        )
+        define = block_retrieval if isinstance(scheme, BlockRetrieval) else by_distance
+        row = partial(define, scheme, table.inv_freq, scaling)
+        found.append(Contestant(name, run, row, reference, limit))
 
     def of_scheme(kernel: Callable[..., torch.Tensor], scheme: Any, table: RopeTable = base) -> Run:
         return lambda parts: kernel(scheme, *parts, table, 0, geometry.head_dim**-0.5)
@@ -169,6 +176,9 @@ def contestants(options: argparse.Namespace, window: int) -> dict[str, Contestan
     add("self_extend", of_scheme(grouped_neighbour.attend, grouped), scheme=grouped, limit=2.3)
     for name, scheme in [("rerope", Rectified(window)), ("rerope, leak 16", Rectified(window, 16))]:
         add(name, of_scheme(rectified.attend, scheme), scheme=scheme)
+    # As trained on 512 tokens; on the short text as on 32 of them.
+    landmarks = BlockRetrieval(64, 5, 128) if window > SHORT_WINDOW else BlockRetrieval(4, 3, 16)
+    add("landmark", of_scheme(retrieval.attend, landmarks), scheme=landmarks)
     rotary = RequestRotary(geometry.rotary_dim, identity=False)
     rotary.begin(yarn, 1 << 30)
     scaled = geometry.head_dim**-0.5 * yarn.attention_factor**2
@@ -237,20 +247,72 @@ def check(options: argparse.Namespace) -> dict[str, float]:
 
 
 def deviation(contestant: Contestant, inputs: States, output: torch.Tensor, row: int) -> float:
-    """Largest error of one query's output against float64 attention from the distances."""
-    seen = [(j, contestant.distance(row, j)) for j in range(row + 1)]
-    index = torch.tensor([j for j, distance in seen if distance is not None])
-    steps = torch.tensor([d for _, d in seen if d is not None], dtype=torch.float64)
+    """Largest error of one query's output against its definition in float64."""
+    expected = contestant.row(inputs, row)
+    return float((output[0, :, row].cpu().double() - expected).abs().max())
+
+
+def by_distance(
+    scheme: Any, inv_freq: np.ndarray, scaling: float, inputs: States, row: int
+) -> torch.Tensor:
+    """Softmax over the keys at the distances that the scheme gives them."""
+    seen = [(j, scheme.distance(row, j)) for j in range(row + 1)]
+    index = [j for j, distance in seen if distance is not None]
+    steps = [distance for _, distance in seen if distance is not None]
+    scores = scores_at(inputs, row, index, steps, inv_freq) * scaling
+    return (scores.softmax(-1)[:, None] @ inputs[2][0].cpu()[:, index].double())[:, 0]
+
+
+def block_retrieval(
+    scheme: BlockRetrieval, inv_freq: np.ndarray, scaling: float, inputs: States, row: int
+) -> torch.Tensor:
+    """Grouped softmax over the query's chunk and the blocks that its landmarks select."""
+    block, start = scheme.block, row // scheme.chunk * scheme.chunk
+    blocks, own = start // block, row // block * block
+    top_k = min(scheme.top_k, blocks)
+    value = inputs[2][0].cpu().double()
+
+    def scores(keys: Sequence[int], slots: Sequence[int]) -> torch.Tensor:
+        """Of keys in slots counted backwards from the chunk: block b really lies in blocks - b."""
+        steps = [row - start + slot * block - key % block for key, slot in zip(keys, slots)]
+        return scores_at(inputs, row, keys, steps, inv_freq) * scaling
+
+    back = [min(blocks - b, top_k + 1) for b in range(blocks)]
+    gates = scores([b * block + block - 1 for b in range(blocks)], back) if blocks else None
+    outputs = []
+    for head in range(len(value)):
+        picks = [] if gates is None else sorted(gates[head].topk(top_k).indices.tolist())
+        slots = [top_k + 1 - j - (b >= blocks - top_k) for j, b in enumerate(picks)]
+        groups = [
+            *zip(picks, slots),
+            *((b, blocks - b) for b in range(start // block, own // block)),
+        ]
+        tokens = list(range(own, min(row, own + block - 2) + 1))
+        outer = [scores(tokens, [blocks - own // block] * len(tokens))[head]]
+        read = [value[head, tokens]]
+        for b, slot in groups:
+            inside = scores(range(b * block, b * block + block), [slot] * block)[head]
+            outer.append(inside[-1:])
+            read.append(
+                inside[:-1].softmax(-1)[None] @ value[head, b * block : (b + 1) * block - 1]
+            )
+        outputs.append(torch.cat(outer).softmax(-1) @ torch.cat(read))
+    return torch.stack(outputs)
+
+
+def scores_at(
+    inputs: States, row: int, keys: Sequence[int], steps: Sequence[float], inv_freq: np.ndarray
+) -> torch.Tensor:
+    """Products (heads, keys) of one query with some keys at the given distances, in float64."""
     query = inputs[0][0, :, row].cpu().double()
-    key, value = (part[0].cpu()[:, index].double() for part in inputs[1:])
-    angles = steps[:, None] * torch.from_numpy(contestant.inv_freq)[..., None, :]
+    key = inputs[1][0].cpu()[:, list(keys)].double()
+    distances = torch.tensor(list(steps), dtype=torch.float64)
+    angles = distances[:, None] * torch.from_numpy(inv_freq)[..., None, :]
     pairs = angles.shape[-1]
     (q1, q2), (k1, k2) = query.split(pairs, -1), key.split(pairs, -1)
     q1, q2 = q1[:, None], q2[:, None]
     along, across = q1 * k1 + q2 * k2, q1 * k2 - q2 * k1
-    scores = (along * angles.cos() + across * angles.sin()).sum(-1) * contestant.scaling
-    expected = (scores.softmax(-1)[:, None] @ value)[:, 0]
-    return float((output[0, :, row].cpu().double() - expected).abs().max())
+    return (along * angles.cos() + across * angles.sin()).sum(-1)
 
 
 def ratios(
@@ -265,6 +327,17 @@ def ratios(
         pairs.append((mine[0] / other[0], mine[1] / other[1]))
     wall, cpu = zip(*pairs, strict=True)
     return statistics.median(wall), statistics.median(cpu)
+
+
+def growth(
+    options: argparse.Namespace, contestant: Contestant, inputs: States, double: States
+) -> float:
+    """Median time at twice the length over that at the length."""
+    clock = 0 if inputs[0].is_cuda else 1
+    return statistics.median(
+        timed(contestant.run, double)[clock] / timed(contestant.run, inputs)[clock]
+        for _ in range(-(-options.repeats // 2))
+    )
 
 
 def timed(run: Run, inputs: States) -> tuple[float, float]:
@@ -301,14 +374,18 @@ def extra_memory(contestant: Contestant, inputs: States) -> float:
 def print_tables(found: dict[str, Any]) -> None:
     """One row per contestant, then where it was measured."""
     length = found["options"]["length"]
-    print(f"| attention | against | time | CPU time | limit | error | MiB at {length} | x 2 |")
-    print("|---|---|--:|--:|--:|--:|--:|--:|")
+    print(
+        "| attention | against | time | CPU time | limit | error | growth"
+        f" | MiB at {length} | x 2 |"
+    )
+    print("|---|---|--:|--:|--:|--:|--:|--:|--:|")
     for row in found["rows"]:
         limit = "-" if row["limit"] is None else f"{row['limit']:.2f}"
+        grown = "-" if row["growth"] is None else f"{row['growth']:.2f}"
         once, twice = [f"{size:.0f}" for size in row["memory"]] if row["memory"] else "--"
         print(
             f"| {row['name']} | {row['reference']} | {row['wall']:.3f} | {row['cpu']:.3f}"
-            f" | {limit} | {row['error']:.0e} | {once} | {twice} |"
+            f" | {limit} | {row['error']:.0e} | {grown} | {once} | {twice} |"
         )
     where = found["environment"]
     print(f"\n{found['options']}, inputs {found['inputs']:.0f} MiB")

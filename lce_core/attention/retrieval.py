@@ -177,4 +177,5 @@ class _Memory:
         longest = lengths[:, :, None, (seen - 1).clamp(min=0), None, None]
         rounding = torch.finfo(query.dtype).eps * query.shape[-1] ** -0.5
         product = query.float().norm(dim=-1, keepdim=True) * longest * self.scaling
-        return _ROUNDINGS * rounding * product
+        tie: torch.Tensor = _ROUNDINGS * rounding * product
+        return tie
