@@ -15,9 +15,10 @@ import torch
 from lce_core.devices import resolve_dtype
 from lce_core.errors import DataError
 from lce_core.extension import ExtendedModel, extend
+from lce_core.insertion import reserve_token
 from lce_core.loss_model import LossModel
 from lce_core.low_rank import add_low_rank
-from lce_core.methods import METHODS
+from lce_core.methods import METHODS, Method
 from lce_core.models import MODELS, BaseModel
 from lce_core.packing import PackedRows
 from lce_core.sharding import build_on_main, shard
@@ -74,15 +75,20 @@ class Parts:
 
 def build(job: TrainingJob, base: BaseModel, device: torch.device) -> Parts:
     """The model to train, on `device`, or this process's share of it."""
+    method = None if job.method is None else METHODS.from_identity(job.method)
 
     def start() -> PreTrainedModel:
         if job.from_scratch:
-            return base.initialise(job.seed)
-        return base.load(job.base_folder, torch.float32)
+            model = base.initialise(job.seed)
+        else:
+            model = base.load(job.base_folder, torch.float32)
+        if method and method.insertion(base.geometry):
+            reserve_token(model)  # Here, where other processes take the model's layout from.
+        return model
 
     sharded = job.is_sharded(device)
     model = build_on_main(start, device) if sharded else start()
-    extended = None if job.method is None else _extend(job, base, model, device)
+    extended = None if method is None else _extend(job, base, method, model, device)
     module = LossModel(model, job.training.precision)
     if sharded:
         shard(module, model, device)
@@ -98,10 +104,13 @@ def build(job: TrainingJob, base: BaseModel, device: torch.device) -> Parts:
 
 
 def _extend(
-    job: TrainingJob, base: BaseModel, model: PreTrainedModel, device: torch.device
+    job: TrainingJob,
+    base: BaseModel,
+    method: Method,
+    model: PreTrainedModel,
+    device: torch.device,
 ) -> ExtendedModel:
     """Puts the job's method on the model."""
-    method = METHODS.from_identity(job.method or {})
     extended = extend(
         model,
         base,
@@ -112,7 +121,18 @@ def _extend(
         device=device,
         training=True,
     )
-    extended.begin_request(job.row_length)
+    extended.begin_request(sequence_length(job, extended))
     if low_rank := method.low_rank():
         add_low_rank(model, low_rank, job.seed)
     return extended
+
+
+def sequence_length(job: TrainingJob, extended: ExtendedModel | None) -> int:
+    """Tokens of text that attend to each other in training: a row, or a piece of it.
+
+    Raises:
+      SpecError: the pieces that the method wants do not divide the rows.
+    """
+    if extended is None or extended.inserter is None:
+        return job.row_length
+    return extended.inserter.piece_of(job.row_length)

@@ -183,6 +183,8 @@ def _next_tokens(model: ExtendedModel, ids: torch.Tensor, cache: DynamicCache) -
             f"after {cache.get_seq_length()} tokens: NaN or infinite logits: logits are finite."
             " Check the checkpoint and its precision."
         )
+    if model.inserter:  # A token of the method's own is no text.
+        logits[:, model.inserter.token] = -torch.inf
     chosen: torch.Tensor = logits.argmax(dim=-1)
     return chosen
 

@@ -4,7 +4,8 @@ Methods that only change frequencies get a rotary module that reads the table of
 hand; SDPA or flash attention stays untouched. Tables with a base per head and attention schemes get
 the same module in its identity form (cos = 1, sin = 0), so that the cache holds keys before
 rotation, and the registered attention function, which calls the scheme's kernel. No modelling
-file is forked and no forward is replaced.
+file is forked and no forward is replaced. Tokens that a method inserts are fed between those of the
+text and taken out of the answer, so callers count and see tokens of the text only.
 
 A request fixes its table from lengths alone (`begin_request`): cached equals uncached, and no
 result depends on what was asked before. The table stays float64 outside the module's buffers, so
@@ -32,6 +33,7 @@ from lce_core.attention.rotary import RequestRotary
 from lce_core.attention.rotation import check_heads
 from lce_core.attention.schemes import FullCausal
 from lce_core.errors import SpecError, UnavailableError
+from lce_core.insertion import Inserter, reserve_token
 from lce_core.methods import Method
 from lce_core.models import BaseModel
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
@@ -63,12 +65,15 @@ class ExtendedModel:
         rotary: RequestRotary,
         *,
         training: bool = False,
+        inserter: Inserter | None = None,
     ) -> None:
         self.model, self.method, self.geometry = model, method, geometry
         self.trained, self.target = geometry.trained_context, target
         self.kernel = kernel
         """Kernel family that computes attention, as recorded with results."""
         self.training = training
+        self.inserter = inserter
+        """Puts the method's own tokens into texts, if it has any."""
         self._rotary = rotary
         self._lengths = ContextLengths(self.trained, target, target)
 
@@ -81,7 +86,8 @@ class ExtendedModel:
         """Fixes table and scheme for one request, before any forward pass of it.
 
         Args:
-          num_tokens: prompt plus tokens to be generated, or a training row.
+          num_tokens: prompt plus tokens to be generated, or a training sequence; inserted tokens
+            are not counted.
 
         Raises:
           UnavailableError: more tokens than the method reaches.
@@ -94,7 +100,7 @@ class ExtendedModel:
             )
         table, scheme = _describe(self.method, self.geometry, lengths, training=self.training)
         self._lengths = lengths
-        self._rotary.begin(table, num_tokens)
+        self._rotary.begin(table, self.inserter.length(num_tokens) if self.inserter else num_tokens)
         scaling = self.geometry.head_dim**-0.5 * table.attention_factor**2
         for attention in _attentions(self.model):
             attention.scaling = scaling
@@ -108,7 +114,8 @@ class ExtendedModel:
 
     def cut_back(self, cache: DynamicCache, num_tokens: int) -> None:
         """Leaves the first `num_tokens` tokens of the text in the cache."""
-        surplus = cache.get_seq_length() - num_tokens
+        kept = self.inserter.length(num_tokens) if self.inserter else num_tokens
+        surplus = cache.get_seq_length() - kept
         if surplus:
             cache.crop(-surplus)
 
@@ -127,6 +134,13 @@ class ExtendedModel:
           ids: (batch, tokens) token ids of the text, following those in the cache.
           cache: keys and values of the text so far, extended in place; None for a text at once.
         """
+        if self.inserter is None:
+            return self._decode(ids, cache)
+        cached = 0 if cache is None else cache.get_seq_length()
+        expanded, predicting = self.inserter.expand(ids, cached)
+        return self._decode(expanded, cache)[:, predicting]
+
+    def _decode(self, ids: torch.Tensor, cache: DynamicCache | None) -> torch.Tensor:
         decoded = self.model.get_decoder()(
             input_ids=ids, past_key_values=cache, use_cache=cache is not None
         )
@@ -146,7 +160,7 @@ def extend(
     training: bool = False,
     learned: Path | None = None,
 ) -> ExtendedModel:
-    """Puts `method` on `model` in place: rotary module, attention name, softmax scaling.
+    """Puts `method` on `model` in place: rotary module, attention name, softmax scaling, token.
 
     The model should already have its final device and dtype, on which the kernel depends. The
     model's configuration object is replaced by a copy, so that other models are not affected.
@@ -171,8 +185,10 @@ def extend(
     lengths = ContextLengths(geometry.trained_context, target, target)
     method.check(geometry, lengths)
     _, scheme = _describe(method, geometry, lengths, training=training)
-    choose = _stock_kernel if scheme is None else _scheme_kernel
-    name = choose(device or model.device, compute_dtype or model.dtype, kernel)
+    place = (device or model.device, compute_dtype or model.dtype)
+    name = (
+        _stock_kernel(*place, kernel) if scheme is None else _scheme_kernel(scheme, *place, kernel)
+    )
     rotary = _rotary(method, geometry, lengths, identity=scheme is not None)
     if learned is not None:
         rotary.load_state_dict(load_file(learned))
@@ -180,7 +196,11 @@ def extend(
     decoder.rotary_emb = rotary
     _own_configuration(model)
     model.set_attn_implementation(name if scheme is None else ATTENTION)
-    return ExtendedModel(model, method, geometry, target, name, rotary, training=training)
+    insertion = method.insertion(geometry)
+    inserter = Inserter(insertion, reserve_token(model)) if insertion else None
+    return ExtendedModel(
+        model, method, geometry, target, name, rotary, training=training, inserter=inserter
+    )
 
 
 def save_learned(weights: Mapping[str, torch.Tensor], folder: Path) -> dict[str, torch.Tensor]:
@@ -250,14 +270,18 @@ def _stock_kernel(device: torch.device, dtype: torch.dtype, kernel: Kernel) -> s
     return "flash_attention_2" if can and kernel != "sdpa" else "sdpa"
 
 
-def _scheme_kernel(device: torch.device, dtype: torch.dtype, kernel: Kernel) -> str:
-    name = backend(device, dtype)
+def _scheme_kernel(
+    scheme: AttentionScheme, device: torch.device, dtype: torch.dtype, kernel: Kernel
+) -> str:
+    name = backend(device, dtype) if scheme.uses_flash else "matmul"
     if kernel == "flash" and name != "torch_flash":
+        rule = "the flash kernel of attention schemes needs a CUDA device and bf16 or fp16"
         raise SpecError(
             "kernel",
             f"'flash' on {device.type} with {dtype}",
-            "the flash kernel of attention schemes needs a CUDA device and bf16 or fp16",
-            "Use kernel: auto, or set precision: bf16 on a GPU.",
+            rule if scheme.uses_flash else f"{type(scheme).__name__} has no flash kernel",
+            "Use kernel: auto"
+            + (", or set precision: bf16 on a GPU." if scheme.uses_flash else "."),
         )
     return name
 

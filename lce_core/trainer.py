@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch.distributed.tensor import DTensor
 
 from lce_core import points
-from lce_core.assembly import build, open_rows, plugin_of
+from lce_core.assembly import build, open_rows, plugin_of, sequence_length
 from lce_core.cost import model_flops_utilisation, training_flops
 from lce_core.devices import peak_flops
 from lce_core.errors import DataError, NonFiniteError
@@ -70,6 +70,7 @@ class Trainer:
         parts = build(job, self.base, self.device)
         model, module, self.extended = parts.model, parts.module, parts.extended
         self.kernel, self.low_rank = parts.kernel, parts.low_rank
+        self.sequence_length = sequence_length(job, self.extended)
         named = model.named_parameters()
         self.parameters = {name: tensor for name, tensor in named if tensor.requires_grad}
         optimizer = torch.optim.AdamW(
@@ -181,6 +182,8 @@ class Trainer:
 
     def _read(self, rows: NDArray[np.int64]) -> tuple[torch.Tensor, torch.Tensor]:
         tokens, weights = self.rows.read(_some(rows))
+        if self.extended and self.extended.inserter:
+            tokens, weights = self.extended.inserter.pieces(tokens, weights)
         if not len(rows):
             weights = np.zeros_like(weights)
         return (
@@ -211,7 +214,7 @@ class Trainer:
 
     def _row(self, step: int, loss: float, seconds: float) -> dict[str, Any]:
         speed = self.training.tokens_per_step / seconds
-        flops = training_flops(self.base.shape, self.base.geometry, self.job.row_length)
+        flops = training_flops(self.base.shape, self.base.geometry, self.sequence_length)
         # These FLOPs are of full attention and of gradients of all weights.
         peak = None if self.low_rank else peak_flops(self.device, self.training.precision)
         share_of_one = speed / self.accelerator.num_processes

@@ -1,11 +1,13 @@
 """What attention costs under each method, as ratios, and how its memory grows.
 
 Each contestant is first checked: on a short text row by row, and at full length on some rows,
-against float64 attention written out from the scheme's distances. Then it is timed against its
-reference, one right after the other in alternating order, and the median of the ratios is taken,
-of wall seconds and of CPU seconds: on a machine shared with others the first swings, the second
-hardly. Extra memory is the most that torch's allocator hands out during one call, inputs not
-counted and the output counted, at the length and at twice the length.
+against float64 attention written out from the scheme's distances, or from the definition where
+distances alone do not say it. Then it is timed against its reference, one right after the other in
+alternating order, and the median of the ratios is taken, of wall seconds and of CPU seconds: on a
+machine shared with others the first swings, the second hardly. Growth is the CPU time (on a GPU:
+the time) at twice the length over that at the length, likewise. Extra memory is the most that
+torch's allocator hands out during one call, inputs not counted and the output counted, at the
+length and at twice the length.
 
 LongLoRA's attention is for training: its row is a forward and a backward pass, against those of
 full attention, and gradients count as memory. Outputs are checked here, gradients in the tests.
@@ -20,11 +22,12 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -33,15 +36,18 @@ from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
 
 from lce_core.attention import (
+    AttentionScheme,
     cache_sinks,
     full_causal,
     grouped_neighbour,
     lambda_shaped,
     rectified,
+    retrieval,
     shifted_sparse,
 )
 from lce_core.attention.rotary import RequestRotary
 from lce_core.attention.schemes import (
+    BlockRetrieval,
     CacheSinks,
     FullCausal,
     GroupedNeighbour,
@@ -63,6 +69,8 @@ TOLERANCE = {"float32": 1e-5, "bfloat16": 3e-2, "float16": 4e-3}
 
 States = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 Run = Callable[[States], torch.Tensor]
+Row = Callable[[States, int], torch.Tensor]
+"""The output (heads, head_dim) of one query, in float64."""
 
 
 @dataclass(frozen=True)
@@ -71,14 +79,10 @@ class Contestant:
 
     name: str
     run: Run
-    distance: Callable[[int, int], float | None]
-    inv_freq: np.ndarray
-    scaling: float
+    row: Row
     reference: str
     limit: float | None
     """Largest admissible time, as a share of the reference's."""
-    other_heads: Callable[[int, int], float | None] | None = None
-    """Distances of the heads from heads // 2 on, where they are others."""
 
 
 def main() -> None:
@@ -124,9 +128,12 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
                 "cpu": cpu,
                 "limit": contestant.limit,
                 "error": errors[contestant.name],
+                "growth": None,
                 "memory": None,
             }
         )
+        if contestant.reference == "full causal":
+            rows[-1]["growth"] = growth(options, contestant, inputs, double)
         if contestant.reference in BARE:
             rows[-1]["memory"] = [extra_memory(contestant, text) for text in (inputs, double)]
         print(rows[-1], file=sys.stderr, flush=True)
@@ -161,11 +168,10 @@ def contestants(options: argparse.Namespace, length: int, window: int) -> dict[s
         scheme: Any = full,
         reference: str = "full causal",
         limit: float | None = None,
-        other_heads: Callable[[int, int], float | None] | None = None,
     ) -> None:
         scaling = geometry.head_dim**-0.5 * table.attention_factor**2
-        about = (table.inv_freq, scaling, reference, limit, other_heads)
-        found.append(Contestant(name, run, scheme.distance, *about))
+        row = partial(defined_by(scheme), scheme, table.inv_freq, scaling)
+        found.append(Contestant(name, run, row, reference, limit))
 
     def of_scheme(kernel: Callable[..., torch.Tensor], scheme: Any, table: RopeTable = base) -> Run:
         return lambda parts: kernel(scheme, *parts, table, 0, geometry.head_dim**-0.5)
@@ -189,8 +195,10 @@ def contestants(options: argparse.Namespace, length: int, window: int) -> dict[s
         scheme=blocks,
         reference="full causal, trained",
         limit=0.4,
-        other_heads=partial(blocks.distance, shifted=True),
     )
+    # As trained on 512 tokens; on the short text as on 32 of them.
+    landmarks = BlockRetrieval(64, 5, 128) if window > SHORT_WINDOW else BlockRetrieval(4, 3, 16)
+    add("landmark", of_scheme(retrieval.attend, landmarks), scheme=landmarks)
     rotary = RequestRotary(geometry.rotary_dim, identity=False)
     rotary.begin(yarn, 1 << 30)
     scaled = geometry.head_dim**-0.5 * yarn.attention_factor**2
@@ -271,38 +279,96 @@ def check(options: argparse.Namespace) -> dict[str, float]:
 
 
 def deviation(contestant: Contestant, inputs: States, output: torch.Tensor, row: int) -> float:
-    """Largest error of one query's output against float64 attention from the distances."""
-    if contestant.other_heads is None:
-        return _deviation(contestant, contestant.distance, inputs, output, row)
+    """Largest error of one query's output against its definition in float64."""
+    expected = contestant.row(inputs, row)
+    return float((output[0, :, row].cpu().double() - expected).abs().max())
+
+
+def defined_by(scheme: AttentionScheme) -> Callable[..., torch.Tensor]:
+    """The definition of a scheme's output in float64."""
+    if isinstance(scheme, BlockRetrieval):
+        return block_retrieval
+    return by_two_distances if isinstance(scheme, ShiftedSparse) else by_distance
+
+
+def by_two_distances(
+    scheme: ShiftedSparse, inv_freq: np.ndarray, scaling: float, inputs: States, row: int
+) -> torch.Tensor:
+    """As `by_distance`, with other distances for the heads from heads // 2 on."""
     halves = zip(*(part.tensor_split((part.shape[1] // 2,), 1) for part in inputs), strict=True)
-    outputs = output.tensor_split((output.shape[1] // 2,), 1)
-    distances = (contestant.distance, contestant.other_heads)
-    return max(
-        _deviation(contestant, distance, half, part, row)
-        for distance, half, part in zip(distances, halves, outputs, strict=True)
+    plain, shifted = (cast("States", half) for half in halves)
+    ends = SimpleNamespace(distance=partial(scheme.distance, shifted=True))
+    return torch.cat(
+        [
+            by_distance(scheme, inv_freq, scaling, plain, row),
+            by_distance(ends, inv_freq, scaling, shifted, row),
+        ]
     )
 
 
-def _deviation(
-    contestant: Contestant,
-    distance_of: Callable[[int, int], float | None],
-    inputs: States,
-    output: torch.Tensor,
-    row: int,
-) -> float:
-    seen = [(j, distance_of(row, j)) for j in range(row + 1)]
-    index = torch.tensor([j for j, distance in seen if distance is not None])
-    steps = torch.tensor([d for _, d in seen if d is not None], dtype=torch.float64)
+def by_distance(
+    scheme: Any, inv_freq: np.ndarray, scaling: float, inputs: States, row: int
+) -> torch.Tensor:
+    """Softmax over the keys at the distances that the scheme gives them."""
+    seen = [(j, scheme.distance(row, j)) for j in range(row + 1)]
+    index = [j for j, distance in seen if distance is not None]
+    steps = [distance for _, distance in seen if distance is not None]
+    scores = scores_at(inputs, row, index, steps, inv_freq) * scaling
+    return (scores.softmax(-1)[:, None] @ inputs[2][0].cpu()[:, index].double())[:, 0]
+
+
+def block_retrieval(
+    scheme: BlockRetrieval, inv_freq: np.ndarray, scaling: float, inputs: States, row: int
+) -> torch.Tensor:
+    """Grouped softmax over the query's chunk and the blocks that its landmarks select."""
+    block, start = scheme.block, row // scheme.chunk * scheme.chunk
+    blocks, own = start // block, row // block * block
+    top_k = min(scheme.top_k, blocks)
+    value = inputs[2][0].cpu().double()
+
+    def scores(keys: Sequence[int], slots: Sequence[int]) -> torch.Tensor:
+        """Of keys in slots counted backwards from the chunk: block b really lies in blocks - b."""
+        steps = [
+            row - start + slot * block - key % block for key, slot in zip(keys, slots, strict=True)
+        ]
+        return scores_at(inputs, row, keys, steps, inv_freq) * scaling
+
+    back = [min(blocks - b, top_k + 1) for b in range(blocks)]
+    gates = scores([b * block + block - 1 for b in range(blocks)], back) if blocks else None
+    outputs = []
+    for head in range(len(value)):
+        picks = [] if gates is None else sorted(gates[head].topk(top_k).indices.tolist())
+        slots = [top_k + 1 - j - (b >= blocks - top_k) for j, b in enumerate(picks)]
+        groups = [
+            *zip(picks, slots, strict=True),
+            *((b, blocks - b) for b in range(start // block, own // block)),
+        ]
+        tokens = list(range(own, min(row, own + block - 2) + 1))
+        outer = [scores(tokens, [blocks - own // block] * len(tokens))[head]]
+        read = [value[head, tokens]]
+        for b, slot in groups:
+            inside = scores(range(b * block, b * block + block), [slot] * block)[head]
+            outer.append(inside[-1:])
+            read.append(
+                inside[:-1].softmax(-1)[None] @ value[head, b * block : (b + 1) * block - 1]
+            )
+        outputs.append(torch.cat(outer).softmax(-1) @ torch.cat(read))
+    return torch.stack(outputs)
+
+
+def scores_at(
+    inputs: States, row: int, keys: Sequence[int], steps: Sequence[float], inv_freq: np.ndarray
+) -> torch.Tensor:
+    """Products (heads, keys) of one query with some keys at the given distances, in float64."""
     query = inputs[0][0, :, row].cpu().double()
-    key, value = (part[0].cpu()[:, index].double() for part in inputs[1:])
-    angles = steps[:, None] * torch.from_numpy(contestant.inv_freq)[..., None, :]
+    key = inputs[1][0].cpu()[:, list(keys)].double()
+    distances = torch.tensor(list(steps), dtype=torch.float64)
+    angles = distances[:, None] * torch.from_numpy(inv_freq)[..., None, :]
     pairs = angles.shape[-1]
     (q1, q2), (k1, k2) = query.split(pairs, -1), key.split(pairs, -1)
     q1, q2 = q1[:, None], q2[:, None]
     along, across = q1 * k1 + q2 * k2, q1 * k2 - q2 * k1
-    scores = (along * angles.cos() + across * angles.sin()).sum(-1) * contestant.scaling
-    expected = (scores.softmax(-1)[:, None] @ value)[:, 0]
-    return float((output[0, :, row].cpu().double() - expected).abs().max())
+    return (along * angles.cos() + across * angles.sin()).sum(-1)
 
 
 def ratios(
@@ -317,6 +383,17 @@ def ratios(
         pairs.append((mine[0] / other[0], mine[1] / other[1]))
     wall, cpu = zip(*pairs, strict=True)
     return statistics.median(wall), statistics.median(cpu)
+
+
+def growth(
+    options: argparse.Namespace, contestant: Contestant, inputs: States, double: States
+) -> float:
+    """Median time at twice the length over that at the length."""
+    clock = 0 if inputs[0].is_cuda else 1
+    return statistics.median(
+        timed(contestant.run, double)[clock] / timed(contestant.run, inputs)[clock]
+        for _ in range(-(-options.repeats // 2))
+    )
 
 
 def timed(run: Run, inputs: States) -> tuple[float, float]:
@@ -353,14 +430,18 @@ def extra_memory(contestant: Contestant, inputs: States) -> float:
 def print_tables(found: dict[str, Any]) -> None:
     """One row per contestant, then where it was measured."""
     length = found["options"]["length"]
-    print(f"| attention | against | time | CPU time | limit | error | MiB at {length} | x 2 |")
-    print("|---|---|--:|--:|--:|--:|--:|--:|")
+    print(
+        "| attention | against | time | CPU time | limit | error | growth"
+        f" | MiB at {length} | x 2 |"
+    )
+    print("|---|---|--:|--:|--:|--:|--:|--:|--:|")
     for row in found["rows"]:
         limit = "-" if row["limit"] is None else f"{row['limit']:.2f}"
+        grown = "-" if row["growth"] is None else f"{row['growth']:.2f}"
         once, twice = [f"{size:.0f}" for size in row["memory"]] if row["memory"] else "--"
         print(
             f"| {row['name']} | {row['reference']} | {row['wall']:.3f} | {row['cpu']:.3f}"
-            f" | {limit} | {row['error']:.0e} | {once} | {twice} |"
+            f" | {limit} | {row['error']:.0e} | {grown} | {once} | {twice} |"
         )
     where = found["environment"]
     print(f"\n{found['options']}, inputs {found['inputs']:.0f} MiB")

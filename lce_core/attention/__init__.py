@@ -30,3 +30,5 @@ class AttentionScheme:
     """Where the computation lies: "module:function"."""
     differentiable: ClassVar[bool] = False
     """Gradients flow through the kernel; otherwise a forward pass that wants them is refused."""
+    uses_flash: ClassVar[bool] = True
+    """Computed by `lce_core.attention.flash`; otherwise by matrix products, on any device."""

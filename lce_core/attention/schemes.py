@@ -2,7 +2,8 @@
 
 `distance` says at which relative position a query scores a key, or None where it does not see it:
 the definition of a scheme in one line, which documentation and tests read. It holds for all heads,
-or says for which.
+or says for which. Schemes whose weights are no single softmax over such distances say the rest in
+words.
 """
 
 from __future__ import annotations
@@ -136,3 +137,38 @@ class ShiftedSparse(AttentionScheme):
         shift = self.group // 2 if shifted else 0
         same = (query + shift) // self.group == (key + shift) // self.group
         return query - key if same and key <= query else None
+
+
+@dataclass(frozen=True)
+class GroupedSoftmax(AttentionScheme):
+    """Every earlier token at its true distance, weighted by block through landmarks."""
+
+    block: int
+    """Tokens of a block; the last of them is its landmark."""
+
+    kernel: ClassVar[str] = "lce_core.attention.landmark:attend"
+    differentiable: ClassVar[bool] = True
+    uses_flash: ClassVar[bool] = False
+
+    def distance(self, query: int, key: int) -> int | None:
+        """Relative position of the key, None for later tokens."""
+        return query - key if key <= query else None
+
+
+@dataclass(frozen=True)
+class BlockRetrieval(AttentionScheme):
+    """The query's chunk as in GroupedSoftmax, and the blocks before it that landmarks select."""
+
+    block: int
+    """Tokens of a block; the last of them is its landmark."""
+    top_k: int
+    """Blocks before the chunk that each query and head selects."""
+    chunk: int
+    """Tokens that attend to each other; a multiple of `block`."""
+
+    kernel: ClassVar[str] = "lce_core.attention.retrieval:attend"
+    uses_flash: ClassVar[bool] = False
+
+    def distance(self, query: int, key: int) -> int | None:
+        """True distance within the query's chunk; None before it, where scores decide."""
+        return query - key if query // self.chunk * self.chunk <= key <= query else None

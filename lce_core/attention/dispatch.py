@@ -1,0 +1,68 @@
+"""Queries sent to the blocks they want to read, many queries of a block at a time.
+
+A query reads a few blocks of its own choice. To bring the blocks to the queries would copy a block
+for every query; here queries are brought to the blocks, sorted into tiles that each ask one block,
+and a tile is two small matrix products.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from lce_core.attention.landmark import scores_of
+from lce_core.attention.rotation import Rotation
+
+_TILE = 64
+"""Most queries that ask a block together."""
+
+
+def read_blocks(
+    asking: torch.Tensor,
+    picks: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    rotate: Rotation,
+    scaling: float,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Attention of each query to the tokens of each block that it picked, block by block.
+
+    Args:
+      asking: (batch, kv_heads, ..., picks, head_dim) queries, rotated by their distance from the
+        start of the block that they read.
+      picks: (batch, kv_heads, ..., picks) which block, -1 for none.
+      keys: (batch, kv_heads, blocks, block, head_dim), not rotated; the last one of a block is its
+        landmark.
+      values: like keys.
+      rotate: the table in force.
+      scaling: factor of the scores before softmax.
+
+    Returns:
+      Scores (batch, kv_heads, ..., picks) of the landmarks, -inf for none, and the blocks' values
+      weighed by the softmax over their tokens (batch, kv_heads, ..., picks, head_dim).
+    """
+    batch, kv_heads, num_blocks, block, head_dim = keys.shape
+    owners = torch.arange(batch * kv_heads, device=picks.device).view(batch, kv_heads, 1)
+    wanted = (owners * num_blocks + picks.flatten(2).clamp(min=0)).flatten()
+    tile = max(1, min(_TILE, len(wanted) // (batch * kv_heads * num_blocks)))
+
+    groups, order = wanted.sort()
+    counts = torch.bincount(groups, minlength=batch * kv_heads * num_blocks)
+    tiles = (counts + tile - 1) // tile
+    # A group's first place among tiles, less its first place in the order.
+    shift = (tiles.cumsum(0) - tiles) * tile - (counts.cumsum(0) - counts)
+    places = torch.arange(len(groups), device=picks.device) + shift[groups]
+    asked = torch.arange(len(tiles), device=picks.device).repeat_interleave(tiles)
+    owner = asked // num_blocks
+    chosen = (owner // kv_heads, owner % kv_heads, asked % num_blocks)
+
+    rows = asking.new_zeros(len(asked) * tile, head_dim)
+    rows[places] = asking.reshape(-1, head_dim)[order]
+    scores = scores_of(rows.view(-1, tile, head_dim), rotate(keys[chosen], slice(block)), scaling)
+    weights = scores[..., :-1].softmax(dim=-1).to(values.dtype)
+    found = (weights @ values[chosen][:, :-1]).flatten(0, 1)
+
+    gates = torch.empty(len(groups), dtype=scores.dtype, device=picks.device)
+    gates[order] = scores[..., -1].flatten()[places]
+    read = torch.empty_like(asking, memory_format=torch.contiguous_format).view(-1, head_dim)
+    read[order] = found[places]
+    return gates.view_as(picks).masked_fill(picks < 0, -torch.inf), read.view_as(asking)

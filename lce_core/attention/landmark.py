@@ -1,0 +1,67 @@
+"""Kernel of GroupedSoftmax: landmark attention of a whole sequence, as it is trained.
+
+The last token of each block is its landmark. A query spreads its attention over the tokens of its
+own block and the landmarks of earlier blocks; what a landmark receives goes to the tokens of its
+block, by a softmax among themselves. Written out, the weight of token j of an earlier block b is
+
+    exp(s[landmark of b]) / Z * exp(s[j]) / sum over tokens l of b of exp(s[l])
+
+which is an ordinary softmax over tokens whose scores are raised by the gate
+s[landmark of b] - logsumexp of s over tokens of b. Landmarks themselves are seen by nobody.
+
+Dense over the sequence and differentiated by autograd: (queries, keys) scores exist, which the
+few hundred tokens of a training sequence allow.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from lce_core.attention.rotation import Rotation
+from lce_core.attention.schemes import GroupedSoftmax
+from lce_core.rope import RopeTable
+
+
+def attend(
+    scheme: GroupedSoftmax,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    table: RopeTable,
+    first_query: int,
+    scaling: float,
+) -> torch.Tensor:
+    """Attention output (batch, heads, queries, head_dim); arguments as in AttentionScheme."""
+    length = key.shape[2]
+    rotate = Rotation(table, length, query)
+    query, key = rotate(query, slice(first_query, length)), rotate(key, slice(length))
+    grouped = query.unflatten(1, (key.shape[1], -1))
+    raised = raise_scores(scores_of(grouped, key[:, :, None], scaling), first_query, scheme.block)
+    return (raised.softmax(dim=-1).to(value.dtype) @ value[:, :, None]).flatten(1, 2)
+
+
+def scores_of(query: torch.Tensor, key: torch.Tensor, scaling: float) -> torch.Tensor:
+    """Scores (..., queries, keys) of rotated states (..., tokens, head_dim), at least float32."""
+    scores = query @ key.transpose(-1, -2)
+    return scores.to(torch.promote_types(scores.dtype, torch.float32)) * scaling
+
+
+def raise_scores(scores: torch.Tensor, first_query: int, block: int) -> torch.Tensor:
+    """Scores whose softmax is the grouped softmax; -inf for landmarks and later tokens.
+
+    Args:
+      scores: (..., queries, keys); row t is the query at place first_query + t, column j the key at
+        place j, and places are counted from the start of a block.
+      first_query: place of the first row.
+      block: tokens of a block, its landmark included.
+    """
+    num_queries, num_keys = scores.shape[-2:]
+    places = torch.arange(first_query, first_query + num_queries, device=scores.device)[:, None]
+    columns = torch.arange(num_keys, device=scores.device)
+    whole = num_keys // block
+    blocks = scores[..., : whole * block].unflatten(-1, (whole, block))
+    gates = blocks[..., -1] - blocks[..., :-1].logsumexp(dim=-1)
+    gates = gates.masked_fill(columns[:whole] >= places // block, 0.0)
+    raised = (blocks + gates[..., None]).flatten(-2)
+    raised = torch.cat((raised, scores[..., whole * block :]), dim=-1)
+    return raised.masked_fill((columns > places) | (columns % block == block - 1), -torch.inf)
