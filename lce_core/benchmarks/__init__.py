@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from numpy.typing import NDArray
+
+from lce_core.loss_cache import LossCache
 from lce_core.models import BaseModel
 from lce_core.registry import Plugin, Registry
 
@@ -57,7 +60,10 @@ class CellResult:
     token_nll: tuple[tuple[int, float], ...] = ()
     """(first position of the bin, mean NLL in nats) pairs; empty where positions are not scored."""
     num_tokens: int = 0
-    """Tokens that went through the model, for the cost model."""
+    """Tokens that the cell takes through the model, for the cost model; those that another cell had
+    already taken through it count too."""
+    arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict, compare=False)
+    """Raw numbers kept in the cell's folder, such as the NLL of every token, by name."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +82,8 @@ class CellRequest:
     data_folders: Mapping[str, Path] = field(default_factory=dict)
     batch_tokens: int = 8192
     """Upper limit of tokens in one forward pass (execution, not identity)."""
+    losses: LossCache = field(default_factory=LossCache)
+    """Token losses that this model has computed for earlier cells."""
     report: Callable[[int, int], None] = lambda done, total: None
     """Called with (requests done, requests in all)."""
 
@@ -107,6 +115,20 @@ class Benchmark(Plugin):
           UnavailableError: the data is not on this machine; says how to get it.
           DataError: it is there and cannot be read.
         """
+        return None
+
+    def task_digest(self, task: str, data_folders: Mapping[str, Path]) -> str | None:
+        """`digest` of what one task reads, where tasks read different data."""
+        return self.digest(data_folders)
+
+    def data_tokens(
+        self,
+        base_model: BaseModel,
+        task: str,
+        eval_length: int,
+        data_folders: Mapping[str, Path],
+    ) -> int | None:
+        """As `num_tokens`, for a task over a data set that is there; None for other tasks."""
         return None
 
     def evaluate(self, request: CellRequest) -> CellResult:
