@@ -15,6 +15,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from safetensors.numpy import load_file
 from torch.nn import functional
 
 from lce_core.benchmarks import CellResult
@@ -29,11 +30,13 @@ from lce_core.benchmarks._perplexity_definitions import (
 from lce_core.benchmarks._text_benchmark import unpack_losses
 from lce_core.benchmarks._windows import num_windows
 from lce_core.benchmarks.perplexity_documents import cut_documents
+from lce_core.cell_tables import ARRAYS_FILE
 from lce_core.errors import SpecError, UnavailableError
 from lce_core.extension import extend
 from lce_core.likelihood import window_nll
 from lce_core.loss_cache import LossCache
 from lce_core.methods import METHODS
+from lce_core.runners import _write_tables
 from tests.cells import TOY
 from tests.cells import benchmark as _benchmark
 from tests.cells import request as _request
@@ -276,24 +279,18 @@ _NLL = st.floats(0, 12, allow_nan=False, width=32)
 def test_each_average_is_the_one_of_its_formula(
     data: st.DataObject, windows: int, width: int
 ) -> None:
-    losses = np.array(
-        data.draw(
-            st.lists(
-                st.lists(_NLL, min_size=width, max_size=width), min_size=windows, max_size=windows
-            )
-        ),
-        dtype=np.float32,
+    def drawn(values: st.SearchStrategy[Any], size: int) -> list[Any]:
+        return data.draw(st.lists(values, min_size=size, max_size=size))
+
+    losses = np.array([drawn(_NLL, width) for _ in range(windows)], dtype=np.float32)
+    counts, documents = (
+        drawn(st.integers(1, width), windows),
+        drawn(st.sampled_from("abc"), windows),
     )
-    counts = data.draw(st.lists(st.integers(1, width), min_size=windows, max_size=windows))
-    documents = data.draw(st.lists(st.sampled_from("abc"), min_size=windows, max_size=windows))
-    tails = [
-        row[width - count :].astype(float).tolist()
-        for row, count in zip(losses, counts, strict=True)
-    ]
+    rows = list(zip(losses, counts, strict=True))
+    tails = [row[width - count :].astype(float).tolist() for row, count in rows]
     means = [sum(tail) / len(tail) for tail in tails]
-    found = np.concatenate(
-        [scored_means(row[None], n) for row, n in zip(losses, counts, strict=True)]
-    )
+    found = np.concatenate([scored_means(row[None], count) for row, count in rows])
     np.testing.assert_allclose(found, means, rtol=1e-6, atol=1e-7)
     scored = Scored(found, np.array(counts), documents)
     by_document = {
@@ -379,11 +376,10 @@ def test_shorter_lengths_are_read_off_the_longest_where_the_method_allows(
     benchmark = _benchmark("perplexity_documents", truncate=True, min_document_tokens=500)
     request = _request(benchmark, 500, method, held_out=_streams(4000))
     lengths = (500, 400, 200, 150)
-    alone = [
-        benchmark.evaluate(replace(request, eval_length=n, losses=LossCache())) for n in lengths
-    ]
+    requests = [replace(request, eval_length=length) for length in lengths]
+    alone = [benchmark.evaluate(replace(one, losses=LossCache())) for one in requests]
     asked = _counted(monkeypatch)
-    shared = [benchmark.evaluate(replace(request, eval_length=n)) for n in lengths]
+    shared = [benchmark.evaluate(one) for one in requests]
     assert len(asked) == passes
     for one, other in zip(shared, alone, strict=True):
         assert _values(one) == pytest.approx(_values(other), rel=1e-5)
@@ -438,6 +434,19 @@ def test_every_number_of_a_cell_follows_from_its_stored_losses() -> None:
     result = by_position.evaluate(_request(by_position, 96, held_out=text))
     means = np.mean(_stored(result), axis=0)
     assert dict(result.token_nll) == pytest.approx(dict(enumerate(means, start=1)), rel=1e-3)
+
+
+def test_arrays_of_a_cell_lie_in_its_folder(tmp_path: Path) -> None:
+    benchmark = _benchmark("perplexity", profile="tiny")
+    result = benchmark.evaluate(_request(benchmark, 128, held_out=_streams(600)))
+    _write_tables(result, tmp_path)
+    found = load_file(tmp_path / ARRAYS_FILE)
+    assert found["nll"].dtype == np.float16
+    for name, array in result.arrays.items():
+        np.testing.assert_array_equal(found[name], array)
+    (tmp_path / "none").mkdir()
+    _write_tables(replace(result, arrays={}), tmp_path / "none")
+    assert not (tmp_path / "none" / ARRAYS_FILE).exists()
 
 
 def test_losses_are_kept_where_they_are_few_or_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,8 +126,9 @@ class PerplexityDocuments(TextBenchmark):
             at_least=self._minimum(task) * base_model.bytes_per_token,
             at_most=self.document_limit(task),
         )
-        tokens = [round(size / base_model.bytes_per_token) for size in sizes]
-        return self._predicted(task, eval_length, tokens)
+        ends = np.cumsum([round(size / base_model.bytes_per_token) for size in sizes])
+        limited = np.minimum(ends, self.token_limit() or ends[-1]) if sizes else ends
+        return self._predicted(task, eval_length, np.diff(limited, prepend=0).tolist())
 
     def evaluate(self, request: CellRequest) -> CellResult:
         """Scores the documents of one task."""
