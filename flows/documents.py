@@ -89,7 +89,7 @@ def _data_sets(benchmark: type[Benchmark]) -> dict[str, str]:
         data_set.name: data_set.origin
         for one in forms
         for task in one.tasks()
-        for data_set in one.data_sets(task)
+        for data_set in one.reads(task)
     }
 
 

@@ -1,6 +1,7 @@
-"""The two tables every cell writes beside its record, by name, column and type.
+"""What a cell writes beside its record: two tables, by name, column and type, and raw arrays.
 
-The runner writes them and the catalog reads them; both take the schemas from here.
+The runner writes the tables and the catalog reads them; both take the schemas from here. Arrays
+stay in the cell's folder, for programs.
 """
 
 from __future__ import annotations
@@ -24,3 +25,6 @@ SAMPLES = pa.schema(
 TOKEN_NLL_FILE = "token_nll.parquet"
 TOKEN_NLL = pa.schema({"position_bin": pa.int64(), "nll": pa.float64()})
 """One row a bin of positions: its first position, and the mean NLL in nats."""
+
+ARRAYS_FILE = "arrays.safetensors"
+"""`CellResult.arrays` by name; only where a benchmark keeps any."""

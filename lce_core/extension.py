@@ -82,6 +82,26 @@ class ExtendedModel:
         """Whether the table changes with the length of the request at hand (before one: target)."""
         return self.method.length_dependent(self.geometry, self._lengths)
 
+    def begins_alike(self, shorter: int, longer: int) -> bool:
+        """Whether a longer request treats its first `shorter` tokens as a request of so many.
+
+        Attention is causal, so what is computed for them then agrees up to rounding.
+
+        Args:
+          shorter: tokens of one request.
+          longer: tokens of the other, both within the method's reach.
+        """
+        both = [ContextLengths(self.trained, self.target, n) for n in (shorter, longer)]
+        if any(self.method.length_dependent(self.geometry, lengths) for lengths in both):
+            return False
+        (table, scheme), (other, other_scheme) = (
+            _describe(self.method, self.geometry, lengths, training=self.training)
+            for lengths in both
+        )
+        same_table = np.array_equal(table.inv_freq, other.inv_freq)
+        same_factor = table.attention_factor == other.attention_factor
+        return same_table and same_factor and scheme == other_scheme
+
     def begin_request(self, num_tokens: int) -> None:
         """Fixes table and scheme for one request, before any forward pass of it.
 

@@ -110,7 +110,7 @@ def compile_study(
             _check(base_model, row, study.target_context, f"{where}: methods[{index}]")
         text = Text(study, base_model, corpus, weights)
         for seed in study.seeds:
-            cells.extend(_Block(text, seed, data, steps).cells())
+            cells.extend(_Block(text, seed, data, steps, data_folders).cells())
     return StudyPlan(study, steps, tuple(cells))
 
 
@@ -123,6 +123,7 @@ class _Block:
     data: Mapping[tuple[str, str], Data]
     """By benchmark and task."""
     steps: dict[str, Step]
+    folders: Mapping[str, Path]
 
     def cells(self) -> Iterator[PlannedCell]:
         training = PlannedTraining(self.text, self.seed, self._add)
@@ -184,6 +185,10 @@ class _Block:
             spec["seed"] = self.seed
         if digest := self.data[entry.benchmark.plugin_name, axes["task"]].digest:
             spec["data"] = digest
+            place = (axes["task"], axes["eval_length"], self.folders)
+            tokens = entry.benchmark.data_tokens(self.text.base_model, *place)
+            if tokens is not None:
+                axes = {**axes, "num_tokens": tokens}
         parents = {"held_out": self._add(self.text.held_out())}
         if checkpoint is not None:
             parents["checkpoint"] = checkpoint

@@ -16,15 +16,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
+from safetensors.numpy import save_file
 
 from lce_core.benchmarks import BENCHMARKS, CellRequest, CellResult
-from lce_core.cell_tables import SAMPLES, SAMPLES_FILE, TOKEN_NLL, TOKEN_NLL_FILE
+from lce_core.cell_tables import ARRAYS_FILE, SAMPLES, SAMPLES_FILE, TOKEN_NLL, TOKEN_NLL_FILE
 from lce_core.corpora import CORPORA
 from lce_core.devices import resolve_device, resolve_dtype
 from lce_core.errors import NonFiniteError, StoreError
 from lce_core.extension import LEARNED, ExtendedModel, extend
 from lce_core.held_out import HeldOutText, pack_held_out
 from lce_core.identity import canonical_json
+from lce_core.loss_cache import LossCache
 from lce_core.methods import METHODS
 from lce_core.models import MODELS, BaseModel
 from lce_core.packing import pack_rows
@@ -42,6 +44,7 @@ class Runner:
     def __init__(self, store: Store, execution: Execution, report: Report) -> None:
         self._store, self._execution, self._report = store, execution, report
         self._loaded: tuple[str, ExtendedModel] | None = None
+        self._losses = LossCache()
 
     def ensure(self, step: Step) -> str:
         """Computes the step unless its artifact is there; returns "existing" or "computed"."""
@@ -127,6 +130,7 @@ class Runner:
                 seed=spec.get("seed", 0),
                 data_folders=self._execution.data_folders,
                 batch_tokens=self._micro_batch_tokens(step),
+                losses=self._losses,
                 report=lambda done, total: self._report({"done": done, "total": total}),
             )
         )
@@ -189,7 +193,7 @@ class Runner:
 
     def _unload(self) -> None:
         # The next model, or a trainer that shares this device, needs the memory.
-        self._loaded = None
+        self._loaded, self._losses = None, LossCache()
         gc.collect()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
@@ -206,3 +210,5 @@ def _write_tables(result: CellResult, out: Path) -> None:
     bins = [{"position_bin": start, "nll": nll} for start, nll in result.token_nll]
     pq.write_table(pa.Table.from_pylist(samples, SAMPLES), out / SAMPLES_FILE)
     pq.write_table(pa.Table.from_pylist(bins, TOKEN_NLL), out / TOKEN_NLL_FILE)
+    if result.arrays:
+        save_file(dict(result.arrays), out / ARRAYS_FILE)

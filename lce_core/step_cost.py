@@ -30,7 +30,9 @@ def step_cost(step: Step) -> StepCost:
         benchmark = BENCHMARKS.from_identity(step.spec["benchmark"])
         length = step.spec["eval_length"]
         held_out = step.lineage["held_out"]["tokens_per_domain"]
-        tokens = benchmark.num_tokens(step.spec["task"], length, held_out)
+        tokens = step.axes.get("num_tokens")  # known where the cell reads a data set
+        if tokens is None:
+            tokens = benchmark.num_tokens(step.spec["task"], length, held_out)
         return StepCost(tokens, tokens * forward_flops(model.shape, model.geometry, length))
     tokens = step.spec["num_steps"] * step.spec["training"]["tokens_per_step"]
     per_token = training_flops(model.shape, model.geometry, step.spec["row_length"])

@@ -151,23 +151,27 @@ def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
         yield batch
 
 
-def _encode(tokenizer: PreTrainedTokenizerBase, batch: list[Document]) -> list[list[int]]:
-    """Ids of each document, its separator first; none at all for empty text."""
-    texts = [document.text for document in batch]
+def token_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[list[int]]:
+    """Ids of each text's characters, without any special token."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
-        ids = tokenizer(texts, add_special_tokens=False, split_special_tokens=True)["input_ids"]
-    else:
-        # The Rust tokenizer by itself: no offsets, masks or length warnings for each document.
-        backend.no_truncation()
-        backend.no_padding()
-        before = backend.encode_special_tokens
-        backend.encode_special_tokens = True
-        try:
-            encodings = backend.encode_batch_fast(texts, add_special_tokens=False)
-        finally:
-            backend.encode_special_tokens = before
-        ids = [encoding.ids for encoding in encodings]
+        found = tokenizer(texts, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+        return [list(ids) for ids in found]
+    # The Rust tokenizer by itself: no offsets, masks or length warnings for each document.
+    backend.no_truncation()
+    backend.no_padding()
+    before = backend.encode_special_tokens
+    backend.encode_special_tokens = True
+    try:
+        encodings = backend.encode_batch_fast(texts, add_special_tokens=False)
+    finally:
+        backend.encode_special_tokens = before
+    return [encoding.ids for encoding in encodings]
+
+
+def _encode(tokenizer: PreTrainedTokenizerBase, batch: list[Document]) -> list[list[int]]:
+    """Ids of each document, its separator first; none at all for empty text."""
+    ids = token_ids(tokenizer, [document.text for document in batch])
     separator = [] if tokenizer.bos_token_id is None else [tokenizer.bos_token_id]
     return [separator + found if found else [] for found in ids]
 

@@ -1,4 +1,4 @@
-"""Benchmarks: contract tests over every plug-in, brute-force oracles for the losses, exact prompts.
+"""Benchmarks: contract tests over every plug-in, exact prompts, scores of answers.
 
 Real toy models and tokenizers throughout; most held-out text is random bytes: nothing repeats.
 """
@@ -9,11 +9,10 @@ import copy
 import hashlib
 import importlib
 import json
-import math
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,69 +21,27 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from numpy.typing import NDArray
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
-from torch.nn import functional
 from transformers import PreTrainedTokenizerFast
 
-from lce_core.benchmarks import BENCHMARKS, Benchmark, CellRequest
+from lce_core.benchmarks import BENCHMARKS, CellRequest
 from lce_core.benchmarks import _needle_text as needle_text
 from lce_core.benchmarks import passkey as passkey_module
 from lce_core.benchmarks._data import read_rows
 from lce_core.benchmarks._retrieval import MIN_TEXT, key_sample
 from lce_core.corpora import Corpus, Document, Split
 from lce_core.errors import DataError, SpecError, UnavailableError
-from lce_core.extension import extend
 from lce_core.held_out import HeldOutText, pack_held_out
-from lce_core.methods import METHODS
 from lce_core.models import MODELS
+from tests.cells import TOY, Streams
+from tests.cells import benchmark as _benchmark
+from tests.cells import request as _request
+from tests.cells import streams as _streams
+from tests.cells import values as _values
 
-TOY = MODELS.parse({"name": "toy_llama"}, "test")
 PHI = MODELS.parse({"name": "phi2"}, "test")
 PLUGINS = BENCHMARKS.names()
 SENTENCES = "A ship left the port. Rain fell on the hills. Nobody knew why the lamp was lit. "
-
-
-@dataclass(frozen=True)
-class Streams:
-    """Held-out text as a benchmark sees it: named arrays of token ids."""
-
-    tokens: dict[str, NDArray[np.uint32]]
-
-    @property
-    def domains(self) -> tuple[str, ...]:
-        return tuple(self.tokens)
-
-    def stream(self, domain: str) -> NDArray[np.uint32]:
-        return self.tokens[domain]
-
-
-def _streams(size: int = 20_000) -> Streams:
-    rng = np.random.default_rng(11)
-    code, prose = (rng.integers(256, size=size).astype(np.uint32) for _ in range(2))
-    return Streams({"code": code, "prose": prose})
-
-
-def _benchmark(name: str, **parameters: Any) -> Benchmark:
-    return BENCHMARKS.parse({"name": name, **parameters}, "test")
-
-
-def _request(
-    benchmark: Benchmark, length: int, method: str = "none", **changes: Any
-) -> CellRequest:
-    model = TOY.initialise(2).eval()
-    return replace(
-        CellRequest(
-            model=extend(model, TOY, METHODS.parse({"name": method}, "test"), target=512),
-            tokenizer=TOY.tokenizer(None),
-            base_model=TOY,
-            held_out=_streams(),  # type: ignore[arg-type]
-            task=benchmark.tasks()[0],
-            eval_length=length,
-            seed=0,
-        ),
-        **changes,
-    )
 
 
 def _bpe(*, bos: bool = True) -> PreTrainedTokenizerFast:
@@ -238,124 +195,6 @@ def test_benchmarks_load_neither_torch_nor_transformers() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-
-
-# Losses: perplexity and NLL by position
-
-
-def _losses(model: torch.nn.Module, tokens: NDArray[np.uint32]) -> NDArray[np.float64]:
-    ids = torch.from_numpy(tokens.astype(np.int64))[None]
-    with torch.no_grad():
-        logits = model(ids).logits[0, :-1].double()
-    return functional.cross_entropy(logits, ids[0, 1:], reduction="none").numpy()
-
-
-def _values(result: Any) -> dict[str, float]:
-    return {score.metric: score.value for score in result.scores}
-
-
-def test_faithful_perplexity_is_the_loop_of_lcegs_script() -> None:
-    stock, length, stride = TOY.initialise(2).eval(), 96, 40
-    stream = _streams(1000).tokens["code"]
-    starts = list(range(0, len(stream) - length, stride))[:-1]
-    means = [_losses(stock, stream[start : start + length]).mean() for start in starts]
-    benchmark = _benchmark("perplexity", profile="faithful", stride=stride, last=20)
-    result = benchmark.evaluate(_request(benchmark, length, held_out=_streams(1000)))
-    assert _values(result)["perplexity"] == pytest.approx(2.71828 ** np.mean(means), rel=1e-4)
-    assert [sample.score for sample in result.samples] == pytest.approx(means, abs=1e-4)
-    assert len(starts) == math.ceil((1000 - length) / stride) - 1
-
-
-def test_perplexity_of_the_last_tokens_scores_every_token_once_when_stride_equals_last() -> None:
-    stock, length, stride = TOY.initialise(2).eval(), 96, 32
-    stream = _streams(1000).tokens["code"]
-    scored: dict[int, float] = {}
-    for start in range(0, len(stream) - length + 1, stride):
-        losses = _losses(stock, stream[start : start + length])
-        for offset in range(1 if start == 0 else length - stride, length):
-            assert start + offset not in scored
-            scored[start + offset] = losses[offset - 1]
-    assert sorted(scored) == list(range(1, max(scored) + 1))
-    benchmark = _benchmark("perplexity", profile="clean", stride=stride, last=stride)
-    result = benchmark.evaluate(_request(benchmark, length, held_out=_streams(1000)))
-    expected = math.exp(np.mean(list(scored.values())))
-    assert _values(result)["perplexity_last"] == pytest.approx(expected, rel=1e-4)
-
-
-def test_a_longer_stride_takes_every_nth_window_of_the_last_token_metric() -> None:
-    stock, length, last = TOY.initialise(2).eval(), 64, 16
-    stream = _streams(700).tokens["code"]
-    ends = [
-        _losses(stock, stream[start : start + length])[-last:]
-        for start in range(0, 700 - length + 1, length)
-    ]
-    benchmark = _benchmark("perplexity", profile="fast", last=last)
-    result = benchmark.evaluate(_request(benchmark, length, held_out=_streams(700)))
-    found = _values(result)["perplexity_last"]
-    assert found == pytest.approx(math.exp(np.mean(ends)), rel=1e-4)
-
-
-def test_nll_by_position_is_the_mean_of_full_logit_losses_in_each_bin() -> None:
-    stock, length, width = TOY.initialise(2).eval(), 80, 16
-    stream = _streams(500).tokens["code"]
-    rows = np.array([_losses(stock, stream[s : s + length]) for s in range(0, 421, length)])
-    by_position = {position: rows[:, position - 1].mean() for position in range(1, length)}
-    benchmark = _benchmark("nll_by_position", bin_width=width)
-    result = benchmark.evaluate(_request(benchmark, length, held_out=_streams(500)))
-    for first, value in result.token_nll:
-        places = [p for p in range(first, first + width) if p in by_position]
-        assert value == pytest.approx(np.mean([by_position[p] for p in places]), abs=1e-4)
-    assert [first for first, _ in result.token_nll] == [0, 16, 32, 48, 64]
-    assert _values(result)["nll"] == pytest.approx(rows.mean(), abs=1e-4)
-    # Column p - 1 holds position p; the last quarter of 80 positions starts at 60.
-    assert _values(result)["nll_last_quarter"] == pytest.approx(rows[:, 59:].mean(), abs=1e-4)
-
-
-def test_faithful_nll_by_position_restarts_an_unextended_model_every_trained_context() -> None:
-    stock, stream = TOY.initialise(2).eval(), _streams(300).tokens["code"]
-    benchmark = _benchmark("nll_by_position", profile="faithful", bin_width=1)
-    result = benchmark.evaluate(_request(benchmark, 257, held_out=_streams(300)))
-    expected = dict(enumerate(_losses(stock, stream[:128]), start=1))
-    expected |= dict(enumerate(_losses(stock, stream[128:256]), start=129))
-    assert dict(result.token_nll) == pytest.approx(expected, abs=1e-4)
-
-
-def test_a_model_that_knows_nothing_has_the_vocabulary_as_perplexity() -> None:
-    benchmark = _benchmark("perplexity", profile="tiny")
-    request = _request(benchmark, 128)
-    with torch.no_grad():
-        request.model.model.get_input_embeddings().weight.zero_()
-    values = _values(benchmark.evaluate(request))
-    assert values == pytest.approx({"perplexity": 392, "perplexity_last": 392}, rel=1e-5)
-
-
-def test_small_groups_of_windows_change_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
-    benchmark = _benchmark("perplexity", stride=64, last=32)
-    request = _request(benchmark, 128, held_out=_streams(1500))
-    whole = benchmark.evaluate(request)
-    monkeypatch.setattr("lce_core.benchmarks._windows._GROUP_TOKENS", 300)
-    in_groups = benchmark.evaluate(request)
-    assert _values(in_groups) == pytest.approx(_values(whole), rel=1e-5)
-    assert len(in_groups.samples) == len(whole.samples) == 22
-
-
-@pytest.mark.parametrize("name", ["perplexity", "nll_by_position"])
-def test_a_domain_the_corpus_lacks_is_unavailable(name: str) -> None:
-    benchmark = _benchmark(name, domains=["poems"], profile="tiny")
-    with pytest.raises(UnavailableError, match=r"'poems'.*code, prose"):
-        benchmark.evaluate(_request(benchmark, 128))
-
-
-@pytest.mark.parametrize("name", ["perplexity", "nll_by_position"])
-def test_a_stream_shorter_than_a_window_is_unavailable_with_both_numbers(name: str) -> None:
-    benchmark = _benchmark(name, profile="tiny")
-    with pytest.raises(UnavailableError, match=r"100 held-out tokens.* 128 "):
-        benchmark.evaluate(_request(benchmark, 128, held_out=_streams(100)))
-
-
-def test_windows_without_room_for_the_last_tokens_are_unavailable() -> None:
-    assert "at least 257" in str(_benchmark("perplexity").unavailable(TOY, "code", 256))
-    assert _benchmark("perplexity").unavailable(TOY, "code", 257) is None
 
 
 # Retrieval with one-token keys

@@ -6,11 +6,13 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
+from numpy.typing import NDArray
 from pydantic import model_validator
 
 from lce_core.benchmarks._data import DataSet
+from lce_core.loss_cache import LossCache
 from lce_core.models import BaseModel
 from lce_core.registry import Plugin, Registry
 
@@ -61,7 +63,10 @@ class CellResult:
     token_nll: tuple[tuple[int, float], ...] = ()
     """(first position of the bin, mean NLL in nats) pairs; empty where positions are not scored."""
     num_tokens: int = 0
-    """Tokens that went through the model, for the cost model."""
+    """Tokens that the cell takes through the model, for the cost model; those that another cell had
+    already taken through it count too."""
+    arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict, compare=False)
+    """Raw numbers kept in the cell's folder, such as the NLL of every token, by name."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +87,8 @@ class CellRequest:
     """Upper limit of tokens in one forward pass (execution, not identity)."""
     savings: bool = True
     """Stop answers that can no longer change their score, and process what prompts share once."""
+    losses: LossCache = field(default_factory=LossCache)
+    """Token losses that this model has computed for earlier cells."""
     report: Callable[[int, int], None] = lambda done, total: None
     """Called with (requests done, requests in all)."""
 
@@ -115,7 +122,7 @@ class Benchmark(Plugin):
         """Why the cell cannot be, decided without computing anything; None if it can."""
         return None
 
-    def data_sets(self, task: str) -> tuple[DataSet, ...]:
+    def reads(self, task: str) -> tuple[DataSet, ...]:
         """What a task reads besides the held-out text, from folders that the user names."""
         return ()
 
@@ -126,10 +133,20 @@ class Benchmark(Plugin):
           UnavailableError: a data set is not on this machine; says how to get it.
           DataError: it is there and cannot be read.
         """
-        digests = [data_set.digest(data_folders) for data_set in self.data_sets(task)]
+        digests = [data_set.digest(data_folders) for data_set in self.reads(task)]
         if len(digests) < 2:
             return digests[0] if digests else None
         return hashlib.sha256(" ".join(digests).encode()).hexdigest()
+
+    def data_tokens(
+        self,
+        base_model: BaseModel,
+        task: str,
+        eval_length: int,
+        data_folders: Mapping[str, Path],
+    ) -> int | None:
+        """As `num_tokens`, for a task over a data set that is there; None for other tasks."""
+        return None
 
     def evaluate(self, request: CellRequest) -> CellResult:
         """Scores one cell.

@@ -1,8 +1,11 @@
-"""Windows over a domain of the held-out text, and their losses in bounded memory."""
+"""Windows over a stream of tokens, and their losses in bounded memory, each computed once."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +19,51 @@ _GROUP_TOKENS = 1 << 22
 Report = Callable[[int, int], None]
 
 
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """Tokens of one or more documents, one after the other (tokens,)."""
+
+    tokens: NDArray[np.uint32]
+
+    @cached_property
+    def digest(self) -> str:
+        """sha256 of the tokens."""
+        return hashlib.sha256(self.tokens.tobytes()).hexdigest()
+
+
+@dataclass(frozen=True, eq=False)
+class Windows:
+    """Windows of one length over a stream."""
+
+    stream: Stream
+    starts: NDArray[np.int64]
+    """First token of each window in the stream (windows,)."""
+    length: int
+    """Tokens of a window, `before` included."""
+    before: int | None = None
+    """Token put before each window; None for none."""
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of all windows."""
+        return len(self) * self.length
+
+    def rows(self, first: int, number: int) -> Windows:
+        """Some of the windows, in order."""
+        return replace(self, starts=self.starts[first : first + number])
+
+    def ids(self) -> NDArray[np.uint32]:
+        """Their tokens (windows, length)."""
+        width = self.length - (self.before is not None)
+        found = np.lib.stride_tricks.sliding_window_view(self.stream.tokens, width)[self.starts]
+        if self.before is None:
+            return found
+        return np.insert(found, 0, self.before, axis=1)
+
+
 def num_windows(stream_tokens: int, length: int, stride: int, *, drop_last: bool) -> int:
     """Windows of `length` tokens that start every `stride` tokens of a stream.
 
@@ -26,25 +74,10 @@ def num_windows(stream_tokens: int, length: int, stride: int, *, drop_last: bool
     return max(0, -(-room // stride) - 1) if drop_last else max(0, room // stride + 1)
 
 
-def domain_stream(request: CellRequest, max_tokens: int | None) -> NDArray[np.uint32]:
-    """The first `max_tokens` tokens (None: all) of the domain that the request's task names.
-
-    Raises:
-      UnavailableError: the study's corpus has no such domain.
-    """
-    if request.task not in request.held_out.domains:
-        raise UnavailableError(
-            f"domain {request.task!r}: the held-out text has {', '.join(request.held_out.domains)}."
-            " Name one of these in `domains`."
-        )
-    stream: NDArray[np.uint32] = request.held_out.stream(request.task)
-    return stream[:max_tokens]
-
-
 def cut_windows(
     stream: NDArray[np.uint32], length: int, stride: int, *, drop_last: bool = False
-) -> NDArray[np.uint32]:
-    """Read-only view (n, length) of the windows counted by `num_windows`.
+) -> Windows:
+    """The windows counted by `num_windows`.
 
     Raises:
       UnavailableError: the stream is too short for one window.
@@ -54,32 +87,57 @@ def cut_windows(
         needed = length + (stride + 1 if drop_last else 0)
         raise UnavailableError(
             f"{len(stream)} held-out tokens: a window of {length} tokens at stride {stride} needs"
-            f" {needed}. Raise evaluation.held_out_tokens or give the domain more text."
+            f" {needed}. Raise evaluation.held_out_tokens or give the domain or data set more text."
         )
-    windows = np.lib.stride_tricks.sliding_window_view(stream, length)
-    return windows[::stride][:count]
+    return Windows(Stream(stream), np.arange(count) * stride, length)
 
 
 def window_losses(
-    request: CellRequest, windows: NDArray[np.uint32]
+    request: CellRequest, windows: Windows, report: Report | None = None
 ) -> Iterator[tuple[int, NDArray[np.float32]]]:
     """Yields (first window, NLL in nats (windows, L - 1)) for groups of windows.
 
-    A group is small enough that a whole book at stride 256 need not be held at once.
+    A group is small enough that a whole book at stride 256 need not be held at once. What the
+    request's cache holds is not computed again.
+
+    Args:
+      request: gives the model and the cache.
+      windows: what to score.
+      report: told (windows done, windows in all); the request's own if None.
     """
+    request.model.begin_request(windows.length)  # beyond the method's reach, whatever is cached
+    group = max(1, _GROUP_TOKENS // windows.length)
+    for first in range(0, len(windows), group):
+        part = windows.rows(first, group)
+        told = _shifted(report or request.report, first, len(windows))
+        yield first, _losses(request, part, told)
+
+
+def _losses(request: CellRequest, windows: Windows, report: Report) -> NDArray[np.float32]:
     from lce_core.likelihood import window_nll
 
-    group = max(1, _GROUP_TOKENS // windows.shape[1])
-    for first in range(0, len(windows), group):
-        yield (
-            first,
-            window_nll(
-                request.model,
-                windows[first : first + group],
-                batch_tokens=request.batch_tokens,
-                report=_shifted(request.report, first, len(windows)),
-            ),
-        )
+    cache, alike = request.losses, request.model.begins_alike
+    text = (windows.stream.digest, windows.before)
+    known = [cache.find(text, start, windows.length, alike) for start in windows.starts.tolist()]
+    missing = np.flatnonzero([row is None for row in known])
+    found = len(windows) - len(missing)
+    losses = np.empty((len(windows), windows.length - 1), dtype=np.float32)
+    for index, row in enumerate(known):
+        if row is not None:
+            losses[index] = row
+    if not len(missing):
+        report(found, found)
+        return losses
+    asked = replace(windows, starts=windows.starts[missing])
+    computed = window_nll(
+        request.model,
+        asked.ids(),
+        batch_tokens=request.batch_tokens,
+        report=_shifted(report, found, len(windows)),
+    )
+    cache.keep(text, asked.starts, windows.length, computed)
+    losses[missing] = computed
+    return losses
 
 
 def _shifted(report: Report, first: int, total: int) -> Report:

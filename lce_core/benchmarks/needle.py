@@ -91,7 +91,7 @@ class Needle(Benchmark):
         """Prompts times their length."""
         return len(DEPTHS) * self._trials() * eval_length
 
-    def data_sets(self, task: str) -> tuple[DataSet, ...]:
+    def reads(self, task: str) -> tuple[DataSet, ...]:
         """The essays where they are the haystack."""
         return (ESSAYS,) if self._reads_essays() else ()
 

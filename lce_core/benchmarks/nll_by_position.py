@@ -1,6 +1,8 @@
 """Negative log-likelihood by position in the window: where a method stops to use its context.
 
-Windows of the cell's length follow each other without overlap over a domain of the held-out text.
+Windows of the cell's length follow each other without overlap over a domain of the held-out text,
+or over the joined documents of a data set; their losses are those of perplexity with stride =
+length, and are computed once if one worker evaluates both.
 `token_nll` holds the mean NLL of each bin of positions; scores are the mean over all positions
 (`nll`) and over the last quarter (`nll_last_quarter`), with intervals by bootstrap over windows.
 
@@ -12,29 +14,24 @@ and bins of an eighth of the trained context.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from lce_core.benchmarks import Benchmark, CellRequest, CellResult, Profile, Sample
-from lce_core.benchmarks._windows import (
-    cut_windows,
-    domain_stream,
-    num_windows,
-    score,
-    window_losses,
-)
+from lce_core.benchmarks import CellRequest, CellResult, Profile, Sample
+from lce_core.benchmarks._documents import document_bytes
+from lce_core.benchmarks._text_benchmark import TextBenchmark, pack_losses
+from lce_core.benchmarks._windows import Windows, cut_windows, num_windows, score, window_losses
 from lce_core.models import BaseModel
 from lce_core.registry import Evidence, Source
 from lce_core.stats import bootstrap_mean
 
-TINY_TOKENS = 16384
 
-
-class NllByPosition(Benchmark):
-    """NLL against position; a task is a domain of the corpus."""
+class NllByPosition(TextBenchmark):
+    """NLL against position."""
 
     unit: ClassVar[Literal["nats"]] = "nats"
     seeded: ClassVar[bool] = False
@@ -47,16 +44,8 @@ class NllByPosition(Benchmark):
         "tiny": "the first 16,384 tokens, bins of an eighth of the trained context",
     }
 
-    domains: tuple[str, ...] = Field(default=("code", "prose"), min_length=1)
-    """Domains of the study's corpus, each a task."""
     bin_width: int | None = Field(default=None, gt=0)
     """Positions that share a mean; None: 256, or as the profile says."""
-    max_tokens: int | None = Field(default=None, gt=0)
-    """Tokens from the start of the stream that are used; None: all, or as the profile says."""
-
-    def tasks(self) -> tuple[str, ...]:
-        """The domains."""
-        return self.domains
 
     def unavailable(self, base_model: BaseModel, task: str, eval_length: int) -> str | None:
         """Windows without a position to score."""
@@ -66,51 +55,68 @@ class NllByPosition(Benchmark):
 
     def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
         """Windows times their length."""
-        stream = min(self._max_tokens() or held_out_tokens, held_out_tokens)
+        stream = min(self.token_limit() or held_out_tokens, held_out_tokens)
         return eval_length * num_windows(stream, eval_length, eval_length, drop_last=False)
+
+    def data_tokens(
+        self,
+        base_model: BaseModel,
+        task: str,
+        eval_length: int,
+        data_folders: Mapping[str, Path],
+    ) -> int | None:
+        """Windows over the data set's documents times their length."""
+        if task not in self.data_sets:
+            return None
+        sizes = document_bytes(task, data_folders, at_most=self.document_limit(task))
+        return self.num_tokens(task, eval_length, round(sum(sizes) / base_model.bytes_per_token))
 
     def evaluate(self, request: CellRequest) -> CellResult:
         """Scores the windows of one domain by position."""
         length = request.eval_length
-        windows = cut_windows(domain_stream(request, self._max_tokens()), length, length)
+        stream, documents = self.stream(request)
+        windows = cut_windows(stream, length, length)
         losses = self._losses(request, windows)
         seen, quarter = ~np.isnan(losses), min(length - 1, 3 * length // 4)
         totals = np.where(seen, losses, 0.0).sum(axis=0, dtype=np.float64)
         counts = seen.sum(axis=0, dtype=np.int64)
         means = np.asarray(np.nanmean(losses, axis=1, dtype=np.float64))
         ends = np.nanmean(losses[:, quarter:], axis=1, dtype=np.float64)
+        places = windows.starts
+        names = [None] * len(means) if documents is None else documents.names_at(places)
+        stored = pack_losses(places, losses[:, 1:]) if self.stores(losses.size) else {}
         return CellResult(
             scores=(
                 score("nll", bootstrap_mean(means), higher_is_better=False),
                 score("nll_last_quarter", bootstrap_mean(ends), higher_is_better=False),
             ),
-            samples=tuple(Sample(i, length, float(mean)) for i, mean in enumerate(means)),
+            samples=tuple(
+                Sample(index, length, float(mean), reference=name)
+                for index, (mean, name) in enumerate(zip(means, names, strict=True))
+            ),
             token_nll=bin_means(totals, counts, self._bin_width(request.base_model)),
-            num_tokens=windows.size,
+            num_tokens=windows.num_tokens,
+            arrays=stored,
         )
 
-    def _losses(self, request: CellRequest, windows: NDArray[np.uint32]) -> NDArray[np.float32]:
+    def _losses(self, request: CellRequest, windows: Windows) -> NDArray[np.float32]:
         """NLL by position (windows, L); NaN where nothing is predicted, as at position 0."""
         chunk = request.eval_length
         if self.profile == "faithful" and request.model.method.family == "none":
             chunk = min(chunk, request.base_model.geometry.trained_context)
-        losses = np.full(windows.shape, np.nan, dtype=np.float32)
+        losses = np.full((len(windows), windows.length), np.nan, dtype=np.float32)
         # A chunk of one token predicts nothing.
-        for start in range(0, windows.shape[1] - 1, chunk):
-            piece = windows[:, start : start + chunk]
+        for start in range(0, windows.length - 1, chunk):
+            size = min(chunk, windows.length - start)
+            piece = Windows(windows.stream, windows.starts + start, size)
             for first, nll in window_losses(request, piece):
-                losses[first : first + len(nll), start + 1 : start + piece.shape[1]] = nll
+                losses[first : first + len(nll), start + 1 : start + size] = nll
         return losses
 
     def _bin_width(self, base_model: BaseModel) -> int:
         if self.bin_width is not None:
             return self.bin_width
         return max(1, base_model.geometry.trained_context // 8) if self.profile == "tiny" else 256
-
-    def _max_tokens(self) -> int | None:
-        if self.max_tokens is None and self.profile == "tiny":
-            return TINY_TOKENS
-        return self.max_tokens
 
 
 def bin_means(

@@ -1,50 +1,58 @@
-"""Sliding-window perplexity of held-out text: over all positions, and over the last ones only.
+"""Sliding-window perplexity of joined text: over all positions, and over the last ones only.
 
-Windows of the cell's length move over a domain's documents, joined to one stream, by `stride`.
-Both metrics come from the same losses:
+Windows of the cell's length move by `stride` over the task's documents, joined to one stream, and
+cross the borders between them. Both metrics come from the same losses:
 
   perplexity       exp of the mean over windows of each window's mean NLL over all its positions.
                    It falls with the length because later positions have more context.
   perplexity_last  exp of the mean NLL of each window's last `last` tokens: every scored token has
                    (nearly) the whole window as context. With stride = last this is the definition
-                   of Press et al.: every token once, those of the first window included. A
-                   longer stride takes every (stride / last)-th of these windows.
+                   of Press et al. over the stream: every token once, those of the first window
+                   included. A longer stride takes every (stride / last)-th of these windows.
 
-Profiles: `faithful` stride 256, LCEG's window count (its last window is dropped) and its 2.71828
-for e; `clean` the same stride, all windows, e; `fast` stride = length; `tiny` stride = length, the
-first 16,384 tokens (the same text at every length), `last` = a quarter of the trained context.
-Intervals: bootstrap over blocks of overlapping windows.
+Definitions within documents are those of the benchmark perplexity_documents.
+
+A task is a domain of the study's held-out text, or a data set (`data_sets`: pg19, proof_pile,
+govreport) from a folder, each of its documents preceded by the beginning-of-text token.
+
+Profiles: `faithful` stride 256, LCEG's window count (its last window is dropped), its 2.71828 for
+e, and the first 10 documents of a data set; `clean` the same stride, all windows, e; `fast` stride
+= length; `tiny` stride = length, the first 16,384 tokens (the same text at every length), `last` =
+a quarter of the trained context. Lengths beyond the model's own context are evaluated as they are:
+that an unextended model fails there is a result; only a method's own limit makes a cell
+unavailable. Intervals: bootstrap over blocks of overlapping windows.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from lce_core.benchmarks import Benchmark, CellRequest, CellResult, Profile, Sample
-from lce_core.benchmarks._windows import (
-    cut_windows,
-    domain_stream,
-    num_windows,
-    score,
-    window_losses,
+from lce_core.benchmarks import CellRequest, CellResult, Profile, Sample
+from lce_core.benchmarks._documents import Documents, document_bytes
+from lce_core.benchmarks._perplexity_definitions import (
+    Scored,
+    over_tokens,
+    over_windows,
+    scored_means,
 )
+from lce_core.benchmarks._text_benchmark import TextBenchmark, pack_losses
+from lce_core.benchmarks._windows import cut_windows, num_windows, score, window_losses
 from lce_core.models import BaseModel
 from lce_core.registry import Evidence, Source
-from lce_core.stats import Estimate, bootstrap_mean
 
 LCEG_E = 2.71828
 """e as printed in LCEG's script; the error of a perplexity stays below 1e-5 of it."""
-TINY_TOKENS = 16384
 
 
-class Perplexity(Benchmark):
-    """Perplexity over windows; a task is a domain of the corpus."""
+class Perplexity(TextBenchmark):
+    """Perplexity over windows of joined documents."""
 
     unit: ClassVar[Literal["perplexity"]] = "perplexity"
     seeded: ClassVar[bool] = False
@@ -58,18 +66,10 @@ class Perplexity(Benchmark):
         " the trained context",
     }
 
-    domains: tuple[str, ...] = Field(default=("code", "prose"), min_length=1)
-    """Domains of the study's corpus, each a task."""
     stride: int | None = Field(default=None, gt=0)
     """Tokens from one window's start to the next; None: as the profile says."""
     last: int | None = Field(default=None, gt=0)
     """Tokens at a window's end that `perplexity_last` scores; None: 256, or as the profile says."""
-    max_tokens: int | None = Field(default=None, gt=0)
-    """Tokens from the start of the stream that are used; None: all, or as the profile says."""
-
-    def tasks(self) -> tuple[str, ...]:
-        """The domains."""
-        return self.domains
 
     def unavailable(self, base_model: BaseModel, task: str, eval_length: int) -> str | None:
         """Windows that cannot hold the tokens to score."""
@@ -83,36 +83,53 @@ class Perplexity(Benchmark):
 
     def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
         """Windows times their length."""
-        stream = min(self._max_tokens() or held_out_tokens, held_out_tokens)
+        stream = min(self.token_limit() or held_out_tokens, held_out_tokens)
         stride, faithful = self._stride(eval_length), self.profile == "faithful"
         return eval_length * num_windows(stream, eval_length, stride, drop_last=faithful)
 
+    def data_tokens(
+        self,
+        base_model: BaseModel,
+        task: str,
+        eval_length: int,
+        data_folders: Mapping[str, Path],
+    ) -> int | None:
+        """Windows over the data set's documents times their length."""
+        if task not in self.data_sets:
+            return None
+        sizes = document_bytes(task, data_folders, at_most=self.document_limit(task))
+        return self.num_tokens(task, eval_length, round(sum(sizes) / base_model.bytes_per_token))
+
     def evaluate(self, request: CellRequest) -> CellResult:
-        """Scores the windows of one domain."""
+        """Scores the windows of one task."""
         length, last = request.eval_length, self._last(request.base_model)
         stride, faithful = self._stride(length), self.profile == "faithful"
-        stream = domain_stream(request, self._max_tokens())
+        stream, documents = self.stream(request)
         windows = cut_windows(stream, length, stride, drop_last=faithful)
         means, last_means = np.empty(len(windows)), np.empty(len(windows))
         scored = np.full(len(windows), last)
+        kept: list[NDArray[np.float16]] = []
         for first, nll in window_losses(request, windows):
             rows = slice(first, first + len(nll))
-            means[rows] = nll.mean(axis=1, dtype=np.float64)
-            last_means[rows] = nll[:, -last:].mean(axis=1, dtype=np.float64)
+            means[rows] = scored_means(nll, length - 1)
+            last_means[rows] = scored_means(nll, last)
+            if self.stores(len(windows) * (length - 1)):
+                kept.extend(nll.astype(np.float16))
         if stride == last:
             scored[0], last_means[0] = length - 1, means[0]
         # Windows that overlap are not independent: they are resampled in blocks of one length.
         blocks = [index * stride // length for index in range(len(windows))]
         base = LCEG_E if faithful else math.e
-        overall = _power(base, bootstrap_mean(means, clusters=blocks))
-        at_end = _power(base, bootstrap_mean(last_means, weights=scored, clusters=blocks))
+        overall = over_windows(Scored(means, np.full(len(windows), length - 1), blocks), base)
+        at_end = over_tokens(Scored(last_means, scored, blocks), base)
         return CellResult(
             scores=(
                 score("perplexity", overall, higher_is_better=False),
                 score("perplexity_last", at_end, higher_is_better=False),
             ),
-            samples=_samples(means, blocks, length),
-            num_tokens=windows.size,
+            samples=_samples(means, blocks, length, _names(documents, windows.starts)),
+            num_tokens=windows.num_tokens,
+            arrays=pack_losses(windows.starts, kept) if kept else {},
         )
 
     def _stride(self, eval_length: int) -> int:
@@ -125,26 +142,26 @@ class Perplexity(Benchmark):
             return self.last
         return max(1, base_model.geometry.trained_context // 4) if self.profile == "tiny" else 256
 
-    def _max_tokens(self) -> int | None:
-        if self.max_tokens is None and self.profile == "tiny":
-            return TINY_TOKENS
-        return self.max_tokens
-
 
 def lceg_windows(stream_tokens: int, length: int, stride: int) -> int:
     """Windows that LCEG's script evaluates: ceil((D - L) / stride) - 1."""
     return num_windows(stream_tokens, length, stride, drop_last=True)
 
 
-def _power(base: float, nll: Estimate) -> Estimate:
-    low, high = (None if bound is None else base**bound for bound in (nll.low, nll.high))
-    return Estimate(base**nll.value, low, high, nll.num_samples)
+def _names(documents: Documents | None, starts: NDArray[np.int64]) -> list[str] | list[None]:
+    """The document in which each window begins, in a data set."""
+    return [None] * len(starts) if documents is None else documents.names_at(starts)
 
 
-def _samples(means: NDArray[np.float64], blocks: list[int], length: int) -> tuple[Sample, ...]:
+def _samples(
+    means: NDArray[np.float64],
+    blocks: list[int],
+    length: int,
+    names: list[str] | list[None],
+) -> tuple[Sample, ...]:
     return tuple(
-        Sample(index, length, float(mean), cluster=str(block))
-        for index, (mean, block) in enumerate(zip(means, blocks, strict=True))
+        Sample(index, length, float(mean), reference=name, cluster=str(block))
+        for index, (mean, block, name) in enumerate(zip(means, blocks, names, strict=True))
     )
 
 
@@ -153,8 +170,8 @@ SOURCE = Source(
     paper="arXiv:2409.12181",
     place="Tables 2, 5, 9, 10; perplexity_last: arXiv:2108.12409 (sliding window evaluation)",
     reference="github.com/Leooyii/LCEG@2ce672d",
-    differs="faithful differs in its text only (the study's held-out text); documents are not"
-    " separated by a beginning-of-sequence token unless the corpus packs one",
+    differs="which books and papers LCEG read is not recorded: data sets are read in the order of"
+    " their files; held-out domains are the study's own text",
 )
 EVIDENCE = (
     Evidence(

@@ -65,6 +65,8 @@ class BaseModel(Plugin):
     """40-hex commit of the hub repository."""
     licence: ClassVar[str]
     keys: ClassVar[KeyVocabulary | None] = None
+    bytes_per_token: ClassVar[float] = 3.5
+    """Bytes of English prose in a token, roughly: for predicting cost before text is tokenised."""
 
     def pretraining(self) -> Pretraining | None:
         """Recipe for a base trained from scratch; None where weights are downloaded."""

@@ -67,6 +67,7 @@ class ToyLlama(StockModel):
         tied_embeddings=True,
     )
     licence: ClassVar[str] = "trained here; no licence of others"
+    bytes_per_token: ClassVar[float] = 1.0
     keys: ClassVar[KeyVocabulary] = KeyVocabulary(
         first_key=NUM_BYTES, first_query=NUM_BYTES + 8 * 16, families=8, members=16
     )

@@ -1,0 +1,308 @@
+"""Perplexity within documents: Press et al.'s, YaRN's two, and the mean over documents.
+
+Windows stay inside a document and each begins with the tokenizer's beginning-of-text token, if it
+has one. The first window of a document scores all its tokens, later ones the `stride` tokens that
+are new; the last one may be shorter. Every token is scored once, and all metrics follow from these
+losses:
+
+  perplexity                exp of the mean NLL of all tokens (Press et al.): the one to compare
+                            methods by, since every token has (nearly) the whole window as context
+  perplexity_window_mean    exp of the mean over windows of their scored tokens' mean NLL, whatever
+                            their number (YaRN, GovReport)
+  perplexity_document_mean  mean over documents of each one's perplexity (Base of RoPE Bounds)
+  perplexity_truncated      exp of the mean over documents of the first window's mean NLL, over
+                            documents that fill it (YaRN, Proof-pile; absent where none does)
+
+With `truncate` only first windows are computed, of documents with at least `min_document_tokens`:
+set it to the longest length of the study, so that all lengths read the same documents.
+
+Profiles: `faithful` stride 256 and YaRN's choice: Proof-pile truncated, its first 10 documents of
+at least 131,072 tokens; GovReport's first 50 of at least 16,384; PG19's first 10. `clean` stride
+256 and all documents; `fast` stride = length; `tiny` stride = length and the first 16,384 tokens.
+Intervals: bootstrap over documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from lce_core.benchmarks import CellRequest, CellResult, Profile, Sample, Score
+from lce_core.benchmarks._documents import (
+    Documents,
+    document_bytes,
+    held_out_documents,
+    read_documents,
+)
+from lce_core.benchmarks._perplexity_definitions import (
+    Scored,
+    over_document_losses,
+    over_documents,
+    over_tokens,
+    over_windows,
+    scored_means,
+)
+from lce_core.benchmarks._text_benchmark import TextBenchmark, pack_losses
+from lce_core.benchmarks._windows import Report, Stream, Windows, score, window_losses
+from lce_core.errors import UnavailableError
+from lce_core.models import BaseModel
+from lce_core.registry import Evidence, Source
+
+_YARN_MINIMUM = {"proof_pile": 131072, "govreport": 16384}
+_YARN_DOCUMENTS = {"govreport": 50}
+
+
+@dataclass(frozen=True)
+class Cut:
+    """One window of a document."""
+
+    document: int
+    start: int
+    """First token in the joined documents, without any special token."""
+    length: int
+    """Tokens, the beginning-of-text token included."""
+    scored: int
+    """Tokens at its end that no earlier window has scored."""
+    fills: bool
+    """First window of its document, and as long as windows are."""
+
+
+class PerplexityDocuments(TextBenchmark):
+    """Perplexity over windows that stay within a document."""
+
+    unit: ClassVar[Literal["perplexity"]] = "perplexity"
+    seeded: ClassVar[bool] = False
+    default_metric: ClassVar[str] = "perplexity"
+    forms: ClassVar[Mapping[Profile, str]] = {
+        "faithful": "stride 256 and YaRN's choice of documents: Proof-pile truncated, the first 10"
+        " of at least 131,072 tokens; GovReport the first 50 of at least 16,384; PG19 the first 10",
+        "clean": "stride 256, all documents",
+        "fast": "stride = length, all documents",
+        "tiny": "stride = length over the first 16,384 tokens",
+    }
+
+    stride: int | None = Field(default=None, gt=0)
+    """Tokens from one window's start to the next; None: as the profile says."""
+    truncate: bool | None = None
+    """Only the first window of each document; None: as the profile says."""
+    min_document_tokens: int | None = Field(default=None, gt=0)
+    """Shorter documents are left out; None: none are, or as the profile says."""
+
+    @model_validator(mode="after")
+    def _same_documents_at_all_lengths(self) -> PerplexityDocuments:
+        if self.truncate and self.min_document_tokens is None:
+            raise ValueError("truncate needs min_document_tokens: the longest length of the study")
+        return self
+
+    def unavailable(self, base_model: BaseModel, task: str, eval_length: int) -> str | None:
+        """Windows that score nothing, or that documents need not fill."""
+        if eval_length < 2:
+            return f"eval_length {eval_length}: a window holds at least 2 tokens"
+        minimum = self._minimum(task)
+        if self._truncates(task) and eval_length > minimum:
+            return (
+                f"eval_length {eval_length}: truncated documents of at least {minimum} tokens need"
+                " not fill a window. Raise min_document_tokens"
+            )
+        return None
+
+    def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
+        """As if the text were one document; exact where stride = length."""
+        stream = min(self.token_limit() or held_out_tokens, held_out_tokens)
+        return self._predicted(task, eval_length, [stream])
+
+    def data_tokens(
+        self,
+        base_model: BaseModel,
+        task: str,
+        eval_length: int,
+        data_folders: Mapping[str, Path],
+    ) -> int | None:
+        """Windows over the data set's documents."""
+        if task not in self.data_sets:
+            return None
+        sizes = document_bytes(
+            task,
+            data_folders,
+            at_least=self._minimum(task) * base_model.bytes_per_token,
+            at_most=self.document_limit(task),
+        )
+        ends = np.cumsum([round(size / base_model.bytes_per_token) for size in sizes])
+        limited = np.minimum(ends, self.token_limit() or ends[-1]) if sizes else ends
+        return self._predicted(task, eval_length, np.diff(limited, prepend=0).tolist())
+
+    def evaluate(self, request: CellRequest) -> CellResult:
+        """Scores the documents of one task."""
+        documents = self._documents(request)
+        before, task = documents.bos, request.task
+        cuts = cut_documents(
+            [len(ids) for ids in documents.tokens],
+            request.eval_length,
+            self._stride(request.eval_length),
+            before=before is not None,
+            truncate=self._truncates(task),
+        )
+        if not cuts:
+            raise UnavailableError(
+                f"{task}: no document fills a window of {request.eval_length} tokens. Give longer"
+                " documents or shorter lengths."
+            )
+        rows = _losses(request, Stream(np.concatenate(documents.tokens)), cuts, before)
+        means = np.array(
+            [scored_means(row[None], cut.scored)[0] for cut, row in zip(cuts, rows, strict=True)]
+        )
+        names = [documents.names[cut.document] for cut in cuts]
+        starts = (cut.start for cut in cuts)
+        stored = self.stores(sum(len(row) for row in rows))
+        return CellResult(
+            scores=_scores(cuts, means, names),
+            samples=tuple(
+                Sample(index, cut.length, float(mean), reference=name, cluster=name)
+                for index, (cut, mean, name) in enumerate(zip(cuts, means, names, strict=True))
+            ),
+            num_tokens=sum(cut.length for cut in cuts),
+            arrays=pack_losses(starts, rows) if stored else {},
+        )
+
+    def document_limit(self, task: str) -> int | None:
+        """Documents of a data set that are used at most."""
+        if self.max_documents is None and self.profile == "faithful" and task in _YARN_DOCUMENTS:
+            return _YARN_DOCUMENTS[task]
+        return super().document_limit(task)
+
+    def _documents(self, request: CellRequest) -> Documents:
+        if request.task in self.data_sets:
+            return read_documents(
+                request,
+                request.task,
+                at_least=self._minimum(request.task),
+                at_most=self.document_limit(request.task),
+                max_tokens=self.token_limit(),
+            )
+        self.require_domain(request)
+        return held_out_documents(
+            request, at_least=self._minimum(request.task), max_tokens=self.token_limit()
+        )
+
+    def _predicted(self, task: str, length: int, sizes: Sequence[int]) -> int:
+        truncate = self._truncates(task)
+        cuts = cut_documents(sizes, length, self._stride(length), before=False, truncate=truncate)
+        return sum(cut.length for cut in cuts)
+
+    def _stride(self, eval_length: int) -> int:
+        if self.stride is not None:
+            return self.stride
+        return eval_length if self.profile in ("fast", "tiny") else 256
+
+    def _truncates(self, task: str) -> bool:
+        if self.truncate is not None:
+            return self.truncate
+        return self.profile == "faithful" and task == "proof_pile"
+
+    def _minimum(self, task: str) -> int:
+        if self.min_document_tokens is not None:
+            return self.min_document_tokens
+        return _YARN_MINIMUM.get(task, 1) if self.profile == "faithful" else 1
+
+
+def cut_documents(
+    sizes: Sequence[int], length: int, stride: int, *, before: bool, truncate: bool
+) -> list[Cut]:
+    """The windows of every document, in order.
+
+    Args:
+      sizes: tokens of each document, without special tokens.
+      length: tokens of a window.
+      stride: from one start to the next; no longer than what a window holds of the document.
+      before: whether a window begins with a special token.
+      truncate: only the first window of each document, if the document fills it.
+    """
+    room = length - before
+    cuts, offset = [], 0
+    for document, size in enumerate(sizes):
+        start = done = 0
+        while done < size and not (truncate and (start or size < room)):
+            end = min(start + room, size)
+            scored = min(end - done, end - start - 1 + before)
+            if scored:  # a lone token without anything before it is not predicted
+                fills = start == 0 and end == room
+                cuts.append(Cut(document, offset + start, end - start + before, scored, fills))
+            done, start = end, start + min(stride, room)
+        offset += size
+    return cuts
+
+
+def _losses(
+    request: CellRequest, stream: Stream, cuts: Sequence[Cut], before: int | None
+) -> list[NDArray[np.float32]]:
+    """NLL of each window (L - 1,); windows of one length share passes, whatever their document."""
+    rows: list[NDArray[np.float32]] = [np.zeros(0, np.float32)] * len(cuts)
+    by_length: dict[int, list[int]] = {}
+    for index, cut in enumerate(cuts):
+        by_length.setdefault(cut.length, []).append(index)
+    done = 0
+    for length, members in sorted(by_length.items(), reverse=True):
+        starts = np.array([cuts[index].start for index in members])
+        report = _after(request, done, len(cuts))
+        for first, nll in window_losses(request, Windows(stream, starts, length, before), report):
+            for index, row in zip(members[first : first + len(nll)], nll, strict=True):
+                rows[index] = row
+        done += len(members)
+    return rows
+
+
+def _after(request: CellRequest, before: int, total: int) -> Report:
+    return lambda done, _: request.report(before + done, total)
+
+
+def _scores(
+    cuts: Sequence[Cut], means: NDArray[np.float64], names: Sequence[str]
+) -> tuple[Score, ...]:
+    tokens = np.array([cut.scored for cut in cuts])
+    whole = Scored(means, tokens, names)
+    found = [
+        ("perplexity", over_tokens(whole)),
+        ("perplexity_window_mean", over_windows(whole)),
+        ("perplexity_document_mean", over_documents(whole)),
+    ]
+    full = [index for index, cut in enumerate(cuts) if cut.fills]
+    if full:
+        first = Scored(means[full], tokens[full], [names[index] for index in full])
+        found.append(("perplexity_truncated", over_document_losses(first)))
+    return tuple(score(name, estimate, higher_is_better=False) for name, estimate in found)
+
+
+def scored_tokens(size: int, length: int, stride: int) -> tuple[int, ...]:
+    """Tokens that each window of one document scores, a special token before each."""
+    cuts = cut_documents([size], length, stride, before=True, truncate=False)
+    return tuple(cut.scored for cut in cuts)
+
+
+BENCHMARK = PerplexityDocuments
+SOURCE = Source(
+    paper="arXiv:2309.00071",
+    place="Tables 1, 5 to 8; perplexity: arXiv:2108.12409 (sliding window evaluation);"
+    " perplexity_document_mean: arXiv:2405.14591 (PG19)",
+    reference="github.com/jquesnelle/yarn@995db5b",
+    differs="documents are tokenised by the base model's tokenizer instead of read as token ids; a"
+    " tokenizer without a beginning-of-text token puts none before a window",
+)
+EVIDENCE = (
+    Evidence(
+        {"call": "scored_tokens", "size": 32768, "length": 32768, "stride": 256},
+        (32767, 1),
+        "YaRN's loop, a special token before each window: 32767 tokens fit, then one is new",
+    ),
+    Evidence(
+        {"call": "scored_tokens", "size": 1000, "length": 513, "stride": 256},
+        (512, 256, 232),
+        "starts 0, 256 and 512, ends 512, 768 and 1000",
+    ),
+)
+VERSION = 1

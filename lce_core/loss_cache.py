@@ -1,0 +1,61 @@
+"""Token losses that one loaded model has already computed, for the cells that ask them again.
+
+Benchmarks that read the same windows of the same text share one pass: perplexity with windows that
+do not overlap, and NLL by position. The beginning of a longer window serves a shorter one where the
+model treats both alike (`ExtendedModel.begins_alike`); such losses agree up to rounding, as they do
+between batch sizes. Whoever holds the cache drops it together with the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+LIMIT_BYTES = 1 << 30
+
+Text = tuple[str, int | None]
+"""Digest of a stream of tokens, and the token put before each of its windows."""
+_Rows = dict[int, NDArray[np.float32]]
+
+
+class LossCache:
+    """Losses by text, length of window and first token; the oldest lengths are dropped first."""
+
+    def __init__(self, limit_bytes: int = LIMIT_BYTES) -> None:
+        self._limit, self._bytes = limit_bytes, 0
+        self._passes: dict[tuple[Text, int], _Rows] = {}
+
+    def find(
+        self, text: Text, start: int, length: int, alike: Callable[[int, int], bool]
+    ) -> NDArray[np.float32] | None:
+        """Losses (length - 1,) of the window, or None.
+
+        Args:
+          text: what the window is cut from.
+          start: its first token.
+          length: its tokens.
+          alike: whether a window of the first length is treated as the beginning of one of the
+            second.
+        """
+        row = self._passes.get((text, length), {}).get(start)
+        if row is not None:
+            return row
+        for (other, longer), rows in self._passes.items():
+            if other == text and longer > length and start in rows and alike(length, longer):
+                return rows[start][: length - 1]
+        return None
+
+    def keep(
+        self, text: Text, starts: NDArray[np.int64], length: int, losses: NDArray[np.float32]
+    ) -> None:
+        """Remembers losses (windows, length - 1), which must not change any more, if they fit."""
+        key = (text, length)
+        rows = self._passes.setdefault(key, {})
+        while self._bytes + losses.nbytes > self._limit and next(iter(self._passes)) != key:
+            dropped = self._passes.pop(next(iter(self._passes)))
+            self._bytes -= sum(row.nbytes for row in dropped.values())
+        if self._bytes + losses.nbytes <= self._limit:
+            rows.update(zip(starts.tolist(), losses, strict=True))
+            self._bytes += losses.nbytes

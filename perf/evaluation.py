@@ -1,0 +1,257 @@
+"""What evaluation costs, as ratios: fewer windows, one pass for many cells, no full logits.
+
+Both ways of a row are timed one right after the other in alternating order, and the median of the
+ratios is taken, of wall and of CPU seconds. No row is printed whose ways differ: the interval of
+fewer windows holds the perplexity of all, and the same losses are equal to 1e-5. The model is the
+toy base with random weights: costs do not depend on what it has learned. Extra memory is the most
+that torch's allocator hands out during one call.
+
+    python perf/evaluation.py [--out FILE.json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn import functional
+from transformers import LlamaForCausalLM
+
+from lce_core.benchmarks import BENCHMARKS, Benchmark, CellRequest, CellResult
+from lce_core.benchmarks._text_benchmark import unpack_losses
+from lce_core.extension import extend
+from lce_core.likelihood import window_nll
+from lce_core.loss_cache import LossCache
+from lce_core.methods import METHODS
+from lce_core.models import MODELS
+from lce_core.records import environment
+
+BASE = MODELS.parse({"name": "toy_llama"}, "perf")
+DOCUMENT_TOKENS = 8192
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """One domain of English-like bytes: words drawn again and again."""
+
+    tokens: np.ndarray
+    domains: tuple[str, ...] = ("prose",)
+
+    def stream(self, _: str) -> np.ndarray:
+        """All tokens."""
+        return self.tokens
+
+    def document_starts(self, _: str) -> np.ndarray:
+        """Documents of one length."""
+        return np.arange(0, len(self.tokens), DOCUMENT_TOKENS)
+
+
+def main() -> None:
+    """Checks, measures and prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--tokens", type=int, default=32768, help="held-out text")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--out", type=Path, help="also write the figures as JSON")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    found = measure(options)
+    print("| what | against | ratio | CPU ratio | target | check |\n|---|---|--:|--:|--:|---|")
+    for row in found["rows"]:
+        cpu = "-" if row["cpu"] is None else f"{row['cpu']:.2f}"
+        print(
+            f"| {row['name']} | {row['reference']} | {row['ratio']:.2f} | {cpu}"
+            f" | {row['target']:g} | {row['check']} |"
+        )
+    where = found["environment"]
+    print(f"\n{found['options']}")
+    print(f"{where['cpu']}, {where['cpu_count']} cores, {where['git']}, {where['accelerators']}")
+    if options.out:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """One row per pair of ways."""
+    rows = []
+    for row in (
+        lambda: fewer_windows(options, 2048, 6),
+        lambda: fewer_windows(options, 8192, 20),
+        lambda: one_pass(options, "perplexity", 1.3, last=256, stride=256),
+        lambda: one_pass(
+            options, "perplexity_documents", 1.3, truncate=True, min_document_tokens=DOCUMENT_TOKENS
+        ),
+        lambda: no_full_logits(options, 16384, 5),
+    ):
+        rows.append(row())
+        print(rows[-1], file=sys.stderr, flush=True)
+    given = {key: value for key, value in vars(options).items() if key != "out"}
+    return {"options": given, "rows": rows, "environment": environment()}
+
+
+def fewer_windows(options: argparse.Namespace, length: int, target: float) -> dict[str, Any]:
+    """LCEG's perplexity at stride 256 against stride = length, and from the stored losses."""
+    dense, sparse = (_benchmark("perplexity", stride=s, store_nll=True) for s in (256, length))
+    request = _request(options, length)
+    wall, cpu, wide, narrow = ratios(
+        options, lambda: _evaluate(dense, request), lambda: _evaluate(sparse, request)
+    )
+    of_dense, of_sparse = wide.scores[0], narrow.scores[0]
+    assert of_sparse.ci_low is not None
+    assert of_sparse.ci_high is not None
+    assert of_sparse.ci_low <= of_dense.value <= of_sparse.ci_high, (of_dense, of_sparse)
+    stored = np.exp(np.mean([row.astype(float).mean() for row in unpack_losses(narrow.arrays)]))
+    assert abs(stored / of_sparse.value - 1) < 1e-3, (stored, of_sparse)
+    return _row(
+        f"perplexity at {length}: stride = length",
+        "stride 256",
+        (wall, cpu),
+        target,
+        f"{of_sparse.value:.3f} [{of_sparse.ci_low:.3f}, {of_sparse.ci_high:.3f}]"
+        f" holds {of_dense.value:.3f}",
+    )
+
+
+def one_pass(
+    options: argparse.Namespace, name: str, target: float, **parameters: Any
+) -> dict[str, Any]:
+    """All lengths, longest first, with one cache against a pass a length."""
+    benchmark, lengths = _benchmark(name, **parameters), (4096, 2048, 1024, 512)
+    request = _request(options, lengths[0])
+
+    def shared() -> list[float]:
+        cache = LossCache()
+        cells = (replace(request, eval_length=length, losses=cache) for length in lengths)
+        return [benchmark.evaluate(cell).scores[0].value for cell in cells]
+
+    def alone() -> list[float]:
+        cells = (replace(request, eval_length=length) for length in lengths)
+        return [_evaluate(benchmark, cell).scores[0].value for cell in cells]
+
+    wall, cpu, expected, found = ratios(options, alone, shared)
+    error = float(np.abs(np.array(found) / np.array(expected) - 1).max())
+    assert error < 1e-5, error
+    return _row(
+        f"{name} at {lengths}: read off the longest",
+        "a pass each",
+        (wall, cpu),
+        target,
+        f"equal to {error:.0e}",
+    )
+
+
+def no_full_logits(options: argparse.Namespace, length: int, target: float) -> dict[str, Any]:
+    """Memory of losses in blocks against losses from all logits, vocabulary 32,000."""
+    config = BASE.config()  # type: ignore[attr-defined]
+    config.vocab_size = 32000
+    torch.manual_seed(0)
+    stock = LlamaForCausalLM(config).to(options.device).eval()
+    windows = np.random.default_rng(0).integers(32000, size=(1, length))
+    ids = torch.from_numpy(windows).to(options.device)
+
+    def full() -> torch.Tensor:
+        with torch.no_grad():
+            logits = stock(ids).logits[0, :-1]
+            return functional.cross_entropy(logits.float(), ids[0, 1:], reduction="none")
+
+    expected = full().cpu().numpy()
+    most = extra_memory(options, full)
+    none = METHODS.parse({"name": "none"}, "perf")
+    model = extend(stock, BASE, none, target=length)
+    found = window_nll(model, windows, batch_tokens=length)[0]
+    error = float(np.abs(found - expected).max())
+    assert error < 1e-4, error
+    least = extra_memory(options, lambda: window_nll(model, windows, batch_tokens=length))
+    check = f"{least:.0f} against {most:.0f} MiB, equal to {error:.0e}"
+    return _row(f"memory of losses at {length}", "full logits", (most / least, None), target, check)
+
+
+def ratios(
+    options: argparse.Namespace, slow: Callable[[], Any], fast: Callable[[], Any]
+) -> tuple[float, float, Any, Any]:
+    """Median time of the one over the other's, in wall and in CPU seconds, and what both return."""
+    pairs = []
+    for repeat in range(options.repeats):
+        ways = {"slow": slow, "fast": fast}
+        order: Sequence[str] = ("slow", "fast")[:: -1 if repeat % 2 else 1]
+        taken = {name: timed(ways[name]) for name in order}
+        pairs.append([taken["slow"][clock] / taken["fast"][clock] for clock in (0, 1)])
+    wall, cpu = zip(*pairs, strict=True)
+    return statistics.median(wall), statistics.median(cpu), taken["slow"][2], taken["fast"][2]
+
+
+def timed(run: Callable[[], Any]) -> tuple[float, float, Any]:
+    """Wall and CPU seconds of one call, and its result, which is on the host by then."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    found = run()
+    return time.perf_counter() - wall, time.process_time() - cpu, found
+
+
+def extra_memory(options: argparse.Namespace, run: Callable[[], Any]) -> float:
+    """Most MiB that one call holds beyond what was held before."""
+    if options.device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        run()
+        return (torch.cuda.max_memory_allocated() - before) / 2**20
+    with torch.profiler.profile(profile_memory=True) as profile:
+        run()
+    recorded: Any = profile.profiler
+    blocks = [e for e in recorded.kineto_results.events() if e.name() == "[memory]"]
+    held = np.cumsum([e.nbytes() for e in sorted(blocks, key=lambda e: e.start_ns())])
+    return float(held.max()) / 2**20
+
+
+def _row(
+    name: str,
+    reference: str,
+    ratio: tuple[float, float | None],
+    target: float,
+    check: str,
+) -> dict[str, Any]:
+    wall, cpu = ratio
+    row = {"name": name, "reference": reference, "ratio": wall, "cpu": cpu}
+    return {**row, "target": target, "check": check}
+
+
+def _benchmark(name: str, **parameters: Any) -> Benchmark:
+    return BENCHMARKS.parse({"name": name, "domains": ["prose"], **parameters}, "perf")
+
+
+def _evaluate(benchmark: Benchmark, request: CellRequest) -> CellResult:
+    return benchmark.evaluate(replace(request, losses=LossCache()))
+
+
+def _request(options: argparse.Namespace, length: int) -> CellRequest:
+    rng = np.random.default_rng(0)
+    words = [rng.integers(97, 123, size=rng.integers(2, 9)) for _ in range(500)]
+    drawn = [np.append(words[i], 32) for i in rng.zipf(1.3, size=options.tokens) % len(words)]
+    text = np.concatenate(drawn)[: options.tokens].astype(np.uint32)
+    return CellRequest(
+        model=extend(
+            BASE.initialise(0).to(options.device).eval(),  # type: ignore[arg-type]
+            BASE,
+            METHODS.parse({"name": "yarn"}, "perf"),
+            target=8192,
+        ),
+        tokenizer=BASE.tokenizer(None),
+        base_model=BASE,
+        held_out=HeldOut(text),  # type: ignore[arg-type]
+        task="prose",
+        eval_length=length,
+        seed=0,
+    )
+
+
+if __name__ == "__main__":
+    main()
