@@ -274,7 +274,9 @@ def block_retrieval(
 
     def scores(keys: Sequence[int], slots: Sequence[int]) -> torch.Tensor:
         """Of keys in slots counted backwards from the chunk: block b really lies in blocks - b."""
-        steps = [row - start + slot * block - key % block for key, slot in zip(keys, slots)]
+        steps = [
+            row - start + slot * block - key % block for key, slot in zip(keys, slots, strict=True)
+        ]
         return scores_at(inputs, row, keys, steps, inv_freq) * scaling
 
     back = [min(blocks - b, top_k + 1) for b in range(blocks)]
@@ -284,7 +286,7 @@ def block_retrieval(
         picks = [] if gates is None else sorted(gates[head].topk(top_k).indices.tolist())
         slots = [top_k + 1 - j - (b >= blocks - top_k) for j, b in enumerate(picks)]
         groups = [
-            *zip(picks, slots),
+            *zip(picks, slots, strict=True),
             *((b, blocks - b) for b in range(start // block, own // block)),
         ]
         tokens = list(range(own, min(row, own + block - 2) + 1))
