@@ -60,7 +60,7 @@ def attend(
     length, kv_heads = key.shape[2], key.shape[1]
     rotate = Rotation(table, scheme.chunk + (scheme.top_k + 1) * scheme.block, query)
     memory = _Memory(scheme, key, value, rotate, scaling)
-    width = memory.num_blocks + scheme.top_k * (scheme.block + 3 * head_dim)
+    width = memory.num_blocks + scheme.chunk + scheme.top_k * (scheme.block + 3 * head_dim)
     rows = _ELEMENTS // (batch * heads * width)
     outputs = []
     for segment in _segments(first_query, length, scheme.chunk, rows):
