@@ -8,7 +8,7 @@ plus new tokens, so that cached keys stay valid. A sequence that is finished lea
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,7 +31,7 @@ def generate(
     prompts: NDArray[np.integer],
     *,
     max_new_tokens: int,
-    stop: Stop | None = None,
+    stop: Stop | Sequence[Stop] | None = None,
     batch_tokens: int,
     chunk: int = 4096,
     report: Callable[[int, int], None] = lambda *_: None,
@@ -42,7 +42,8 @@ def generate(
       model: the extended model.
       prompts: token ids (n, P), P >= 1.
       max_new_tokens: longest continuation.
-      stop: ends a sequence early; so does the model's own end-of-sequence token.
+      stop: ends a sequence early, one rule for all or one for each prompt; so does the model's own
+        end-of-sequence token.
       batch_tokens: upper limit of tokens in one forward pass, and of prompt tokens in one batch;
         one prompt at least.
       chunk: longest piece of the prompts that is processed at once.
@@ -64,20 +65,31 @@ def generate(
             "Correct the request.",
         )
     model.begin_request(length + max_new_tokens)
-    ended = _stop_rule(model, stop)
+    rules = stop if isinstance(stop, Sequence) else [stop] * num_prompts
+    ended = [_stop_rule(model, rule) for rule in rules]
     rows = max(1, batch_tokens // length)
     answers: list[TokenIds] = []
     for start in range(0, num_prompts, rows):
         batch = torch.from_numpy(prompts[start : start + rows].astype(np.int64))
         piece = min(chunk, max(1, batch_tokens // len(batch)))
         with torch.no_grad():
-            answers += _continue(model, batch.to(model.model.device), max_new_tokens, ended, piece)
+            answers += _continue(
+                model,
+                batch.to(model.model.device),
+                max_new_tokens,
+                ended[start : start + rows],
+                piece,
+            )
         report(len(answers), num_prompts)
     return answers
 
 
 def _continue(
-    model: ExtendedModel, prompts: torch.Tensor, max_new_tokens: int, ended: Stop, chunk: int
+    model: ExtendedModel,
+    prompts: torch.Tensor,
+    max_new_tokens: int,
+    ended: Sequence[Stop],
+    chunk: int,
 ) -> list[TokenIds]:
     cache = DynamicCache()
     *head, last = prompts.split(chunk, dim=1)
@@ -92,7 +104,7 @@ def _continue(
         kept = [
             index
             for index, row in enumerate(running)
-            if len(answers[row]) < max_new_tokens and not ended(np.array(answers[row]))
+            if len(answers[row]) < max_new_tokens and not ended[row](np.array(answers[row]))
         ]
         if not kept:
             return [np.array(answer, dtype=np.int64) for answer in answers]

@@ -6,13 +6,12 @@ corpus). `lce_core.progress` compares the result with a store.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lce_core.benchmarks import Benchmark
-from lce_core.corpora import Corpus
 from lce_core.errors import SpecError, UnavailableError
 from lce_core.identity import SHORT
 from lce_core.models import BaseModel
@@ -94,10 +93,13 @@ def compile_study(
     """
     steps: dict[str, Step] = {}
     cells: list[PlannedCell] = []
-    corpus = _Data.of(study.corpus, data_folders)
+    corpus = _Data.of(lambda: study.corpus.digest(data_folders))
     data = {
-        entry.benchmark.plugin_name: _Data.of(entry.benchmark, data_folders)
+        (entry.benchmark.plugin_name, task): _Data.of(
+            partial(entry.benchmark.digest, data_folders, task)
+        )
         for entry in study.benchmarks
+        for task in entry.tasks
     }
     for base_model in study.base_models:
         folder = (model_folders or {}).get(base_model.plugin_name)
@@ -118,9 +120,9 @@ class _Data:
     absent: str | None
 
     @classmethod
-    def of(cls, plugin: Corpus | Benchmark, folders: Mapping[str, Path]) -> _Data:
+    def of(cls, digest: Callable[[], str | None]) -> _Data:
         try:
-            return cls(plugin.digest(folders), None)
+            return cls(digest(), None)
         except UnavailableError as error:
             return cls(None, str(error))
 
@@ -133,8 +135,8 @@ class _Block:
     base_model: BaseModel
     seed: int
     corpus: _Data
-    data: Mapping[str, _Data]
-    """By benchmark."""
+    data: Mapping[tuple[str, str], _Data]
+    """By benchmark and task."""
     weights: Mapping[str, str]
     """The digest of weights from a folder; the hub's are pinned by the plug-in's revision."""
     steps: dict[str, Step]
@@ -152,7 +154,7 @@ class _Block:
                         yield self._cell(row, entry, task, length)
 
     def _cell(self, row: MethodEntry, entry: BenchmarkEntry, task: str, length: int) -> PlannedCell:
-        absent = self.corpus.absent or self.data[entry.benchmark.plugin_name].absent
+        absent = self.corpus.absent or self.data[entry.benchmark.plugin_name, task].absent
         reason = absent or _unavailable(self.base_model, row, entry, task, length, self.study)
         checkpoint = None if self.corpus.absent else self._checkpoint(row)
         geometry = self.base_model.geometry
@@ -194,7 +196,7 @@ class _Block:
         }
         if entry.benchmark.seeded:
             spec["seed"] = self.seed
-        if digest := self.data[entry.benchmark.plugin_name].digest:
+        if digest := self.data[entry.benchmark.plugin_name, task].digest:
             spec["data"] = digest
         parents = {"held_out": self._held_out()}
         if checkpoint is not None:

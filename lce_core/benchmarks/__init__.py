@@ -100,8 +100,8 @@ class Benchmark(Plugin):
         """Why the cell cannot be, decided without computing anything; None if it can."""
         return None
 
-    def digest(self, data_folders: Mapping[str, Path]) -> str | None:
-        """sha256 of the data a benchmark reads besides the held-out text; None if it reads none.
+    def digest(self, data_folders: Mapping[str, Path], task: str) -> str | None:
+        """sha256 of the data a task reads besides the held-out text; None if it reads none.
 
         Raises:
           UnavailableError: the data is not on this machine; says how to get it.

@@ -84,7 +84,7 @@ class Needle(Benchmark):
         """Prompts times their length."""
         return len(DEPTHS) * self._trials() * eval_length
 
-    def digest(self, data_folders: Mapping[str, Path]) -> str | None:
+    def digest(self, data_folders: Mapping[str, Path], task: str) -> str | None:
         """The essays' digest where they are the haystack."""
         return ESSAYS.digest(data_folders) if self._reads_essays() else None
 
