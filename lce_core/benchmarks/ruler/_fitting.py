@@ -1,12 +1,11 @@
-"""How large a prompt may be: the largest size that fits, and samples that shrink until they do.
+"""How large a prompt may be, for RULER's units and for our own search.
 
-Tokens are those of the whole prompt as the model gets it. Every search ends: places in `sizes`
-strictly decrease, and a prompt whose smallest size does not fit makes the cell unavailable.
+Tokens are those of the whole prompt as the model gets it. Every search ends: the interval of places
+shrinks with each count, and a sample whose smallest size does not fit makes the cell unavailable.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -21,6 +20,9 @@ from lce_core.errors import UnavailableError
 Sizes = Literal["v1", "search"]
 Permutations = Literal["fixed", "per_sample"]
 
+FULL_SHARE = 0.99
+"""Share of the room for a prompt from which on `search` looks for no larger size."""
+
 
 @dataclass(frozen=True, eq=False)
 class RulerPrompt(Prompt):
@@ -34,9 +36,9 @@ class RulerPrompt(Prompt):
 class Fitting:
     """Fills the prompts of one cell.
 
-    `search` starts from the largest size at which the first sample fits and shrinks a sample that
-    does not fit by its excess. `v1` goes by RULER's units: its search keeps room for the references
-    as well, and a sample shrinks by one unit.
+    `search` gives each sample the largest size that fits it. `v1` finds one size for all with its
+    first sample, in RULER's units and with room for the references as well; a sample that does not
+    fit shrinks by units.
     """
 
     request: CellRequest
@@ -50,33 +52,54 @@ class Fitting:
         Raises:
           UnavailableError: the smallest size of a sample does not fit; names the minimum.
         """
-        place = largest_place(self._tokens, len(self.task.sizes), self._budget())
-        return [self._fitted(index, place, count) for index in range(count)]
+        fitted = self._in_units(count) if self.sizes == "v1" else self._searched(count)
+        if len(fitted) < count:
+            raise UnavailableError(self._reason(count))
+        return fitted
 
-    def _fitted(self, index: int, place: int, count: int) -> RulerPrompt:
-        tries = 0
-        while True:
-            draft = self._draft(place, index)
-            ids = encode(self.request, draft.text)
-            excess = len(ids) - self._budget()
-            if excess <= 0:
-                return RulerPrompt(
-                    np.array(ids, dtype=np.int64),
-                    " | ".join(draft.references),
-                    draft.depth,
-                    draft.references,
-                    draft.cluster,
-                )
-            if not place:
-                raise UnavailableError(self._reason(count))
-            tries += 1
-            share = math.ceil(place * excess / len(ids))
-            place = max(0, place - (1 if self.sizes == "v1" else max(tries, share)))
+    def _searched(self, count: int) -> list[RulerPrompt]:
+        fitted: list[RulerPrompt] = []
+        place = 0
+        for index in range(count):
+            best: list[RulerPrompt] = []
 
-    def _tokens(self, place: int) -> int:
-        draft = self._draft(place, 0)
-        text = " ".join((draft.text, *draft.references)) if self.sizes == "v1" else draft.text
-        return len(encode(self.request, text))
+            def tokens(place: int, index: int = index, best: list[RulerPrompt] = best) -> int:
+                prompt = self._prompt(place, index)
+                if len(prompt.ids) <= self._room():
+                    best[:] = [prompt]
+                return len(prompt.ids)
+
+            enough = int(FULL_SHARE * self._room())
+            place = largest_place(tokens, len(self.task.sizes), self._room(), place, enough)
+            if place < 0:
+                break
+            fitted += best
+        return fitted
+
+    def _in_units(self, count: int) -> list[RulerPrompt]:
+        def tokens(place: int) -> int:
+            draft = self._draft(place, 0)
+            return len(encode(self.request, " ".join((draft.text, *draft.references))))
+
+        common = max(0, largest_place(tokens, len(self.task.sizes), self._room()))
+        fitted: list[RulerPrompt] = []
+        for index in range(count):
+            candidates = (self._prompt(place, index) for place in range(common, -1, -1))
+            prompt = next((one for one in candidates if len(one.ids) <= self._room()), None)
+            if prompt is None:
+                break
+            fitted.append(prompt)
+        return fitted
+
+    def _prompt(self, place: int, index: int) -> RulerPrompt:
+        draft = self._draft(place, index)
+        return RulerPrompt(
+            np.array(encode(self.request, draft.text), dtype=np.int64),
+            " | ".join(draft.references),
+            draft.depth,
+            draft.references,
+            draft.cluster,
+        )
 
     def _draft(self, place: int, index: int) -> Draft:
         request = self.request
@@ -85,48 +108,49 @@ class Fitting:
         order = np.random.default_rng(PERMUTATION_SEED) if fixed else rng
         return self.task.draft(self.task.sizes[place], Draw(index, rng, order))
 
-    def _budget(self) -> int:
+    def _room(self) -> int:
         return self.request.eval_length - self.task.reserved
 
     def _reason(self, count: int) -> str:
-        drafts = [self._draft(0, index) for index in range(count)]
-        longest = max(len(encode(self.request, draft.text)) for draft in drafts)
-        minimum = longest + self.task.reserved
+        longest = max(len(self._prompt(0, index).ids) for index in range(count))
         return (
             f"{self.request.task} at eval_length {self.request.eval_length}: the smallest prompts"
-            f" and their answers need at least {minimum} tokens of this tokenizer. Evaluate longer"
-            " contexts."
+            f" and their answers need at least {longest + self.task.reserved} tokens of this"
+            " tokenizer. Evaluate longer contexts."
         )
 
 
-def largest_place(tokens: Callable[[int], int], count: int, budget: int) -> int:
-    """The last of `count` places whose tokens are within the budget; 0 if none is.
+def largest_place(
+    tokens: Callable[[int], int], count: int, room: int, start: int = 0, enough: int | None = None
+) -> int:
+    """The last of `count` places whose tokens fit; -1 if none does.
 
     Args:
-      tokens: tokens at a place, growing with it. Counting is what costs, so steps double from the
-        first place, and what is between is narrowed by interpolation and by halves in turn.
+      tokens: tokens at a place, growing with it. Counting is what costs: about 2 log2(count) times
+        at most, less where tokens grow evenly, and never far beyond the answer.
       count: number of places.
-      budget: most tokens.
+      room: most tokens.
+      start: the place to begin with.
+      enough: a place that fits and has so many tokens will do.
+
+    Returns:
+      The last place that was counted and fits.
     """
-    low, at_low, step = 0, tokens(0), 1
-    if at_low > budget:
-        return 0
-    while True:
-        high = min(low + step, count - 1)
-        if high == low:
-            return low
-        at_high = tokens(high)
-        if at_high > budget:
-            break
-        low, at_low, step = high, at_high, 2 * step
-    halve = False
+    low, at_low, high, at_high = -1, 0, count, 0
+    place, step, halve = start, 1, False
     while high - low > 1:
-        share = 0.5 if halve else (budget - at_low) / (at_high - at_low)
-        middle = min(max(low + int(share * (high - low)), low + 1), high - 1)
-        at_middle = tokens(middle)
-        if at_middle <= budget:
-            low, at_low = middle, at_middle
+        at_place = tokens(place)
+        if at_place > room:
+            high, at_high = place, at_place
         else:
-            high, at_high = middle, at_middle
-        halve = not halve
+            low, at_low = place, at_place
+            if enough is not None and at_place >= enough:
+                break
+        if high == count:  # none too large yet: go up by the tokens of a place so far, or faster
+            place = low + max(step, (low + 1) * (room - at_low) // max(1, at_low))
+            step *= 2
+        else:
+            share = 0.5 if halve else (room - at_low) / (at_high - at_low)
+            place, halve = low + int(share * (high - low)), not halve
+        place = min(max(place, low + 1), high - 1)
     return low

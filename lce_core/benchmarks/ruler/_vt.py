@@ -68,7 +68,7 @@ class VariableTracking:
             return len(encode(request, self._example(rng, rng)))
 
         places = EXAMPLE_TOKENS // EXAMPLE_UNIT
-        best = largest_place(tokens, places, EXAMPLE_TOKENS - self.new_tokens)
+        best = max(0, largest_place(tokens, places, EXAMPLE_TOKENS - self.new_tokens))
         self._example_blocks = EXAMPLE_UNIT * (best + 1)
 
     def draft(self, size: int, draw: Draw) -> Draft:
