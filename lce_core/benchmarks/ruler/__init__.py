@@ -45,8 +45,8 @@ from lce_core.models import BaseModel
 from lce_core.registry import Evidence, Source
 from lce_core.stats import Estimate, bootstrap_mean, wilson
 
-_NUM_SAMPLES = {"faithful": 500, "clean": 500, "fast": 100, "tiny": 40}
-_CACHE: PromptCache[RulerPrompt] = PromptCache(max_tokens=32 << 20)
+_NUM_SAMPLES = {"faithful": 500, "clean": 500, "fast": 100, "tiny": 20}
+_CACHE: PromptCache[RulerPrompt] = PromptCache(max_tokens=64 << 20)
 
 
 class Ruler(Benchmark):
@@ -57,7 +57,7 @@ class Ruler(Benchmark):
     default_metric: ClassVar[str] = "accuracy"
 
     num_samples: int | None = Field(default=None, gt=0)
-    """Prompts of a cell; None: 500 (faithful, clean), 100 (fast), 40 (tiny)."""
+    """Prompts of a cell; None: 500 (faithful, clean), 100 (fast), 20 (tiny)."""
     haystack: HaystackSource = "essays"
     """Running text of niah_single_2 and 3, multikey_1, multivalue and multiquery."""
     sizes: Sizes | None = None

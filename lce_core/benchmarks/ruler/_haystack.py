@@ -20,7 +20,7 @@ _ABBREVIATION = re.compile(
     r"(?:^|[\s(\"'\u201c])"
     r"(?:[A-Z]|Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|vs|cf|No|[ei]\.[eg]|[ap]\.m|[AP]\.M|U\.S)\.$"
 )
-_LONGEST_ABBREVIATION = 8
+_ABBREVIATION_WINDOW = 9
 
 
 class Haystack:
@@ -75,7 +75,7 @@ def split_sentences(text: str) -> list[str]:
     sentences, start = [], 0
     for found in _BREAK.finditer(text):
         end = found.start()
-        if _ABBREVIATION.search(text, max(start, end - _LONGEST_ABBREVIATION), end):
+        if _ABBREVIATION.search(text[max(0, end - _ABBREVIATION_WINDOW) : end]):
             continue
         sentences.append(text[start : found.end() - 1])
         start = found.end()
