@@ -7,30 +7,21 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
-from lce_core.benchmarks import BENCHMARKS, CellRequest
-from lce_core.benchmarks._retrieval import Prompt, text_answers
-from lce_core.benchmarks.ruler import TASKS, match, new_tokens
+from lce_core.benchmarks import BENCHMARKS
+from lce_core.benchmarks.ruler import TASKS, match
 from lce_core.benchmarks.ruler._fwe import counts
 from lce_core.benchmarks.ruler._haystack import split_sentences
 from lce_core.benchmarks.ruler._niah import NIAH
-from lce_core.benchmarks.ruler._token_form import token_prompts
 from lce_core.benchmarks.ruler._vocabulary import draw_items, plain_words, word_list
 from lce_core.errors import DataError, SpecError, UnavailableError
-from lce_core.extension import extend
-from lce_core.methods import METHODS
 from lce_core.metrics import string_match_all, string_match_part
 from tests.ruler_prompts import (
-    BYTES,
-    STORY,
-    TOY,
     prompts_of,
     request_for,
     ruler,
@@ -44,17 +35,6 @@ ESSAY_TASKS = [name for name, needles in NIAH.items() if needles.haystack == "te
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return stand_in_data(tmp_path_factory.mktemp("data"))
-
-
-@dataclass(frozen=True)
-class Stream:
-    """Held-out text of one domain."""
-
-    tokens: NDArray[np.uint32]
-    domains = ("prose",)
-
-    def stream(self, domain: str) -> NDArray[np.uint32]:
-        return self.tokens
 
 
 # Scores
@@ -258,107 +238,3 @@ def test_tasks_ask_for_the_data_they_read_and_for_no_other(
     (tmp_path / "dev-v2.0.json").write_text('{"data": [{"title": "x"}]}', encoding="utf-8")
     with pytest.raises(DataError, match=r"dev-v2\.0\.json: KeyError 'paragraphs'"):
         prompts_of(request_for("qa_1", 900, {"squad": tmp_path}))
-
-
-# Through a model
-
-
-def _cell(task: str, length: int, folders: dict[str, Path], **changes: Any) -> CellRequest:
-    model = extend(TOY.initialise(2).eval(), TOY, METHODS.parse({"name": "none"}, "test"), target=9)
-    return request_for(task, length, folders, model=model, tokenizer=BYTES, **changes)
-
-
-def test_stopping_once_all_references_are_there_changes_no_score(
-    folders: dict[str, Path],
-) -> None:
-    request = _cell("niah_multiquery", 3000, folders)
-    drawn = [np.random.default_rng(n).integers(256, size=40 + n % 3) for n in range(16)]
-    prompts = [Prompt(ids, "", None) for ids in drawn]
-    whole_answers = text_answers(request, prompts, max_new_tokens=40)
-    shown = [[c for c in text if c.isprintable() and c != "\ufffd"] for text in whole_answers]
-    kept = [n for n, characters in enumerate(shown) if len(characters) > 2]
-    assert len(kept) > 3
-    prompts, full = [prompts[n] for n in kept], [whole_answers[n] for n in kept]
-    for task, wanted in (("vt", 1.0), ("qa_1", 1.0)):
-        references = [(shown[n][1], shown[n][2] if task == "vt" else "absent") for n in kept]
-        rules = [
-            lambda text, refs=refs: match(task, text, refs) == 1  # noqa: B023 - used at once
-            for refs in references
-        ]
-        stopped = text_answers(request, prompts, max_new_tokens=40, complete=rules)
-        for one, whole, refs in zip(stopped, full, references, strict=True):
-            assert match(task, one, refs) == match(task, whole, refs) == wanted
-            assert whole.startswith(one.rstrip("\ufffd"))
-        assert sum(map(len, stopped)) < sum(map(len, full))
-
-
-def test_every_sample_is_scored_by_its_own_references(
-    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def answers(request: CellRequest, prompts: Any, **_: Any) -> list[str]:
-        return [prompt.references[0] for prompt in prompts]
-
-    monkeypatch.setattr("lce_core.benchmarks.ruler.text_answers", answers)
-    for task, expected in (("niah_single_1", 1.0), ("niah_multivalue", 0.25), ("qa_1", 1.0)):
-        result = ruler(num_samples=5).evaluate(request_for(task, 1500, folders))
-        (score,) = result.scores
-        assert score.value == pytest.approx(expected)
-        assert [sample.score for sample in result.samples] == pytest.approx([expected] * 5)
-        assert result.num_tokens == sum(sample.num_prompt_tokens for sample in result.samples)
-        assert {sample.cluster is None for sample in result.samples} == {task != "qa_1"}
-
-
-@pytest.mark.data
-@pytest.mark.parametrize("task", ["niah_single_2", "niah_multiquery", "qa_1"])
-def test_real_essays_and_questions_run_end_to_end(task: str, test_data: Path) -> None:
-    folders = {"essays": test_data / "essays", "squad": test_data / "xquad"}
-    request = _cell(task, 2600, folders)
-    result = ruler(num_samples=2).evaluate(request)
-    budget = new_tokens(task)
-    assert len(result.samples) == 2
-    assert all(1000 < s.num_prompt_tokens <= 2600 - budget for s in result.samples)
-    assert all(sample.prediction and sample.reference for sample in result.samples)
-    assert result.scores[0].value == 0  # random weights
-
-
-def test_held_out_text_takes_the_place_of_essays() -> None:
-    stream = np.frombuffer((STORY * 20).encode(), dtype=np.uint8).astype(np.uint32)
-    request = _cell("niah_single_2", 1500, {}, held_out=Stream(stream))
-    (prompt, *_) = prompts_of(request, haystack="held_out")
-    text = BYTES.decode(prompt.ids)
-    assert text.count("Rain fell on the hills.") > 5
-    other = replace(request, held_out=Stream(stream[::-1].copy()))
-    assert BYTES.decode(prompts_of(other, haystack="held_out")[0].ids) != text
-
-
-# Key tokens
-
-
-def test_token_prompts_ask_each_family_that_was_hidden() -> None:
-    rng = np.random.default_rng(4)
-    stream = Stream(rng.integers(256, size=3000).astype(np.uint32))
-    for task, (keys, queries) in {
-        "niah_single_1": (1, 1),
-        "niah_single_2": (1, 1),
-        "niah_multikey_1": (4, 1),
-        "niah_multikey_2": (8, 1),
-        "niah_multiquery": (4, 4),
-    }.items():
-        request = _cell(task, 200, {}, held_out=stream)
-        groups = token_prompts(request, 6)
-        for group in groups:
-            assert len(group) == queries
-            assert len({prompt.ids[:-1].tobytes() for prompt in group}) == 1
-            for prompt in group:
-                assert len(prompt.ids) == 199
-                hidden = prompt.ids[:-1][prompt.ids[:-1] >= 256]
-                assert len(hidden) == keys
-                answer = BYTES.convert_tokens_to_ids(prompt.reference)
-                assert answer in hidden
-                assert (answer - 256) // 16 == prompt.ids[-1] - 384
-            assert len({int(prompt.ids[-1]) for prompt in group}) == queries
-        noise = "The grass is green" in BYTES.decode(groups[0][0].ids)
-        assert noise == (task in ("niah_single_1", "niah_multikey_2"))
-        result = ruler(profile="tiny", num_samples=6).evaluate(request)
-        assert result.num_tokens == 6 * queries * 199
-        assert len(result.samples) == 6
