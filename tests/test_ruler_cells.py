@@ -12,8 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from numpy.typing import NDArray
 
+from flows.settings import STUDIES
 from lce_core.benchmarks import CellRequest
 from lce_core.benchmarks._retrieval import Prompt, text_answers
 from lce_core.benchmarks.ruler import match, new_tokens
@@ -147,12 +149,7 @@ def test_token_prompts_ask_each_family_that_was_hidden() -> None:
 
 def test_a_plan_leaves_out_only_the_tasks_whose_data_are_absent(folders: dict[str, Path]) -> None:
     study = {
-        "study": "ruler",
-        "hypothesis": "none",
-        "seeds": [0],
-        "target_context": 512,
-        "corpus": {"name": "local_text"},
-        "base_models": [{"name": "toy_llama"}],
+        **yaml.safe_load((STUDIES / "smoke.yaml").read_text(encoding="utf-8")),
         "methods": [{"name": "none"}],
         "benchmarks": [{"name": "ruler", "lengths": [9000], "tasks": ["vt", "qa_1", "qa_2"]}],
     }

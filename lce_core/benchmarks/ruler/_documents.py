@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from lce_core.benchmarks._data import DataSet, read_rows
+from lce_core.benchmarks._data import DataSet, Row, read_rows
 from lce_core.errors import DataError
 
 SQUAD = DataSet(
@@ -55,8 +54,7 @@ def read_squad(folders: Mapping[str, Path]) -> Collection:
       DataError: a file that is not in SQuAD's form.
     """
     file = SQUAD.files(folders)[0]
-    articles = [article for row in read_rows(file, ("data",)) for article in row["data"]]
-    return _checked(file, _squad, articles)
+    return _checked(file, _squad, list(read_rows(file, ("data",))))
 
 
 def read_hotpot(folders: Mapping[str, Path]) -> Collection:
@@ -71,7 +69,8 @@ def read_hotpot(folders: Mapping[str, Path]) -> Collection:
     return _checked(file, _hotpot, list(read_rows(file, columns)))
 
 
-def _squad(articles: list[Any]) -> Collection:
+def _squad(rows: list[Row]) -> Collection:
+    articles = [article for row in rows for article in row["data"]]
     documents = sorted({part["context"] for article in articles for part in article["paragraphs"]})
     numbers = {document: number for number, document in enumerate(documents)}
     questions = []
@@ -88,7 +87,7 @@ def _squad(articles: list[Any]) -> Collection:
     return Collection(tuple(documents), tuple(questions))
 
 
-def _hotpot(rows: list[Any]) -> Collection:
+def _hotpot(rows: list[Row]) -> Collection:
     documents = sorted({_titled(*part) for row in rows for part in row["context"]})
     numbers = {document: number for number, document in enumerate(documents)}
     questions = []
@@ -106,9 +105,9 @@ def _titled(title: str, lines: list[str]) -> str:
     return f"{title}\n{''.join(lines)}"
 
 
-def _checked(file: Path, read: Any, rows: list[Any]) -> Collection:
+def _checked(file: Path, read: Callable[[list[Row]], Collection], rows: list[Row]) -> Collection:
     try:
-        found: Collection = read(rows)
+        found = read(rows)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise DataError(
             f"{file}: {type(error).__name__} {error}: not in the form in which the data set is"
