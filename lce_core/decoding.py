@@ -42,7 +42,8 @@ _WORTH_SHARING = 2 / 3
 @dataclass(frozen=True)
 class _Settings:
     max_new_tokens: int
-    ended: Stop
+    ended: Sequence[Stop]
+    """For each prompt."""
     batch_tokens: int
     chunk: int
 
@@ -52,7 +53,7 @@ def generate(
     prompts: Sequence[NDArray[np.integer]] | NDArray[np.integer],
     *,
     max_new_tokens: int,
-    stop: Stop | None = None,
+    stop: Stop | Sequence[Stop] | None = None,
     batch_tokens: int,
     chunk: int = 4096,
     share_prefixes: bool = True,
@@ -64,7 +65,8 @@ def generate(
       model: the extended model.
       prompts: token ids of each prompt, of any lengths from 1.
       max_new_tokens: longest continuation.
-      stop: ends a sequence early; so does the model's own end-of-sequence token.
+      stop: ends a sequence early, one rule for all or one for each prompt; so does the model's own
+        end-of-sequence token.
       batch_tokens: upper limit of tokens in one forward pass, and of prompt tokens in one batch;
         one prompt at least.
       chunk: longest piece of the prompts that is processed at once.
@@ -87,7 +89,9 @@ def generate(
             "both are at least 1",
             "Correct the request.",
         )
-    settings = _Settings(max_new_tokens, _stop_rule(model, stop), batch_tokens, chunk)
+    rules = stop if isinstance(stop, Sequence) else [stop] * len(texts)
+    ended = [_stop_rule(model, rule) for rule in rules]
+    settings = _Settings(max_new_tokens, ended, batch_tokens, chunk)
     answers: dict[int, TokenIds] = {}
     for group in _same_frequencies(model, texts, max_new_tokens):
         model.begin_request(max(len(texts[index]) for index in group) + max_new_tokens)
@@ -126,7 +130,8 @@ def _in_batches(
         for start in range(0, len(indices), rows):
             batch = indices[start : start + rows]
             prompts = torch.from_numpy(np.stack([texts[index] for index in batch]))
-            yield from zip(batch, _continue(model, prompts, settings, DynamicCache()), strict=True)
+            answers = _continue(model, batch, prompts, settings, DynamicCache())
+            yield from zip(batch, answers, strict=True)
 
 
 def _one_by_one(
@@ -138,14 +143,19 @@ def _one_by_one(
         # The last token is processed again where all are held: its state gives the answer.
         kept = min(common_prefix(held, text), len(text) - 1)
         model.cut_back(cache, kept)
-        (answer,) = _continue(model, torch.from_numpy(text[None, kept:]), settings, cache)
+        rest = torch.from_numpy(text[None, kept:])
+        (answer,) = _continue(model, [group[place]], rest, settings, cache)
         held = np.concatenate([text, answer[:-1]])
         yield group[place], answer
 
 
 @torch.no_grad()
 def _continue(
-    model: ExtendedModel, prompts: torch.Tensor, settings: _Settings, cache: DynamicCache
+    model: ExtendedModel,
+    batch: Sequence[int],
+    prompts: torch.Tensor,
+    settings: _Settings,
+    cache: DynamicCache,
 ) -> list[TokenIds]:
     """Answers prompts (batch, tokens) that follow the text in the cache."""
     prompts = prompts.to(model.model.device)
@@ -163,7 +173,7 @@ def _continue(
             index
             for index, row in enumerate(running)
             if len(answers[row]) < settings.max_new_tokens
-            and not settings.ended(np.array(answers[row]))
+            and not settings.ended[batch[row]](np.array(answers[row]))
         ]
         if not kept:
             return [np.array(answer, dtype=np.int64) for answer in answers]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 
 def word_overlap(answer: str, expected: str) -> float:
@@ -34,6 +35,29 @@ def first_integer(text: str) -> int | None:
 def has_complete_integer(text: str) -> bool:
     """Whether more text can no longer change `first_integer`."""
     return re.search(r"[0-9][^0-9]", text) is not None
+
+
+def string_match_all(answer: str, references: Sequence[str]) -> float:
+    """Share of `references` that occur in `answer`, case aside.
+
+    Control characters in the answer count as line breaks.
+
+    Source: RULER (github.com/NVIDIA/RULER@c3f5e3b), which gives per cent.
+    """
+    return sum(_matches(answer, references)) / len(references)
+
+
+def string_match_part(answer: str, references: Sequence[str]) -> float:
+    """1.0 if any of `references` occurs in `answer`, case aside; else 0.0.
+
+    Source: as `string_match_all`.
+    """
+    return float(any(_matches(answer, references)))
+
+
+def _matches(answer: str, references: Sequence[str]) -> list[bool]:
+    printable = re.sub(r"[\x00-\x1f]", "\n", answer.strip()).strip().lower()
+    return [reference.lower() in printable for reference in references]
 
 
 def _plain(text: str) -> str:

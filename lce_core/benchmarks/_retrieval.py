@@ -19,6 +19,7 @@ from lce_core.models import BaseModel, KeyVocabulary
 
 TokenIds = NDArray[np.int64]
 Stream = NDArray[np.uint32]
+Complete = Callable[[str], bool]
 
 MIN_TEXT = 16
 """Tokens of text around the keys, below which a key prompt asks nothing of the context."""
@@ -30,8 +31,8 @@ class Prompt:
 
     ids: TokenIds
     reference: str
-    depth: float
-    """Where the evidence lies, 0 (start) to 100 (end) per cent of the context."""
+    depth: float | None
+    """Where the evidence lies, 0 (start) to 100 (end) per cent of the context; None: everywhere."""
 
 
 def generator(*place: str | int) -> np.random.Generator:
@@ -84,16 +85,18 @@ def key_prompts(
     num_distractors: int,
     depths: Sequence[float],
     draws: Sequence[np.random.Generator],
+    streams: list[Stream] | None = None,
 ) -> list[Prompt]:
     """Text of eval_length - 1 tokens with one-token keys of distinct families, the query last.
 
     The asked key lies at the given depth, the distractors anywhere; the reference is the asked
-    key's token. One generator a prompt.
+    key's token. One generator a prompt. The text is cut from `streams` (None: held-out text).
     """
     keys = request.base_model.keys
     assert keys is not None, "unavailable() lets no base model without keys through"
     num_tokens = request.eval_length - num_distractors - 3
-    streams = long_streams(request, num_tokens)
+    if streams is None:
+        streams = long_streams(request, num_tokens)
     prompts = []
     for depth, rng in zip(depths, draws, strict=True):
         text = random_slice(streams, num_tokens, rng).astype(np.int64)
@@ -135,22 +138,27 @@ def text_answers(
     prompts: Sequence[Prompt],
     *,
     max_new_tokens: int,
-    complete: Callable[[str], bool] = lambda _: False,
+    complete: Complete | Sequence[Complete] = lambda _: False,
 ) -> list[str]:
     """The continuation of each prompt as text.
 
-    `complete` says whether more text could not change the score any more.
+    `complete`, one for all prompts or one for each, says whether more text could not change the
+    score any more.
     """
-    from lce_core.decoding import generate
+    from lce_core.decoding import Stop, generate
 
     def text_of(ids: TokenIds) -> str:
         return str(request.tokenizer.decode(ids.tolist(), skip_special_tokens=True))
 
+    def stop(rule: Complete) -> Stop:
+        return lambda ids: rule(text_of(ids))
+
+    rules = [complete] * len(prompts) if callable(complete) else complete
     answers = generate(
         request.model,
         [prompt.ids for prompt in prompts],
         max_new_tokens=max_new_tokens,
-        stop=(lambda ids: complete(text_of(ids))) if request.savings else None,
+        stop=[stop(rule) for rule in rules] if request.savings else None,
         batch_tokens=request.batch_tokens,
         share_prefixes=request.savings,
         report=request.report,

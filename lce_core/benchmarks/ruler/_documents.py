@@ -1,0 +1,118 @@
+"""SQuAD and HotpotQA in their published JSON, as questions over one list of documents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from lce_core.benchmarks._data import DataSet, Row, read_rows
+from lce_core.errors import DataError
+
+SQUAD = DataSet(
+    "squad",
+    ("dev-v2.0.json", "xquad.en.json"),
+    "rajpurkar.github.io/SQuAD-explorer (dev-v2.0.json) or github.com/google-deepmind/xquad"
+    " (xquad.en.json)",
+)
+HOTPOT = DataSet(
+    "hotpotqa",
+    ("hotpot_dev_distractor*.json",),
+    "hotpotqa.github.io (hotpot_dev_distractor_v1.json)",
+)
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question and the numbers of documents that concern it."""
+
+    text: str
+    answers: tuple[str, ...]
+    own: tuple[int, ...]
+    """Documents that must be shown."""
+    related: tuple[int, ...]
+    """Documents that come next: the rest of the article."""
+    evidence: tuple[int, ...]
+    """Documents that hold the answer."""
+    cluster: str
+    """Title of the article (SQuAD) or of the first paragraph with evidence (HotpotQA)."""
+
+
+@dataclass(frozen=True)
+class Collection:
+    """Distinct documents, sorted, and questions in the order of the file."""
+
+    documents: tuple[str, ...]
+    questions: tuple[Question, ...]
+
+
+def read_squad(folders: Mapping[str, Path]) -> Collection:
+    """Answerable questions; a document is a paragraph.
+
+    Raises:
+      UnavailableError: the data set is not on this machine.
+      DataError: a file that is not in SQuAD's form.
+    """
+    file = SQUAD.files(folders)[0]
+    return _checked(file, _squad, list(read_rows(file, ("data",))))
+
+
+def read_hotpot(folders: Mapping[str, Path]) -> Collection:
+    """All questions; a document is a paragraph under its title.
+
+    Raises:
+      UnavailableError: the data set is not on this machine.
+      DataError: a file that is not in HotpotQA's form.
+    """
+    file = HOTPOT.files(folders)[0]
+    columns = ("question", "answer", "context", "supporting_facts")
+    return _checked(file, _hotpot, list(read_rows(file, columns)))
+
+
+def _squad(rows: list[Row]) -> Collection:
+    articles = [article for row in rows for article in row["data"]]
+    documents = sorted({part["context"] for article in articles for part in article["paragraphs"]})
+    numbers = {document: number for number, document in enumerate(documents)}
+    questions = []
+    for article in articles:
+        mine = [numbers[part["context"]] for part in article["paragraphs"]]
+        for part in article["paragraphs"]:
+            own = numbers[part["context"]]
+            related = tuple(dict.fromkeys(number for number in mine if number != own))
+            for asked in part["qas"]:
+                answers = tuple(dict.fromkeys(answer["text"] for answer in asked["answers"]))
+                if answers and not asked.get("is_impossible", False):
+                    text, title = asked["question"], article["title"]
+                    questions.append(Question(text, answers, (own,), related, (own,), title))
+    return Collection(tuple(documents), tuple(questions))
+
+
+def _hotpot(rows: list[Row]) -> Collection:
+    documents = sorted({_titled(*part) for row in rows for part in row["context"]})
+    numbers = {document: number for number, document in enumerate(documents)}
+    questions = []
+    for row in rows:
+        named = {title: numbers[_titled(title, lines)] for title, lines in row["context"]}
+        titles = [title for title, _ in row["supporting_facts"] if title in named]
+        own = tuple(dict.fromkeys(named.values()))
+        evidence = tuple(dict.fromkeys(named[title] for title in titles))
+        answers = (row["answer"],)
+        questions.append(Question(row["question"], answers, own, (), evidence, titles[0]))
+    return Collection(tuple(documents), tuple(questions))
+
+
+def _titled(title: str, lines: list[str]) -> str:
+    return f"{title}\n{''.join(lines)}"
+
+
+def _checked(file: Path, read: Callable[[list[Row]], Collection], rows: list[Row]) -> Collection:
+    try:
+        found = read(rows)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise DataError(
+            f"{file}: {type(error).__name__} {error}: not in the form in which the data set is"
+            " published. Get the file again."
+        ) from None
+    if not found.questions:
+        raise DataError(f"{file}: no question with an answer. Get the file again.")
+    return found

@@ -1,0 +1,82 @@
+"""Running text as a haystack: words of essays or held-out text, cut to sentences.
+
+The sentence splitter takes the place of nltk's punkt, which is a download. It splits at blanks
+behind a full stop, question or exclamation mark (and closing quotes) where what follows could begin
+a sentence, and not behind initials and common abbreviations. Joined by blanks, the sentences are
+the text again.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import cycle, islice
+
+from lce_core.benchmarks import CellRequest
+from lce_core.benchmarks._essays import essays
+from lce_core.errors import UnavailableError
+
+_BREAK = re.compile(r"(?<=[.!?])[\"'\u201d\u2019)\]]* (?=[\"'\u201c\u2018(\[]*[A-Z0-9])")
+_ABBREVIATION = re.compile(
+    r"(?:^|[\s(\"'\u201c])"
+    r"(?:[A-Z]|Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|vs|cf|No|[ei]\.[eg]|[ap]\.m|[AP]\.M|U\.S)\.$"
+)
+_ABBREVIATION_WINDOW = 9
+
+
+class Haystack:
+    """The first words of a text, repeated where it ends.
+
+    Args:
+      text: the text; runs of white space count as one blank.
+      source: what it is, for errors.
+
+    Raises:
+      UnavailableError: there is no text.
+    """
+
+    def __init__(self, text: str, source: str) -> None:
+        self._words = text.split()
+        if not self._words:
+            raise UnavailableError(f"{source}: there is no text in it. Get it again.")
+        self._split: tuple[int, list[str]] = (0, [])
+
+    def sentences(self, num_words: int) -> list[str]:
+        """The first `num_words` words as sentences; the last one may be cut."""
+        if self._split[0] != num_words:  # samples of one size come one after the other
+            text = " ".join(islice(cycle(self._words), num_words))
+            self._split = (num_words, split_sentences(text))
+        return self._split[1]
+
+
+def essay_haystack(request: CellRequest) -> Haystack:
+    """The essays, in the order of their names.
+
+    Raises:
+      UnavailableError: they are not on this machine.
+      DataError: a file that cannot be read.
+    """
+    return Haystack(essays(request.data_folders), "data set 'essays'")
+
+
+def held_out_haystack(request: CellRequest) -> Haystack:
+    """The beginning of each domain's held-out text, as much as the length may need."""
+    streams = [request.held_out.stream(domain) for domain in request.held_out.domains]
+    texts = (
+        request.tokenizer.decode(
+            stream[: 2 * request.eval_length].tolist(), skip_special_tokens=True
+        )
+        for stream in streams
+    )
+    return Haystack(" ".join(str(text) for text in texts), "held-out text")
+
+
+def split_sentences(text: str) -> list[str]:
+    """Sentences of a text whose words are one blank apart."""
+    sentences, start = [], 0
+    for found in _BREAK.finditer(text):
+        end = found.start()
+        if _ABBREVIATION.search(text[max(0, end - _ABBREVIATION_WINDOW) : end]):
+            continue
+        sentences.append(text[start : found.end() - 1])
+        start = found.end()
+    return [*sentences, text[start:]]

@@ -1,0 +1,89 @@
+"""RULER's thirteen tasks by name: which family, which data, and one of them at a length."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from lce_core.benchmarks import CellRequest
+from lce_core.benchmarks._data import DataSet
+from lce_core.benchmarks._essays import ESSAYS
+from lce_core.benchmarks._retrieval import generator
+from lce_core.benchmarks.ruler._cwe import CommonWords
+from lce_core.benchmarks.ruler._documents import HOTPOT, SQUAD, read_hotpot, read_squad
+from lce_core.benchmarks.ruler._drafts import TextTask
+from lce_core.benchmarks.ruler._fwe import FrequentWords
+from lce_core.benchmarks.ruler._haystack import essay_haystack, held_out_haystack
+from lce_core.benchmarks.ruler._niah import NIAH, Niah
+from lce_core.benchmarks.ruler._qa import QuestionAnswering
+from lce_core.benchmarks.ruler._vt import VariableTracking
+
+HaystackSource = Literal["essays", "held_out"]
+
+_QUESTIONS = {"qa_1": read_squad, "qa_2": read_hotpot}
+_NEW_TOKENS = {
+    "vt": VariableTracking.new_tokens,
+    "cwe": CommonWords.new_tokens,
+    "fwe": FrequentWords.new_tokens,
+    **dict.fromkeys(_QUESTIONS, QuestionAnswering.new_tokens),
+}
+TASKS = (*NIAH, "vt", "cwe", "fwe", *_QUESTIONS)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What the benchmark's parameters decide about a task."""
+
+    haystack: HaystackSource
+    v1: bool
+    """The first release's wording and its first questions."""
+    units: bool
+    """Sizes in the first release's units."""
+    num_samples: int
+
+
+def reads_running_text(name: str) -> bool:
+    """Whether the task's haystack is running text."""
+    return name in NIAH and NIAH[name].haystack == "text"
+
+
+def data_set(name: str, haystack: HaystackSource) -> DataSet | None:
+    """The data set that the task reads."""
+    if name in _QUESTIONS:
+        return {"qa_1": SQUAD, "qa_2": HOTPOT}[name]
+    return ESSAYS if reads_running_text(name) and haystack == "essays" else None
+
+
+def new_tokens(name: str) -> int:
+    """Tokens that are generated for each prompt."""
+    return _NEW_TOKENS.get(name, Niah.new_tokens)
+
+
+def text_task(request: CellRequest, variant: Variant) -> tuple[TextTask, int]:
+    """The request's task at its length, and the number of samples there can be.
+
+    Raises:
+      UnavailableError: its data are not on this machine.
+      DataError: a file that cannot be read.
+    """
+    name, length, count = request.task, request.eval_length, variant.num_samples
+    if name in _QUESTIONS:
+        collection = _QUESTIONS[name](request.data_folders)
+        asked = list(range(len(collection.questions)))
+        if not variant.v1:  # any of them, the same ones at every length
+            asked = generator("ruler", name, request.seed, "questions").permutation(asked).tolist()
+        asked = asked[:count]
+        return QuestionAnswering(collection, asked, length, units=variant.units), len(asked)
+    if name in NIAH:
+        haystack = None
+        if reads_running_text(name):
+            read = essay_haystack if variant.haystack == "essays" else held_out_haystack
+            haystack = read(request)
+        return Niah(NIAH[name], length, units=variant.units, haystack=haystack), count
+    match name:
+        case "vt":
+            return VariableTracking(request, v1=variant.v1, units=variant.units), count
+        case "cwe":
+            return CommonWords(length, v1=variant.v1, units=variant.units), count
+        case _:
+            return FrequentWords(length, units=variant.units), count

@@ -1,0 +1,102 @@
+"""RULER's tasks for models too small to copy a number: key tokens in text, asked for by family.
+
+Only the tasks whose difficulty survives have this form: the kind of haystack, the distractors, and
+the number of queries. With one token a value there are no uuids and no second value of a key, and
+neither chains nor counts that such a model could have learnt.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lce_core.benchmarks import CellRequest, Sample
+from lce_core.benchmarks._retrieval import (
+    Prompt,
+    Stream,
+    encode,
+    generator,
+    key_prompts,
+    key_samples,
+)
+from lce_core.benchmarks.ruler._drafts import NOISE
+
+
+@dataclass(frozen=True)
+class KeyTask:
+    """What sets the tasks apart."""
+
+    noise: bool
+    """RULER's noise line as haystack; otherwise held-out text."""
+    num_distractors: int
+    num_queries: int = 1
+
+
+KEY_TASKS = {
+    "niah_single_1": KeyTask(noise=True, num_distractors=0),
+    "niah_single_2": KeyTask(noise=False, num_distractors=0),
+    "niah_multikey_1": KeyTask(noise=False, num_distractors=3),
+    "niah_multikey_2": KeyTask(noise=True, num_distractors=7),
+    "niah_multiquery": KeyTask(noise=False, num_distractors=3, num_queries=4),
+}
+
+
+def token_prompts(request: CellRequest, count: int) -> list[list[Prompt]]:
+    """For each sample the prompts of its queries, which differ in the last token alone.
+
+    Depths of the first query's key are spread evenly.
+    """
+    task = KEY_TASKS[request.task]
+    draws = [
+        generator("ruler", request.task, request.eval_length, request.seed, index)
+        for index in range(count)
+    ]
+    depths = [100 * (index + rng.random()) / count for index, rng in enumerate(draws)]
+    streams = [_noise(request)] if task.noise else None
+    first = key_prompts(request, task.num_distractors, depths, draws, streams)
+    if task.num_queries == 1:
+        return [[prompt] for prompt in first]
+    return [_all_queries(request, prompt) for prompt in first]
+
+
+def token_samples(request: CellRequest, prompts: list[list[Prompt]]) -> tuple[Sample, ...]:
+    """Asks every query; a sample's score is the share of its keys that are found."""
+    asked = [prompt for group in prompts for prompt in group]
+    answers = iter(key_samples(request, asked))
+    groups = ([next(answers) for _ in group] for group in prompts)
+    return tuple(_joined(index, group) for index, group in enumerate(groups))
+
+
+def _all_queries(request: CellRequest, prompt: Prompt) -> list[Prompt]:
+    keys = request.base_model.keys
+    assert keys is not None, "unavailable() lets no base model without keys through"
+    body, asked = prompt.ids[:-1], prompt.ids[-1]
+    hidden = np.flatnonzero((body >= keys.first_key) & (body < keys.first_query))
+    found = [prompt]
+    for place in hidden:
+        query = keys.first_query + (body[place] - keys.first_key) // keys.members
+        if query != asked:
+            name = str(request.tokenizer.convert_ids_to_tokens(int(body[place])))
+            depth = 100 * float(place) / len(body)
+            found.append(Prompt(np.append(body, query), name, depth))
+    return found
+
+
+def _joined(index: int, group: list[Sample]) -> Sample:
+    if len(group) == 1:
+        return replace(group[0], sample=index)
+    depths = [sample.depth for sample in group if sample.depth is not None]
+    return Sample(
+        index,
+        group[0].num_prompt_tokens,
+        float(np.mean([sample.score for sample in group])),
+        float(np.mean(depths)),
+        " | ".join(str(sample.prediction) for sample in group),
+        " | ".join(str(sample.reference) for sample in group),
+    )
+
+
+def _noise(request: CellRequest) -> Stream:
+    line = encode(request, f"{NOISE}\n", special_tokens=False)
+    return np.array(line * (1 + 2 * request.eval_length // len(line)), dtype=np.uint32)
