@@ -186,16 +186,26 @@ def test_prompts_and_order_of_rows_follow_from_the_files_alone(folder: Path) -> 
 # Cells
 
 
+def _line_tokenizer() -> PreTrainedTokenizerFast:
+    """Bytes, and 136 words: each ends a line in its middle, at its end, or behind a comment."""
+    bytes_only = json.loads(TOY.tokenizer(None).backend_tokenizer.to_str())["model"]["vocab"]
+    backend = Tokenizer(models.BPE(vocab=bytes_only, merges=[]))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    backend.decoder = decoders.ByteLevel()
+    ends = ("\nx", "\n", "#\nx\n")
+    backend.add_tokens([f"w{number}{ends[number % 3]}" for number in range(136)])
+    return PreTrainedTokenizerFast(tokenizer_object=backend, clean_up_tokenization_spaces=False)
+
+
 @pytest.mark.parametrize("task", TASKS)
 def test_stopping_early_changes_no_score(
     task: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     summary = TASKS[task].max_new_tokens == 512
     benchmark = _benchmark(num_samples=1 if summary else 3, profile="faithful")
-    request = _request(task, 150, folder, model=_model.__wrapped__())
-    # Newlines are made likely, so that answers have several lines.
-    weights = request.model.model.get_input_embeddings().weight.data
-    weights[ord("\n")] += 0.3 * weights[ord("a")]
+    request = _request(task, 150, folder, model=_model.__wrapped__(), tokenizer=_line_tokenizer())
+    # Ids that prompts do not have are made likely: words, and ends of lines.
+    request.model.model.get_input_embeddings().weight.data[256:] *= 3
     early = benchmark.evaluate(request)
     if summary:  # every word counts: there is nothing to stop for
         assert len(str(early.samples[0].prediction).encode()) >= 400
@@ -207,8 +217,12 @@ def test_stopping_early_changes_no_score(
     whole = benchmark.evaluate(request)
     assert whole.scores == early.scores
     assert [one.score for one in whole.samples] == [one.score for one in early.samples]
-    for stopped, full in zip(early.samples, whole.samples, strict=True):
-        assert str(full.prediction).startswith(str(stopped.prediction).rstrip("\ufffd"))
+    pairs = [
+        (str(stopped.prediction), str(full.prediction))
+        for stopped, full in zip(early.samples, whole.samples, strict=True)
+    ]
+    assert all(full.startswith(stopped.rstrip("\ufffd")) for stopped, full in pairs)
+    assert any(len(full) > len(stopped) for stopped, full in pairs)
 
 
 def test_rows_about_one_document_form_a_cluster(folder: Path) -> None:
