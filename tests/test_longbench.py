@@ -20,11 +20,11 @@ from transformers import PreTrainedTokenizerFast
 from lce_core.benchmarks import BENCHMARKS, Benchmark, CellRequest
 from lce_core.benchmarks._truncation import cut_middle, cut_middle_to_fit
 from lce_core.benchmarks.longbench import TASKS
-from lce_core.decoding import generate
 from lce_core.errors import DataError, SpecError, UnavailableError
 from lce_core.extension import ExtendedModel, extend
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
+from tests.line_answers import generate_to_the_end, line_tokenizer, make_words_likely
 
 TOY = MODELS.parse({"name": "toy_llama"}, "test")
 CLASSES = ["Food", "Other number", "Number of something", "Date"]
@@ -186,34 +186,19 @@ def test_prompts_and_order_of_rows_follow_from_the_files_alone(folder: Path) -> 
 # Cells
 
 
-def _line_tokenizer() -> PreTrainedTokenizerFast:
-    """Bytes, and 136 words: each ends a line in its middle, at its end, or behind a comment."""
-    bytes_only = json.loads(TOY.tokenizer(None).backend_tokenizer.to_str())["model"]["vocab"]
-    backend = Tokenizer(models.BPE(vocab=bytes_only, merges=[]))
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    backend.decoder = decoders.ByteLevel()
-    ends = ("\nx", "\n", "#\nx\n")
-    backend.add_tokens([f"w{number}{ends[number % 3]}" for number in range(136)])
-    return PreTrainedTokenizerFast(tokenizer_object=backend, clean_up_tokenization_spaces=False)
-
-
 @pytest.mark.parametrize("task", TASKS)
 def test_stopping_early_changes_no_score(
     task: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     summary = TASKS[task].max_new_tokens == 512
     benchmark = _benchmark(num_samples=1 if summary else 3, profile="faithful")
-    request = _request(task, 150, folder, model=_model.__wrapped__(), tokenizer=_line_tokenizer())
-    # Ids that prompts do not have are made likely: words, and ends of lines.
-    request.model.model.get_input_embeddings().weight.data[256:] *= 3
+    request = _request(task, 150, folder, model=_model.__wrapped__(), tokenizer=line_tokenizer())
+    make_words_likely(request.model)
     early = benchmark.evaluate(request)
     if summary:  # every word counts: there is nothing to stop for
         assert len(str(early.samples[0].prediction).encode()) >= 400
         return
-    monkeypatch.setattr(
-        "lce_core.decoding.generate",
-        lambda *given, **options: generate(*given, **{**options, "stop": None}),
-    )
+    monkeypatch.setattr("lce_core.decoding.generate", generate_to_the_end)
     whole = benchmark.evaluate(request)
     assert whole.scores == early.scores
     assert [one.score for one in whole.samples] == [one.score for one in early.samples]
