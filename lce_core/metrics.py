@@ -32,6 +32,15 @@ def first_integer(text: str) -> int | None:
     return int(found.group()) if found else None
 
 
+def last_integer(text: str) -> int | None:
+    """The last run of decimal digits in `text`, or None.
+
+    Source: lines task of github.com/DachengLi1/LongChat@4b5faa5 (longeval/utils.py).
+    """
+    found = re.findall(r"[0-9]+", text)
+    return int(found[-1]) if found else None
+
+
 def has_complete_integer(text: str) -> bool:
     """Whether more text can no longer change `first_integer`."""
     return re.search(r"[0-9][^0-9]", text) is not None

@@ -41,6 +41,8 @@ from tests.cells import values as _values
 
 PHI = MODELS.parse({"name": "phi2"}, "test")
 PLUGINS = BENCHMARKS.names()
+NATURAL_TEXT_ONLY = ("longbench",)
+TINY = [name for name in PLUGINS if name not in NATURAL_TEXT_ONLY]
 SENTENCES = "A ship left the port. Rain fell on the hills. Nobody knew why the lamp was lit. "
 
 
@@ -107,7 +109,7 @@ def test_every_benchmark_names_source_unit_and_metric(name: str) -> None:
 
 
 @pytest.mark.parametrize("length", [128, 200])
-@pytest.mark.parametrize("name", PLUGINS)
+@pytest.mark.parametrize("name", TINY)
 def test_every_tiny_benchmark_evaluates_a_toy_cell(name: str, length: int) -> None:
     benchmark, steps = _benchmark(name, profile="tiny"), []
     assert benchmark.unavailable(TOY, benchmark.tasks()[0], length) is None
@@ -127,7 +129,7 @@ def test_every_tiny_benchmark_evaluates_a_toy_cell(name: str, length: int) -> No
     assert steps[-1][0] == steps[-1][1]
 
 
-@pytest.mark.parametrize("name", PLUGINS)
+@pytest.mark.parametrize("name", TINY)
 def test_every_benchmark_gives_the_same_result_twice_and_after_other_lengths(name: str) -> None:
     benchmark = _benchmark(name, profile="tiny")
     request = _request(benchmark, 96, held_out=_streams(3000))
@@ -136,7 +138,7 @@ def test_every_benchmark_gives_the_same_result_twice_and_after_other_lengths(nam
     assert benchmark.evaluate(request) == first
 
 
-@pytest.mark.parametrize("name", PLUGINS)
+@pytest.mark.parametrize("name", TINY)
 def test_every_benchmark_says_why_a_length_of_one_token_cannot_be(name: str) -> None:
     benchmark = _benchmark(name, profile="tiny")
     reason = benchmark.unavailable(TOY, benchmark.tasks()[0], 1)
@@ -149,6 +151,12 @@ def test_every_benchmark_survives_its_identity(name: str) -> None:
     benchmark = _benchmark(name, profile="fast")
     assert benchmark.identity() == {"name": name, "version": 1, "profile": "fast"}
     assert BENCHMARKS.from_identity(benchmark.identity()) == benchmark
+
+
+@pytest.mark.parametrize("name", NATURAL_TEXT_ONLY)
+def test_a_benchmark_of_natural_text_refuses_profile_tiny(name: str) -> None:
+    with pytest.raises(SpecError, match="tiny"):
+        _benchmark(name, profile="tiny")
 
 
 class Sentences(Corpus):
@@ -177,7 +185,7 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> HeldOutText:
     return HeldOutText.open(out)
 
 
-@pytest.mark.parametrize("name", PLUGINS)
+@pytest.mark.parametrize("name", TINY)
 def test_every_tiny_benchmark_reads_packed_held_out_text(name: str, packed: HeldOutText) -> None:
     benchmark = _benchmark(name, profile="tiny")
     for task in benchmark.tasks():

@@ -31,8 +31,8 @@ class Prompt:
 
     ids: TokenIds
     reference: str
-    depth: float | None
-    """Where the evidence lies, 0 (start) to 100 (end) per cent of the context; None: everywhere."""
+    depth: float | None = None
+    """Where the evidence lies, 0 (start) to 100 (end) per cent of the context; None: all over."""
 
 
 def generator(*place: str | int) -> np.random.Generator:
@@ -101,11 +101,11 @@ def key_prompts(
     for depth, rng in zip(depths, draws, strict=True):
         text = random_slice(streams, num_tokens, rng).astype(np.int64)
         families = rng.choice(keys.families, size=num_distractors + 1, replace=False)
-        ids = _key_ids(keys, families, rng.integers(keys.members, size=len(families)))
+        ids = key_ids(keys, families, rng.integers(keys.members, size=len(families)))
         places = rng.integers(num_tokens + 1, size=len(families))
         places[0] = round(depth / 100 * num_tokens)
         asked = np.append(np.insert(text, places, ids), keys.first_query + families[0])
-        prompts.append(Prompt(asked, _token_name(request, int(ids[0])), depth))
+        prompts.append(Prompt(asked, token_name(request, int(ids[0])), depth))
     return prompts
 
 
@@ -128,7 +128,7 @@ def key_samples(request: CellRequest, prompts: Sequence[Prompt]) -> tuple[Sample
 
 def key_sample(request: CellRequest, index: int, prompt: Prompt, answer: int) -> Sample:
     """The request scored by its answer's token id; the prediction is the token's name."""
-    prediction = _token_name(request, answer)
+    prediction = token_name(request, answer)
     right = float(prediction == prompt.reference)
     return Sample(index, len(prompt.ids), right, prompt.depth, prediction, prompt.reference)
 
@@ -172,13 +172,15 @@ def encode(request: CellRequest, text: str, *, special_tokens: bool = True) -> l
     return ids
 
 
-def _token_name(request: CellRequest, token: int) -> str:
+def token_name(request: CellRequest, token: int) -> str:
+    """How the tokenizer spells one id."""
     # A vocabulary may be padded beyond what the tokenizer knows.
     name = request.tokenizer.convert_ids_to_tokens(token)
     return str(name) if name else f"<{token}>"
 
 
-def _key_ids(
+def key_ids(
     keys: KeyVocabulary, families: NDArray[np.int64], members: NDArray[np.int64]
 ) -> NDArray[np.int64]:
+    """Ids of the key tokens with these families and members."""
     return keys.first_key + families * keys.members + members

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator

@@ -28,8 +28,8 @@ FULL_SHARE = 0.99
 class RulerPrompt(Prompt):
     """A prompt with all its references; `reference` shows them in one line."""
 
-    references: tuple[str, ...]
-    cluster: str | None
+    references: tuple[str, ...] = ()
+    cluster: str | None = None
 
 
 @dataclass(frozen=True)

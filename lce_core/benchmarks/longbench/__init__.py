@@ -1,0 +1,224 @@
+"""LongBench, the 16 English tasks: documents read whole or without their middle, then a question.
+
+A prompt with more tokens than the cell's length loses its middle. `faithful` cuts as LCEG does: to
+the length itself, so that the answer comes on top of it. `clean` keeps room for the answer within
+the length. `fast` is `clean` on 100 rows of each task, evenly spread over its file. There is no
+`tiny`: the texts are natural language, and there are no synthetic ones.
+
+An answer scores as the best over all references. Where `first_line` says so, its first line counts
+and decoding ends with it: `longbench` in few-shot tasks, `lceg` in questions and synthetic tasks
+too. The models of a study are base models, which do not end their answers themselves, so `lceg` is
+the rule of every profile unless told otherwise. The published score is 100 times the value here,
+the published average the mean over tasks. Intervals: bootstrap over documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from lce_core.benchmarks import Benchmark, CellRequest, CellResult, Profile, Sample
+from lce_core.benchmarks._data import DataSet
+from lce_core.benchmarks._retrieval import Prompt, text_answers
+from lce_core.benchmarks._truncation import cut_middle, cut_middle_to_fit
+from lce_core.benchmarks._windows import score
+from lce_core.benchmarks.longbench import (
+    _code,
+    _few_shot,
+    _question_answering,
+    _summarisation,
+    _synthetic,
+)
+from lce_core.benchmarks.longbench._rows import LongBenchRow, data_set, longbench_rows
+from lce_core.benchmarks.longbench._task import FirstLine, Task
+from lce_core.models import BaseModel
+from lce_core.registry import Evidence, Source
+from lce_core.stats import bootstrap_mean
+
+_FAMILIES = (_question_answering, _summarisation, _few_shot, _synthetic, _code)
+TASKS: dict[str, Task] = {task.name: task for family in _FAMILIES for task in family.TASKS}
+FAST_ROWS = 100
+_TOKENS_PER_WORD = 1.47
+"""Llama's tokens for a word, counted on multi_news."""
+_MIN_PROMPT = 32
+"""Tokens of a prompt below which nothing but its frame is left."""
+
+
+class LongBench(Benchmark):
+    """Scores of one LongBench task."""
+
+    unit: ClassVar[Literal["accuracy"]] = "accuracy"
+    seeded: ClassVar[bool] = False
+    default_metric: ClassVar[str] = "score"
+    forms: ClassVar[Mapping[Profile, str]] = {
+        "faithful": "prompts cut to the length, the answer on top of it, as LCEG does",
+        "clean": "room for the answer within the length",
+        "fast": "as clean on 100 rows of each task",
+    }
+
+    first_line: FirstLine = "lceg"
+    """Whose rule says in which tasks only an answer's first line counts."""
+    num_samples: int | None = Field(default=None, gt=0)
+    """Rows of a task, evenly spread over its file; None: all, and 100 in profile fast."""
+
+    def tasks(self) -> tuple[str, ...]:
+        """The English tasks in the order of the paper's table."""
+        return tuple(TASKS)
+
+    def unavailable(self, base_model: BaseModel, task: str, eval_length: int) -> str | None:
+        """A length without room for a prompt and, unless faithful, the answer."""
+        reserved = self._reserved(TASKS[task])
+        if eval_length >= _MIN_PROMPT + reserved:
+            return None
+        return (
+            f"eval_length {eval_length}: {task} needs at least {_MIN_PROMPT + reserved} tokens"
+            f" ({_MIN_PROMPT} of the prompt and {reserved} kept for the answer)"
+        )
+
+    def reads(self, task: str) -> tuple[DataSet, ...]:
+        """The task's file."""
+        return (data_set(task),)
+
+    def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
+        """Rows times the length of their mean text, or the cell's where that is shorter."""
+        asked = TASKS[task]
+        rows = min(asked.num_rows, self._num_samples() or asked.num_rows)
+        mean_tokens = round(_TOKENS_PER_WORD * asked.mean_words)
+        return rows * min(eval_length - self._reserved(asked), mean_tokens)
+
+    def evaluate(self, request: CellRequest) -> CellResult:
+        """Asks for every row of the task."""
+        task = TASKS[request.task]
+        rows = self.rows(request)
+        prompts = self.prompts(request, rows)
+        answers = text_answers(
+            request,
+            prompts,
+            max_new_tokens=task.max_new_tokens,
+            complete=task.complete(self.first_line),
+        )
+        samples = self.scored(request.task, rows, prompts, answers)
+        documents = [sample.cluster for sample in samples]
+        mean = bootstrap_mean([sample.score for sample in samples], clusters=documents)
+        return CellResult(
+            scores=(score("score", mean, higher_is_better=True),),
+            samples=samples,
+            num_tokens=sum(sample.num_prompt_tokens for sample in samples),
+        )
+
+    def rows(self, request: CellRequest) -> list[LongBenchRow]:
+        """The rows that are asked.
+
+        Raises:
+          UnavailableError: the task's file is not on this machine.
+          DataError: it is not as published; names file, row and column.
+        """
+        rows = longbench_rows(request.task, request.data_folders)
+        count = min(self._num_samples() or len(rows), len(rows))
+        return [rows[index * len(rows) // count] for index in range(count)]
+
+    def prompts(self, request: CellRequest, rows: list[LongBenchRow]) -> list[Prompt]:
+        """One prompt a row, cut to the cell's length."""
+        task = TASKS[request.task]
+        cut = cut_middle if self.profile == "faithful" else cut_middle_to_fit
+        room = request.eval_length - self._reserved(task)
+        return [
+            Prompt(
+                np.array(cut(request, task.question(row.context, row.given), room), dtype=np.int64),
+                row.answers[0],
+            )
+            for row in rows
+        ]
+
+    def scored(
+        self, task: str, rows: list[LongBenchRow], prompts: list[Prompt], answers: list[str]
+    ) -> tuple[Sample, ...]:
+        """Samples with their scores; rows about one document form a cluster."""
+        return tuple(
+            Sample(
+                index,
+                len(prompt.ids),
+                answer_score(task, answer, row.answers, row.classes, self.first_line),
+                prediction=answer,
+                reference=prompt.reference,
+                cluster=row.document,
+            )
+            for index, (row, prompt, answer) in enumerate(zip(rows, prompts, answers, strict=True))
+        )
+
+    def _reserved(self, task: Task) -> int:
+        return 0 if self.profile == "faithful" else task.max_new_tokens
+
+    def _num_samples(self) -> int | None:
+        return self.num_samples or (FAST_ROWS if self.profile == "fast" else None)
+
+
+def answer_score(
+    task: str, prediction: str, answers: Sequence[str], classes: Sequence[str], rule: FirstLine
+) -> float:
+    """Score 0..1 of one prediction, the best over all answers."""
+    return TASKS[task].score(prediction, answers, classes, rule)
+
+
+BENCHMARK = LongBench
+SOURCE = Source(
+    paper="arXiv:2308.14508",
+    place="16 English tasks; as in arXiv:2409.12181, Tables 4 and 11",
+    reference="github.com/Leooyii/LCEG@2ce672d",
+    differs="samsum ends at its first line as the score does, where LCEG ends it at any newline and"
+    " forbids one as the first token",
+)
+EVIDENCE = (
+    Evidence(
+        {
+            "call": "answer_score",
+            "task": "qasper",
+            "prediction": "\nthe South West Ultras\nQuestion: who",
+            "answers": ("none", "West Ultras fan"),
+            "classes": (),
+            "rule": "lceg",
+        },
+        2 / 3,
+        "first line: 2 words in common, of 3 and 3 without the article, by hand",
+    ),
+    Evidence(
+        {
+            "call": "answer_score",
+            "task": "multi_news",
+            "prediction": "police killed the gunman",
+            "answers": ("police kill the gunman",),
+            "classes": (),
+            "rule": "longbench",
+        },
+        2 * 0.75 * 0.75 / (1.5 + 1e-8),
+        "longest common subsequence of 3 words of 4, with the 1e-8 of the package rouge",
+    ),
+    Evidence(
+        {
+            "call": "answer_score",
+            "task": "trec",
+            "prediction": " Date or Price",
+            "answers": ("Date",),
+            "classes": ("Date", "Price", "Speed"),
+            "rule": "longbench",
+        },
+        0.5,
+        "LongBench's rule: one over the number of classes named",
+    ),
+    Evidence(
+        {
+            "call": "answer_score",
+            "task": "lcc",
+            "prediction": "# a\nx = 1\n",
+            "answers": ("x = 2",),
+            "classes": (),
+            "rule": "longbench",
+        },
+        0.8,
+        "2 x 4 matching characters of 10; the comment is passed over",
+    ),
+)
+VERSION = 1

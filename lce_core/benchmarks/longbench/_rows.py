@@ -1,0 +1,80 @@
+"""Rows of a LongBench task, from the folder `longbench` that the user names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lce_core.benchmarks._data import DataSet, read_rows
+from lce_core.errors import DataError
+from lce_core.identity import fingerprint
+
+_COLUMNS = ("input", "context", "answers", "all_classes")
+
+
+@dataclass(frozen=True)
+class LongBenchRow:
+    """One request of a task."""
+
+    context: str
+    given: str
+    """The column `input`: question, query or start of the line."""
+    answers: tuple[str, ...]
+    classes: tuple[str, ...]
+    """Names of all classes; empty where the task is no classification."""
+
+    @property
+    def document(self) -> str:
+        """Identifies the context: rows about one document are not independent."""
+        return fingerprint([self.context])[:12]
+
+
+def data_set(task: str) -> DataSet:
+    """The file of a task."""
+    return DataSet(
+        "longbench",
+        (f"{task}.jsonl",),
+        "huggingface.co/datasets/zai-org/LongBench (data.zip), one TASK.jsonl for each task",
+    )
+
+
+def longbench_rows(task: str, folders: Mapping[str, Path]) -> list[LongBenchRow]:
+    """All rows of a task in the order of its file.
+
+    Raises:
+      UnavailableError: the task's file is not on this machine.
+      DataError: a file without rows, or a row that is not as published; names file, row, column.
+    """
+    (file,) = data_set(task).files(folders)
+    rows = [
+        _row(row, f"{file}: row {number}")
+        for number, row in enumerate(read_rows(file, _COLUMNS), start=1)
+    ]
+    if not rows:
+        raise DataError(f"{file}: no rows: a task has rows. Get the data set again.")
+    return rows
+
+
+def _row(row: dict[str, Any], place: str) -> LongBenchRow:
+    for column in ("input", "context"):
+        if not isinstance(row[column], str):
+            raise _bad(place, column, row[column], "is text")
+    answers, classes = row["answers"], row["all_classes"]
+    if not _are_texts(answers) or not answers:
+        raise _bad(place, "answers", answers, "is a list of at least one text")
+    if classes is not None and not _are_texts(classes):
+        raise _bad(place, "all_classes", classes, "is a list of texts or null")
+    return LongBenchRow(row["context"], row["input"], tuple(answers), tuple(classes or ()))
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+
+
+def _bad(place: str, column: str, value: object, rule: str) -> DataError:
+    given = repr(value)[:80]
+    return DataError(
+        f"{place}: column {column!r}: {given}: it {rule}. Take the data set in its published form."
+    )
