@@ -110,10 +110,10 @@ def test_prompts_fit_their_length_or_name_the_minimum(
         return
     reserved = 0 if (task, profile) == ("fwe", "faithful") else new_tokens(task)
     assert all(len(prompt.ids) + reserved <= length for prompt in prompts)
-    again = prompts_of(replace(request, eval_length=2 * length), profile=profile)
-    if not task.startswith("qa"):  # small collections run out of documents
-        shortest, longest = min(len(p.ids) for p in again), max(len(p.ids) for p in prompts)
-        assert shortest > longest
+    # RULER's repetitions and units change at 4096; small collections run out of documents.
+    if 2 * length < 4096 and not task.startswith("qa"):
+        again = prompts_of(replace(request, eval_length=2 * length), profile=profile)
+        assert min(len(p.ids) for p in again) > max(len(p.ids) for p in prompts)
 
 
 @settings(max_examples=60, deadline=None)
