@@ -23,7 +23,14 @@ from lce_core.store import Attempt, Store
 from lce_core.study_file import parse_study
 from lce_core.units import dependents, units_to_do
 
-TOY: dict[str, Any] = yaml.safe_load((STUDIES / "toy.yaml").read_text(encoding="utf-8"))
+WHOLE: dict[str, Any] = yaml.safe_load((STUDIES / "toy.yaml").read_text(encoding="utf-8"))
+ROWS = ("none", "self_extend", "pi", "yarn")
+TOY: dict[str, Any] = {
+    **WHOLE,
+    "methods": [entry for entry in WHOLE["methods"] if entry["name"] in ROWS],
+    "benchmarks": WHOLE["benchmarks"][:4],
+}
+"""The shipped study with some of its rows and columns: seven rows of seventeen cells."""
 
 
 def planned(**changes: Any) -> StudyPlan:
@@ -87,15 +94,17 @@ def test_stages_that_cannot_be_are_refused(entry: dict[str, Any], message: str) 
 
 
 def test_a_plan_is_the_product_of_its_axes() -> None:
-    plan = planned()
-    per_seed = len(TOY["methods"]) * (2 * 4 + 1 + 4 + 4)
+    plan = planned(**WHOLE)
+    per_seed = len(WHOLE["methods"]) * (2 * 4 + 1 + 4 + 4 + 2 * 2 + 2 + 2 * 2)
     assert len(plan.cells) == 3 * per_seed
     assert len({cell.step.fingerprint for cell in plan.cells if cell.step}) == 3 * per_seed
     assert len(fingerprints(plan, "base")) == 3
-    assert len(fingerprints(plan, "finetune")) == 3 * 4
-    order = list(plan.steps)
-    for position, step in enumerate(plan.steps.values()):
-        assert all(order.index(parent) < position for parent in step.parents.values())
+    tuned = sum(entry.get("tuned", False) for entry in WHOLE["methods"])
+    stages = 2  # of abf_multi_stage, before its last one
+    assert len(fingerprints(plan, "finetune")) == 3 * (tuned + stages)
+    order = {print_: position for position, print_ in enumerate(plan.steps)}
+    for step in plan.steps.values():
+        assert all(order[parent] < order[step.fingerprint] for parent in step.parents.values())
 
 
 def test_planning_twice_gives_the_same_identities() -> None:

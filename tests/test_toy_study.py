@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from catalog.queries import run_query
+from lce_core.methods import METHODS
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
@@ -62,7 +63,16 @@ def passkey(means: dict[str, Table]) -> Table:
 
 def test_every_cell_is_done(home: Path) -> None:
     _, rows = run_query(home / "catalog.duckdb", "SELECT status, count(*) FROM cells GROUP BY 1")
-    assert rows == [("done", 561)]
+    assert rows == [("done", 27 * 3 * 27)]
+
+
+def test_every_method_and_every_synthetic_benchmark_takes_part(home: Path) -> None:
+    sql = "SELECT DISTINCT {} FROM scores WHERE study = 'toy'"
+    _, methods = run_query(home / "catalog.duckdb", sql.format("method"))
+    assert {name for (name,) in methods} == set(METHODS.names())
+    _, benchmarks = run_query(home / "catalog.duckdb", sql.format("benchmark"))
+    synthetic = {"perplexity", "nll_by_position", "needle", "passkey", "ruler", "long_eval"}
+    assert {name for (name,) in benchmarks} == {*synthetic, "many_shot"}
 
 
 def test_the_base_collapses_beyond_its_context(perplexity: Table, passkey: Table) -> None:
