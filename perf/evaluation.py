@@ -156,6 +156,8 @@ def no_full_logits(options: argparse.Namespace, length: int, target: float) -> d
     config.vocab_size = 32000
     torch.manual_seed(0)
     stock = LlamaForCausalLM(config).to(options.device).eval()
+    model = extend(stock, BASE, METHODS.parse({"name": "none"}, "perf"), target=length)
+    model.begin_request(length)
     windows = np.random.default_rng(0).integers(32000, size=(1, length))
     ids = torch.from_numpy(windows).to(options.device)
 
@@ -164,13 +166,10 @@ def no_full_logits(options: argparse.Namespace, length: int, target: float) -> d
             logits = stock(ids).logits[0, :-1]
             return functional.cross_entropy(logits.float(), ids[0, 1:], reduction="none")
 
-    expected = full().cpu().numpy()
-    most = extra_memory(options, full)
-    none = METHODS.parse({"name": "none"}, "perf")
-    model = extend(stock, BASE, none, target=length)
     found = window_nll(model, windows, batch_tokens=length)[0]
-    error = float(np.abs(found - expected).max())
+    error = float(np.abs(found - full().cpu().numpy()).max())
     assert error < 1e-4, error
+    most = extra_memory(options, full)
     least = extra_memory(options, lambda: window_nll(model, windows, batch_tokens=length))
     check = f"{least:.0f} against {most:.0f} MiB, equal to {error:.0e}"
     return _row(f"memory of losses at {length}", "full logits", (most / least, None), target, check)

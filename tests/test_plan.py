@@ -95,7 +95,7 @@ def test_stages_that_cannot_be_are_refused(entry: dict[str, Any], message: str) 
 
 def test_a_plan_is_the_product_of_its_axes() -> None:
     plan = planned(**WHOLE)
-    per_seed = len(WHOLE["methods"]) * (2 * 4 + 1 + 4 + 4 + 2 * 2 + 2 + 2 * 2)
+    per_seed = len(WHOLE["methods"]) * (2 * 4 + 1 + 4 + 4 + 1 + 1 + 1)
     assert len(plan.cells) == 3 * per_seed
     assert len({cell.step.fingerprint for cell in plan.cells if cell.step}) == 3 * per_seed
     assert len(fingerprints(plan, "base")) == 3

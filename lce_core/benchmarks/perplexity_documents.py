@@ -25,7 +25,6 @@ Intervals: bootstrap over documents.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -34,6 +33,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from lce_core.benchmarks import CellRequest, CellResult, Profile, Sample, Score
+from lce_core.benchmarks._document_windows import Cut, cut_documents, document_losses
 from lce_core.benchmarks._documents import (
     Documents,
     document_bytes,
@@ -49,28 +49,13 @@ from lce_core.benchmarks._perplexity_definitions import (
     scored_means,
 )
 from lce_core.benchmarks._text_benchmark import TextBenchmark, pack_losses
-from lce_core.benchmarks._windows import Report, Stream, Windows, score, window_losses
+from lce_core.benchmarks._windows import Stream, score
 from lce_core.errors import UnavailableError
 from lce_core.models import BaseModel
 from lce_core.registry import Evidence, Source
 
 _YARN_MINIMUM = {"proof_pile": 131072, "govreport": 16384}
 _YARN_DOCUMENTS = {"govreport": 50}
-
-
-@dataclass(frozen=True)
-class Cut:
-    """One window of a document."""
-
-    document: int
-    start: int
-    """First token in the joined documents, without any special token."""
-    length: int
-    """Tokens, the beginning-of-text token included."""
-    scored: int
-    """Tokens at its end that no earlier window has scored."""
-    fills: bool
-    """First window of its document, and as long as windows are."""
 
 
 class PerplexityDocuments(TextBenchmark):
@@ -153,7 +138,7 @@ class PerplexityDocuments(TextBenchmark):
                 f"{task}: no document fills a window of {request.eval_length} tokens. Give longer"
                 " documents or shorter lengths."
             )
-        rows = _losses(request, Stream(np.concatenate(documents.tokens)), cuts, before)
+        rows = document_losses(request, Stream(np.concatenate(documents.tokens)), cuts, before)
         means = np.array(
             [scored_means(row[None], cut.scored)[0] for cut, row in zip(cuts, rows, strict=True)]
         )
@@ -209,56 +194,6 @@ class PerplexityDocuments(TextBenchmark):
         if self.min_document_tokens is not None:
             return self.min_document_tokens
         return _YARN_MINIMUM.get(task, 1) if self.profile == "faithful" else 1
-
-
-def cut_documents(
-    sizes: Sequence[int], length: int, stride: int, *, before: bool, truncate: bool
-) -> list[Cut]:
-    """The windows of every document, in order.
-
-    Args:
-      sizes: tokens of each document, without special tokens.
-      length: tokens of a window.
-      stride: from one start to the next; no longer than what a window holds of the document.
-      before: whether a window begins with a special token.
-      truncate: only the first window of each document, if the document fills it.
-    """
-    room = length - before
-    cuts, offset = [], 0
-    for document, size in enumerate(sizes):
-        start = done = 0
-        while done < size and not (truncate and (start or size < room)):
-            end = min(start + room, size)
-            scored = min(end - done, end - start - 1 + before)
-            if scored:  # a lone token without anything before it is not predicted
-                fills = start == 0 and end == room
-                cuts.append(Cut(document, offset + start, end - start + before, scored, fills))
-            done, start = end, start + min(stride, room)
-        offset += size
-    return cuts
-
-
-def _losses(
-    request: CellRequest, stream: Stream, cuts: Sequence[Cut], before: int | None
-) -> list[NDArray[np.float32]]:
-    """NLL of each window (L - 1,); windows of one length share passes, whatever their document."""
-    rows: list[NDArray[np.float32]] = [np.zeros(0, np.float32)] * len(cuts)
-    by_length: dict[int, list[int]] = {}
-    for index, cut in enumerate(cuts):
-        by_length.setdefault(cut.length, []).append(index)
-    done = 0
-    for length, members in sorted(by_length.items(), reverse=True):
-        starts = np.array([cuts[index].start for index in members])
-        report = _after(request, done, len(cuts))
-        for first, nll in window_losses(request, Windows(stream, starts, length, before), report):
-            for index, row in zip(members[first : first + len(nll)], nll, strict=True):
-                rows[index] = row
-        done += len(members)
-    return rows
-
-
-def _after(request: CellRequest, before: int, total: int) -> Report:
-    return lambda done, _: request.report(before + done, total)
 
 
 def _scores(
