@@ -22,7 +22,7 @@ FORMAT = 1
 
 _LIBRARIES = (
     "lce torch transformers accelerate tokenizers datasets numpy pyarrow safetensors pydantic"
-    " prefect mlflow duckdb flash-attn"
+    " prefect mlflow duckdb flash-attn lm-eval"
 )
 
 

@@ -1,0 +1,185 @@
+"""The six short-context tasks of lm-evaluation-harness: shots, metrics, and where their data lies.
+
+A data set's folder holds the files of the hub's repository, or those of the splits that are read,
+in its layout or without its folders, as parquet, JSON or JSON lines; or PIQA as it was published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lce_core.benchmarks._data import DataSet, Row, read_rows, read_text
+from lce_core.errors import DataError, UnavailableError
+
+Folders = Mapping[str, Path]
+
+
+@dataclass(frozen=True)
+class ShortTask:
+    """One task of the harness, and what a question of it costs."""
+
+    folder: str
+    """Of the harness's definition, within its `tasks`."""
+    shots: int
+    metric: str
+    """The metric by which papers report it."""
+    repo: str
+    """Data set repository of the hub."""
+    splits: Mapping[str, DataSet]
+    """By the harness's name of the split: those with questions and, if any, with shots."""
+    columns: tuple[str, ...]
+    """What a row must have."""
+    num_questions: int
+    requests: int
+    """Forward passes of a question (choices; estimated where questions differ)."""
+    request_tokens: int
+    """Tokens of one of them with Llama's tokenizer, estimated."""
+
+
+def _splits(
+    name: str, repo: str, splits: Sequence[str], folders: Sequence[str], *more: str
+) -> dict[str, DataSet]:
+    origin = f"huggingface.co/datasets/{repo}"
+    return {
+        split: DataSet(name, (*(f"{folder}{split}*" for folder in folders), *more), origin)
+        for split in splits
+    }
+
+
+TASKS: Mapping[str, ShortTask] = {
+    "mmlu": ShortTask(
+        folder="mmlu/default",
+        shots=5,
+        metric="acc",
+        repo="cais/mmlu",
+        splits=_splits("mmlu", "cais/mmlu", ("dev", "test"), ("*/",)),
+        columns=("question", "choices", "answer"),
+        num_questions=14_042,
+        requests=1,
+        request_tokens=700,
+    ),
+    "hellaswag": ShortTask(
+        folder="hellaswag",
+        shots=10,
+        metric="acc_norm",
+        repo="Rowan/hellaswag",
+        splits=_splits("hellaswag", "Rowan/hellaswag", ("train", "validation"), ("", "data/")),
+        columns=("activity_label", "ctx_a", "ctx_b", "endings", "label"),
+        num_questions=10_042,
+        requests=4,
+        request_tokens=1000,
+    ),
+    "arc_challenge": ShortTask(
+        folder="arc",
+        shots=25,
+        metric="acc_norm",
+        repo="allenai/ai2_arc",
+        splits=_splits(
+            "arc_challenge", "allenai/ai2_arc", ("train", "test"), ("", "ARC-Challenge/")
+        ),
+        columns=("question", "choices", "answerKey"),
+        num_questions=1_172,
+        requests=4,
+        request_tokens=1250,
+    ),
+    "piqa": ShortTask(
+        folder="piqa",
+        shots=0,
+        metric="acc",
+        repo="baber/piqa",
+        splits=_splits(
+            "piqa",
+            "baber/piqa",
+            ("validation",),
+            ("", "data/"),
+            "valid.jsonl",
+            "valid-labels.lst",
+        ),
+        columns=("goal", "sol1", "sol2", "label"),
+        num_questions=1_838,
+        requests=2,
+        request_tokens=50,
+    ),
+    "triviaqa": ShortTask(
+        folder="triviaqa",
+        shots=5,
+        metric="exact_match",
+        repo="mandarjoshi/trivia_qa",
+        splits=_splits(
+            "triviaqa", "mandarjoshi/trivia_qa", ("train", "validation"), ("", "rc.nocontext/")
+        ),
+        columns=("question", "answer"),
+        num_questions=17_944,
+        requests=1,
+        request_tokens=200,
+    ),
+    "truthfulqa_mc2": ShortTask(
+        folder="truthfulqa",
+        shots=0,
+        metric="acc",
+        repo="truthfulqa/truthful_qa",
+        splits=_splits(
+            "truthfulqa", "truthfulqa/truthful_qa", ("validation",), ("", "multiple_choice/")
+        ),
+        columns=("question", "mc2_targets"),
+        num_questions=817,
+        requests=7,
+        request_tokens=240,
+    ),
+}
+"""By the harness's name, in the order of tables."""
+
+
+def read_split(
+    task: ShortTask, split: str, folders: Folders, subject: str | None = None
+) -> list[Row]:
+    """All rows of a split, in order.
+
+    Args:
+      task: one of `TASKS`.
+      split: one of the task's.
+      folders: folders of data sets by name.
+      subject: folder of a subject, for tasks that have several.
+
+    Raises:
+      UnavailableError: the split, or the subject, is not there.
+      DataError: files that cannot be read, lack a column, or hold the split twice.
+    """
+    data_set = task.splits[split]
+    files = data_set.files(folders)
+    if subject is not None:
+        files = [file for file in files if file.parent.name == subject]
+        if not files:
+            folder = folders[data_set.name]
+            raise UnavailableError(
+                f"data set {data_set.name!r}: no {subject}/{split}* in {folder}. Get it from"
+                f" {data_set.origin}"
+            )
+    labels = [file for file in files if file.suffix == ".lst"]
+    if labels:
+        return _published_piqa(files, labels[0], task.columns)
+    if len({(file.parent, file.suffix) for file in files}) > 1:
+        raise DataError(
+            f"{files[0]} and {files[-1]}: a split lies in one folder and one format. Keep one."
+        )
+    return [row for file in files for row in read_rows(file, task.columns)]
+
+
+def _published_piqa(files: list[Path], labels: Path, columns: Sequence[str]) -> list[Row]:
+    """Questions in one file and their labels in another, a line each, as the authors publish it."""
+    texts = [file for file in files if file != labels]
+    if len(texts) != 1:
+        raise DataError(
+            f"{labels}: the labels of {len(texts)} files of questions: labels belong to one file."
+            " Keep valid.jsonl and valid-labels.lst, or the hub's file."
+        )
+    rows = list(read_rows(texts[0], [column for column in columns if column != "label"]))
+    values = read_text(labels).split()
+    if len(values) != len(rows) or not {*values} <= {"0", "1"}:
+        raise DataError(
+            f"{labels}: {len(values)} labels for {len(rows)} questions: each question of"
+            f" {texts[0].name} has the label 0 or 1. Get both files again."
+        )
+    return [{**row, "label": int(value)} for row, value in zip(rows, values, strict=True)]
