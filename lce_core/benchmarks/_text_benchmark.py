@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -11,8 +12,14 @@ from pydantic import Field, model_validator
 
 from lce_core.benchmarks import Benchmark, CellRequest
 from lce_core.benchmarks._data import DataSet
-from lce_core.benchmarks._documents import DATA_SETS, Documents, read_documents
+from lce_core.benchmarks._documents import (
+    DATA_SETS,
+    Documents,
+    document_bytes,
+    read_documents,
+)
 from lce_core.errors import UnavailableError
+from lce_core.models import BaseModel
 
 TINY_TOKENS = 16384
 FAITHFUL_DOCUMENTS = 10
@@ -48,6 +55,19 @@ class TextBenchmark(Benchmark):
     def reads(self, task: str) -> tuple[DataSet, ...]:
         """The data set; nothing for a domain."""
         return (DATA_SETS[task],) if task in self.data_sets else ()
+
+    def data_tokens(
+        self,
+        base_model: BaseModel,
+        task: str,
+        eval_length: int,
+        data_folders: Mapping[str, Path],
+    ) -> int | None:
+        """`num_tokens` of a stream of all documents, estimated from their bytes."""
+        if task not in self.data_sets:
+            return None
+        sizes = document_bytes(task, data_folders, at_most=self.document_limit(task))
+        return self.num_tokens(task, eval_length, round(sum(sizes) / base_model.bytes_per_token))
 
     def stream(self, request: CellRequest) -> tuple[NDArray[np.uint32], Documents | None]:
         """The task's text as one stream (tokens,), and its documents if it is a data set.

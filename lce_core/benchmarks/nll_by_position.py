@@ -14,7 +14,6 @@ and bins of an eighth of the trained context.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -22,7 +21,6 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from lce_core.benchmarks import CellRequest, CellResult, Profile, Sample
-from lce_core.benchmarks._documents import document_bytes
 from lce_core.benchmarks._text_benchmark import TextBenchmark, pack_losses
 from lce_core.benchmarks._windows import Windows, cut_windows, num_windows, score, window_losses
 from lce_core.models import BaseModel
@@ -57,19 +55,6 @@ class NllByPosition(TextBenchmark):
         """Windows times their length."""
         stream = min(self.token_limit() or held_out_tokens, held_out_tokens)
         return eval_length * num_windows(stream, eval_length, eval_length, drop_last=False)
-
-    def data_tokens(
-        self,
-        base_model: BaseModel,
-        task: str,
-        eval_length: int,
-        data_folders: Mapping[str, Path],
-    ) -> int | None:
-        """Windows over the data set's documents times their length."""
-        if task not in self.data_sets:
-            return None
-        sizes = document_bytes(task, data_folders, at_most=self.document_limit(task))
-        return self.num_tokens(task, eval_length, round(sum(sizes) / base_model.bytes_per_token))
 
     def evaluate(self, request: CellRequest) -> CellResult:
         """Scores the windows of one domain by position."""

@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -35,7 +34,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from lce_core.benchmarks import CellRequest, CellResult, Profile, Sample
-from lce_core.benchmarks._documents import Documents, document_bytes
+from lce_core.benchmarks._documents import Documents
 from lce_core.benchmarks._perplexity_definitions import (
     Scored,
     over_tokens,
@@ -86,19 +85,6 @@ class Perplexity(TextBenchmark):
         stream = min(self.token_limit() or held_out_tokens, held_out_tokens)
         stride, faithful = self._stride(eval_length), self.profile == "faithful"
         return eval_length * num_windows(stream, eval_length, stride, drop_last=faithful)
-
-    def data_tokens(
-        self,
-        base_model: BaseModel,
-        task: str,
-        eval_length: int,
-        data_folders: Mapping[str, Path],
-    ) -> int | None:
-        """Windows over the data set's documents times their length."""
-        if task not in self.data_sets:
-            return None
-        sizes = document_bytes(task, data_folders, at_most=self.document_limit(task))
-        return self.num_tokens(task, eval_length, round(sum(sizes) / base_model.bytes_per_token))
 
     def evaluate(self, request: CellRequest) -> CellResult:
         """Scores the windows of one task."""
