@@ -35,8 +35,14 @@ def show_results(plan: StudyPlan, home: Path, console: Console) -> None:
     )
     blocks = [_Block(entry.benchmark.plugin_name, entry.lengths) for entry in study.benchmarks]
     shown = [block for block in blocks if len(block.lengths) > 1] or blocks
-    for group in _fitting(shown):
+    names = max(len(_label(row)) for row in study.methods) + 2
+    if len(study.base_models) > 1:
+        names += max(len(model.plugin_name) for model in study.base_models) + 2
+    for group in _fitting(shown, WIDTH - names):
         console.print(_table(plan, home, group))
+    if others := ", ".join(block.benchmark for block in blocks if block not in shown):
+        line = f"at one length, see `lce report {study.study}`: {others}"
+        console.print(line, highlight=False, style="dim")
     for direction in ("lower", "higher"):
         names = ", ".join(block.benchmark for block in shown if block.direction == direction)
         if names:
@@ -56,7 +62,8 @@ class _Block:
 
     @property
     def width(self) -> int:
-        first, *others = (max(len(str(length)), 5) + 2 for length in self.lengths)
+        digits = 4 if self.direction == "higher" else 5
+        first, *others = (max(len(str(length)), digits) + 2 for length in self.lengths)
         return max(first, len(self.benchmark) + 2) + sum(others)
 
     def values(self, home: Path, study: str) -> dict[tuple[str, str, bool, int], float]:
@@ -92,11 +99,11 @@ def _label(row: MethodEntry) -> str:
     return f"{row.label}{' tuned' * row.tuned}{' ~' * (not row.method.exact_attention)}"
 
 
-def _fitting(blocks: Sequence[_Block]) -> list[list[_Block]]:
-    """Blocks in groups that fit the width beside the method's name."""
+def _fitting(blocks: Sequence[_Block], width: int) -> list[list[_Block]]:
+    """Blocks in groups that fit a width."""
     groups: list[list[_Block]] = []
     for block in blocks:
-        room = WIDTH - 15 - sum(other.width for other in groups[-1]) if groups else 0
+        room = width - sum(other.width for other in groups[-1]) if groups else 0
         if block.width <= room:
             groups[-1].append(block)
         else:

@@ -90,6 +90,8 @@ def test_lm_infinite_keeps_perplexity_and_loses_retrieval(
     assert perplexity["lm_infinite"][1024] < 1.1 * perplexity["lm_infinite"][128]
     assert passkey["lm_infinite"][128] > 0.8
     assert max(passkey["lm_infinite"][512], passkey["lm_infinite"][1024]) < 0.5
+    assert perplexity["streaming_llm"][1024] < 1.1 * perplexity["streaming_llm"][128]
+    assert max(passkey["streaming_llm"][512], passkey["streaming_llm"][1024]) < 0.5
 
 
 def test_self_extend_keeps_both_without_training(perplexity: Table, passkey: Table) -> None:
@@ -97,6 +99,29 @@ def test_self_extend_keeps_both_without_training(perplexity: Table, passkey: Tab
     assert perplexity["self_extend"][1024] < 0.6 * perplexity["none"][1024]
     assert passkey["self_extend"][512] > 0.9
     assert passkey["self_extend"][1024] > 0.8
+
+
+def test_a_small_base_keeps_perplexity_and_loses_retrieval(
+    perplexity: Table, passkey: Table
+) -> None:
+    assert perplexity["small_base-tuned"][512] < 0.75 * perplexity["none"][512]
+    assert perplexity["small_base-tuned"][1024] < 0.6 * perplexity["none"][1024]
+    assert passkey["small_base-tuned"][512] < 0.4
+
+
+def test_landmarks_keep_perplexity_at_any_length(perplexity: Table) -> None:
+    assert perplexity["landmark-tuned"][1024] < 1.1 * perplexity["landmark-tuned"][128]
+    assert perplexity["landmark-tuned"][1024] < 0.6 * perplexity["none"][1024]
+
+
+@pytest.mark.parametrize(
+    "method", ["clex", "harpe", "abf_single_stage", "abf_multi_stage", "rope_base_method_1"]
+)
+def test_tuned_larger_bases_and_learned_frequencies_reach_beyond_the_target(
+    perplexity: Table, passkey: Table, method: str
+) -> None:
+    assert perplexity[f"{method}-tuned"][512] < 0.65 * perplexity["none"][512]
+    assert passkey[f"{method}-tuned"][1024] > 0.85
 
 
 @pytest.mark.parametrize("method", ["ntk_32k-tuned", "yarn-tuned"])
