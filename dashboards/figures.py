@@ -14,7 +14,7 @@ from dashboards import scales
 
 WIDTH, HEIGHT = 660, 400
 LEFT, RIGHT, TOP, BOTTOM = 52, 124, 52, 46
-LABEL_GAP = 13.5
+LABEL_GAP, LETTER = 13.5, 7.0
 NUM_COLOURS = 8
 
 _SHAPES = {
@@ -71,6 +71,22 @@ class Chart:
     """Whether each point gets a mark of its own; without, points are a line only."""
 
 
+@dataclass(frozen=True)
+class _Frame:
+    """Where a chart's lines may go; many lines and long names make it higher and narrower."""
+
+    right: float
+    """x of the right edge."""
+    base: float
+    """y of the lower edge."""
+
+    @classmethod
+    def around(cls, lines: Sequence[Line]) -> _Frame:
+        names = max((len(line.label) for line in lines), default=0)
+        room = max(RIGHT, names * LETTER + 14)
+        return cls(WIDTH - room, max(HEIGHT - BOTTOM, TOP + LABEL_GAP * len(lines)))
+
+
 def chart_svg(chart: Chart, lines: Sequence[Line], styles: Mapping[str, int]) -> str:
     """The chart as an `<svg>` element.
 
@@ -84,19 +100,21 @@ def chart_svg(chart: Chart, lines: Sequence[Line], styles: Mapping[str, int]) ->
     ys = [y for line in drawn for point in line.points for y in (point.lowest, point.highest)]
     make_x = scales.lengths if chart.log_x else scales.within
     make_y = scales.logarithmic if chart.log_y and min(ys) > 0 else scales.linear
-    x_scale, x_ticks = make_x(xs, LEFT + 10, WIDTH - RIGHT - 10)
-    y_scale, y_ticks = make_y(ys, HEIGHT - BOTTOM, TOP)
+    frame = _Frame.around(drawn)
+    x_scale, x_ticks = make_x(xs, LEFT + 10, frame.right - 10)
+    y_scale, y_ticks = make_y(ys, frame.base, TOP)
     parts = [
-        f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img"'
+        f'<svg class="chart" viewBox="0 0 {WIDTH} {frame.base + BOTTOM:g}" role="img"'
         f' aria-label="{escape(chart.title)}" data-chart="{escape(chart.title)}">',
-        *_x_axis(chart, x_scale, x_ticks),
-        *_y_axis(chart, y_scale, y_ticks),
-        *_landmarks(chart, x_scale),
+        *_x_axis(chart, frame, x_scale, x_ticks),
+        *_y_axis(chart, frame, y_scale, y_ticks),
+        *_landmarks(chart, frame, x_scale),
     ]
     ends = [y_scale(line.points[-1].value) for line in drawn]
-    places = scales.spread(ends, LABEL_GAP, TOP, HEIGHT - BOTTOM)
+    places = scales.spread(ends, LABEL_GAP, TOP, frame.base)
     for line, place in zip(drawn, places, strict=True):
-        parts += _line(chart, line, styles[line.method], x_scale, y_scale, place)
+        label = (frame.right + 2, place)
+        parts += _line(chart, line, styles[line.method], x_scale, y_scale, label)
     return "\n".join([*parts, "</svg>"])
 
 
@@ -110,7 +128,12 @@ def swatch_svg(line: Line, style: int) -> str:
 
 
 def _line(
-    chart: Chart, line: Line, style: int, x: scales.Scale, y: scales.Scale, place: float
+    chart: Chart,
+    line: Line,
+    style: int,
+    x: scales.Scale,
+    y: scales.Scale,
+    label: tuple[float, float],
 ) -> list[str]:
     row = f'data-method="{escape(line.method)}" data-frozen="{str(line.frozen).lower()}"'
     spots = [(x(point.x), y(point.value), point) for point in line.points]
@@ -131,10 +154,9 @@ def _line(
             f' data-value="{point.value!r}" data-lowest="{point.lowest!r}"'
             f' data-highest="{point.highest!r}"><title>{escape(_told(line, point))}</title></path>'
         )
-    px, py, _ = spots[-1]
-    edge = WIDTH - RIGHT + 2
+    (px, py, _), (edge, place) = spots[-1], label
     parts.append(f'<path class="leader" d="M{px + 6:g} {py:g}L{edge:g} {place:g}"/>')
-    text = f'<text class="name" x="{edge + 4}" y="{place + 3.5:g}">{escape(line.label)}</text>'
+    text = f'<text class="name" x="{edge + 4:g}" y="{place + 3.5:g}">{escape(line.label)}</text>'
     return [*parts, text, "</g>"]
 
 
@@ -146,37 +168,37 @@ def _told(line: Line, point: Point) -> str:
     )
 
 
-def _x_axis(chart: Chart, scale: scales.Scale, ticks: list[float]) -> list[str]:
-    base = HEIGHT - BOTTOM
-    parts = [f'<path class="axis" d="M{LEFT} {base}H{WIDTH - RIGHT}"/>']
+def _x_axis(chart: Chart, frame: _Frame, scale: scales.Scale, ticks: list[float]) -> list[str]:
+    base = frame.base
+    parts = [f'<path class="axis" d="M{LEFT} {base:g}H{frame.right:g}"/>']
     for tick in ticks:
         at = f"{scale(tick):g}"
-        parts.append(f'<path class="axis" d="M{at} {base}v5"/>')
+        parts.append(f'<path class="axis" d="M{at} {base:g}v5"/>')
         parts.append(
-            f'<text class="tick middle" x="{at}" y="{base + 18}">{scales.tick_label(tick)}</text>'
+            f'<text class="tick middle" x="{at}" y="{base + 18:g}">{scales.tick_label(tick)}</text>'
         )
-    middle = (LEFT + WIDTH - RIGHT) / 2
-    name = f'<text class="title middle" x="{middle:g}" y="{HEIGHT - 8}">'
+    middle = (LEFT + frame.right) / 2
+    name = f'<text class="title middle" x="{middle:g}" y="{base + BOTTOM - 8:g}">'
     return [*parts, f"{name}{escape(chart.x_name)}</text>"]
 
 
-def _y_axis(chart: Chart, scale: scales.Scale, ticks: list[float]) -> list[str]:
+def _y_axis(chart: Chart, frame: _Frame, scale: scales.Scale, ticks: list[float]) -> list[str]:
     parts = [f'<text class="title" x="0" y="14">{escape(chart.y_name)}</text>']
     for tick in ticks:
         at = scale(tick)
-        parts.append(f'<path class="grid" d="M{LEFT} {at:g}H{WIDTH - RIGHT}"/>')
+        parts.append(f'<path class="grid" d="M{LEFT} {at:g}H{frame.right:g}"/>')
         label = scales.tick_label(tick)
         parts.append(f'<text class="tick end" x="{LEFT - 7}" y="{at + 4:g}">{label}</text>')
     return parts
 
 
-def _landmarks(chart: Chart, scale: scales.Scale) -> list[str]:
+def _landmarks(chart: Chart, frame: _Frame, scale: scales.Scale) -> list[str]:
     parts = []
     for name, x in chart.landmarks.items():
         if x is None or not scale.low <= x <= scale.high:
             continue
         at = scale(x)
-        parts.append(f'<path class="landmark" d="M{at:g} {TOP - 8}V{HEIGHT - BOTTOM}"/>')
+        parts.append(f'<path class="landmark" d="M{at:g} {TOP - 8}V{frame.base:g}"/>')
         parts.append(
             f'<text class="tick middle" x="{at:g}" y="{TOP - 13}">{escape(name)} {x}</text>'
         )

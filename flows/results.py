@@ -35,10 +35,10 @@ def show_results(plan: StudyPlan, home: Path, console: Console) -> None:
     )
     blocks = [_Block(entry.benchmark.plugin_name, entry.lengths) for entry in study.benchmarks]
     shown = [block for block in blocks if len(block.lengths) > 1] or blocks
-    names = max(len(_label(row)) for row in study.methods) + 2
+    beside = max(len(_label(row)) for row in study.methods) + 2
     if len(study.base_models) > 1:
-        names += max(len(model.plugin_name) for model in study.base_models) + 2
-    for group in _fitting(shown, WIDTH - names):
+        beside += max(len(model.plugin_name) for model in study.base_models) + 2
+    for group in _fitting(shown, WIDTH - beside):
         console.print(_table(plan, home, group))
     if others := ", ".join(block.benchmark for block in blocks if block not in shown):
         line = f"at one length, see `lce report {study.study}`: {others}"
