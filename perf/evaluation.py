@@ -2,9 +2,9 @@
 
 Both ways of a row are timed one right after the other in alternating order, and the median of the
 ratios is taken, of wall and of CPU seconds. No row is printed whose ways differ: the interval of
-fewer windows holds the perplexity of all, and the same losses are equal to 1e-5. The model is the
-toy base with random weights: costs do not depend on what it has learned. Extra memory is the most
-that torch's allocator hands out during one call.
+fewer windows holds the perplexity of all, the same losses are equal to 1e-5, and answers are equal.
+The model is the toy base with random weights: costs do not depend on what it has learned. Extra
+memory is the most that torch's allocator hands out during one call.
 
     python perf/evaluation.py [--out FILE.json]
 """
@@ -28,6 +28,7 @@ from transformers import LlamaForCausalLM
 
 from lce_core.benchmarks import BENCHMARKS, Benchmark, CellRequest, CellResult
 from lce_core.benchmarks._text_benchmark import unpack_losses
+from lce_core.decoding import generate
 from lce_core.extension import extend
 from lce_core.likelihood import window_nll
 from lce_core.loss_cache import LossCache
@@ -91,6 +92,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         lambda: one_pass(
             options, "perplexity_documents", 1.3, truncate=True, min_document_tokens=DOCUMENT_TOKENS
         ),
+        lambda: shared_prefixes(options, "needle grid, 10 depths", needle_grid(2048), 1.3),
+        lambda: shared_prefixes(options, "many-shot, 200 questions", many_shots(2400, 200), 10),
         lambda: no_full_logits(options, 16384, 5),
     ):
         rows.append(row())
@@ -148,6 +151,41 @@ def one_pass(
         target,
         f"equal to {error:.0e}",
     )
+
+
+def shared_prefixes(
+    options: argparse.Namespace, name: str, prompts: list[np.ndarray], target: float
+) -> dict[str, Any]:
+    """Answers of 8 tokens with and without one cache for what prompts share, in float64."""
+    model = _request(options, 512).model
+    model.model.double()  # other chunks must not tip a choice
+
+    def answers(*, share: bool) -> list[list[int]]:
+        found = generate(model, prompts, max_new_tokens=8, batch_tokens=8192, share_prefixes=share)
+        return [answer.tolist() for answer in found]
+
+    wall, cpu, apart, together = ratios(
+        options, lambda: answers(share=False), lambda: answers(share=True)
+    )
+    assert apart == together
+    size = f"equal answers, {sum(map(len, prompts)):,} tokens"
+    return _row(f"{name}: shared beginnings", "batches", (wall, cpu), target, size)
+
+
+def needle_grid(length: int) -> list[np.ndarray]:
+    """One haystack with a needle of 16 tokens at ten depths."""
+    rng = np.random.default_rng(0)
+    haystack, needle = rng.integers(256, size=length), rng.integers(256, size=16)
+    places = [round(share * length) for share in np.linspace(0, 1, 10)]
+    return [np.concatenate([haystack[:p], needle, haystack[p:], needle[:4]]) for p in places]
+
+
+def many_shots(length: int, num_questions: int) -> list[np.ndarray]:
+    """The same demonstrations before questions of 16 to 31 tokens."""
+    rng = np.random.default_rng(0)
+    shots = rng.integers(256, size=length)
+    sizes = rng.integers(16, 32, size=num_questions)
+    return [np.concatenate([shots, rng.integers(256, size=size)]) for size in sizes]
 
 
 def no_full_logits(options: argparse.Namespace, length: int, target: float) -> dict[str, Any]:
