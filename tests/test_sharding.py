@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from functools import partial
 from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 from lce_core import extension
+from lce_core.attention.schemes import FullCausal
 from lce_core.errors import NonFiniteError, SpecError, StoreError
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
@@ -246,7 +248,7 @@ def test_the_kernel_is_chosen_by_the_compute_dtype(
     one_gpu: torch.device, package: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(extension, "is_flash_attn_2_available", lambda: package)
-    stock, scheme = extension._stock_kernel, extension._scheme_kernel
+    stock, scheme = extension._stock_kernel, partial(extension._scheme_kernel, FullCausal())
     assert stock(one_gpu, torch.float32, "auto") == "sdpa"
     assert stock(one_gpu, torch.bfloat16, "auto") == ("flash_attention_2" if package else "sdpa")
     assert scheme(one_gpu, torch.bfloat16, "flash") == "torch_flash"
