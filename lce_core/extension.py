@@ -91,16 +91,11 @@ class ExtendedModel:
           shorter: tokens of one request.
           longer: tokens of the other, both within the method's reach.
         """
-        both = [ContextLengths(self.trained, self.target, n) for n in (shorter, longer)]
-        if any(self.method.length_dependent(self.geometry, lengths) for lengths in both):
-            return False
-        (table, scheme), (other, other_scheme) = (
-            _describe(self.method, self.geometry, lengths, training=self.training)
-            for lengths in both
-        )
-        same_table = np.array_equal(table.inv_freq, other.inv_freq)
-        same_factor = table.attention_factor == other.attention_factor
-        return same_table and same_factor and scheme == other_scheme
+        for num_tokens in (shorter, longer):
+            lengths = ContextLengths(self.trained, self.target, num_tokens)
+            if self.method.length_dependent(self.geometry, lengths):
+                return False
+        return self.request_key(shorter) == self.request_key(longer)
 
     def begin_request(self, num_tokens: int) -> None:
         """Fixes table and scheme for one request, before any forward pass of it.
