@@ -75,12 +75,6 @@ class ExtendedModel:
         self.inserter = inserter
         """Puts the method's own tokens into texts, if it has any."""
         self._rotary = rotary
-        self._lengths = ContextLengths(self.trained, target, target)
-
-    @property
-    def length_dependent(self) -> bool:
-        """Whether the table changes with the length of the request at hand (before one: target)."""
-        return self.method.length_dependent(self.geometry, self._lengths)
 
     def begins_alike(self, shorter: int, longer: int) -> bool:
         """Whether a longer request treats its first `shorter` tokens as a request of so many.
@@ -114,7 +108,6 @@ class ExtendedModel:
                 f"{self.method.plugin_name} reaches {reach} tokens, the request has {num_tokens}"
             )
         table, scheme = _describe(self.method, self.geometry, lengths, training=self.training)
-        self._lengths = lengths
         self._rotary.begin(table, self.inserter.length(num_tokens) if self.inserter else num_tokens)
         scaling = self.geometry.head_dim**-0.5 * table.attention_factor**2
         for attention in _attentions(self.model):

@@ -428,11 +428,8 @@ def test_what_was_extended_is_on_record() -> None:
     extended = extend(stock(base), base, method("ntk_32k"), target=TARGET)
     assert (extended.trained, extended.target, extended.kernel) == (TRAINED, TARGET, "sdpa")
     assert extended.geometry == base.geometry
-    flags = []
-    for num_tokens in (TARGET, TARGET + 1):
-        extended.begin_request(num_tokens)
-        flags.append(extended.length_dependent)
-    assert flags == [False, True]
+    assert extended.request_key(TARGET - 1) == extended.request_key(TARGET)
+    assert extended.request_key(TARGET + 1) != extended.request_key(TARGET)
     scheme = extend(stock(base), base, method("lm_infinite"), target=TARGET)
     assert scheme.kernel == "torch_flash_cpu"
 
