@@ -38,6 +38,7 @@ format: $(VENV)/installed-dev
 perf: $(VENV)/installed
 	$(BIN)/python perf/study.py
 	$(BIN)/python perf/attention.py
+	$(BIN)/python perf/evaluation.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
