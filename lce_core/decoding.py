@@ -5,9 +5,11 @@ A prompt passes through the decoder in chunks that fill a key-value cache; the v
 is applied to the last position only. The method's frequencies are fixed before, for prompt plus new
 tokens, so that cached keys stay valid. A sequence that is finished leaves its batch.
 
-Prompts that begin alike are answered one after the other with one cache that is cut back to what
-they share, where that saves more than batches do (`lce_core.shared_prefixes`). Only prompts under
-the same frequencies share: a table that follows the length is another one for another length.
+Prompts that begin alike share what they have in common, where that saves more than batches do
+(`lce_core.shared_prefixes`): side by side in one cache under a mask (`lce_core.packed_texts`), or,
+for methods with an attention of their own, one after the other with one cache that is cut back.
+Only prompts under the same frequencies share: a table that follows the length is another one for
+another length.
 """
 
 from __future__ import annotations
@@ -22,10 +24,12 @@ from numpy.typing import NDArray
 from transformers import DynamicCache
 
 from lce_core.errors import NonFiniteError, SpecError
+from lce_core.packed_texts import PackedTexts
 from lce_core.shared_prefixes import (
     TokenIds,
-    common_prefix,
+    bundles,
     num_distinct_tokens,
+    reusable,
     sharing_order,
 )
 
@@ -95,7 +99,7 @@ def generate(
     answers: dict[int, TokenIds] = {}
     for group in _same_frequencies(model, texts, max_new_tokens):
         model.begin_request(max(len(texts[index]) for index in group) + max_new_tokens)
-        way = _one_by_one if share_prefixes and _worth_sharing(texts, group) else _in_batches
+        way = _sharing if share_prefixes and _worth_sharing(texts, group) else _in_batches
         for index, answer in way(model, texts, group, settings):
             answers[index] = answer
             report(len(answers), len(texts))
@@ -134,19 +138,30 @@ def _in_batches(
             yield from zip(batch, answers, strict=True)
 
 
-def _one_by_one(
+def _sharing(
     model: ExtendedModel, texts: Sequence[TokenIds], group: Sequence[int], settings: _Settings
 ) -> Iterator[tuple[int, TokenIds]]:
+    order = [group[place] for place in sharing_order([texts[index] for index in group])]
+    limit = settings.batch_tokens if model.packs else 0
     cache, held = DynamicCache(), np.empty(0, dtype=np.int64)
-    for place in sharing_order([texts[index] for index in group]):
-        text = texts[group[place]]
-        # The last token is processed again where all are held: its state gives the answer.
-        kept = min(common_prefix(held, text), len(text) - 1)
+    parts = bundles(texts, order, limit, settings.max_new_tokens)
+    for bundle in parts:
+        first = texts[bundle[0]]
+        kept = reusable(held, first)
         model.cut_back(cache, kept)
-        rest = torch.from_numpy(text[None, kept:])
-        (answer,) = _continue(model, [group[place]], rest, settings, cache)
-        held = np.concatenate([text, answer[:-1]])
-        yield group[place], answer
+        if len(bundle) == 1:
+            rest = torch.from_numpy(first[None, kept:])
+            answers = _continue(model, bundle, rest, settings, cache)
+            held = np.concatenate([first, answers[0][:-1]])
+        else:
+            members = [texts[index] for index in bundle]
+            chunk = min(settings.chunk, settings.batch_tokens)
+            packed = PackedTexts(model, members, cache, kept, chunk)
+            answers = _continue_packed(model, bundle, packed, settings)
+            held = members[-1]
+            if bundle is not parts[-1]:
+                cache = packed.cache_of(-1, len(held))
+        yield from zip(bundle, answers, strict=True)
 
 
 @torch.no_grad()
@@ -158,40 +173,70 @@ def _continue(
     cache: DynamicCache,
 ) -> list[TokenIds]:
     """Answers prompts (batch, tokens) that follow the text in the cache."""
-    prompts = prompts.to(model.model.device)
     chunk = min(settings.chunk, max(1, settings.batch_tokens // len(prompts)))
-    *head, last = prompts.split(chunk, dim=1)
-    for piece in head:
-        model.hidden_states(piece, cache)
-    tokens = _next_tokens(model, last, cache)
-    answers: list[list[int]] = [[] for _ in prompts]
-    running = list(range(len(prompts)))
+    for piece in prompts.to(model.model.device).split(chunk, dim=1):
+        states = model.hidden_states(piece, cache)[:, -1]
+
+    def follow(kept: list[int] | None, tokens: torch.Tensor) -> torch.Tensor:
+        if kept is not None:
+            cache.batch_select_indices(torch.tensor(kept, device=tokens.device))
+        return model.hidden_states(tokens[:, None], cache)[:, -1]
+
+    return _greedy(model, batch, settings, states, follow)
+
+
+@torch.no_grad()
+def _continue_packed(
+    model: ExtendedModel, batch: Sequence[int], packed: PackedTexts, settings: _Settings
+) -> list[TokenIds]:
+    running = list(range(len(batch)))
+
+    def follow(kept: list[int] | None, tokens: torch.Tensor) -> torch.Tensor:
+        if kept is not None:
+            running[:] = [running[place] for place in kept]
+        return packed.follow(running, tokens)
+
+    return _greedy(model, batch, settings, packed.prefill(), follow)
+
+
+def _greedy(
+    model: ExtendedModel,
+    batch: Sequence[int],
+    settings: _Settings,
+    states: torch.Tensor,
+    follow: Callable[[list[int] | None, torch.Tensor], torch.Tensor],
+) -> list[TokenIds]:
+    """Answers from the states (batch, hidden_size) after the prompts.
+
+    `follow` processes one token more of each text that goes on, given their places among those of
+    the call before (None: all do) and the tokens; it returns the states after them.
+    """
+    answers: list[list[int]] = [[] for _ in batch]
+    running = list(range(len(batch)))
     while True:
+        tokens = _most_likely(model, states)
         for row, token in zip(running, tokens.tolist(), strict=True):
             answers[row].append(token)
         kept = [
-            index
-            for index, row in enumerate(running)
+            place
+            for place, row in enumerate(running)
             if len(answers[row]) < settings.max_new_tokens
             and not settings.ended[batch[row]](np.array(answers[row]))
         ]
         if not kept:
             return [np.array(answer, dtype=np.int64) for answer in answers]
-        if len(kept) < len(running):
-            selected = torch.tensor(kept, device=prompts.device)
-            cache.batch_select_indices(selected)
-            tokens = tokens[selected]
-            running = [running[index] for index in kept]
-        tokens = _next_tokens(model, tokens[:, None], cache)
+        fewer = kept if len(kept) < len(running) else None
+        running = [running[place] for place in kept]
+        states = follow(fewer, tokens[kept])
 
 
-def _next_tokens(model: ExtendedModel, ids: torch.Tensor, cache: DynamicCache) -> torch.Tensor:
-    hidden = model.hidden_states(ids, cache)
-    logits = model.model.get_output_embeddings()(hidden[:, -1]).float()
+def _most_likely(model: ExtendedModel, states: torch.Tensor) -> torch.Tensor:
+    """The next tokens (batch,) after states (batch, hidden_size)."""
+    logits = model.model.get_output_embeddings()(states).float()
     if not bool(torch.isfinite(logits).all()):
         raise NonFiniteError(
-            f"after {cache.get_seq_length()} tokens: NaN or infinite logits: logits are finite."
-            " Check the checkpoint and its precision."
+            "greedy decoding: NaN or infinite logits: logits are finite. Check the checkpoint and"
+            " its precision."
         )
     if model.inserter:  # A token of the method's own is no text.
         logits[:, model.inserter.token] = -torch.inf

@@ -148,6 +148,32 @@ class ExtendedModel:
         expanded, predicting = self.inserter.expand(ids, cached)
         return self._decode(expanded, cache)[:, predicting]
 
+    @property
+    def packs(self) -> bool:
+        """Whether `packed_states` can be asked: attention is torch's own, over text alone."""
+        return self.kernel == "sdpa" and self.inserter is None
+
+    def packed_states(
+        self, ids: torch.Tensor, positions: torch.Tensor, mask: torch.Tensor, cache: DynamicCache
+    ) -> torch.Tensor:
+        """Last hidden states (tokens, hidden_size) of tokens of several texts in one row.
+
+        Args:
+          ids: (tokens,) token ids.
+          positions: (tokens,) place of each in its own text.
+          mask: (tokens, cached + tokens) bool, which keys each one sees, its own included.
+          cache: keys and values of the tokens so far, extended in place.
+        """
+        decoded = self.model.get_decoder()(
+            input_ids=ids[None],
+            position_ids=positions[None],
+            attention_mask=mask[None, None],
+            past_key_values=cache,
+            use_cache=True,
+        )
+        hidden: torch.Tensor = decoded.last_hidden_state[0]
+        return hidden
+
     def _decode(self, ids: torch.Tensor, cache: DynamicCache | None) -> torch.Tensor:
         decoded = self.model.get_decoder()(
             input_ids=ids, past_key_values=cache, use_cache=cache is not None

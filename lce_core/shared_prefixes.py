@@ -24,6 +24,14 @@ def common_prefix(first: TokenIds, second: TokenIds) -> int:
     return int(different[0]) if different.size else shorter
 
 
+def reusable(held: TokenIds, text: TokenIds) -> int:
+    """Tokens of `text` that need no processing where those of `held` have been.
+
+    The last one always does: its state gives the answer.
+    """
+    return min(common_prefix(held, text), len(text) - 1)
+
+
 def sharing_order(prompts: Sequence[TokenIds]) -> list[int]:
     """Indices of the prompts in lexicographic order of their ids."""
     # Big-endian bytes of non-negative numbers compare as the numbers do.
@@ -38,3 +46,28 @@ def num_distinct_tokens(prompts: Sequence[TokenIds], order: Sequence[int]) -> in
         total += len(prompts[index]) - common_prefix(previous, prompts[index])
         previous = prompts[index]
     return total
+
+
+def bundles(
+    prompts: Sequence[TokenIds], order: Sequence[int], max_tokens: int, new_tokens: int
+) -> list[list[int]]:
+    """Successive prompts of `order` that fit into one cache with their answers.
+
+    Args:
+      prompts: token ids of each.
+      order: indices of the prompts.
+      max_tokens: of one cache, shared beginnings counted once; one prompt at least.
+      new_tokens: of an answer.
+    """
+    found: list[list[int]] = []
+    held = 0
+    for index in order:
+        own = new_tokens + len(prompts[index])
+        further = own - reusable(prompts[found[-1][-1]], prompts[index]) if found else own
+        if found and held + further <= max_tokens:
+            found[-1].append(index)
+            held += further
+        else:
+            found.append([index])
+            held = own
+    return found
