@@ -27,7 +27,10 @@ from torch.nn import functional
 from transformers import LlamaForCausalLM
 
 from lce_core.benchmarks import BENCHMARKS, Benchmark, CellRequest, CellResult
+from lce_core.benchmarks._retrieval import text_answers
 from lce_core.benchmarks._text_benchmark import unpack_losses
+from lce_core.benchmarks.ruler import complete, match
+from lce_core.benchmarks.ruler._tasks import new_tokens
 from lce_core.decoding import generate
 from lce_core.extension import extend
 from lce_core.likelihood import window_nll
@@ -94,6 +97,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         ),
         lambda: shared_prefixes(options, "needle grid, 10 depths", needle_grid(2048), 1.3),
         lambda: shared_prefixes(options, "many-shot, 200 questions", many_shots(2400, 200), 10),
+        lambda: early_stop(options, "niah_single_1", 2048, 1.3),
         lambda: no_full_logits(options, 16384, 5),
     ):
         rows.append(row())
@@ -170,6 +174,40 @@ def shared_prefixes(
     assert apart == together
     size = f"equal answers, {sum(map(len, prompts)):,} tokens"
     return _row(f"{name}: shared beginnings", "batches", (wall, cpu), target, size)
+
+
+def early_stop(
+    options: argparse.Namespace, task: str, length: int, target: float
+) -> dict[str, Any]:
+    """A RULER cell whose answers are right at once, stopped there and not stopped.
+
+    A model with random weights answers nothing, so what counts as right is what it says first, in
+    as many characters as the number that the task asks for has.
+    """
+    ruler: Any = BENCHMARKS.parse({"name": "ruler", "profile": "clean", "num_samples": 8}, "perf")
+    request = replace(_request(options, length), task=task)
+    request.model.model.double()  # rows that leave a batch must not tip a choice
+    with torch.no_grad():  # scores read no control characters
+        head = request.model.model.get_output_embeddings().weight
+        head[:32] = head[127:] = 0
+    drawn = ruler.prompts(request)
+
+    def answers(rules: Any) -> list[str]:
+        return text_answers(request, drawn, max_new_tokens=new_tokens(task), complete=rules)
+
+    said = zip(drawn, answers(lambda _: False), strict=True)
+    prompts = [
+        replace(prompt, references=(text[: len(prompt.reference)],)) for prompt, text in said
+    ]
+    stops = [complete(task, prompt) for prompt in prompts]
+    wall, cpu, whole, short = ratios(
+        options, lambda: answers(lambda _: False), lambda: answers(stops)
+    )
+    for prompt, long, brief in zip(prompts, whole, short, strict=True):
+        assert match(task, long, prompt.references) == match(task, brief, prompt.references) == 1
+        assert len(brief) < len(long)
+    cut = f"equal scores, {sum(map(len, short))} of {sum(map(len, whole))} characters"
+    return _row(f"RULER {task} at {length}: early stop", "whole answers", (wall, cpu), target, cut)
 
 
 def needle_grid(length: int) -> list[np.ndarray]:

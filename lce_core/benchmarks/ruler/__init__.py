@@ -144,7 +144,7 @@ class Ruler(Benchmark):
             request,
             prompts,
             max_new_tokens=new_tokens(request.task),
-            complete=[_complete(request.task, prompt) for prompt in prompts],
+            complete=[complete(request.task, prompt) for prompt in prompts],
         )
         return tuple(
             Sample(
@@ -175,7 +175,8 @@ def match(task: str, answer: str, references: Sequence[str]) -> float:
     return (string_match_part if part else string_match_all)(answer, references)
 
 
-def _complete(task: str, prompt: RulerPrompt) -> Callable[[str], bool]:
+def complete(task: str, prompt: RulerPrompt) -> Callable[[str], bool]:
+    """Whether an answer so far has the full score, which more text cannot change."""
     return lambda text: match(task, text, prompt.references) == 1
 
 
