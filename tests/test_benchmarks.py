@@ -46,6 +46,7 @@ READS_DATA = ("short_context",)
 """Those whose tiny form still asks questions of a data set."""
 TINY = [name for name in PLUGINS if name not in (*NATURAL_TEXT_ONLY, *READS_DATA)]
 SENTENCES = "A ship left the port. Rain fell on the hills. Nobody knew why the lamp was lit. "
+LCEG = needle_text.FACTS[0]
 
 
 def _bpe(*, bos: bool = True) -> PreTrainedTokenizerFast:
@@ -59,7 +60,7 @@ def _bpe(*, bos: bool = True) -> PreTrainedTokenizerFast:
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    text = SENTENCES + passkey_module.GARBAGE + needle_text.NEEDLE + needle_text.QUESTION
+    text = SENTENCES + passkey_module.GARBAGE + LCEG.needle + LCEG.question
     backend.train_from_iterator([text] * 4, trainer)
     if bos:
         backend.post_processor = processors.TemplateProcessing(
@@ -151,7 +152,8 @@ def test_every_benchmark_says_why_a_length_of_one_token_cannot_be(name: str) -> 
 @pytest.mark.parametrize("name", PLUGINS)
 def test_every_benchmark_survives_its_identity(name: str) -> None:
     benchmark = _benchmark(name, profile="fast")
-    assert benchmark.identity() == {"name": name, "version": 1, "profile": "fast"}
+    version = BENCHMARKS.load(name).plugin_version
+    assert benchmark.identity() == {"name": name, "version": version, "profile": "fast"}
     assert BENCHMARKS.from_identity(benchmark.identity()) == benchmark
 
 
@@ -354,7 +356,7 @@ def test_needle_prompts_place_the_needle_behind_a_full_stop_near_its_depth(
     places = []
     for prompt in prompts:
         text = bpe.decode(prompt.ids, skip_special_tokens=True)
-        before, after = text.split(needle_text.NEEDLE)
+        before, after = text.split(LCEG.needle)
         context = before.split("<book> ")[1]
         assert not context or prompt.depth == 100 or context.endswith(".")
         places.append(len(context))
@@ -406,18 +408,43 @@ def test_clean_needle_trials_differ_in_their_haystack_and_share_it_over_depths(
     request = _request(_benchmark("needle"), 900, tokenizer=bpe, held_out=held_out)
     prompts = _needle_prompts("clean", request, haystack="held_out", trials=3)
     starts = [
-        bpe.decode(prompt.ids).split("<book> ")[1].replace(needle_text.NEEDLE, "")[:200]
-        for prompt in prompts
+        bpe.decode(prompt.ids).split("<book> ")[1].replace(fact.needle, "")[:200]
+        for prompt, fact in zip(prompts, needle_text.FACTS[:3] * 10, strict=True)
     ]
     assert len(set(starts[:3])) == 3
     assert starts[3:6] == starts[6:9]
 
 
+@pytest.mark.parametrize(("needles", "cycle"), [(None, 5), (1, 1), (2, 2)])
+def test_clean_needle_trials_hide_and_ask_their_own_facts(
+    bpe: PreTrainedTokenizerFast, needles: int | None, cycle: int
+) -> None:
+    text = bpe.encode(SENTENCES * 200, add_special_tokens=False)
+    held_out = Streams({"prose": np.array(text, dtype=np.uint32)})
+    request = _request(_benchmark("needle"), 900, tokenizer=bpe, held_out=held_out)
+    parameters = {"haystack": "held_out", "trials": 6, "needles": needles}
+    prompts = _needle_prompts("clean", request, **parameters)
+    for index, prompt in enumerate(prompts):
+        fact = needle_text.FACTS[index % 6 % cycle]
+        shown = bpe.decode(prompt.ids, skip_special_tokens=True)
+        assert prompt.reference == fact.answer
+        assert [shown.count(other.needle) for other in needle_text.FACTS] == [
+            int(other is fact) for other in needle_text.FACTS
+        ]
+        assert shown.endswith(f"{fact.question}\nAnswer:")
+    benchmark = _benchmark("needle", profile="clean", **parameters)
+    gold = [prompt.reference for prompt in prompts]
+    for answers, right in ((gold, 1.0), (gold[1:] + gold[:1], 0.0)):
+        samples, _ = benchmark._scored(prompts, answers)  # type: ignore[attr-defined]
+        alike = cycle == 1  # then every answer is right for all
+        assert {sample.score for sample in samples[:5]} == {1.0 if alike else right}
+
+
 def test_needle_answers_get_lcegs_overlap_and_the_exact_score() -> None:
-    prompt = needle_text.Prompt(np.arange(3), needle_text.ANSWER, 0.0)
-    gold = f" {needle_text.ANSWER}"
+    prompt = needle_text.Prompt(np.arange(3), LCEG.answer, 0.0)
+    gold = f" {LCEG.answer}"
     for profile, best in (("faithful", 11 / 12), ("clean", 1.0)):
-        benchmark = _benchmark("needle", profile=profile)
+        benchmark = _benchmark("needle", profile=profile, trials=2, needles=1)
         _, scores = benchmark._scored([prompt] * 2, [gold, gold])  # type: ignore[attr-defined]
         values = {score.metric: score.value for score in scores}
         assert values == pytest.approx(

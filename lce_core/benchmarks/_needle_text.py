@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from lce_core.benchmarks import CellRequest
@@ -9,10 +11,39 @@ from lce_core.benchmarks._essays import essays
 from lce_core.benchmarks._retrieval import Prompt, encode, long_streams, random_slice
 from lce_core.errors import UnavailableError
 
-ANSWER = "eat a sandwich and sit in Dolores Park on a sunny day."
-NEEDLE = f"\nThe best thing to do in San Francisco is {ANSWER}\n"
-EXACT = "eat a sandwich and sit in dolores park"
-QUESTION = "What is the best thing to do in San Francisco?"
+
+@dataclass(frozen=True)
+class Fact:
+    """A sentence to hide, what is asked about it, and what is expected."""
+
+    city: str
+    phrase: str
+    tail: str
+
+    @property
+    def answer(self) -> str:
+        """What word overlap is measured against."""
+        return f"{self.phrase} {self.tail}"
+
+    @property
+    def needle(self) -> str:
+        """The hidden line."""
+        return f"\nThe best thing to do in {self.city} is {self.answer}\n"
+
+    @property
+    def question(self) -> str:
+        """What is asked after the context."""
+        return f"What is the best thing to do in {self.city}?"
+
+
+FACTS = (
+    Fact("San Francisco", "eat a sandwich and sit in Dolores Park", "on a sunny day."),
+    Fact("Lisbon", "ride the yellow tram up to the old castle", "before the heat of noon."),
+    Fact("Nairobi", "watch young elephants drink warm milk", "late in the morning."),
+    Fact("Kyoto", "walk through the bamboo grove and taste green tea", "after the rain."),
+    Fact("Montreal", "climb the mountain stairs and share a bagel", "on the first day of snow."),
+)
+"""LCEG's (and gkamradt's) needle, and four of the same form."""
 NEW_TOKENS = 50
 RESERVED_TOKENS = 200
 """What LCEG leaves free for the frame of the prompt and the answer."""
@@ -20,12 +51,13 @@ _ROUNDS = 8
 
 
 def needle_prompt(
-    request: CellRequest, haystack: list[int], depth: int, *, bos_leak: bool
+    request: CellRequest, fact: Fact, haystack: list[int], depth: int, *, bos_leak: bool
 ) -> Prompt:
-    """The prompt with the needle at `depth` per cent of as much haystack as fits.
+    """The prompt with a fact's needle at `depth` per cent of as much haystack as fits.
 
     Args:
       request: tokenizer and length.
+      fact: what is hidden.
       haystack: token ids, at least as many as the cell's length.
       depth: 0 (start) to 100 (end).
       bos_leak: put a beginning-of-sequence token before haystack and needle, as happens where
@@ -40,14 +72,14 @@ def needle_prompt(
             "bos_leak: the tokenizer has no beginning-of-sequence token to leak. Set bos_leak:"
             " false."
         )
-    num_tokens = request.eval_length - RESERVED_TOKENS - len(encode(request, NEEDLE))
+    num_tokens = request.eval_length - RESERVED_TOKENS - len(encode(request, fact.needle))
     num_tokens = max(0, num_tokens)
     for _ in range(_ROUNDS):
-        text = _with_needle(request, haystack[:num_tokens], depth, bos_leak)
-        ids = encode(request, _frame(text))
+        text = _with_needle(request, fact.needle, haystack[:num_tokens], depth, bos_leak)
+        ids = encode(request, _frame(text, fact.question))
         excess = len(ids) + NEW_TOKENS - request.eval_length
         if excess <= 0:
-            return Prompt(np.array(ids, dtype=np.int64), ANSWER, float(depth))
+            return Prompt(np.array(ids, dtype=np.int64), fact.answer, float(depth))
         if num_tokens == 0:
             break
         # Decoding and tokenising again may change the count by a few tokens.
@@ -83,7 +115,9 @@ def held_out_tokens(request: CellRequest, draws: list[np.random.Generator]) -> l
     return [random_slice(streams, request.eval_length, rng).tolist() for rng in draws]
 
 
-def _with_needle(request: CellRequest, haystack: list[int], depth: int, bos_leak: bool) -> str:
+def _with_needle(
+    request: CellRequest, needle: str, haystack: list[int], depth: int, bos_leak: bool
+) -> str:
     place = len(haystack)
     if depth < 100:
         place = len(haystack) * depth // 100
@@ -92,13 +126,13 @@ def _with_needle(request: CellRequest, haystack: list[int], depth: int, bos_leak
             place -= 1
     leak = request.tokenizer.bos_token if bos_leak else ""
     before, after = _text(request, haystack[:place]), _text(request, haystack[place:])
-    return f"{leak}{before}{leak}{NEEDLE}{after}"
+    return f"{leak}{before}{leak}{needle}{after}"
 
 
-def _frame(context: str) -> str:
+def _frame(context: str, question: str) -> str:
     return (
         f"<|im_start|> This is a very long story book: <book> {context} </book>.\n"
-        f" Based on the content of the book, Question: {QUESTION}\nAnswer:"
+        f" Based on the content of the book, Question: {question}\nAnswer:"
     )
 
 

@@ -2,11 +2,11 @@
 
 Text form (profiles `faithful`, `clean`, `fast`): LCEG's prompt and needle over essays or held-out
 text. Two scores: `word_overlap`, LCEG's figure (distinct expected words in the answer over the
-expected sentence's 12 words; one of them occurs twice, so the best is 11/12), and `exact_match`,
+expected sentence's words; of LCEG's 12 one occurs twice, so its best is 11/12), and `exact_match`,
 the expected phrase as a substring. `accuracy`, by which cells are shown, is word_overlap in
 `faithful` and exact_match otherwise. `faithful` has one trial a depth, the haystack from its
-beginning, and the BOS leak of LCEG's script; `clean` five trials from random places and no leak;
-`fast` two.
+beginning, and the BOS leak of LCEG's script; `clean` five trials from random places, each with a
+needle of its own, and no leak; `fast` two.
 
 Token form (profile `tiny`, for base models with key tokens): held-out text with a single key token,
 then the query token of its family; the next token must be the key.
@@ -24,9 +24,9 @@ from lce_core.benchmarks import Benchmark, CellRequest, CellResult, Profile, Sam
 from lce_core.benchmarks._data import DataSet
 from lce_core.benchmarks._essays import ESSAYS
 from lce_core.benchmarks._needle_text import (
-    ANSWER,
-    EXACT,
+    FACTS,
     NEW_TOKENS,
+    Fact,
     essay_tokens,
     held_out_tokens,
     needle_prompt,
@@ -59,8 +59,9 @@ class Needle(Benchmark):
     forms: ClassVar[Mapping[Profile, str]] = {
         "faithful": "LCEG's prompt, one trial a depth, essays from their beginning, BOS leak, word"
         " overlap (at most 11/12)",
-        "clean": "the same prompt, five trials from random places, no leak, exact match",
-        "fast": "as clean with two trials",
+        "clean": "the same prompt, five needles, each from a random place of the text, no leak,"
+        " exact match",
+        "fast": "as clean with two needles",
         "tiny": "one key token in held-out text, for base models with key tokens",
     }
 
@@ -68,13 +69,17 @@ class Needle(Benchmark):
     """Text around the needle; None: essays, and held-out text in profile tiny."""
     trials: int | None = Field(default=None, gt=0)
     """Prompts at each depth; None: 1 (faithful), 5 (clean), 2 (fast), 5 (tiny)."""
+    needles: int | None = Field(default=None, gt=0, le=len(FACTS))
+    """Different needles, which the trials take in turn; None: 1 (faithful), 5 (clean, fast)."""
     bos_leak: bool | None = None
     """Beginning-of-sequence tokens inside the prompt; None: as the profile says."""
 
     @model_validator(mode="after")
     def _settings_have_effect(self) -> Needle:
-        if self.profile == "tiny" and (self.haystack == "essays" or self.bos_leak):
-            raise ValueError("profile tiny hides keys in held-out text: no essays and no bos_leak")
+        if self.profile == "tiny" and (self.haystack == "essays" or self.bos_leak or self.needles):
+            raise ValueError(
+                "profile tiny hides keys in held-out text: no essays, no needles and no bos_leak"
+            )
         return self
 
     def tasks(self) -> tuple[str, ...]:
@@ -126,7 +131,8 @@ class Needle(Benchmark):
         haystacks = self._haystacks(request, draws)
         leak = self.profile == "faithful" if self.bos_leak is None else self.bos_leak
         return [
-            needle_prompt(request, haystacks[trial], depth, bos_leak=leak) for depth, trial in grid
+            needle_prompt(request, self._fact(trial), haystacks[trial], depth, bos_leak=leak)
+            for depth, trial in grid
         ]
 
     def _reads_essays(self) -> bool:
@@ -144,8 +150,10 @@ class Needle(Benchmark):
     def _scored(
         self, prompts: list[Prompt], answers: list[str]
     ) -> tuple[tuple[Sample, ...], tuple[Score, ...]]:
-        overlaps = [word_overlap(answer, ANSWER) for answer in answers]
-        exact = [contains(answer, EXACT) for answer in answers]
+        facts = [self._fact(index % self._trials()) for index in range(len(prompts))]
+        pairs = list(zip(answers, facts, strict=True))
+        overlaps = [word_overlap(answer, fact.answer) for answer, fact in pairs]
+        exact = [contains(answer, fact.phrase) for answer, fact in pairs]
         main = overlaps if self.profile == "faithful" else exact
         rows = enumerate(zip(prompts, answers, main, strict=True))
         samples = tuple(
@@ -159,6 +167,10 @@ class Needle(Benchmark):
             score("word_overlap", overlap, higher_is_better=True),
             score("exact_match", found, higher_is_better=True),
         )
+
+    def _fact(self, trial: int) -> Fact:
+        needles = self.needles or (1 if self.profile == "faithful" else len(FACTS))
+        return FACTS[trial % needles]
 
     def _trials(self) -> int:
         return self.trials or _TRIALS[self.profile]
@@ -179,13 +191,19 @@ SOURCE = Source(
 )
 EVIDENCE = (
     Evidence(
-        {"call": "word_overlap", "answer": ANSWER, "expected": ANSWER},
+        {"call": "word_overlap", "answer": FACTS[0].answer, "expected": FACTS[0].answer},
         11 / 12,
         "maximum of LCEG's figure: 12 words, 11 distinct",
     ),
     Evidence(
-        {"call": "word_overlap", "answer": "Paris", "expected": ANSWER}, 0.0, "no word in common"
+        {"call": "word_overlap", "answer": "Paris", "expected": FACTS[0].answer},
+        0.0,
+        "no word in common",
     ),
-    Evidence({"call": "contains", "answer": f" {ANSWER}\n", "expected": EXACT}, 1.0, "gold answer"),
+    Evidence(
+        {"call": "contains", "answer": f" {FACTS[0].answer}\n", "expected": FACTS[0].phrase},
+        1.0,
+        "gold answer",
+    ),
 )
-VERSION = 1
+VERSION = 2
