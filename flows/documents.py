@@ -85,12 +85,16 @@ def _tokens(benchmark: type[Benchmark], profile: Profile) -> int:
 
 def _data_sets(benchmark: type[Benchmark]) -> dict[str, str]:
     forms = [benchmark.model_validate({"profile": profile}) for profile in benchmark.forms]
-    return {
+    read = {
         data_set.name: data_set.origin
         for one in forms
         for task in one.tasks()
         for data_set in one.reads(task)
     }
+    named = {
+        one.name: f"{one.origin}; where a parameter asks for it" for one in benchmark.data_on_demand
+    }
+    return read | named
 
 
 def _source(plugin: type[Plugin]) -> Iterator[str]:

@@ -104,6 +104,8 @@ class Benchmark(Plugin):
     """The metric shown where there is room for one."""
     forms: ClassVar[Mapping[Profile, str]]
     """The profiles it offers, and what each of them does."""
+    data_on_demand: ClassVar[tuple[DataSet, ...]] = ()
+    """Data sets that parameters can name, beside those that the defaults read."""
     profile: Profile = "clean"
     """Which of the forms of the benchmark is run; in every row of the catalog."""
 

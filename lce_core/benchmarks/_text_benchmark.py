@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,7 @@ Arrays = dict[str, NDArray[Any]]
 class TextBenchmark(Benchmark):
     """A task is a domain of the corpus or a data set; its documents are read in order."""
 
+    data_on_demand: ClassVar[tuple[DataSet, ...]] = tuple(DATA_SETS.values())
     domains: tuple[str, ...] = ("code", "prose")
     """Domains of the study's corpus, each a task."""
     data_sets: tuple[Literal["pg19", "proof_pile", "govreport"], ...] = ()

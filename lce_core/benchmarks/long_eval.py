@@ -53,6 +53,7 @@ class LongEval(Benchmark):
     unit: ClassVar[Literal["accuracy"]] = "accuracy"
     seeded: ClassVar[bool] = True
     default_metric: ClassVar[str] = "accuracy"
+    data_on_demand: ClassVar[tuple[DataSet, ...]] = (PUBLISHED,)
     forms: ClassVar[Mapping[Profile, str]] = {
         "faithful": "50 lines drawn anywhere, last integer of 15 tokens; the published cases where"
         " the folder `long_eval` is given",
