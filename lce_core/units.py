@@ -1,7 +1,9 @@
 """Units of work: what is submitted, retried and shown as one.
 
 A training run or a data set is a unit of one step. The cells of one model at one length are a unit
-together, so that the model is loaded once; each cell is still committed as it finishes.
+together, so that the model is loaded once; each cell is still committed as it finishes. Cells that
+score running text are a unit at all lengths, the longest first: shorter windows are then read off
+longer ones where the method treats both alike, whichever worker takes the unit.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lce_core.benchmarks import BENCHMARKS
 from lce_core.plan import StudyPlan
 from lce_core.progress import StepState
 from lce_core.steps import Step
@@ -42,7 +45,7 @@ def units_to_do(plan: StudyPlan, states: Mapping[str, StepState]) -> list[Unit]:
     for step in plan.steps.values():
         if states[step.fingerprint].state == "to do":
             groups.setdefault(_group(step), []).append(step)
-    units = [Unit(_name(steps), steps[0].kind, tuple(steps)) for steps in groups.values()]
+    units = [Unit(_name(steps), steps[0].kind, _in_order(steps)) for steps in groups.values()]
     return sorted(units, key=lambda unit: ORDER.index(unit.kind))
 
 
@@ -59,8 +62,15 @@ def dependents(units: Iterable[Unit], lost: set[str]) -> list[Unit]:
 def _group(step: Step) -> tuple[object, ...]:
     if step.kind != "cell":
         return (step.fingerprint,)
-    axes = ("base_model", "method", "frozen", "seed", "eval_length")
-    return ("cell", *(step.axes[axis] for axis in axes))
+    axes = ("base_model", "method", "frozen", "seed")
+    shared = "text" if _scores_text(step) else step.axes["eval_length"]
+    return ("cell", *(step.axes[axis] for axis in axes), shared)
+
+
+def _in_order(steps: list[Step]) -> tuple[Step, ...]:
+    if steps[0].kind != "cell":
+        return tuple(steps)
+    return tuple(sorted(steps, key=lambda step: -step.axes["eval_length"]))
 
 
 def _name(steps: list[Step]) -> str:
@@ -69,4 +79,9 @@ def _name(steps: list[Step]) -> str:
         return f"{first.kind} {first.name}"
     axes = first.axes
     row = axes["method"] if axes["frozen"] else f"{axes['method']}-tuned"
-    return f"evaluate {axes['base_model']}-{row}-s{axes['seed']} at {axes['eval_length']}"
+    what = "on text" if _scores_text(first) else f"at {axes['eval_length']}"
+    return f"evaluate {axes['base_model']}-{row}-s{axes['seed']} {what}"
+
+
+def _scores_text(step: Step) -> bool:
+    return BENCHMARKS.load(step.axes["benchmark"]).scores_text

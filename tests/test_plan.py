@@ -248,14 +248,24 @@ def test_data_of_a_benchmark_is_part_of_its_cells_alone(tmp_path: Path) -> None:
     assert ids("one essay", "passkey") == ids("another", "passkey")
 
 
-def test_units_hold_one_model_at_one_length_and_parents_start_first(store: Store) -> None:
+def test_units_hold_one_model_at_one_length_or_its_text_and_parents_start_first(
+    store: Store,
+) -> None:
     plan = planned(seeds=[0])
     units = units_to_do(plan, inspect(plan, store, {}))
     assert sum(len(unit.steps) for unit in units) == len(plan.steps)
     kinds = [unit.kind for unit in units]
     assert kinds == sorted(kinds, key=["rows", "held_out", "base", "finetune", "cell"].index)
     for unit in units:
-        assert len({(s.axes.get("method"), s.axes.get("eval_length")) for s in unit.steps}) == 1
+        assert len({(s.axes.get("method"), s.axes.get("seed")) for s in unit.steps}) == 1
+        lengths = [s.axes.get("eval_length") for s in unit.steps]
+        asked = {s.axes.get("benchmark") for s in unit.steps}
+        if asked == {"perplexity", "nll_by_position"}:
+            assert lengths == sorted(lengths, reverse=True)
+        else:
+            assert not asked & {"perplexity", "nll_by_position"}
+            assert len(set(lengths)) == 1
+    assert len({unit.name for unit in units}) == len(units)
     base = next(unit for unit in units if unit.kind == "base")
     blocked = dependents([u for u in units if u is not base], {base.steps[0].fingerprint})
     assert {unit.kind for unit in blocked} == {"finetune", "cell"}

@@ -104,6 +104,8 @@ class Benchmark(Plugin):
     """The metric shown where there is room for one."""
     forms: ClassVar[Mapping[Profile, str]]
     """The profiles it offers, and what each of them does."""
+    scores_text: ClassVar[bool] = False
+    """Whether a cell reads losses of running text, which it shares with others of its model."""
     data_on_demand: ClassVar[tuple[DataSet, ...]] = ()
     """Data sets that parameters can name, beside those that the defaults read."""
     profile: Profile = "clean"

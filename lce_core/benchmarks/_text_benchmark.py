@@ -31,6 +31,7 @@ Arrays = dict[str, NDArray[Any]]
 class TextBenchmark(Benchmark):
     """A task is a domain of the corpus or a data set; its documents are read in order."""
 
+    scores_text: ClassVar[bool] = True
     data_on_demand: ClassVar[tuple[DataSet, ...]] = tuple(DATA_SETS.values())
     domains: tuple[str, ...] = ("code", "prose")
     """Domains of the study's corpus, each a task."""
