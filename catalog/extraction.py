@@ -56,11 +56,18 @@ class _Score(_Form):
     higher_is_better: bool
 
 
+class _Cost(_Form):
+    tokens: int
+    flops: float
+
+
 class _CellResult(_Form):
     scores: list[_Score]
     unit: str
     default_metric: str
     kernel: str | None = None
+    measured: _Cost | None = None
+    predicted: _Cost | None = None
 
 
 class _Loss(_Form):
@@ -159,7 +166,18 @@ def _cell_rows(plans: list[Row], holdings: Holdings) -> Iterator[Row]:
                 "position": position,
                 **{axis: cell[axis] for axis in _AXES},
                 **cell_status(cell, holdings, kinds),
+                **_costs(cell["cell"], holdings),
             }
+
+
+def _costs(short: str | None, holdings: Holdings) -> Row:
+    record = holdings.intact(short) if short else None
+    result = record.result if record else {}
+    return {
+        f"{prefix}{what}": (result.get(kind) or {}).get(what)
+        for prefix, kind in (("", "measured"), ("predicted_", "predicted"))
+        for what in ("tokens", "flops")
+    }
 
 
 def _artifact_rows(holdings: Holdings) -> Iterator[Row]:

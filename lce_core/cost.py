@@ -26,7 +26,7 @@ def matmul_parameters(shape: ModelShape, geometry: RopeGeometry) -> int:
     return shape.num_layers * (attention + mlp) + shape.hidden_size * shape.vocab_size
 
 
-def forward_flops(shape: ModelShape, geometry: RopeGeometry, length: int) -> float:
+def forward_flops(shape: ModelShape, geometry: RopeGeometry, length: float) -> float:
     """FLOPs of a forward pass per token, full causal attention over `length` tokens."""
     width = geometry.num_heads * geometry.head_dim
     attention = 2.0 * shape.num_layers * width * length

@@ -12,7 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lce_core.errors import SpecError
+from lce_core.benchmarks import Benchmark
+from lce_core.errors import SpecError, UnavailableError
 from lce_core.identity import SHORT
 from lce_core.models import BaseModel
 from lce_core.planned_data import Data, Text
@@ -185,16 +186,23 @@ class _Block:
             spec["seed"] = self.seed
         if digest := self.data[entry.benchmark.plugin_name, axes["task"]].digest:
             spec["data"] = digest
-            place = (axes["task"], axes["eval_length"], self.folders)
-            tokens = entry.benchmark.data_tokens(self.text.base_model, *place)
-            if tokens is not None:
-                axes = {**axes, "num_tokens": tokens}
+            axes = {**axes, **self._expected(entry.benchmark, axes)}
         parents = {"held_out": self._add(self.text.held_out())}
         if checkpoint is not None:
             parents["checkpoint"] = checkpoint
         names = (axes["base_model"], row.row, f"s{self.seed}")
         places = (axes["benchmark"], axes["task"], axes["eval_length"])
         return make_step("cell", "-".join(map(str, (*names, *places))), spec, parents, axes)
+
+    def _expected(self, benchmark: Benchmark, axes: Mapping[str, Any]) -> dict[str, float]:
+        place = (axes["task"], axes["eval_length"], self.folders)
+        try:
+            known = benchmark.data_sequences(self.text.base_model, *place)
+        except UnavailableError:  # a part of the data is missing: the cell's own finding
+            known = None
+        if known is None:
+            return {}
+        return {"num_tokens": known.num_tokens, "mean_length": known.mean_length}
 
     def _add(self, step: Step) -> Step:
         return self.steps.setdefault(step.fingerprint, step)

@@ -31,6 +31,7 @@ from lce_core.methods import METHODS
 from lce_core.models import MODELS, BaseModel
 from lce_core.packing import pack_rows
 from lce_core.spec import Evaluation, Execution, Training, Upsampling
+from lce_core.step_cost import cell_cost, step_cost
 from lce_core.steps import Step
 from lce_core.store import Attempt, Store
 from lce_core.training import TrainingJob, run
@@ -142,7 +143,8 @@ class Runner:
             "profile": benchmark.profile,
             "default_metric": benchmark.default_metric,
             "kernel": model.kernel,
-            "num_tokens": result.num_tokens,
+            "measured": asdict(cell_cost(step, result.sequences)),
+            "predicted": asdict(step_cost(step)),
         }
 
     def _model(self, step: Step, base_model: BaseModel) -> ExtendedModel:

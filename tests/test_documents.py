@@ -18,6 +18,7 @@ import pytest
 from lce_core.benchmarks._documents import DATA_SETS, Documents, read_documents
 from lce_core.errors import DataError, UnavailableError
 from lce_core.plan import compile_study
+from lce_core.sequences import Sequences
 from lce_core.step_cost import step_cost
 from lce_core.study_file import load_study
 from tests.cells import TOY
@@ -153,9 +154,10 @@ def test_tokens_over_a_data_set_are_predicted(
     benchmark = _benchmark(name, data_sets=["pg19"], **parameters, **options)
     request = _request(benchmark, 150, task="pg19", data_folders=folders)
     result = benchmark.evaluate(request)
-    predicted = benchmark.data_tokens(TOY, "pg19", 150, folders)
-    assert result.num_tokens == pytest.approx(predicted, rel=0.15)
-    assert benchmark.data_tokens(TOY, "code", 150, folders) is None
+    predicted = benchmark.data_sequences(TOY, "pg19", 150, folders)
+    assert predicted is not None
+    assert result.num_tokens == pytest.approx(predicted.num_tokens, rel=0.15)
+    assert benchmark.data_sequences(TOY, "code", 150, folders) is None
     documents = {sample.reference for sample in result.samples}
     assert None not in documents
     assert "02.txt" in documents or parameters.get("max_documents") == 2
@@ -168,7 +170,8 @@ def test_faithful_reports_are_yarns_first_fifty(folders: dict[str, Path]) -> Non
         (folder / f"long-{number}.txt").write_text("x" * 16384, encoding="utf-8")
     benchmark = _benchmark("perplexity_documents", profile="faithful", data_sets=["govreport"])
     # Documents of 400 to 800 tokens are passed over; each of the others is one window.
-    assert benchmark.data_tokens(TOY, "govreport", 32768, folders) == 50 * 16384
+    predicted = benchmark.data_sequences(TOY, "govreport", 32768, folders)
+    assert predicted == Sequences({16384: 50})
 
 
 def test_a_plan_gives_each_task_its_own_data_and_cost(
@@ -219,8 +222,9 @@ def test_published_text_is_scored_end_to_end(
     assert result.samples[0].reference == first[data_set]
     assert result.num_tokens == pytest.approx(16384, rel=0.05)
     assert all(np.isfinite(score.value) for score in result.scores)
-    predicted = benchmark.data_tokens(TOY, data_set, 512, published)
-    assert result.num_tokens == pytest.approx(predicted, rel=0.15)
+    predicted = benchmark.data_sequences(TOY, data_set, 512, published)
+    assert predicted is not None
+    assert result.num_tokens == pytest.approx(predicted.num_tokens, rel=0.15)
 
 
 @pytest.mark.data

@@ -59,7 +59,7 @@ def test_greedy_continuations_are_recognised() -> None:
 def test_answers_of_one_token_to_one_question_share_a_pass() -> None:
     lm = ExtendedLM(toy_request(), new_tokens=8)
     lm.loglikelihood(instances("loglikelihood", [("Which one?", letter) for letter in "ABCD"]))
-    assert lm.num_tokens == len("Which one?")
+    assert lm.lengths == [len("Which one?")]
     assert lm.num_requests == 4
 
 

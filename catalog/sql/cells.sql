@@ -35,7 +35,11 @@ SELECT
     attempts,
     seconds,
     cell,
-    frozen
+    frozen,
+    tokens,
+    flops,
+    predicted_tokens,
+    predicted_flops
 FROM store.cell
 ORDER BY study, position;
 
@@ -54,6 +58,11 @@ COMMENT ON COLUMN cells.seconds IS 'Time the successful attempt took; NULL if no
 COMMENT ON COLUMN cells.cell IS
     'Id of the cell: first 12 hex digits of its fingerprint; NULL if unavailable by plan.';
 COMMENT ON COLUMN cells.frozen IS 'Whether the method was applied without fine-tuning.';
+COMMENT ON COLUMN cells.tokens IS
+    'Tokens of its windows, or of its prompts without their answers; what is shared counts each time.';
+COMMENT ON COLUMN cells.flops IS 'Forward FLOPs of these tokens by the cost model.';
+COMMENT ON COLUMN cells.predicted_tokens IS 'The same tokens as predicted before the cell ran.';
+COMMENT ON COLUMN cells.predicted_flops IS 'FLOPs as predicted before the cell ran.';
 
 CREATE VIEW missing_cells AS
 SELECT

@@ -30,7 +30,11 @@ CREATE TABLE store.cell (
     status VARCHAR NOT NULL,
     reason VARCHAR,
     attempts BIGINT NOT NULL,
-    seconds DOUBLE
+    seconds DOUBLE,
+    tokens BIGINT,
+    flops DOUBLE,
+    predicted_tokens BIGINT,
+    predicted_flops DOUBLE
 );
 COMMENT ON TABLE store.cell IS
     'Planned cells, one row per study and cell, with what became of them; position is the order in the study.';

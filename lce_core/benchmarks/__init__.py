@@ -15,6 +15,7 @@ from lce_core.benchmarks._data import DataSet
 from lce_core.loss_cache import LossCache
 from lce_core.models import BaseModel
 from lce_core.registry import Plugin, Registry
+from lce_core.sequences import Sequences
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -62,11 +63,16 @@ class CellResult:
     samples: tuple[Sample, ...] = ()
     token_nll: tuple[tuple[int, float], ...] = ()
     """(first position of the bin, mean NLL in nats) pairs; empty where positions are not scored."""
-    num_tokens: int = 0
-    """Tokens that the cell takes through the model, for the cost model; those that another cell had
-    already taken through it count too."""
+    sequences: Sequences = field(default_factory=Sequences)
+    """What the cell takes through the model, for the cost model: windows, or prompts without their
+    answers. What it shares with other prompts or cells counts each time."""
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict, compare=False)
     """Raw numbers kept in the cell's folder, such as the NLL of every token, by name."""
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of all sequences."""
+        return self.sequences.num_tokens
 
 
 @dataclass(frozen=True)
@@ -142,14 +148,17 @@ class Benchmark(Plugin):
             return digests[0] if digests else None
         return hashlib.sha256(" ".join(digests).encode()).hexdigest()
 
-    def data_tokens(
+    def data_sequences(
         self,
         base_model: BaseModel,
         task: str,
         eval_length: int,
         data_folders: Mapping[str, Path],
-    ) -> int | None:
-        """As `num_tokens`, for a task over a data set that is there; None for other tasks."""
+    ) -> Sequences | None:
+        """`CellResult.sequences`, predicted for a task over data that is there.
+
+        None where `num_tokens` knows as much.
+        """
         return None
 
     def evaluate(self, request: CellRequest) -> CellResult:
@@ -162,7 +171,7 @@ class Benchmark(Plugin):
         raise NotImplementedError
 
     def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
-        """Tokens that pass through the model in one cell, predicted for `lce plan`.
+        """Tokens of `CellResult.sequences`, predicted for `lce plan` without any data.
 
         Args:
           task: one of `tasks()`.

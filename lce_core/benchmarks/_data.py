@@ -22,6 +22,8 @@ from lce_core.errors import DataError, UnavailableError
 from lce_core.hub import local_folder
 
 Row = dict[str, Any]
+Seen = tuple[tuple[str, int, int], ...]
+"""Path, size and modification time of each file."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,15 @@ class DataSet:
             wanted = " or ".join(self.patterns)
             raise UnavailableError(f"data set {self.name!r}: no {wanted} in {folder}. {remedy}")
         return found
+
+    def seen(self, folders: Mapping[str, Path]) -> Seen:
+        """What tells the present files from other or changed ones, for keys of caches.
+
+        Raises:
+          UnavailableError: as in `files`.
+        """
+        files = [(file, file.stat()) for file in self.files(folders)]
+        return tuple((str(file), stat.st_size, stat.st_mtime_ns) for file, stat in files)
 
     def digest(self, folders: Mapping[str, Path]) -> str:
         """sha256 over names and contents of all files.

@@ -21,15 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lce_core.benchmarks import CellRequest
-from lce_core.benchmarks._data import DataSet, read_rows, read_text
+from lce_core.benchmarks._data import DataSet, Seen, read_rows, read_text
 from lce_core.errors import DataError, UnavailableError
+from lce_core.models import BaseModel
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 Tokens = NDArray[np.uint32]
-Seen = tuple[tuple[str, int, int], ...]
-"""Path, size and modification time of each file."""
 
 _TABLES = ("*.jsonl", "*.parquet")
 DATA_SETS = {
@@ -139,28 +138,30 @@ def held_out_documents(request: CellRequest, *, at_least: int, max_tokens: int |
     return Documents(names, tuple(tokens[index] for index in chosen), bos)
 
 
-def document_bytes(
-    name: str, folders: Mapping[str, Path], *, at_least: float = 0, at_most: int | None = None
-) -> tuple[int, ...]:
-    """UTF-8 bytes of the text of the first `at_most` documents of `at_least` bytes.
+def document_tokens(
+    base_model: BaseModel,
+    name: str,
+    folders: Mapping[str, Path],
+    *,
+    at_least: int = 1,
+    at_most: int | None = None,
+) -> list[int]:
+    """Tokens of the documents that `read_documents` finds, estimated from their bytes in UTF-8.
 
     Raises:
       UnavailableError: the data set is not on this machine.
       DataError: a file that cannot be read.
     """
-    return _bytes(name, _seen(name, folders), at_least, at_most)
+    tex = name == "proof_pile"
+    ratio = base_model.bytes_per_tex_token if tex else base_model.bytes_per_token
+    sizes = _bytes(name, DATA_SETS[name].seen(folders), at_least * ratio, at_most)
+    return [round(size / ratio) for size in sizes]
 
 
 @lru_cache(maxsize=64)
 def _bytes(name: str, files: Seen, at_least: float, at_most: int | None) -> tuple[int, ...]:
     sizes = (len(text.encode()) for _, text in _texts(name, files))
     return tuple(islice((size for size in sizes if size >= at_least), at_most))
-
-
-def _seen(name: str, folders: Mapping[str, Path]) -> Seen:
-    """What tells the present files from other or changed ones."""
-    files = [(file, file.stat()) for file in DATA_SETS[name].files(folders)]
-    return tuple((str(file), stat.st_size, stat.st_mtime_ns) for file, stat in files)
 
 
 def _texts(name: str, files: Seen) -> Iterator[tuple[str, str]]:
@@ -217,7 +218,7 @@ _SOURCES: dict[tuple[object, ...], _Source] = {}
 
 
 def _source(tokenizer: PreTrainedTokenizerBase, name: str, folders: Mapping[str, Path]) -> _Source:
-    seen = _seen(name, folders)
+    seen = DATA_SETS[name].seen(folders)
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:  # nothing to tell two of them apart by
         return _Source(tokenizer, name, seen)

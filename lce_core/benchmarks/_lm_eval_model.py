@@ -35,8 +35,10 @@ class ExtendedLM(TemplateLM):  # type: ignore[misc]
         super().__init__()
         self.tokenizer = request.tokenizer
         self._request, self._new_tokens = request, new_tokens
-        self.num_requests = self.num_tokens = self.num_cut = 0
-        """Requests so far, tokens that the model read, and requests that lost their beginning."""
+        self.num_requests = self.num_cut = 0
+        """Requests so far, and those that lost their beginning."""
+        self.lengths: list[int] = []
+        """Tokens of each text that the model read, answers of its own aside."""
 
     @property
     def eot_token_id(self) -> int | None:
@@ -78,9 +80,8 @@ class ExtendedLM(TemplateLM):  # type: ignore[misc]
         self, requests: list[tuple[Any, TokenIds, TokenIds]], **_: Any
     ) -> list[tuple[float, bool]]:
         texts = [self._fitted(context, continuation) for _, context, continuation in requests]
-        self.num_tokens += sum(
-            length * len(inputs) for length, inputs in inputs_by_length(texts).items()
-        )
+        for length, inputs in inputs_by_length(texts).items():
+            self.lengths += [length] * len(inputs)
         return continuation_log_likelihoods(
             self._request.model,
             texts,
@@ -128,7 +129,7 @@ class ExtendedLM(TemplateLM):  # type: ignore[misc]
         until, new_tokens = settings["until"], settings["max_gen_toks"]
         encoded = [np.array(self.tok_encode(context), dtype=np.int64) for context in contexts]
         prompts = [self._kept(ids, new_tokens) for ids in encoded]
-        self.num_tokens += sum(map(len, prompts))
+        self.lengths += map(len, prompts)
         answers = text_answers(
             self._request,
             [Prompt(ids, "", 0.0) for ids in prompts],

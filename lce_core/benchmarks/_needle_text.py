@@ -10,6 +10,7 @@ from lce_core.benchmarks import CellRequest
 from lce_core.benchmarks._essays import essays
 from lce_core.benchmarks._retrieval import Prompt, encode, long_streams, random_slice
 from lce_core.errors import UnavailableError
+from lce_core.models import BaseModel
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,12 @@ def needle_prompt(
         f" need {len(ids) - num_tokens + NEW_TOKENS} tokens of this tokenizer. Evaluate longer"
         " contexts."
     )
+
+
+def expected_tokens(base_model: BaseModel, eval_length: int) -> int:
+    """Tokens of a prompt, estimated from the bytes of its frame."""
+    frame = round(len(_frame("").encode()) / base_model.bytes_per_token)
+    return max(1, eval_length - max(NEW_TOKENS, RESERVED_TOKENS - frame))
 
 
 def essay_tokens(request: CellRequest) -> list[int]:

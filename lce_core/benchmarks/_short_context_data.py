@@ -100,7 +100,7 @@ TASKS: Mapping[str, ShortTask] = {
         columns=("goal", "sol1", "sol2", "label"),
         num_questions=1_838,
         requests=2,
-        request_tokens=50,
+        request_tokens=44,
     ),
     "triviaqa": ShortTask(
         folder="triviaqa",

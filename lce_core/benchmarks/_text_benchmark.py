@@ -15,11 +15,12 @@ from lce_core.benchmarks._data import DataSet
 from lce_core.benchmarks._documents import (
     DATA_SETS,
     Documents,
-    document_bytes,
+    document_tokens,
     read_documents,
 )
 from lce_core.errors import UnavailableError
 from lce_core.models import BaseModel
+from lce_core.sequences import Sequences
 
 TINY_TOKENS = 16384
 FAITHFUL_DOCUMENTS = 10
@@ -58,18 +59,20 @@ class TextBenchmark(Benchmark):
         """The data set; nothing for a domain."""
         return (DATA_SETS[task],) if task in self.data_sets else ()
 
-    def data_tokens(
+    def data_sequences(
         self,
         base_model: BaseModel,
         task: str,
         eval_length: int,
         data_folders: Mapping[str, Path],
-    ) -> int | None:
-        """`num_tokens` of a stream of all documents, estimated from their bytes."""
+    ) -> Sequences | None:
+        """The windows over a stream of all documents, estimated from their bytes."""
         if task not in self.data_sets:
             return None
-        sizes = document_bytes(task, data_folders, at_most=self.document_limit(task))
-        return self.num_tokens(task, eval_length, round(sum(sizes) / base_model.bytes_per_token))
+        limit = self.document_limit(task)
+        stream = sum(document_tokens(base_model, task, data_folders, at_most=limit))
+        windows = self.num_tokens(task, eval_length, stream) // eval_length
+        return Sequences({eval_length: windows})
 
     def stream(self, request: CellRequest) -> tuple[NDArray[np.uint32], Documents | None]:
         """The task's text as one stream (tokens,), and its documents if it is a data set.

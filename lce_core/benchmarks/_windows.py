@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from lce_core.benchmarks import CellRequest, Score
 from lce_core.errors import UnavailableError
+from lce_core.sequences import Sequences
 from lce_core.stats import Estimate
 
 _GROUP_TOKENS = 1 << 22
@@ -47,9 +48,9 @@ class Windows:
         return len(self.starts)
 
     @property
-    def num_tokens(self) -> int:
-        """Tokens of all windows."""
-        return len(self) * self.length
+    def sequences(self) -> Sequences:
+        """The windows as sequences of one length."""
+        return Sequences({self.length: len(self)})
 
     def rows(self, first: int, number: int) -> Windows:
         """Some of the windows, in order."""

@@ -42,6 +42,7 @@ from lce_core.benchmarks._windows import score
 from lce_core.metrics import first_integer, has_complete_integer, last_integer
 from lce_core.models import BaseModel
 from lce_core.registry import Evidence, Source
+from lce_core.sequences import Sequences
 from lce_core.stats import wilson
 
 _NUM_SAMPLES = {"faithful": 50, "clean": 100, "fast": 50, "tiny": 120}
@@ -113,7 +114,7 @@ class LongEval(Benchmark):
         return CellResult(
             scores=(score("accuracy", right, higher_is_better=True),),
             samples=samples,
-            num_tokens=sum(sample.num_prompt_tokens for sample in samples),
+            sequences=Sequences.of(sample.num_prompt_tokens for sample in samples),
         )
 
     def prompts(self, request: CellRequest) -> list[Prompt]:

@@ -20,13 +20,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, PositiveInt, model_validator
 
 from lce_core.benchmarks import Benchmark, CellRequest, CellResult, Profile, Sample
-from lce_core.benchmarks._data import DataSet
+from lce_core.benchmarks._data import DataSet, Seen
 from lce_core.benchmarks._demonstrations import drawn_order, key_demonstrations, prompt_text
 from lce_core.benchmarks._retrieval import (
     Prompt,
@@ -36,13 +38,14 @@ from lce_core.benchmarks._retrieval import (
     key_task_reason,
     text_answers,
 )
-from lce_core.benchmarks._trec import CLASSES, TREC, drawn_questions
+from lce_core.benchmarks._trec import CLASSES, TREC, drawn_questions, trec_questions
 from lce_core.benchmarks._truncation import cut_middle
 from lce_core.benchmarks._windows import score
 from lce_core.errors import UnavailableError
 from lce_core.longbench_metrics import class_share, first_line, has_complete_line
 from lce_core.models import BaseModel
 from lce_core.registry import Evidence, Source
+from lce_core.sequences import Sequences
 from lce_core.stats import bootstrap_mean
 
 SHOTS = (1, 5, 10, 25, 50, 75, 100, 200, 300, 400, 500, 625, 750, 875, 1000)
@@ -102,10 +105,24 @@ class ManyShot(Benchmark):
         return () if self.profile == "tiny" else (TREC,)
 
     def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
-        """Prompts times the length of their examples, or the cell's where that is shorter."""
+        """Prompts times their length in Llama's tokens, or the cell's where that is shorter."""
         expected = round(expected_tokens(_num_shots(task)))
         length = eval_length if self.profile == "tiny" else min(eval_length, expected)
         return self._permutations() * self._num_questions() * length
+
+    def data_sequences(
+        self,
+        base_model: BaseModel,
+        task: str,
+        eval_length: int,
+        data_folders: Mapping[str, Path],
+    ) -> Sequences | None:
+        """Prompts of examples and questions of mean length, estimated from their bytes."""
+        if self.profile == "tiny":
+            return None
+        size = _prompt_bytes(_num_shots(task), TREC.seen(data_folders))
+        expected = min(eval_length, round(size / base_model.bytes_per_token))
+        return Sequences({expected: self._permutations() * self._num_questions()})
 
     def evaluate(self, request: CellRequest) -> CellResult:
         """Asks all questions after each order of the examples."""
@@ -127,7 +144,7 @@ class ManyShot(Benchmark):
         return CellResult(
             scores=(score("accuracy", mean, higher_is_better=True),),
             samples=samples,
-            num_tokens=sum(sample.num_prompt_tokens for sample in samples),
+            sequences=Sequences.of(sample.num_prompt_tokens for sample in samples),
         )
 
     def prompts(self, request: CellRequest) -> list[Prompt]:
@@ -217,6 +234,16 @@ def text_samples(prompts: list[Prompt], answers: list[str]) -> tuple[Sample, ...
         )
         for index, (prompt, answer) in enumerate(zip(prompts, answers, strict=True))
     )
+
+
+@lru_cache(maxsize=64)
+def _prompt_bytes(shots: int, files: Seen) -> float:
+    """Bytes of a prompt with so many examples, mean over all examples and questions."""
+    shown, asked = trec_questions({TREC.name: Path(files[0][0]).parent})
+    frame = len(prompt_text((), "").encode())
+    examples = len(prompt_text(shown, "").encode()) - frame
+    questions = sum(len(one.text.encode()) for one in asked)
+    return frame + questions / len(asked) + shots * examples / len(shown)
 
 
 def _num_shots(task: str) -> int:

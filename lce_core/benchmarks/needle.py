@@ -15,6 +15,7 @@ then the query token of its family; the next token must be the key.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -28,6 +29,7 @@ from lce_core.benchmarks._needle_text import (
     NEW_TOKENS,
     Fact,
     essay_tokens,
+    expected_tokens,
     held_out_tokens,
     needle_prompt,
 )
@@ -43,6 +45,7 @@ from lce_core.benchmarks._windows import score
 from lce_core.metrics import contains, word_overlap
 from lce_core.models import BaseModel
 from lce_core.registry import Evidence, Source
+from lce_core.sequences import Sequences
 from lce_core.stats import bootstrap_mean, wilson
 
 DEPTHS = (0, 11, 22, 33, 44, 56, 67, 78, 89, 100)
@@ -93,8 +96,21 @@ class Needle(Benchmark):
         return None
 
     def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
-        """Prompts times their length."""
-        return len(DEPTHS) * self._trials() * eval_length
+        """Prompts times their length, which leaves room for the answer."""
+        room = 0 if self.profile == "tiny" else NEW_TOKENS
+        return len(DEPTHS) * self._trials() * max(1, eval_length - room)
+
+    def data_sequences(
+        self,
+        base_model: BaseModel,
+        task: str,
+        eval_length: int,
+        data_folders: Mapping[str, Path],
+    ) -> Sequences | None:
+        """Prompts of essays, estimated from the bytes around them."""
+        if not self._reads_essays():
+            return None
+        return Sequences({expected_tokens(base_model, eval_length): len(DEPTHS) * self._trials()})
 
     def reads(self, task: str) -> tuple[DataSet, ...]:
         """The essays where they are the haystack."""
@@ -112,7 +128,7 @@ class Needle(Benchmark):
         return CellResult(
             scores=scores,
             samples=samples,
-            num_tokens=sum(sample.num_prompt_tokens for sample in samples),
+            sequences=Sequences.of(sample.num_prompt_tokens for sample in samples),
         )
 
     def prompts(self, request: CellRequest) -> list[Prompt]:

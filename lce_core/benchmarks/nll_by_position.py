@@ -80,7 +80,7 @@ class NllByPosition(TextBenchmark):
                 for index, (mean, name) in enumerate(zip(means, names, strict=True))
             ),
             token_nll=bin_means(totals, counts, self._bin_width(request.base_model)),
-            num_tokens=windows.num_tokens,
+            sequences=windows.sequences,
             arrays=stored,
         )
 

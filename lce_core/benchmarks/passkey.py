@@ -34,6 +34,7 @@ from lce_core.errors import UnavailableError
 from lce_core.metrics import first_integer, has_complete_integer
 from lce_core.models import BaseModel
 from lce_core.registry import Evidence, Source
+from lce_core.sequences import Sequences
 from lce_core.stats import wilson
 
 INSTRUCTION = (
@@ -93,7 +94,7 @@ class Passkey(Benchmark):
         return CellResult(
             scores=(score("accuracy", right, higher_is_better=True),),
             samples=samples,
-            num_tokens=sum(sample.num_prompt_tokens for sample in samples),
+            sequences=Sequences.of(sample.num_prompt_tokens for sample in samples),
         )
 
     def prompts(self, request: CellRequest) -> list[Prompt]:

@@ -114,7 +114,7 @@ class Perplexity(TextBenchmark):
                 score("perplexity_last", at_end, higher_is_better=False),
             ),
             samples=_samples(means, blocks, length, _names(documents, windows.starts)),
-            num_tokens=windows.num_tokens,
+            sequences=windows.sequences,
             arrays=pack_losses(windows.starts, kept) if kept else {},
         )
 

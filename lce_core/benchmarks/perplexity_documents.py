@@ -36,7 +36,7 @@ from lce_core.benchmarks import CellRequest, CellResult, Profile, Sample, Score
 from lce_core.benchmarks._document_windows import Cut, cut_documents, document_losses
 from lce_core.benchmarks._documents import (
     Documents,
-    document_bytes,
+    document_tokens,
     held_out_documents,
     read_documents,
 )
@@ -53,6 +53,7 @@ from lce_core.benchmarks._windows import Stream, score
 from lce_core.errors import UnavailableError
 from lce_core.models import BaseModel
 from lce_core.registry import Evidence, Source
+from lce_core.sequences import Sequences
 
 _YARN_MINIMUM = {"proof_pile": 131072, "govreport": 16384}
 _YARN_DOCUMENTS = {"govreport": 50}
@@ -100,25 +101,26 @@ class PerplexityDocuments(TextBenchmark):
     def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
         """As if the text were one document; exact where stride = length."""
         stream = min(self.token_limit() or held_out_tokens, held_out_tokens)
-        return self._predicted(task, eval_length, [stream])
+        return self._predicted(task, eval_length, [stream]).num_tokens
 
-    def data_tokens(
+    def data_sequences(
         self,
         base_model: BaseModel,
         task: str,
         eval_length: int,
         data_folders: Mapping[str, Path],
-    ) -> int | None:
+    ) -> Sequences | None:
         """Windows over the data set's documents."""
         if task not in self.data_sets:
             return None
-        sizes = document_bytes(
+        sizes = document_tokens(
+            base_model,
             task,
             data_folders,
-            at_least=self._minimum(task) * base_model.bytes_per_token,
+            at_least=self._minimum(task),
             at_most=self.document_limit(task),
         )
-        ends = np.cumsum([round(size / base_model.bytes_per_token) for size in sizes])
+        ends = np.cumsum(sizes)
         limited = np.minimum(ends, self.token_limit() or ends[-1]) if sizes else ends
         return self._predicted(task, eval_length, np.diff(limited, prepend=0).tolist())
 
@@ -151,7 +153,7 @@ class PerplexityDocuments(TextBenchmark):
                 Sample(index, cut.length, float(mean), reference=name, cluster=name)
                 for index, (cut, mean, name) in enumerate(zip(cuts, means, names, strict=True))
             ),
-            num_tokens=sum(cut.length for cut in cuts),
+            sequences=Sequences.of(cut.length for cut in cuts),
             arrays=pack_losses(starts, rows) if stored else {},
         )
 
@@ -175,10 +177,10 @@ class PerplexityDocuments(TextBenchmark):
             request, at_least=self._minimum(request.task), max_tokens=self.token_limit()
         )
 
-    def _predicted(self, task: str, length: int, sizes: Sequence[int]) -> int:
+    def _predicted(self, task: str, length: int, sizes: Sequence[int]) -> Sequences:
         truncate = self._truncates(task)
         cuts = cut_documents(sizes, length, self._stride(length), before=False, truncate=truncate)
-        return sum(cut.length for cut in cuts)
+        return Sequences.of(cut.length for cut in cuts)
 
     def _stride(self, eval_length: int) -> int:
         if self.stride is not None:

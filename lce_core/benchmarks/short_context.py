@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -28,6 +29,7 @@ from lce_core.benchmarks._windows import score
 from lce_core.errors import UnavailableError
 from lce_core.models import BaseModel
 from lce_core.registry import Evidence, Source
+from lce_core.sequences import Sequences
 from lce_core.stats import Estimate, bootstrap_mean, wilson
 
 NEW_TOKENS = 256
@@ -65,10 +67,20 @@ class ShortContext(Benchmark):
         return None
 
     def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
-        """Questions times the tokens of their requests, both of which are the data's."""
-        asked = TASKS[task]
-        questions = min(asked.num_questions, self._num_samples() or asked.num_questions)
-        return questions * asked.requests * min(asked.request_tokens, eval_length)
+        """Questions times the tokens of their requests with Llama's tokenizer."""
+        return self._requests(task) * min(TASKS[task].request_tokens, eval_length)
+
+    def data_sequences(
+        self,
+        base_model: BaseModel,
+        task: str,
+        eval_length: int,
+        data_folders: Mapping[str, Path],
+    ) -> Sequences | None:
+        """Requests of the length that their text has with the base model's tokenizer, roughly."""
+        ratio = BaseModel.bytes_per_token / base_model.bytes_per_token
+        expected = min(eval_length, round(ratio * TASKS[task].request_tokens))
+        return Sequences({expected: self._requests(task)})
 
     def reads(self, task: str) -> tuple[DataSet, ...]:
         """The splits with questions and shots."""
@@ -93,8 +105,13 @@ class ShortContext(Benchmark):
                 score("cut", wilson(lm.num_cut, lm.num_requests), higher_is_better=False),
             ),
             samples=samples,
-            num_tokens=lm.num_tokens,
+            sequences=Sequences.of(lm.lengths),
         )
+
+    def _requests(self, task: str) -> int:
+        asked = TASKS[task]
+        questions = min(asked.num_questions, self._num_samples() or asked.num_questions)
+        return questions * asked.requests
 
     def _num_samples(self) -> int | None:
         return self.num_samples or _NUM_SAMPLES[self.profile]

@@ -68,6 +68,7 @@ class ToyLlama(StockModel):
     )
     licence: ClassVar[str] = "trained here; no licence of others"
     bytes_per_token: ClassVar[float] = 1.0
+    bytes_per_tex_token: ClassVar[float] = 1.0
     keys: ClassVar[KeyVocabulary] = KeyVocabulary(
         first_key=NUM_BYTES, first_query=NUM_BYTES + 8 * 16, families=8, members=16
     )

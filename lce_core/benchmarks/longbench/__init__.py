@@ -15,13 +15,15 @@ the published average the mean over tasks. Intervals: bootstrap over documents.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
 from lce_core.benchmarks import Benchmark, CellRequest, CellResult, Profile, Sample
-from lce_core.benchmarks._data import DataSet
+from lce_core.benchmarks._data import DataSet, Seen
 from lce_core.benchmarks._retrieval import Prompt, text_answers
 from lce_core.benchmarks._truncation import cut_middle, cut_middle_to_fit
 from lce_core.benchmarks._windows import score
@@ -36,6 +38,7 @@ from lce_core.benchmarks.longbench._rows import LongBenchRow, data_set, longbenc
 from lce_core.benchmarks.longbench._task import FirstLine, Task
 from lce_core.models import BaseModel
 from lce_core.registry import Evidence, Source
+from lce_core.sequences import Sequences
 from lce_core.stats import bootstrap_mean
 
 _FAMILIES = (_question_answering, _summarisation, _few_shot, _synthetic, _code)
@@ -83,11 +86,26 @@ class LongBench(Benchmark):
         return (data_set(task),)
 
     def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
-        """Rows times the length of their mean text, or the cell's where that is shorter."""
+        """Rows times the length of their mean text in Llama's tokens, or the cell's if shorter."""
         asked = TASKS[task]
         rows = min(asked.num_rows, self._num_samples() or asked.num_rows)
         mean_tokens = round(_TOKENS_PER_WORD * asked.mean_words)
         return rows * min(eval_length - self._reserved(asked), mean_tokens)
+
+    def data_sequences(
+        self,
+        base_model: BaseModel,
+        task: str,
+        eval_length: int,
+        data_folders: Mapping[str, Path],
+    ) -> Sequences | None:
+        """A prompt for each row, estimated from its bytes."""
+        sizes = _prompt_bytes(task, data_set(task).seen(data_folders))
+        room = eval_length - self._reserved(TASKS[task])
+        return Sequences.of(
+            min(room, round(sizes[index] / base_model.bytes_per_token))
+            for index in self._chosen(len(sizes))
+        )
 
     def evaluate(self, request: CellRequest) -> CellResult:
         """Asks for every row of the task."""
@@ -106,7 +124,7 @@ class LongBench(Benchmark):
         return CellResult(
             scores=(score("score", mean, higher_is_better=True),),
             samples=samples,
-            num_tokens=sum(sample.num_prompt_tokens for sample in samples),
+            sequences=Sequences.of(sample.num_prompt_tokens for sample in samples),
         )
 
     def rows(self, request: CellRequest) -> list[LongBenchRow]:
@@ -117,8 +135,7 @@ class LongBench(Benchmark):
           DataError: it is not as published; names file, row and column.
         """
         rows = longbench_rows(request.task, request.data_folders)
-        count = min(self._num_samples() or len(rows), len(rows))
-        return [rows[index * len(rows) // count] for index in range(count)]
+        return [rows[index] for index in self._chosen(len(rows))]
 
     def prompts(self, request: CellRequest, rows: list[LongBenchRow]) -> list[Prompt]:
         """One prompt a row, cut to the cell's length."""
@@ -152,6 +169,11 @@ class LongBench(Benchmark):
     def _reserved(self, task: Task) -> int:
         return 0 if self.profile == "faithful" else task.max_new_tokens
 
+    def _chosen(self, num_rows: int) -> list[int]:
+        """Numbers of the rows that are asked."""
+        count = min(self._num_samples() or num_rows, num_rows)
+        return [index * num_rows // count for index in range(count)]
+
     def _num_samples(self) -> int | None:
         return self.num_samples or (FAST_ROWS if self.profile == "fast" else None)
 
@@ -161,6 +183,13 @@ def answer_score(
 ) -> float:
     """Score 0..1 of one prediction, the best over all answers."""
     return TASKS[task].score(prediction, answers, classes, rule)
+
+
+@lru_cache(maxsize=2 * len(TASKS))
+def _prompt_bytes(task: str, files: Seen) -> tuple[int, ...]:
+    """Bytes of each row's whole prompt."""
+    rows = longbench_rows(task, {"longbench": Path(files[0][0]).parent})
+    return tuple(len(TASKS[task].question(row.context, row.given).encode()) for row in rows)
 
 
 BENCHMARK = LongBench

@@ -43,6 +43,7 @@ from lce_core.benchmarks.ruler._token_form import KEY_TASKS, token_prompts, toke
 from lce_core.metrics import string_match_all, string_match_part
 from lce_core.models import BaseModel
 from lce_core.registry import Evidence, Source
+from lce_core.sequences import Sequences
 from lce_core.stats import Estimate, bootstrap_mean, wilson
 
 _NUM_SAMPLES = {"faithful": 500, "clean": 500, "fast": 100, "tiny": 20}
@@ -91,9 +92,10 @@ class Ruler(Benchmark):
         return None
 
     def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
-        """Prompts times their length."""
-        queries = KEY_TASKS[task].num_queries if self.profile == "tiny" else 1
-        return self._num_samples() * queries * eval_length
+        """Prompts times their length, which leaves room for the answer."""
+        if self.profile == "tiny":
+            return self._num_samples() * KEY_TASKS[task].num_queries * eval_length
+        return self._num_samples() * max(1, eval_length - new_tokens(task))
 
     def reads(self, task: str) -> tuple[DataSet, ...]:
         """The essays or questions that the task is made of."""
@@ -105,14 +107,14 @@ class Ruler(Benchmark):
         if self.profile == "tiny":
             groups = token_prompts(request, self._num_samples())
             samples = token_samples(request, groups)
-            num_tokens = sum(len(prompt.ids) for group in groups for prompt in group)
+            sequences = Sequences.of(len(prompt.ids) for group in groups for prompt in group)
         else:
             samples = self._text_samples(request)
-            num_tokens = sum(sample.num_prompt_tokens for sample in samples)
+            sequences = Sequences.of(sample.num_prompt_tokens for sample in samples)
         return CellResult(
             scores=(score("accuracy", _accuracy(samples), higher_is_better=True),),
             samples=samples,
-            num_tokens=num_tokens,
+            sequences=sequences,
         )
 
     def prompts(self, request: CellRequest) -> tuple[RulerPrompt, ...]:
