@@ -1,9 +1,10 @@
 """What a step costs: FLOPs from shapes and lengths, GPU-hours at a rate, bytes of a KV cache.
 
-Matrix products count 2 FLOPs for each weight and token. Causal attention lets a token see L / 2
-keys on average, so scores and their product with the values cost 2 x layers x width x L FLOPs for
-each token. A backward pass costs twice the forward pass; recomputation is not counted, so that
-`model_flops_utilisation` compares runs with and without it. Embedding look-ups cost nothing.
+Matrix products count 2 FLOPs for each weight and token. Scores and their product with the values
+cost 4 x layers x width FLOPs for each token and key; causal attention lets a token see L / 2 keys
+on average. A backward pass costs twice the forward pass, or once for weights that get no gradient;
+recomputation is not counted, so that `model_flops_utilisation` compares runs with and without it.
+Embedding look-ups cost nothing.
 """
 
 from __future__ import annotations
@@ -26,11 +27,14 @@ def matmul_parameters(shape: ModelShape, geometry: RopeGeometry) -> int:
     return shape.num_layers * (attention + mlp) + shape.hidden_size * shape.vocab_size
 
 
+def attention_flops(shape: ModelShape, geometry: RopeGeometry, keys: float) -> float:
+    """FLOPs of scores and weighted values of a forward pass for a token that sees `keys` keys."""
+    return 4.0 * shape.num_layers * geometry.num_heads * geometry.head_dim * keys
+
+
 def forward_flops(shape: ModelShape, geometry: RopeGeometry, length: float) -> float:
     """FLOPs of a forward pass per token, full causal attention over `length` tokens."""
-    width = geometry.num_heads * geometry.head_dim
-    attention = 2.0 * shape.num_layers * width * length
-    return 2.0 * matmul_parameters(shape, geometry) + attention
+    return 2.0 * matmul_parameters(shape, geometry) + attention_flops(shape, geometry, length / 2)
 
 
 def training_flops(shape: ModelShape, geometry: RopeGeometry, length: int) -> float:

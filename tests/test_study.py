@@ -93,6 +93,15 @@ def test_a_second_run_computes_nothing_and_leaves_the_catalog_as_it_was(
     assert (logical_digest(home / "catalog.duckdb"), tracking.logical_digest(home)) == before
 
 
+def test_costs_are_predicted_within_15_per_cent_of_what_cells_take(finished: Path) -> None:
+    asked = "SELECT predicted_tokens, tokens, predicted_flops, flops FROM cells"
+    _, rows = run_query(finished / "catalog.duckdb", asked)
+    assert len(rows) == 12
+    for predicted_tokens, tokens, predicted_flops, flops in rows:
+        assert predicted_tokens == pytest.approx(tokens, rel=0.15)
+        assert predicted_flops == pytest.approx(flops, rel=0.15)
+
+
 def test_another_length_runs_only_its_cells(home: Path, tmp_path: Path) -> None:
     perplexity, passkey = STUDY["benchmarks"]
     longer = write_study(tmp_path, benchmarks=[perplexity, {**passkey, "lengths": [128, 256, 384]}])

@@ -60,7 +60,8 @@ COMMENT ON COLUMN cells.cell IS
 COMMENT ON COLUMN cells.frozen IS 'Whether the method was applied without fine-tuning.';
 COMMENT ON COLUMN cells.tokens IS
     'Tokens of its windows, or of its prompts without their answers; what is shared counts each time.';
-COMMENT ON COLUMN cells.flops IS 'Forward FLOPs of these tokens by the cost model.';
+COMMENT ON COLUMN cells.flops IS
+    'Forward FLOPs of these tokens by the cost model, with the attention of the method.';
 COMMENT ON COLUMN cells.predicted_tokens IS 'The same tokens as predicted before the cell ran.';
 COMMENT ON COLUMN cells.predicted_flops IS 'FLOPs as predicted before the cell ran.';
 

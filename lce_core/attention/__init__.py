@@ -32,3 +32,10 @@ class AttentionScheme:
     """Gradients flow through the kernel; otherwise a forward pass that wants them is refused."""
     uses_flash: ClassVar[bool] = True
     """Computed by `lce_core.attention.flash`; otherwise by matrix products, on any device."""
+
+    def mean_keys(self, length: float) -> float:
+        """Keys that a token of a sequence of `length` tokens is scored with, mean over its tokens.
+
+        For the cost model; half of the sequence unless overridden.
+        """
+        return length / 2

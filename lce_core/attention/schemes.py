@@ -45,6 +45,10 @@ class LambdaShaped(AttentionScheme):
             return query - key
         return self.window if key < self.num_global else None
 
+    def mean_keys(self, length: float) -> float:
+        """Those of the window, and the first tokens."""
+        return _in_windows(length, self.window, self.num_global)
+
 
 @dataclass(frozen=True)
 class GroupedNeighbour(AttentionScheme):
@@ -95,6 +99,10 @@ class CacheSinks(AttentionScheme):
             return None
         return min(query, self.num_sinks + self.window - 1) - key
 
+    def mean_keys(self, length: float) -> float:
+        """Those of the window, and the sinks."""
+        return _in_windows(length, self.window, self.num_sinks)
+
 
 @dataclass(frozen=True)
 class Rectified(AttentionScheme):
@@ -138,6 +146,12 @@ class ShiftedSparse(AttentionScheme):
         same = (query + shift) // self.group == (key + shift) // self.group
         return query - key if same and key <= query else None
 
+    def mean_keys(self, length: float) -> float:
+        """Half a block, mean over plain heads and shifted ones with their two half blocks."""
+        if length < self.group:
+            return length / 2
+        return self.group / 2 - self.group**2 / (8 * length)
+
 
 @dataclass(frozen=True)
 class GroupedSoftmax(AttentionScheme):
@@ -172,3 +186,20 @@ class BlockRetrieval(AttentionScheme):
     def distance(self, query: int, key: int) -> int | None:
         """True distance within the query's chunk; None before it, where scores decide."""
         return query - key if query // self.chunk * self.chunk <= key <= query else None
+
+    def mean_keys(self, length: float) -> float:
+        """Half a chunk; before it every landmark, and the selected blocks."""
+        if length <= self.chunk:
+            return length / 2
+        before = (length - self.chunk) / length  # share of tokens that have chunks before theirs
+        landmarks = (length - self.chunk) / 2 / self.block
+        return self.chunk / 2 + landmarks + before * self.top_k * self.block
+
+
+def _in_windows(length: float, window: int, first: int) -> float:
+    """Mean number of keys in a window of recent tokens and among the first tokens before it."""
+    beyond = max(0.0, length - window)
+    within = min(length, window)
+    ahead = min(beyond, first)
+    recent = within * within / 2 + beyond * window
+    return (recent + ahead * ahead / 2 + (beyond - ahead) * first) / length
