@@ -18,6 +18,8 @@ import yaml
 
 from catalog.queries import run_query
 from lce_core.benchmarks import BENCHMARKS
+from lce_core.benchmarks._documents import document_tokens
+from lce_core.models import MODELS
 
 pytestmark = [pytest.mark.slow, pytest.mark.data, pytest.mark.timeout(600)]
 
@@ -49,7 +51,7 @@ STUDY: dict[str, Any] = {
             "profile": "fast",
             "tasks": ["niah_single_2", "qa_1"],
             "num_samples": 4,
-            "lengths": [4096],
+            "lengths": [8192],
         },
         {
             "name": "many_shot",
@@ -211,6 +213,24 @@ def test_measured_flops_are_those_of_the_samples_by_hand(finished: Path) -> None
     for name, flops, lengths in run_query(finished, sql)[1]:
         by_hand = sum(2 * weights * n + 2 * 2 * 96 * n * n for n in lengths)
         assert math.isclose(flops, by_hand, rel_tol=1e-9), name
+
+
+def test_predictions_for_llama_are_near_what_its_tokenizer_was_counted_to_make(
+    folders: dict[str, Path],
+) -> None:
+    # 23.8 tokens an example of TREC and 36 around them; 282 thousand for the book 18304; 1.47 for
+    # each of multi_news' 2113 words.
+    llama = MODELS.load("llama2_7b")()
+    shots = BENCHMARKS.load("many_shot").model_validate({"profile": "faithful"})
+    expected = shots.data_sequences(llama, "shots_1000", 32768, folders)
+    assert expected is not None
+    assert expected.num_tokens == pytest.approx(200 * 23836, rel=0.15)
+    news = BENCHMARKS.load("longbench").model_validate({"profile": "faithful"})
+    expected = news.data_sequences(llama, "multi_news", 32768, folders)
+    assert expected is not None
+    assert expected.num_tokens == pytest.approx(200 * 1.47 * 2113, rel=0.15)
+    books = document_tokens(llama, "pg19", folders)
+    assert max(books) == pytest.approx(282_000, rel=0.15)
 
 
 def test_without_their_folders_the_cells_are_unavailable_and_say_what_to_get(

@@ -22,8 +22,9 @@ from lm_eval.tasks import TaskManager
 from tokenizers.processors import TemplateProcessing
 
 from lce_core.benchmarks import BENCHMARKS, Benchmark, CellResult
+from lce_core.benchmarks._data import spread
 from lce_core.benchmarks._lm_eval_model import ExtendedLM
-from lce_core.benchmarks._lm_eval_tasks import answered_questions, spread
+from lce_core.benchmarks._lm_eval_tasks import answered_questions
 from lce_core.benchmarks._short_context_data import TASKS
 from lce_core.errors import DataError, UnavailableError
 from tests.cells import TOY

@@ -83,6 +83,12 @@ class DataSet:
         return total.hexdigest()
 
 
+def spread(num_all: int, num_wanted: int) -> list[int]:
+    """`num_wanted` indices at even distances out of `num_all`; all of them if there are fewer."""
+    count = min(num_all, num_wanted)
+    return [index * num_all // count for index in range(count)]
+
+
 def read_text(file: Path, encoding: str = "utf-8") -> str:
     """A whole text file; every kind of line end becomes a newline.
 

@@ -16,6 +16,7 @@ from lm_eval.api.model import LM
 from lm_eval.defaults import DEFAULT_OTHER_SEED
 from lm_eval.tasks import TaskManager
 
+from lce_core.benchmarks._data import spread
 from lce_core.benchmarks._short_context_data import TASKS, Folders, read_split
 from lce_core.errors import DataError
 
@@ -54,12 +55,6 @@ def answered_questions(
         for task in tasks
         for question in sorted(result["samples"][task], key=lambda logged: logged["doc_id"])
     ]
-
-
-def spread(num_all: int, num_wanted: int) -> list[int]:
-    """`num_wanted` indices at even distances out of `num_all`; all of them if there are fewer."""
-    count = min(num_all, num_wanted)
-    return [index * num_all // count for index in range(count)]
 
 
 def _load(name: str, folders: Folders) -> dict[str, Any]:

@@ -6,11 +6,12 @@ in its layout or without its folders, as parquet, JSON or JSON lines; or PIQA as
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
-from lce_core.benchmarks._data import DataSet, Row, read_rows, read_text
+from lce_core.benchmarks._data import DataSet, Row, Seen, read_rows, read_text
 from lce_core.errors import DataError, UnavailableError
 
 Folders = Mapping[str, Path]
@@ -36,6 +37,8 @@ class ShortTask:
     """Forward passes of a question (choices; estimated where questions differ)."""
     request_tokens: int
     """Tokens of one of them with Llama's tokenizer, estimated."""
+    request_texts: Callable[[Row], Sequence[str]] | None = None
+    """What the model reads of each request of a row, for tasks without shots that tell."""
 
 
 def _splits(
@@ -101,6 +104,9 @@ TASKS: Mapping[str, ShortTask] = {
         num_questions=1_838,
         requests=2,
         request_tokens=44,
+        request_texts=lambda row: [
+            f"Question: {row['goal']}\nAnswer: {row[answer]}" for answer in ("sol1", "sol2")
+        ],
     ),
     "triviaqa": ShortTask(
         folder="triviaqa",
@@ -130,6 +136,30 @@ TASKS: Mapping[str, ShortTask] = {
     ),
 }
 """By the harness's name, in the order of tables."""
+
+
+def request_bytes(name: str, folders: Folders) -> tuple[tuple[int, ...], ...] | None:
+    """Bytes of each request of each question, where a task's rows tell them; for planning.
+
+    Raises:
+      UnavailableError: the task's data is not there.
+      DataError: as in `read_split`.
+    """
+    task = TASKS[name]
+    if task.request_texts is None:
+        return None
+    (data_set,) = task.splits.values()
+    return _request_bytes(name, data_set.seen(folders))
+
+
+@lru_cache(maxsize=8)
+def _request_bytes(name: str, files: Seen) -> tuple[tuple[int, ...], ...]:
+    task = TASKS[name]
+    texts = task.request_texts
+    assert texts is not None, "request_bytes asks for no other task"
+    ((split, data_set),) = task.splits.items()
+    rows = read_split(task, split, {data_set.name: Path(files[0][0]).parent})
+    return tuple(tuple(len(text.encode()) for text in texts(row)) for row in rows)
 
 
 def read_split(

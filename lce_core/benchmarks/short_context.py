@@ -22,9 +22,9 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from lce_core.benchmarks import Benchmark, CellRequest, CellResult, Profile, Sample, Score
-from lce_core.benchmarks._data import DataSet
+from lce_core.benchmarks._data import DataSet, spread
 from lce_core.benchmarks._retrieval import encode
-from lce_core.benchmarks._short_context_data import TASKS
+from lce_core.benchmarks._short_context_data import TASKS, request_bytes
 from lce_core.benchmarks._windows import score
 from lce_core.errors import UnavailableError
 from lce_core.models import BaseModel
@@ -77,10 +77,17 @@ class ShortContext(Benchmark):
         eval_length: int,
         data_folders: Mapping[str, Path],
     ) -> Sequences | None:
-        """Requests of the length that their text has with the base model's tokenizer, roughly."""
-        ratio = BaseModel.bytes_per_token / base_model.bytes_per_token
-        expected = min(eval_length, round(ratio * TASKS[task].request_tokens))
-        return Sequences({expected: self._requests(task)})
+        """Requests estimated from their bytes, in tasks with shots from their usual length."""
+        ratio = base_model.bytes_per_token
+        sizes = request_bytes(task, data_folders)
+        if sizes is None:
+            expected = round(BaseModel.bytes_per_token / ratio * TASKS[task].request_tokens)
+            return Sequences({min(eval_length, expected): self._requests(task)})
+        return Sequences.of(
+            min(eval_length, round(size / ratio))
+            for index in spread(len(sizes), self._num_samples() or len(sizes))
+            for size in sizes[index]
+        )
 
     def reads(self, task: str) -> tuple[DataSet, ...]:
         """The splits with questions and shots."""

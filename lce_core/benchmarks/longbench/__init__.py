@@ -23,7 +23,7 @@ import numpy as np
 from pydantic import Field
 
 from lce_core.benchmarks import Benchmark, CellRequest, CellResult, Profile, Sample
-from lce_core.benchmarks._data import DataSet, Seen
+from lce_core.benchmarks._data import DataSet, Seen, spread
 from lce_core.benchmarks._retrieval import Prompt, text_answers
 from lce_core.benchmarks._truncation import cut_middle, cut_middle_to_fit
 from lce_core.benchmarks._windows import score
@@ -171,8 +171,7 @@ class LongBench(Benchmark):
 
     def _chosen(self, num_rows: int) -> list[int]:
         """Numbers of the rows that are asked."""
-        count = min(self._num_samples() or num_rows, num_rows)
-        return [index * num_rows // count for index in range(count)]
+        return spread(num_rows, self._num_samples() or num_rows)
 
     def _num_samples(self) -> int | None:
         return self.num_samples or (FAST_ROWS if self.profile == "fast" else None)
