@@ -94,7 +94,7 @@ def needle_prompt(
 
 def expected_tokens(base_model: BaseModel, eval_length: int) -> int:
     """Tokens of a prompt, estimated from the bytes of its frame."""
-    frame = round(len(_frame("").encode()) / base_model.bytes_per_token)
+    frame = round(len(_frame("", FACTS[0].question).encode()) / base_model.bytes_per_token)
     return max(1, eval_length - max(NEW_TOKENS, RESERVED_TOKENS - frame))
 
 
