@@ -132,6 +132,7 @@ class Runner:
                 data_folders=self._execution.data_folders,
                 batch_tokens=self._micro_batch_tokens(step),
                 losses=self._losses,
+                prompt_folder=self._store.prompts,
                 report=lambda done, total: self._report({"done": done, "total": total}),
             )
         )

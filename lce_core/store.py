@@ -6,6 +6,8 @@
     home/failures/<fingerprint12>.json              what went wrong, how often
     home/leases/                                    who computes what
     home/studies/<study>/                           its cells as last planned, and from which file
+    home/prompts/<fingerprint>.safetensors          prompts that took long to build; to be deleted
+                                                    at any time
 
 An artifact exists if its record is there and every file has the size and sha256 the record says.
 `ensure` is the only way in: done? -> lease -> done now? -> run in an attempt -> fsync -> rename.
@@ -68,7 +70,15 @@ class Store:
           SpecError: the home cannot be written to; nothing was computed.
         """
         try:
-            for name in ("artifacts", "progress", "failures", "leases", "studies", "cache"):
+            for name in (
+                "artifacts",
+                "progress",
+                "failures",
+                "leases",
+                "studies",
+                "prompts",
+                "cache",
+            ):
                 (self.home / name).mkdir(parents=True, exist_ok=True)
             probe = self.home / "cache" / f".probe-{os.getpid()}"
             probe.write_bytes(b"lce")
@@ -80,6 +90,11 @@ class Store:
                 "the store's folder can be created and written to",
                 "Set LCE_HOME to a writable folder with free space.",
             ) from None
+
+    @property
+    def prompts(self) -> Path:
+        """Folder of the prompts that benchmarks have built; what is in it only saves time."""
+        return self.home / "prompts"
 
     def path(self, step: Step) -> Path:
         """Folder of the step's artifact, there or not.

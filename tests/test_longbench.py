@@ -105,7 +105,7 @@ def _request(task: str, length: int, folder: Path, **changes: Any) -> CellReques
 
 
 def _prompts(benchmark: Any, request: CellRequest) -> list[Any]:
-    return benchmark.prompts(request, benchmark.rows(request))  # type: ignore[no-any-return]
+    return benchmark.prompts(request)  # type: ignore[no-any-return]
 
 
 # Prompts

@@ -95,6 +95,8 @@ class CellRequest:
     """Stop answers that can no longer change their score, and process what prompts share once."""
     losses: LossCache = field(default_factory=LossCache)
     """Token losses that this model has computed for earlier cells."""
+    prompt_folder: Path | None = None
+    """Where prompts are kept for other processes and runs; None: in this process only."""
     report: Callable[[int, int], None] = lambda done, total: None
     """Called with (requests done, requests in all)."""
 

@@ -14,7 +14,7 @@ held-out text, then the query of one of them; the next token must be its key.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -30,6 +30,7 @@ from lce_core.benchmarks._lines import (
     published_prompts,
     words_digest,
 )
+from lce_core.benchmarks._prompt_cache import cell_prompts
 from lce_core.benchmarks._retrieval import (
     Prompt,
     generator,
@@ -117,7 +118,7 @@ class LongEval(Benchmark):
             sequences=Sequences.of(sample.num_prompt_tokens for sample in samples),
         )
 
-    def prompts(self, request: CellRequest) -> list[Prompt]:
+    def prompts(self, request: CellRequest) -> tuple[Prompt, ...]:
         """All prompts of the cell.
 
         Raises:
@@ -125,6 +126,9 @@ class LongEval(Benchmark):
             minimum.
           DataError: published cases that are not as published; names file, row and column.
         """
+        return cell_prompts(self, request, lambda: self._built(request), Prompt)
+
+    def _built(self, request: CellRequest) -> list[Prompt]:
         if self.profile != "tiny" and self._reads_published(request.data_folders):
             return published_prompts(request)
         place = ("long_eval", request.task, request.eval_length, request.seed)
@@ -137,7 +141,7 @@ class LongEval(Benchmark):
             depths = [100 * rng.random() for rng in draws]
         return generated_prompts(request, line_words(), depths, draws)
 
-    def scored(self, prompts: list[Prompt], answers: list[str]) -> tuple[Sample, ...]:
+    def scored(self, prompts: Sequence[Prompt], answers: list[str]) -> tuple[Sample, ...]:
         """Scores continuations: 1 where the integer that counts is the line's."""
         integer = last_integer if self.profile == "faithful" else first_integer
         return tuple(
@@ -152,7 +156,7 @@ class LongEval(Benchmark):
             for index, (prompt, answer) in enumerate(zip(prompts, answers, strict=True))
         )
 
-    def _answers(self, request: CellRequest, prompts: list[Prompt]) -> list[str]:
+    def _answers(self, request: CellRequest, prompts: Sequence[Prompt]) -> list[str]:
         # The last integer of an answer is known at its end only.
         final = (lambda _: False) if self.profile == "faithful" else has_complete_integer
         return text_answers(request, prompts, max_new_tokens=NEW_TOKENS, complete=final)

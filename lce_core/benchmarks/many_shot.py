@@ -18,7 +18,7 @@ Intervals: bootstrap over permutations, or over questions where there is one per
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -30,6 +30,7 @@ from pydantic import Field, PositiveInt, model_validator
 from lce_core.benchmarks import Benchmark, CellRequest, CellResult, Profile, Sample
 from lce_core.benchmarks._data import DataSet, Seen
 from lce_core.benchmarks._demonstrations import drawn_order, key_demonstrations, prompt_text
+from lce_core.benchmarks._prompt_cache import cell_prompts
 from lce_core.benchmarks._retrieval import (
     Prompt,
     encode,
@@ -147,7 +148,7 @@ class ManyShot(Benchmark):
             sequences=Sequences.of(sample.num_prompt_tokens for sample in samples),
         )
 
-    def prompts(self, request: CellRequest) -> list[Prompt]:
+    def prompts(self, request: CellRequest) -> tuple[Prompt, ...]:
         """All prompts of the cell, permutation by permutation.
 
         Raises:
@@ -155,6 +156,9 @@ class ManyShot(Benchmark):
             minimum.
           DataError: data that is not as published; names file and line.
         """
+        return cell_prompts(self, request, lambda: self._built(request), Prompt)
+
+    def _built(self, request: CellRequest) -> list[Prompt]:
         shots, orders = _num_shots(request.task), range(self._permutations())
         if self.profile == "tiny":
             place = ("many_shot", request.task, request.eval_length, request.seed)
@@ -222,7 +226,7 @@ def expected_tokens(shots: int) -> float:
     return 36 + 23.8 * shots
 
 
-def text_samples(prompts: list[Prompt], answers: list[str]) -> tuple[Sample, ...]:
+def text_samples(prompts: Sequence[Prompt], answers: list[str]) -> tuple[Sample, ...]:
     """Scores continuations by LongBench's classification score of their first line."""
     return tuple(
         Sample(

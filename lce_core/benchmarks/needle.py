@@ -14,7 +14,7 @@ then the query token of its family; the next token must be the key.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -33,6 +33,7 @@ from lce_core.benchmarks._needle_text import (
     held_out_tokens,
     needle_prompt,
 )
+from lce_core.benchmarks._prompt_cache import cell_prompts
 from lce_core.benchmarks._retrieval import (
     Prompt,
     generator,
@@ -131,12 +132,21 @@ class Needle(Benchmark):
             sequences=Sequences.of(sample.num_prompt_tokens for sample in samples),
         )
 
-    def prompts(self, request: CellRequest) -> list[Prompt]:
+    def prompts(self, request: CellRequest) -> tuple[Prompt, ...]:
         """All prompts of the cell, depth by depth.
 
         Raises:
           UnavailableError: the length cannot hold the task, or the haystack is not there.
         """
+        return cell_prompts(
+            self,
+            request,
+            lambda: self._built(request),
+            Prompt,
+            reads_held_out=not self._reads_essays(),
+        )
+
+    def _built(self, request: CellRequest) -> list[Prompt]:
         place = ("needle", request.task, request.eval_length, request.seed)
         grid = [(depth, trial) for depth in DEPTHS for trial in range(self._trials())]
         if self.profile == "tiny":
@@ -164,7 +174,7 @@ class Needle(Benchmark):
         return [essays[start:] + essays[:start] for start in starts]
 
     def _scored(
-        self, prompts: list[Prompt], answers: list[str]
+        self, prompts: Sequence[Prompt], answers: list[str]
     ) -> tuple[tuple[Sample, ...], tuple[Score, ...]]:
         facts = [self._fact(index % self._trials()) for index in range(len(prompts))]
         pairs = list(zip(answers, facts, strict=True))

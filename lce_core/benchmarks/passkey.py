@@ -13,13 +13,14 @@ three of other families, then the query token of the asked family; the next toke
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
 from lce_core.benchmarks import Benchmark, CellRequest, CellResult, Profile, Sample
+from lce_core.benchmarks._prompt_cache import cell_prompts
 from lce_core.benchmarks._retrieval import (
     Prompt,
     encode,
@@ -97,12 +98,15 @@ class Passkey(Benchmark):
             sequences=Sequences.of(sample.num_prompt_tokens for sample in samples),
         )
 
-    def prompts(self, request: CellRequest) -> list[Prompt]:
+    def prompts(self, request: CellRequest) -> tuple[Prompt, ...]:
         """All prompts of the cell.
 
         Raises:
           UnavailableError: the length cannot hold the task; says the minimum.
         """
+        return cell_prompts(self, request, lambda: self._built(request), Prompt)
+
+    def _built(self, request: CellRequest) -> list[Prompt]:
         count = self._num_samples()
         draws = [
             generator("passkey", request.task, request.eval_length, request.seed, index)
@@ -133,7 +137,7 @@ class Passkey(Benchmark):
                 return Prompt(np.array(ids, dtype=np.int64), str(key), 100 * share)
             garbage = max(0, garbage - step)
 
-    def _answers(self, request: CellRequest, prompts: list[Prompt]) -> list[str]:
+    def _answers(self, request: CellRequest, prompts: Sequence[Prompt]) -> list[str]:
         return text_answers(
             request, prompts, max_new_tokens=NEW_TOKENS, complete=has_complete_integer
         )
@@ -154,7 +158,7 @@ def expected_tokens(num_garbage: int) -> float:
     return 72 + 0.2667 * num_garbage
 
 
-def text_samples(prompts: list[Prompt], answers: list[str]) -> list[Sample]:
+def text_samples(prompts: Sequence[Prompt], answers: list[str]) -> list[Sample]:
     """Scores continuations: 1 where the first integer is the key."""
     return [
         Sample(

@@ -24,6 +24,7 @@ from pydantic import Field
 
 from lce_core.benchmarks import Benchmark, CellRequest, CellResult, Profile, Sample
 from lce_core.benchmarks._data import DataSet, Seen, spread
+from lce_core.benchmarks._prompt_cache import cell_prompts
 from lce_core.benchmarks._retrieval import Prompt, text_answers
 from lce_core.benchmarks._truncation import cut_middle, cut_middle_to_fit
 from lce_core.benchmarks._windows import score
@@ -111,7 +112,7 @@ class LongBench(Benchmark):
         """Asks for every row of the task."""
         task = TASKS[request.task]
         rows = self.rows(request)
-        prompts = self.prompts(request, rows)
+        prompts = self.prompts(request)
         answers = text_answers(
             request,
             prompts,
@@ -137,8 +138,11 @@ class LongBench(Benchmark):
         rows = longbench_rows(request.task, request.data_folders)
         return [rows[index] for index in self._chosen(len(rows))]
 
-    def prompts(self, request: CellRequest, rows: list[LongBenchRow]) -> list[Prompt]:
-        """One prompt a row, cut to the cell's length."""
+    def prompts(self, request: CellRequest) -> tuple[Prompt, ...]:
+        """One prompt for each of `rows`, cut to the cell's length."""
+        return cell_prompts(self, request, lambda: self._built(request), Prompt)
+
+    def _built(self, request: CellRequest) -> list[Prompt]:
         task = TASKS[request.task]
         cut = cut_middle if self.profile == "faithful" else cut_middle_to_fit
         room = request.eval_length - self._reserved(task)
@@ -147,11 +151,11 @@ class LongBench(Benchmark):
                 np.array(cut(request, task.question(row.context, row.given), room), dtype=np.int64),
                 row.answers[0],
             )
-            for row in rows
+            for row in self.rows(request)
         ]
 
     def scored(
-        self, task: str, rows: list[LongBenchRow], prompts: list[Prompt], answers: list[str]
+        self, task: str, rows: list[LongBenchRow], prompts: Sequence[Prompt], answers: list[str]
     ) -> tuple[Sample, ...]:
         """Samples with their scores; rows about one document form a cluster."""
         return tuple(

@@ -18,7 +18,6 @@ Token form (profile `tiny`, for base models with key tokens): the five tasks tha
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Literal
 
@@ -26,7 +25,7 @@ from pydantic import Field, model_validator
 
 from lce_core.benchmarks import Benchmark, CellRequest, CellResult, Profile, Sample
 from lce_core.benchmarks._data import DataSet
-from lce_core.benchmarks._prompt_cache import PromptCache, tokenizer_digest
+from lce_core.benchmarks._prompt_cache import cell_prompts
 from lce_core.benchmarks._retrieval import key_task_reason, text_answers
 from lce_core.benchmarks._windows import score
 from lce_core.benchmarks.ruler._fitting import Fitting, Permutations, RulerPrompt, Sizes
@@ -47,7 +46,6 @@ from lce_core.sequences import Sequences
 from lce_core.stats import Estimate, bootstrap_mean, wilson
 
 _NUM_SAMPLES = {"faithful": 500, "clean": 500, "fast": 100, "tiny": 20}
-_CACHE: PromptCache[RulerPrompt] = PromptCache(max_tokens=64 << 20)
 
 
 class Ruler(Benchmark):
@@ -124,15 +122,13 @@ class Ruler(Benchmark):
           UnavailableError: the length cannot hold the task, or its data are not on this machine.
           DataError: a file that cannot be read.
         """
-        tokenizer = tokenizer_digest(request.tokenizer)
-        if tokenizer is None:
-            return self._built(request)
-        data = self.digest(request.task, request.data_folders)
-        if reads_running_text(request.task) and self.haystack == "held_out":
-            data = _held_out_digest(request)
-        place = (request.task, request.eval_length, request.seed)
-        key = [self.identity(), *place, tokenizer, data]
-        return _CACHE.get(key, lambda: self._built(request))
+        return cell_prompts(
+            self,
+            request,
+            lambda: self._built(request),
+            RulerPrompt,
+            reads_held_out=self.haystack == "held_out" and reads_running_text(request.task),
+        )
 
     def _built(self, request: CellRequest) -> tuple[RulerPrompt, ...]:
         units = self._sizes() == "v1"
@@ -190,13 +186,6 @@ def _accuracy(samples: Sequence[Sample]) -> Estimate:
     if all(value in (0, 1) for value in scores):
         return wilson(int(sum(scores)), len(scores))
     return bootstrap_mean(scores)
-
-
-def _held_out_digest(request: CellRequest) -> str:
-    total = hashlib.sha256()
-    for domain in request.held_out.domains:
-        total.update(request.held_out.stream(domain).tobytes())
-    return total.hexdigest()
 
 
 BENCHMARK = Ruler
