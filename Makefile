@@ -39,6 +39,7 @@ perf: $(VENV)/installed
 	$(BIN)/python perf/study.py
 	$(BIN)/python perf/attention.py
 	$(BIN)/python perf/evaluation.py
+	$(BIN)/python perf/prompts.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -6,8 +6,7 @@
     home/failures/<fingerprint12>.json              what went wrong, how often
     home/leases/                                    who computes what
     home/studies/<study>/                           its cells as last planned, and from which file
-    home/prompts/<fingerprint>.safetensors          prompts that took long to build; to be deleted
-                                                    at any time
+    home/prompts/<fingerprint>.safetensors          prompts that took long to build
 
 An artifact exists if its record is there and every file has the size and sha256 the record says.
 `ensure` is the only way in: done? -> lease -> done now? -> run in an attempt -> fsync -> rename.
@@ -93,7 +92,7 @@ class Store:
 
     @property
     def prompts(self) -> Path:
-        """Folder of the prompts that benchmarks have built; what is in it only saves time."""
+        """Folder of the prompts that benchmarks have built; its files may go at any time."""
         return self.home / "prompts"
 
     def path(self, step: Step) -> Path:

@@ -1,11 +1,10 @@
-"""Sizes of RULER's prompts: they fit, grow, and end; what they follow from, and their cache.
+"""Sizes of RULER's prompts: they fit, grow, and end; what they follow from.
 
 Properties over drawn lengths with two real tokenizers; unit counts against measured ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lce_core.benchmarks import CellRequest
-from lce_core.benchmarks import ruler as ruler_module
+from lce_core.benchmarks import CellRequest, _prompt_cache
 from lce_core.benchmarks._prompt_cache import PromptCache
-from lce_core.benchmarks._retrieval import Prompt
 from lce_core.benchmarks.ruler import TASKS, new_tokens
 from lce_core.benchmarks.ruler._fitting import largest_place
 from lce_core.benchmarks.ruler._niah import NEEDLE, NIAH, Niah
@@ -155,7 +152,7 @@ def test_prompts_follow_from_task_length_seed_and_number_alone(
     task: str, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def ids(request: CellRequest, **parameters: Any) -> list[list[int]]:
-        monkeypatch.setattr(ruler_module, "_CACHE", PromptCache(0))
+        monkeypatch.setattr(_prompt_cache, "CACHE", PromptCache(0))
         return [prompt.ids.tolist() for prompt in prompts_of(request, **parameters)]
 
     request = request_for(task, 9000, folders)
@@ -166,19 +163,6 @@ def test_prompts_follow_from_task_length_seed_and_number_alone(
     assert ids(request, num_samples=2) == first[:2]
     assert ids(replace(request, seed=1)) != first
     assert len({tuple(row) for row in first}) == 4
-
-
-def test_the_cache_builds_each_cell_once_and_forgets_the_oldest() -> None:
-    built: list[int] = []
-
-    def build(size: int) -> Sequence[Prompt]:
-        built.append(size)
-        return [Prompt(np.zeros(size, dtype=np.int64), "", None)]
-
-    cache: PromptCache[Prompt] = PromptCache(100)
-    for size in (60, 40, 60, 30, 60, 40, 500, 60):
-        assert len(cache.get(["cell", size], lambda size=size: build(size))[0].ids) == size  # type: ignore[misc]
-    assert built == [60, 40, 30, 40, 500, 60]
 
 
 def test_a_cached_cell_is_not_that_of_another_tokenizer_or_setting(

@@ -1,9 +1,9 @@
 """Prompts of cells in text form, built once: a worker asks many methods the same ones.
 
 They are looked up in this process, then in the store's folder `prompts`, then built. The disk is
-for other workers and later runs. Reading is a hundred times faster than tokenising whatever the
-benchmark, so prompts are written where building them took `DEAR_SECONDS`; below that nobody would
-notice, and the folder would fill with small files. Results do not depend on any of this.
+for other workers and later runs. Whatever the benchmark, reading is tens of times faster than
+tokenising, so prompts are written where building them took `DEAR_SECONDS`; what took less would
+only fill the folder with small files. Results do not depend on any of this.
 """
 
 from __future__ import annotations

@@ -1,0 +1,417 @@
+"""Prompts on disk: read as they were written, under all they follow from, and never needed.
+
+Files are cut, altered, raced for and killed over; cells are scored without, before and after them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flows.settings import STUDIES, make_execution
+from lce_core.benchmarks import Benchmark, CellRequest, _prompt_cache
+from lce_core.benchmarks._prompt_cache import PromptCache, cell_prompts
+from lce_core.benchmarks._prompt_files import read_prompts, write_prompts
+from lce_core.benchmarks._retrieval import Prompt
+from lce_core.benchmarks.ruler import RulerPrompt
+from lce_core.plan import compile_study
+from lce_core.runners import Runner
+from lce_core.store import Store
+from lce_core.study_file import parse_study
+from tests.cells import benchmark, request, streams
+from tests.ruler_prompts import BPE, BYTES, STORY, stand_in_data
+
+KEY = ("passkey", {"num_samples": 3})
+HOUR = 3600
+
+
+@pytest.fixture
+def restart(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Empties the memory of this process, and writes whatever is built from then on."""
+
+    def start() -> None:
+        monkeypatch.setattr(_prompt_cache, "CACHE", PromptCache(0, dear_seconds=0))
+
+    start()
+    return start
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The stand-ins for RULER's data sets, TREC and one task of LongBench."""
+    root = tmp_path_factory.mktemp("data")
+    found = stand_in_data(root)
+    for name in ("trec", "longbench"):
+        found[name] = root / name
+        found[name].mkdir()
+    lines = [f"NUM:date When was thing {number} ?" for number in range(30)]
+    (found["trec"] / "train.txt").write_text("\n".join(lines[:20]), encoding="latin-1")
+    (found["trec"] / "test.txt").write_text("\n".join(lines[20:]), encoding="latin-1")
+    row = {
+        "input": "Which lamp?",
+        "context": STORY * 10,
+        "answers": ["the lamp", "a lamp"],
+        "length": 200,
+        "dataset": "qasper",
+        "language": "en",
+        "all_classes": None,
+        "_id": "1",
+    }
+    (found["longbench"] / "qasper.jsonl").write_text(json.dumps(row), encoding="utf-8")
+    return found
+
+
+def same(one: Sequence[Prompt], other: Sequence[Prompt]) -> bool:
+    def rows(prompts: Sequence[Prompt]) -> list[Any]:
+        return [
+            [type(p), p.ids.dtype, *(getattr(p, field.name) for field in fields(p)[1:]), *p.ids]
+            for p in prompts
+        ]
+
+    return rows(one) == rows(other)
+
+
+# Files
+
+tokens = st.lists(st.integers(0, 2**32 - 1), max_size=20)
+ids = tokens.map(lambda row: np.array(row, dtype=np.int64))
+depths = st.none() | st.floats(0, 100)
+plain = st.builds(Prompt, ids, st.text(), depths)
+of_ruler = st.builds(
+    RulerPrompt,
+    ids,
+    st.text(),
+    depths,
+    st.lists(st.text(), max_size=3).map(tuple),
+    st.none() | st.text(),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(plain, max_size=4) | st.lists(of_ruler, min_size=1, max_size=4))
+def test_prompts_are_read_as_they_were_written_and_equal_ones_are_equal_files(
+    prompts: list[Prompt],
+) -> None:
+    kind = type(prompts[0]) if prompts else Prompt
+    with tempfile.TemporaryDirectory() as folder:
+        first, second = Path(folder) / "new" / "a", Path(folder) / "b"
+        write_prompts(first, prompts, kind)
+        found = read_prompts(first, kind)
+        assert found is not None
+        assert same(found, prompts)
+        write_prompts(second, found, kind)
+        assert first.read_bytes() == second.read_bytes()
+        assert [file.name for file in first.parent.iterdir()] == ["a"]
+
+
+WHOLE = tuple(
+    RulerPrompt(np.arange(size), f"reference {size}", size / 7, (f"a {size}", "b"), "one")
+    for size in range(40, 44)
+)
+WRITER = """
+import sys
+from pathlib import Path
+import numpy as np
+from lce_core.benchmarks._prompt_files import write_prompts
+from lce_core.benchmarks.ruler import RulerPrompt
+prompts = [RulerPrompt(np.arange(40), "reference 40", 40 / 7, ("a 40", "b"), "one")] * 200
+for _ in range(int(sys.argv[2])):
+    write_prompts(Path(sys.argv[1]), prompts, RulerPrompt)
+"""
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0), st.integers(1, 255), st.sampled_from(["cut", "changed", "longer"]))
+def test_damage_is_noticed_and_never_gives_other_prompts(
+    place: int, change: int, damage: str
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "prompts"
+        write_prompts(file, WHOLE, RulerPrompt)
+        content = bytearray(file.read_bytes())
+        place %= len(content)
+        if damage == "cut":
+            del content[place:]
+        elif damage == "changed":
+            content[place] ^= change
+        else:
+            content += bytes(change)
+        file.write_bytes(content)
+        found = read_prompts(file, RulerPrompt)
+        # A blank of the header may have become a tab.
+        assert found is None or (damage == "changed" and same(found, WHOLE))
+
+
+def test_prompts_of_another_class_are_not_mistaken(tmp_path: Path) -> None:
+    write_prompts(tmp_path / "ruler", WHOLE, RulerPrompt)
+    assert read_prompts(tmp_path / "ruler", Prompt) is None
+    assert read_prompts(tmp_path, Prompt) is None
+    assert read_prompts(tmp_path / "absent", Prompt) is None
+
+
+def test_readers_see_whole_files_while_processes_write_and_one_is_killed(tmp_path: Path) -> None:
+    file, expected = tmp_path / "prompts", WHOLE[:1] * 200
+    writers = [
+        subprocess.Popen([sys.executable, "-c", WRITER, file, str(times)])
+        for times in (300, 300, 10**9)
+    ]
+    while not file.exists():
+        assert any(writer.poll() is None for writer in writers)
+        time.sleep(0.01)
+    while any(writer.poll() is None for writer in writers[:2]):
+        found = read_prompts(file, RulerPrompt)
+        assert found is not None
+        assert same(found, expected)
+    writers[2].kill()
+    assert [writer.wait() for writer in writers] == [0, 0, -9]
+    assert same(read_prompts(file, RulerPrompt) or (), expected)
+    assert {path.name[:9] for path in tmp_path.iterdir()} <= {"prompts", ".writing-"}
+
+
+def test_what_a_crash_left_is_removed_by_a_later_writer(tmp_path: Path) -> None:
+    for age in (30, 2 * HOUR):
+        left = tmp_path / f".writing-{age}"
+        left.touch()
+        os.utime(left, (time.time() - age,) * 2)
+    write_prompts(tmp_path / "prompts", WHOLE, RulerPrompt)
+    assert {path.name for path in tmp_path.iterdir()} == {"prompts", ".writing-30"}
+
+
+# Memory, then disk, then building
+
+
+def test_the_cache_builds_each_cell_once_and_forgets_the_oldest() -> None:
+    built: list[int] = []
+
+    def build(size: int) -> Sequence[Prompt]:
+        built.append(size)
+        return [Prompt(np.zeros(size, dtype=np.int64), "", None)]
+
+    cache = PromptCache(100)
+    for size in (60, 40, 60, 30, 60, 40, 500, 60):
+        found = cache.get(["cell", size], lambda size=size: build(size), Prompt)  # type: ignore[misc]
+        assert len(found[0].ids) == size
+    assert built == [60, 40, 30, 40, 500, 60]
+
+
+def test_only_what_took_long_is_written_and_only_where_a_folder_is_given(tmp_path: Path) -> None:
+    def slow() -> Sequence[Prompt]:
+        time.sleep(0.2)
+        return [Prompt(np.arange(3), "slow")]
+
+    cache, quick = PromptCache(0, dear_seconds=0.2), [Prompt(np.arange(3), "quick")]
+    cache.get(["quick"], lambda: quick, Prompt, tmp_path / "quick")
+    cache.get(["slow"], slow, Prompt)
+    cache.get(["slow too"], slow, Prompt, tmp_path / "slow")
+    assert [path.name for path in tmp_path.iterdir()] == ["slow"]
+    (file,) = (tmp_path / "slow").iterdir()
+    assert same(read_prompts(file, Prompt) or (), slow())
+
+
+def test_a_damaged_file_is_built_again_and_replaced_however_quickly(tmp_path: Path) -> None:
+    def get() -> tuple[Prompt, ...]:
+        return PromptCache(0, dear_seconds=100).get(["k"], lambda: WHOLE, RulerPrompt, tmp_path)
+
+    PromptCache(0, dear_seconds=0).get(["k"], lambda: WHOLE, RulerPrompt, tmp_path)
+    (file,) = tmp_path.iterdir()
+    whole = file.read_bytes()
+    for damaged in (b"", whole[:-7], whole[:50] + b"?" + whole[51:]):
+        file.write_bytes(damaged)
+        assert same(get(), WHOLE)
+        assert file.read_bytes() == whole
+
+
+def test_a_folder_that_cannot_be_written_costs_time_only(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    cache = PromptCache(0, dear_seconds=0)
+    assert cache.get(["k"], lambda: WHOLE, RulerPrompt, tmp_path / "file") == WHOLE
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+# What the key holds
+
+
+class Counted:
+    """Builds prompts and counts how often."""
+
+    def __init__(self, folder: Path, restart: Callable[[], None]) -> None:
+        self._folder, self._restart, self._built = folder, restart, 0
+
+    def misses(self, asked: Benchmark, cell: CellRequest, **options: Any) -> bool:
+        """Whether a process that starts now has to build."""
+        self._restart()
+        before = self._built
+        found = cell_prompts(
+            asked, replace(cell, prompt_folder=self._folder), self._build, Prompt, **options
+        )
+        assert same(found, [Prompt(np.arange(3), "")])
+        return self._built > before
+
+    def _build(self) -> Sequence[Prompt]:
+        self._built += 1
+        return [Prompt(np.arange(3), "")]
+
+
+def test_any_part_of_the_key_that_changes_misses(
+    tmp_path: Path, restart: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    essays = tmp_path / "essays"
+    essays.mkdir()
+    (essays / "a.txt").write_text(STORY, encoding="utf-8")
+    asked = benchmark("needle", trials=2)
+    cell = request(asked, 512, data_folders={"essays": essays})
+    misses = Counted(tmp_path / "prompts", restart).misses
+    assert misses(asked, cell)
+    assert not misses(asked, cell)
+
+    bos = type(BPE)(tokenizer_object=BPE.backend_tokenizer, bos_token=" ")
+    for changed in (
+        {"task": "double"},
+        {"eval_length": 513},
+        {"seed": 1},
+        {"tokenizer": BPE},
+        {"tokenizer": bos},
+    ):
+        assert misses(asked, replace(cell, **changed)), changed
+        assert not misses(asked, replace(cell, **changed)), changed
+    assert misses(benchmark("needle", trials=3), cell)
+    assert misses(benchmark("needle", trials=2, profile="fast"), cell)
+
+    held_out = benchmark("needle", trials=2, haystack="held_out")
+    assert misses(held_out, cell, reads_held_out=True)
+    assert not misses(held_out, cell, reads_held_out=True)
+    other = replace(cell, held_out=streams(19_999))  # type: ignore[arg-type]
+    assert misses(held_out, other, reads_held_out=True)
+
+    (essays / "a.txt").write_text(STORY * 2, encoding="utf-8")
+    assert misses(asked, cell)
+    monkeypatch.setattr(type(asked), "plugin_version", asked.plugin_version + 1)
+    assert misses(asked, cell)
+    monkeypatch.setattr(_prompt_cache, "_releases", lambda: {"numpy": "0"})
+    assert misses(asked, cell)
+    assert not misses(asked, cell)
+
+
+def test_method_and_execution_are_no_part_of_the_key(
+    tmp_path: Path, restart: Callable[[], None]
+) -> None:
+    asked = benchmark("passkey")
+    misses = Counted(tmp_path, restart).misses
+    assert misses(asked, request(asked, 512))
+    other = request(asked, 512, "yarn", batch_tokens=64, savings=False)
+    other = replace(other, held_out=streams(100))  # type: ignore[arg-type]
+    assert not misses(asked, other)
+
+
+def test_key_prompts_and_tokenizers_that_cannot_be_written_down_are_built_each_time(
+    tmp_path: Path, restart: Callable[[], None]
+) -> None:
+    class Opaque:
+        """A tokenizer without a backend."""
+
+    misses = Counted(tmp_path, restart).misses
+    tiny, text = benchmark("passkey", profile="tiny"), benchmark("passkey")
+    for asked, changes in ((tiny, {}), (text, {"tokenizer": Opaque()})):
+        assert misses(asked, request(asked, 512, **changes))
+        assert misses(asked, request(asked, 512, **changes))
+    assert not list(tmp_path.iterdir())
+
+
+# Cells
+
+
+CELLS = [
+    ("ruler", "niah_multiquery", 1500, {"num_samples": 2}),
+    ("ruler", "niah_single_2", 1500, {"num_samples": 2, "haystack": "held_out"}),
+    ("ruler", "fwe", 1500, {"num_samples": 2, "profile": "faithful"}),
+    ("ruler", "qa_1", 2000, {"num_samples": 2}),
+    ("needle", "single", 900, {"trials": 1, "haystack": "held_out"}),
+    ("passkey", "single", 512, {"num_samples": 3}),
+    ("long_eval", "lines", 1200, {"num_samples": 3}),
+    ("many_shot", "shots_3", 900, {"permutations": 2, "num_questions": 2, "shots": [3]}),
+    ("longbench", "qasper", 500, {}),
+]
+
+
+@pytest.mark.parametrize(("name", "task", "length", "parameters"), CELLS)
+def test_prompts_are_alike_without_the_folder_before_and_after_it_is_filled(
+    name: str,
+    task: str,
+    length: int,
+    parameters: dict[str, Any],
+    folders: dict[str, Path],
+    tmp_path: Path,
+    restart: Callable[[], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: Any = benchmark(name, **parameters)
+    cell = request(asked, length, task=task, data_folders=folders)
+    stored = replace(cell, prompt_folder=tmp_path / "prompts")
+    without = asked.prompts(cell)
+    assert not list(tmp_path.iterdir())
+    restart()
+    assert same(asked.prompts(stored), without)
+    assert len(list((tmp_path / "prompts").iterdir())) == 1
+    restart()
+    monkeypatch.setattr(type(asked), "_built", None)  # from here on nothing can be built
+    assert same(asked.prompts(stored), without)
+
+
+@pytest.mark.parametrize(("name", "task", "length", "parameters"), [CELLS[3], CELLS[5], CELLS[8]])
+def test_a_cell_scores_alike_without_the_folder_before_and_after_it_is_filled(
+    name: str,
+    task: str,
+    length: int,
+    parameters: dict[str, Any],
+    folders: dict[str, Path],
+    tmp_path: Path,
+    restart: Callable[[], None],
+) -> None:
+    asked = benchmark(name, **parameters)
+    cell = request(asked, length, task=task, data_folders=folders)
+    without = asked.evaluate(cell)
+    for _ in ("cold", "warm"):
+        restart()
+        assert asked.evaluate(replace(cell, prompt_folder=tmp_path)) == without
+        assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.slow
+def test_cells_of_a_study_keep_their_prompts_in_its_store(
+    tmp_path: Path, restart: Callable[[], None]
+) -> None:
+    study = yaml.safe_load((STUDIES / "smoke.yaml").read_text(encoding="utf-8"))
+    study |= {
+        "base_models": [{"name": "toy_llama", "steps": 2}],
+        "methods": [{"name": "none"}],
+        "benchmarks": [{"name": KEY[0], **KEY[1], "lengths": [512]}],
+        "seeds": [0],
+    }
+    plan = compile_study(parse_study(yaml.safe_dump(study), "test"), {})
+    store = Store(tmp_path)
+    store.prepare()
+    runner = Runner(store, make_execution({"home": tmp_path, "device": "cpu"}), lambda event: None)
+    kinds = ("rows", "held_out", "base", "cell")
+    steps = sorted(plan.steps.values(), key=lambda step: kinds.index(step.kind))
+    for step in steps:
+        assert runner.ensure(step) == "computed"
+    (file,) = store.prompts.iterdir()
+    found = read_prompts(file, Prompt)
+    restart()
+    asked = benchmark(KEY[0], **KEY[1])
+    expected = asked.prompts(request(asked, 512, tokenizer=BYTES))  # type: ignore[attr-defined]
+    assert same(found or (), expected)
