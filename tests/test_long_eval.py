@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
-from lce_core.benchmarks import BENCHMARKS, Benchmark, CellRequest
+from lce_core.benchmarks import BENCHMARKS, Benchmark, CellRequest, _prompt_cache
 from lce_core.benchmarks._lines import HEADER, line_words, prompt_text
+from lce_core.benchmarks._prompt_cache import PromptCache
 from lce_core.benchmarks._retrieval import Prompt
 from lce_core.errors import DataError, SpecError, UnavailableError
 from lce_core.extension import extend
@@ -161,7 +162,8 @@ def test_the_prompt_is_the_published_one_with_a_begun_answer(test_data: Path) ->
     assert prompt_text(found, asked) == f"{row['prompt']}Line <{asked}>: <REGISTER_CONTENT> is"
 
 
-def test_prompts_follow_from_seed_and_length_alone() -> None:
+def test_prompts_follow_from_seed_and_length_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_prompt_cache, "CACHE", PromptCache(0))  # another cell is forgotten
     benchmark = _benchmark(num_samples=4)
     first = [prompt.ids.tobytes() for prompt in _prompts(benchmark, _request(1200))]
     _prompts(benchmark, _request(900))
