@@ -1,31 +1,25 @@
-"""Prompts on disk: read as they were written, under all they follow from, and never needed.
+"""Prompts in memory, on disk, or built: found under all they follow from, and scored alike.
 
-Files are cut, altered, raced for and killed over; cells are scored without, before and after them.
+Each part of the key changes by itself; cells are scored without, before and after their files.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import yaml
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from flows.settings import STUDIES, make_execution
 from lce_core.benchmarks import Benchmark, CellRequest, _prompt_cache
 from lce_core.benchmarks._prompt_cache import PromptCache, cell_prompts
-from lce_core.benchmarks._prompt_files import read_prompts, write_prompts
+from lce_core.benchmarks._prompt_files import read_prompts
 from lce_core.benchmarks._retrieval import Prompt
 from lce_core.benchmarks.ruler import RulerPrompt
 from lce_core.plan import compile_study
@@ -34,9 +28,9 @@ from lce_core.store import Store
 from lce_core.study_file import parse_study
 from tests.cells import benchmark, request, streams
 from tests.ruler_prompts import BPE, BYTES, STORY, stand_in_data
+from tests.stored_prompts import WHOLE, same
 
 KEY = ("passkey", {"num_samples": 3})
-HOUR = 3600
 
 
 @pytest.fixture
@@ -73,122 +67,6 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }
     (found["longbench"] / "qasper.jsonl").write_text(json.dumps(row), encoding="utf-8")
     return found
-
-
-def same(one: Sequence[Prompt], other: Sequence[Prompt]) -> bool:
-    def rows(prompts: Sequence[Prompt]) -> list[Any]:
-        return [
-            [type(p), p.ids.dtype, *(getattr(p, field.name) for field in fields(p)[1:]), *p.ids]
-            for p in prompts
-        ]
-
-    return rows(one) == rows(other)
-
-
-# Files
-
-tokens = st.lists(st.integers(0, 2**32 - 1), max_size=20)
-ids = tokens.map(lambda row: np.array(row, dtype=np.int64))
-depths = st.none() | st.floats(0, 100)
-plain = st.builds(Prompt, ids, st.text(), depths)
-of_ruler = st.builds(
-    RulerPrompt,
-    ids,
-    st.text(),
-    depths,
-    st.lists(st.text(), max_size=3).map(tuple),
-    st.none() | st.text(),
-)
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(plain, max_size=4) | st.lists(of_ruler, min_size=1, max_size=4))
-def test_prompts_are_read_as_they_were_written_and_equal_ones_are_equal_files(
-    prompts: list[Prompt],
-) -> None:
-    kind = type(prompts[0]) if prompts else Prompt
-    with tempfile.TemporaryDirectory() as folder:
-        first, second = Path(folder) / "new" / "a", Path(folder) / "b"
-        write_prompts(first, prompts, kind)
-        found = read_prompts(first, kind)
-        assert found is not None
-        assert same(found, prompts)
-        write_prompts(second, found, kind)
-        assert first.read_bytes() == second.read_bytes()
-        assert [file.name for file in first.parent.iterdir()] == ["a"]
-
-
-WHOLE = tuple(
-    RulerPrompt(np.arange(size), f"reference {size}", size / 7, (f"a {size}", "b"), "one")
-    for size in range(40, 44)
-)
-WRITER = """
-import sys
-from pathlib import Path
-import numpy as np
-from lce_core.benchmarks._prompt_files import write_prompts
-from lce_core.benchmarks.ruler import RulerPrompt
-prompts = [RulerPrompt(np.arange(40), "reference 40", 40 / 7, ("a 40", "b"), "one")] * 200
-for _ in range(int(sys.argv[2])):
-    write_prompts(Path(sys.argv[1]), prompts, RulerPrompt)
-"""
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.integers(0), st.integers(1, 255), st.sampled_from(["cut", "changed", "longer"]))
-def test_damage_is_noticed_and_never_gives_other_prompts(
-    place: int, change: int, damage: str
-) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "prompts"
-        write_prompts(file, WHOLE, RulerPrompt)
-        content = bytearray(file.read_bytes())
-        place %= len(content)
-        if damage == "cut":
-            del content[place:]
-        elif damage == "changed":
-            content[place] ^= change
-        else:
-            content += bytes(change)
-        file.write_bytes(content)
-        found = read_prompts(file, RulerPrompt)
-        # A blank of the header may have become a tab.
-        assert found is None or (damage == "changed" and same(found, WHOLE))
-
-
-def test_prompts_of_another_class_are_not_mistaken(tmp_path: Path) -> None:
-    write_prompts(tmp_path / "ruler", WHOLE, RulerPrompt)
-    assert read_prompts(tmp_path / "ruler", Prompt) is None
-    assert read_prompts(tmp_path, Prompt) is None
-    assert read_prompts(tmp_path / "absent", Prompt) is None
-
-
-def test_readers_see_whole_files_while_processes_write_and_one_is_killed(tmp_path: Path) -> None:
-    file, expected = tmp_path / "prompts", WHOLE[:1] * 200
-    writers = [
-        subprocess.Popen([sys.executable, "-c", WRITER, file, str(times)])
-        for times in (300, 300, 10**9)
-    ]
-    while not file.exists():
-        assert any(writer.poll() is None for writer in writers)
-        time.sleep(0.01)
-    while any(writer.poll() is None for writer in writers[:2]):
-        found = read_prompts(file, RulerPrompt)
-        assert found is not None
-        assert same(found, expected)
-    writers[2].kill()
-    assert [writer.wait() for writer in writers] == [0, 0, -9]
-    assert same(read_prompts(file, RulerPrompt) or (), expected)
-    assert {path.name[:9] for path in tmp_path.iterdir()} <= {"prompts", ".writing-"}
-
-
-def test_what_a_crash_left_is_removed_by_a_later_writer(tmp_path: Path) -> None:
-    for age in (30, 2 * HOUR):
-        left = tmp_path / f".writing-{age}"
-        left.touch()
-        os.utime(left, (time.time() - age,) * 2)
-    write_prompts(tmp_path / "prompts", WHOLE, RulerPrompt)
-    assert {path.name for path in tmp_path.iterdir()} == {"prompts", ".writing-30"}
 
 
 # Memory, then disk, then building
