@@ -6,7 +6,6 @@ Each part of the key changes by itself; cells are scored without, before and aft
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -29,8 +28,6 @@ from lce_core.study_file import parse_study
 from tests.cells import benchmark, request, streams
 from tests.ruler_prompts import BPE, BYTES, STORY, stand_in_data
 from tests.stored_prompts import WHOLE, same
-
-KEY = ("passkey", {"num_samples": 3})
 
 
 @pytest.fixture
@@ -86,18 +83,23 @@ def test_the_cache_builds_each_cell_once_and_forgets_the_oldest() -> None:
     assert built == [60, 40, 30, 40, 500, 60]
 
 
-def test_only_what_took_long_is_written_and_only_where_a_folder_is_given(tmp_path: Path) -> None:
-    def slow() -> Sequence[Prompt]:
-        time.sleep(0.2)
-        return [Prompt(np.arange(3), "slow")]
+def test_only_what_took_long_is_written_and_only_where_a_folder_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(_prompt_cache.time, "perf_counter", lambda: now[0])
 
-    cache, quick = PromptCache(0, dear_seconds=0.2), [Prompt(np.arange(3), "quick")]
-    cache.get(["quick"], lambda: quick, Prompt, tmp_path / "quick")
-    cache.get(["slow"], slow, Prompt)
-    cache.get(["slow too"], slow, Prompt, tmp_path / "slow")
+    def build(seconds: float) -> Sequence[Prompt]:
+        now[0] += seconds
+        return WHOLE
+
+    cache = PromptCache(0, dear_seconds=5)
+    for name, seconds, folder in (("a", 4.9, "quick"), ("b", 5, None), ("c", 5, "slow")):
+        place = tmp_path / folder if folder else None
+        cache.get([name], lambda seconds=seconds: build(seconds), RulerPrompt, place)  # type: ignore[misc]
     assert [path.name for path in tmp_path.iterdir()] == ["slow"]
     (file,) = (tmp_path / "slow").iterdir()
-    assert same(read_prompts(file, Prompt) or (), slow())
+    assert same(read_prompts(file, RulerPrompt) or (), WHOLE)
 
 
 def test_a_damaged_file_is_built_again_and_replaced_however_quickly(tmp_path: Path) -> None:
@@ -276,7 +278,7 @@ def test_cells_of_a_study_keep_their_prompts_in_its_store(
     study |= {
         "base_models": [{"name": "toy_llama", "steps": 2}],
         "methods": [{"name": "none"}],
-        "benchmarks": [{"name": KEY[0], **KEY[1], "lengths": [512]}],
+        "benchmarks": [{"name": "passkey", "num_samples": 3, "lengths": [512]}],
         "seeds": [0],
     }
     plan = compile_study(parse_study(yaml.safe_dump(study), "test"), {})
@@ -290,6 +292,6 @@ def test_cells_of_a_study_keep_their_prompts_in_its_store(
     (file,) = store.prompts.iterdir()
     found = read_prompts(file, Prompt)
     restart()
-    asked = benchmark(KEY[0], **KEY[1])
+    asked = benchmark("passkey", num_samples=3)
     expected = asked.prompts(request(asked, 512, tokenizer=BYTES))  # type: ignore[attr-defined]
     assert same(found or (), expected)
