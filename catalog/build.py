@@ -13,13 +13,16 @@ import shutil
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import duckdb
-import pyarrow as pa
 from filelock import FileLock
 
-from catalog.extraction import extract
+from catalog.origin import is_current, note_origin, state_digest
 from lce_core.store import Store
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 STORAGE_VERSION = "v1.0.0"
 CATALOG = "catalog.duckdb"
@@ -39,11 +42,34 @@ def build_catalog(store: Store, path: Path | None = None) -> Path:
       OSError: the folder cannot be written to; an earlier catalog stays as it was.
     """
     path = path or store.home / CATALOG
+    with _only_builder(path):
+        _build(store, path, state_digest(store))
+    return path
+
+
+def refresh_catalog(store: Store, path: Path | None = None) -> Path:
+    """As `build_catalog`, but keeps a catalog that a build would give again."""
+    path = path or store.home / CATALOG
+    with _only_builder(path):
+        state = state_digest(store)
+        if not is_current(path, state):
+            _build(store, path, state)
+    return path
+
+
+def _only_builder(path: Path) -> FileLock:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(path.with_name(f".{path.name}.lock")), _aside(path) as aside:
+    return FileLock(path.with_name(f".{path.name}.lock"))
+
+
+def _build(store: Store, path: Path, state: str) -> None:
+    """Builds; `state` is older than what is read, so that a change meanwhile is built next time."""
+    from catalog.extraction import extract  # pyarrow, which nobody else here needs
+
+    with _aside(path) as aside:
         _write(extract(store), aside)
         aside.replace(path)
-    return path
+    note_origin(path, state)
 
 
 @contextlib.contextmanager

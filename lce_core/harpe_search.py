@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +28,8 @@ _BLOCK = 1024
 """Distances whose cosines are multiplied out of two small tables."""
 _SAME_HEIGHT = 1e-3
 """A local extremum is a main one if it is this close to the extremum of the stretch around it."""
+_FIRST_LOOK = 64
+"""Extrema compared at once at first; then twice as many each time, as most lie close ahead."""
 
 
 @dataclass(frozen=True)
@@ -138,49 +139,62 @@ def main_extrema(base: float, rotary_dim: int, settings: SearchSettings = PUBLIS
     that is nearer. Those too close to the one before count as found and are left out.
     """
     values = waveform(base, rotary_dim, settings.nearest, settings.farthest)
+    maxima, minima = _strict_extrema(values)
     return Extrema(
-        _main_peaks(values, settings) + settings.nearest,
-        _main_troughs(values, settings) + settings.nearest,
+        _main_peaks(values, maxima, settings) + settings.nearest,
+        _main_troughs(values, minima, settings) + settings.nearest,
     )
 
 
-def _main_peaks(values: Frequencies, settings: SearchSettings) -> Positions:
-    maxima = _strict_maxima(values)
+def _main_peaks(values: Frequencies, maxima: Positions, settings: SearchSettings) -> Positions:
+    heights = values[maxima]
     found: list[int] = []
-    target = values[maxima].max(initial=-np.inf)
-    for here, following in pairwise(maxima):
-        if abs(values[here] - target) > _SAME_HEIGHT:
-            continue
+    at = _next_near(heights, 0, heights.max(initial=-np.inf))
+    # The last maximum has none after it to go on to and is never looked at.
+    while at < len(maxima) - 1:
+        here = int(maxima[at])
         if not found or here - found[-1] > settings.peak_gap:
-            found.append(int(here))
+            found.append(here)
         if len(found) == settings.num_extrema:
             break
-        start = min(here + settings.peak_gap, following)
-        target = values[start : start + settings.stretch].max()
+        start = min(here + settings.peak_gap, maxima[at + 1])
+        at = _next_near(heights, at + 1, values[start : start + settings.stretch].max())
     return np.array(found, dtype=np.int64)
 
 
-def _main_troughs(values: Frequencies, settings: SearchSettings) -> Positions:
-    minima = _strict_maxima(-values)[::-1]
-    lowest_up_to = np.minimum.accumulate(values)
+def _main_troughs(values: Frequencies, minima: Positions, settings: SearchSettings) -> Positions:
+    minima = minima[::-1]
+    heights = values[minima]
     found: list[int] = []
-    target = values[minima].min(initial=np.inf)
-    for here, following in pairwise(minima):
-        if abs(values[here] - target) > _SAME_HEIGHT:
-            continue
+    at = _next_near(heights, 0, heights.min(initial=np.inf))
+    while at < len(minima) - 1:
+        here = int(minima[at])
         if not found or found[-1] - here > settings.trough_gap:
-            found.append(int(here))
+            found.append(here)
         # The reference steps by the gap of peaks here too.
-        end = min(here - settings.peak_gap, following)
+        end = min(here - settings.peak_gap, minima[at + 1])
         if len(found) == settings.num_extrema or end <= 0:
             break
-        target = lowest_up_to[end - 1]
+        at = _next_near(heights, at + 1, values[:end].min())
     return np.array(found[::-1], dtype=np.int64)
 
 
-def _strict_maxima(values: Frequencies) -> Positions:
-    inner = values[1:-1]
-    return np.flatnonzero((inner > values[:-2]) & (inner > values[2:])) + 1
+def _next_near(heights: Frequencies, start: int, target: float) -> int:
+    """First index from `start` on whose height is that of the target; the length if none is."""
+    block = _FIRST_LOOK
+    while start < len(heights):
+        near = np.abs(heights[start : start + block] - target) <= _SAME_HEIGHT
+        if near.any():
+            return start + int(near.argmax())
+        start, block = start + block, 2 * block
+    return len(heights)
+
+
+def _strict_extrema(values: Frequencies) -> tuple[Positions, Positions]:
+    """Positions of strict local maxima and of strict local minima, both ascending."""
+    rising, falling = values[1:] > values[:-1], values[1:] < values[:-1]
+    maxima, minima = rising[:-1] & falling[1:], falling[:-1] & rising[1:]
+    return np.flatnonzero(maxima) + 1, np.flatnonzero(minima) + 1
 
 
 def _unmet(chosen: list[_Candidate]) -> tuple[Positions, Positions]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from catalog.build import CATALOG, build_catalog
+from catalog.build import CATALOG, build_catalog, refresh_catalog
 from catalog.queries import format_rows, run_query
 from lce_core.store import Store
 from tasks import tracking
@@ -21,7 +21,7 @@ COUNTS = "SELECT status, count(*) FROM cells WHERE study = '{study}' GROUP BY AL
 def record(home: Path, study: str) -> dict[str, int]:
     """Brings catalog and MLflow up to date with the store; returns numbers of cells by status."""
     store = Store(home)
-    rebuild_catalog(home)
+    refresh_catalog(store, catalog_path(home))
     if not tracking.is_current(store, study):
         tracking.project(store, study)
     return dict(read(home, COUNTS.format(study=study)))

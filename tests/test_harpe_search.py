@@ -1,7 +1,7 @@
 """The search for HARPE's bases against table 2, and its parts against direct definitions.
 
 Table 2 and its order of selection were reproduced before by other code; the waveform is compared
-with its plain sum, extrema with a search through all points.
+with its plain sum, extrema with a search through all points, one after another.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -87,6 +88,60 @@ def test_main_extrema_are_extrema_that_keep_their_distance(base: float, pairs: i
         at = positions - chosen.nearest
         assert (sign * values[at] > sign * values[at - 1]).all()
         assert (sign * values[at] > sign * values[at + 1]).all()
+
+
+LOOKED_AT = st.builds(
+    SearchSettings,
+    nearest=st.integers(0, 1500),
+    farthest=st.integers(1500, 6000),
+    num_extrema=st.integers(1, 40),
+    peak_gap=st.integers(0, 120),
+    trough_gap=st.integers(0, 120),
+    stretch=st.integers(1, 700),
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.floats(2, 5e6), st.integers(1, 32), LOOKED_AT)
+def test_main_extrema_are_those_of_a_walk_over_every_point(
+    base: float, pairs: int, chosen: SearchSettings
+) -> None:
+    heights = waveform(base, 2 * pairs, chosen.nearest, chosen.farthest).tolist()
+    found = main_extrema(base, 2 * pairs, chosen)
+    peaks = walked_peaks(heights, chosen)
+    troughs = walked_troughs(heights, chosen)
+    assert (found.peaks - chosen.nearest).tolist() == peaks
+    assert (found.troughs - chosen.nearest).tolist() == troughs
+
+
+def walked_peaks(heights: list[float], chosen: SearchSettings) -> list[int]:
+    """From the near end: local maxima as high as the highest point of the stretch ahead."""
+    inner = range(1, len(heights) - 1)
+    maxima = [m for m in inner if heights[m - 1] < heights[m] > heights[m + 1]]
+    target = max((heights[m] for m in maxima), default=math.inf)
+    found: list[int] = []
+    for here, following in pairwise(maxima):
+        if len(found) < chosen.num_extrema and abs(heights[here] - target) <= 1e-3:
+            if not found or here - found[-1] > chosen.peak_gap:
+                found.append(here)
+            start = min(here + chosen.peak_gap, following)
+            target = max(heights[start : start + chosen.stretch])
+    return found
+
+
+def walked_troughs(heights: list[float], chosen: SearchSettings) -> list[int]:
+    """From the far end: local minima as low as the lowest point of all that is nearer."""
+    inner = range(len(heights) - 2, 0, -1)
+    minima = [m for m in inner if heights[m - 1] > heights[m] < heights[m + 1]]
+    target = min((heights[m] for m in minima), default=math.inf)
+    found: list[int] = []
+    for here, following in pairwise(minima):
+        if len(found) < chosen.num_extrema and abs(heights[here] - target) <= 1e-3:
+            if not found or found[-1] - here > chosen.trough_gap:
+                found.append(here)
+            nearer = heights[: max(0, min(here - chosen.peak_gap, following))]
+            target = min(nearer, default=math.inf)
+    return sorted(found)
 
 
 @pytest.mark.parametrize("count", [0, 135])
