@@ -60,7 +60,7 @@ def take_stock(store: Store) -> Holdings:
         if store.path(step) != folder:
             continue  # a second copy under another name
         holdings.folders[step.short], holdings.records[step.short] = folder, record
-        if store.record(step) is None:
+        if not store.is_intact(folder, record):
             holdings.damage[step.short] = _what_is_wrong(folder, record.files)
     store.remember_verified()
     return holdings

@@ -118,8 +118,11 @@ class Store:
             return None
         if record.fingerprint != step.fingerprint:
             return None
-        intact = all(self._intact(folder / name, entry) for name, entry in record.files.items())
-        return record if intact else None
+        return record if self.is_intact(folder, record) else None
+
+    def is_intact(self, folder: Path, record: Record) -> bool:
+        """Whether every file in `folder` has the size and content its record says."""
+        return all(self._intact(folder / name, entry) for name, entry in record.files.items())
 
     def records(self) -> Iterator[tuple[Path, Record]]:
         """All readable records with their folders, in name order; files are not verified."""
