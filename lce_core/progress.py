@@ -49,14 +49,15 @@ def inspect(
 
 def explain(plan: StudyPlan, store: Store, states: dict[str, StepState]) -> dict[str, StepState]:
     """The same states, where each `to do` names what differs from the nearest finished step."""
+    explained = dict(states)
+    new = [s for s in plan.steps.values() if states[s.fingerprint] == StepState("to do", "new")]
+    if not new:  # then no record has to be read
+        return explained
     finished: dict[tuple[object, ...], list[Record]] = {}
     for _, record in store.records():
         finished.setdefault(_place(record.kind, record.axes), []).append(record)
-    explained = dict(states)
-    for step in plan.steps.values():
-        state = states[step.fingerprint]
-        near = finished.get(_place(step.kind, step.axes))
-        if state.state == "to do" and near and state.reason == "new":
+    for step in new:
+        if near := finished.get(_place(step.kind, step.axes)):
             reasons = [differences(record.lineage, step.lineage) for record in near]
             changed = min(reasons, key=len)
             if changed:
