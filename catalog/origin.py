@@ -61,8 +61,8 @@ def _content(catalog: Path, state: str) -> dict[str, str]:
 
 def _code() -> Iterator[tuple[str, str]]:
     for folder in _CODE:
-        for path in sorted((*folder.glob("*.py"), *folder.glob("sql/*.sql"))):
-            yield path.name, sha256_file(path)
+        for path in sorted((*folder.rglob("*.py"), *folder.rglob("*.sql"))):
+            yield path.relative_to(folder).as_posix(), sha256_file(path)
     for name in _LIBRARIES:
         yield name, importlib.metadata.version(name)
 
