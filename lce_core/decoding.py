@@ -71,8 +71,8 @@ def generate(
       max_new_tokens: longest continuation.
       stop: ends a sequence early, one rule for all or one for each prompt; so does the model's own
         end-of-sequence token.
-      batch_tokens: upper limit of tokens in one forward pass, and of prompt tokens in one batch;
-        one prompt at least.
+      batch_tokens: upper limit of tokens in one forward pass, and of prompt tokens in one batch
+        (one prompt at least) or beside the first prompt of a shared cache.
       chunk: longest piece of the prompts that is processed at once.
       share_prefixes: process what prompts have in common once, where that is less work.
       report: called with (prompts done, prompts in all) after each batch.

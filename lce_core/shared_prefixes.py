@@ -51,23 +51,24 @@ def num_distinct_tokens(prompts: Sequence[TokenIds], order: Sequence[int]) -> in
 def bundles(
     prompts: Sequence[TokenIds], order: Sequence[int], max_tokens: int, new_tokens: int
 ) -> list[list[int]]:
-    """Successive prompts of `order` that fit into one cache with their answers.
+    """Successive prompts of `order` that share one cache with their answers.
 
     Args:
       prompts: token ids of each.
       order: indices of the prompts.
-      max_tokens: of one cache, shared beginnings counted once; one prompt at least.
+      max_tokens: that a cache may hold beside its first prompt and that one's answer, shared
+        beginnings counted once.
       new_tokens: of an answer.
     """
     found: list[list[int]] = []
-    held = 0
+    room = 0
     for index in order:
-        own = new_tokens + len(prompts[index])
-        further = own - reusable(prompts[found[-1][-1]], prompts[index]) if found else own
-        if found and held + further <= max_tokens:
+        if found:
+            shared = reusable(prompts[found[-1][-1]], prompts[index])
+            room -= len(prompts[index]) - shared + new_tokens
+        if found and room >= 0:
             found[-1].append(index)
-            held += further
         else:
             found.append([index])
-            held = own
+            room = max_tokens
     return found
