@@ -214,7 +214,7 @@ def _greedy(
     answers: list[list[int]] = [[] for _ in batch]
     running = list(range(len(batch)))
     while True:
-        tokens = _most_likely(model, states)
+        tokens = _most_likely(model, states, len(answers[running[0]]) + 1)
         for row, token in zip(running, tokens.tolist(), strict=True):
             answers[row].append(token)
         kept = [
@@ -230,13 +230,13 @@ def _greedy(
         states = follow(fewer, tokens[kept])
 
 
-def _most_likely(model: ExtendedModel, states: torch.Tensor) -> torch.Tensor:
-    """The next tokens (batch,) after states (batch, hidden_size)."""
+def _most_likely(model: ExtendedModel, states: torch.Tensor, number: int) -> torch.Tensor:
+    """Token `number` (batch,) of answers, after states (batch, hidden_size)."""
     logits = model.model.get_output_embeddings()(states).float()
     if not bool(torch.isfinite(logits).all()):
         raise NonFiniteError(
-            "greedy decoding: NaN or infinite logits: logits are finite. Check the checkpoint and"
-            " its precision."
+            f"token {number} of {len(states)} answers: NaN or infinite logits: logits are finite."
+            " Check the checkpoint and its precision."
         )
     if model.inserter:  # A token of the method's own is no text.
         logits[:, model.inserter.token] = -torch.inf

@@ -50,9 +50,10 @@ class PackedTexts:
     ) -> None:
         self._model, self._cache, self._chunk = model, cache, chunk
         self._lengths = np.array([len(text) for text in texts])
-        seen, self._starts = _who_sees_what(texts)
+        shared = [0, *(reusable(before, text) for before, text in pairwise(texts))]
+        own = [text[kept:] for text, kept in zip(texts, shared, strict=True)]
+        seen, self._starts = _who_sees_what(shared, [len(segment) for segment in own])
         self._seen = torch.from_numpy(seen).to(model.model.device)
-        own = [text[kept:] for text, kept in zip(texts, _shared(texts), strict=True)]
         self._ids = torch.from_numpy(np.concatenate(own)).to(model.model.device)
         self._held = held
 
@@ -130,19 +131,19 @@ class PackedTexts:
         return states[0]
 
 
-def _who_sees_what(texts: Sequence[TokenIds]) -> tuple[NDArray[np.bool_], list[int]]:
-    """Which text (rows) has which key (columns) in it, and where each one's segment starts."""
-    shared = _shared(texts)
-    sizes = [len(text) - kept for text, kept in zip(texts, shared, strict=True)]
+def _who_sees_what(
+    shared: Sequence[int], sizes: Sequence[int]
+) -> tuple[NDArray[np.bool_], list[int]]:
+    """Which text (rows) has which key (columns) in it, and where each one's segment starts.
+
+    Args:
+      shared: tokens of each text that are those of the text before it.
+      sizes: tokens of each text's own segment.
+    """
     starts = np.concatenate([[0], np.cumsum(sizes)])
-    seen = np.zeros((len(texts), starts[-1]), dtype=np.bool_)
+    seen = np.zeros((len(shared), starts[-1]), dtype=np.bool_)
     for row, kept in enumerate(shared):
         if kept:
             seen[row, np.flatnonzero(seen[row - 1])[:kept]] = True
         seen[row, starts[row] : starts[row + 1]] = True
     return seen, starts[:-1].tolist()
-
-
-def _shared(texts: Sequence[TokenIds]) -> list[int]:
-    """Tokens of each text that are those of the text before it."""
-    return [0, *(reusable(before, text) for before, text in pairwise(texts))]

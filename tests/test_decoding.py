@@ -130,5 +130,5 @@ def test_logits_that_are_not_finite_are_an_error() -> None:
     extended = _extended()
     with torch.no_grad():
         extended.model.get_input_embeddings().weight[3] = float("inf")
-    with pytest.raises(NonFiniteError, match="logits"):
+    with pytest.raises(NonFiniteError, match="token 1 of 1 answers"):
         generate(extended, _prompts(1, 8), max_new_tokens=1, batch_tokens=8)

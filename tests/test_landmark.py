@@ -492,7 +492,7 @@ def test_a_landmark_is_never_generated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extended, "inserter", None)
     extended.begin_request(20)
     with torch.no_grad():
-        following = decoding._most_likely(extended, extended.hidden_states(tokens(10))[:, -1])
+        following = decoding._most_likely(extended, extended.hidden_states(tokens(10))[:, -1], 1)
     assert (following == VOCABULARY).all()
 
 
