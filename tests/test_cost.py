@@ -1,4 +1,4 @@
-"""The cost model against parameter counts of transformers and the anchors' printed tables.
+"""The cost model against transformers' parameters, torch's counter and the anchors' tables.
 
 Shapes are written here from the models' configurations, not taken from the plug-ins.
 """
@@ -6,9 +6,13 @@ Shapes are written here from the models' configurations, not taken from the plug
 from __future__ import annotations
 
 import pytest
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from lce_core.cost import (
+    attention_flops,
     forward_flops,
     gpu_hours,
     kv_cache_bytes,
@@ -87,3 +91,18 @@ def test_utilisation_of_a_published_run_is_the_published_one() -> None:
     # torchtitan 2024-12: Llama-3-8B, 8k, compiled, 6,667 tokens/s a GPU: 35 % of 989 TFLOP/s.
     flops = training_flops(*MODELS["llama3_8b"], 8192)
     assert model_flops_utilisation(6667, flops) == pytest.approx(0.35, abs=0.005)
+
+
+@pytest.mark.parametrize("length", [16, 100])
+def test_flops_are_those_that_torch_counts_of_a_real_model(length: int) -> None:
+    sizes = {"vocab_size": 61, "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 3}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8}
+    stock = LlamaForCausalLM(LlamaConfig(**sizes, **heads))
+    counter = FlopCounterMode(display=False)
+    with counter, torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
+        stock(torch.zeros(1, length, dtype=torch.long))
+    shape, geometry = ModelShape(3, 24, 40, 61), RopeGeometry(8, 8, 4, 2, 1e4, 64)
+    # That kernel computes the whole square of scores; the model counts what lies before a token.
+    above = attention_flops(shape, geometry, length / 2)
+    per_token = forward_flops(shape, geometry, length) + above
+    assert counter.get_total_flops() == length * per_token
