@@ -19,7 +19,7 @@ import duckdb
 from filelock import FileLock
 
 from catalog.origin import is_current, note_origin, state_digest
-from lce_core.store import Store
+from lce_core.store.artifacts import Store
 
 if TYPE_CHECKING:
     import pyarrow as pa

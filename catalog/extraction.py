@@ -18,10 +18,10 @@ from pydantic import BaseModel, ConfigDict
 
 from catalog.holdings import Holdings, take_stock
 from catalog.status import cell_status
-from lce_core.cell_tables import SAMPLES, SAMPLES_FILE, TOKEN_NLL, TOKEN_NLL_FILE
 from lce_core.errors import DataError
-from lce_core.identity import SHORT, canonical_json, fingerprint
-from lce_core.store import Store
+from lce_core.store.artifacts import Store
+from lce_core.store.cell_tables import SAMPLES, SAMPLES_FILE, TOKEN_NLL, TOKEN_NLL_FILE
+from lce_core.store.identity import SHORT, canonical_json, fingerprint
 
 Row = dict[str, Any]
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lce_core.records import FileEntry, Record
-from lce_core.steps import Step
-from lce_core.store import Store
+from lce_core.store.artifacts import Store
+from lce_core.store.records import FileEntry, Record
+from lce_core.store.steps import Step
 
 
 @dataclass

@@ -15,9 +15,9 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from lce_core.identity import sha256_file
-from lce_core.records import RECORD, Record, write_json
-from lce_core.store import Store
+from lce_core.store.artifacts import Store
+from lce_core.store.identity import sha256_file
+from lce_core.store.records import RECORD, Record, write_json
 
 _CODE = (Path(__file__).parent, Path(__file__).parents[1] / "lce_core")
 """Folders whose own files decide what a build makes of a store."""

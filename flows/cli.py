@@ -264,7 +264,7 @@ def rebuild_mlflow() -> None:
 
 def _execution(file: Path | None, **options: Any) -> Any:
     from flows.settings import DATA_FOLDER, existing_folders, make_execution, named_folders
-    from lce_core.spec import add_plugin_folders
+    from lce_core.study.plugin_folders import add_plugin_folders
 
     models, data = options.pop("model_folder", []), options.pop("data_folder", [])
     plugins = existing_folders(options.pop("plugins", []), "--plugins")

@@ -24,7 +24,7 @@ from typing import Any
 import psutil
 
 from lce_core.errors import ServiceError
-from lce_core.records import write_json
+from lce_core.store.records import write_json
 
 MARK = "LCE_SERVICE"
 GRACE_SECONDS = 5.0

@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from lce_core.units import Unit
+from lce_core.study.units import Unit
 from tasks.board import BOARD
 
 ARTIFACT_SECONDS = 5.0

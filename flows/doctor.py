@@ -24,7 +24,7 @@ from packaging.specifiers import SpecifierSet
 
 from flows.daemons import answers, environment, find, marked
 from lce_core.errors import LceError
-from lce_core.lease import is_alive
+from lce_core.store.lease import is_alive
 
 NAMES = ("server", "mlflow", "worker")
 FEW_BYTES = 5 << 30

@@ -10,13 +10,13 @@ from rich.console import Console
 from rich.table import Table
 
 from flows.settings import open_study
-from lce_core.cost import gpu_hours
-from lce_core.lease import is_held
-from lce_core.plan import PlannedCell, StudyPlan, compile_study
-from lce_core.progress import State, StepState, explain, inspect
-from lce_core.spec import Execution
-from lce_core.step_cost import StepCost, step_cost
-from lce_core.store import Store, folders_of
+from lce_core.execution import Execution
+from lce_core.store.artifacts import Store, folders_of
+from lce_core.store.lease import is_held
+from lce_core.study.cost import gpu_hours
+from lce_core.study.plan import PlannedCell, StudyPlan, compile_study
+from lce_core.study.progress import State, StepState, explain, inspect
+from lce_core.study.step_cost import StepCost, step_cost
 
 STATES: tuple[State, ...] = ("done", "to do", "failed", "unavailable")
 

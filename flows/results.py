@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from lce_core.benchmarks import BENCHMARKS
-from lce_core.plan import StudyPlan
-from lce_core.spec import MethodEntry
+from lce_core.study.plan import StudyPlan
+from lce_core.study.spec import MethodEntry
 from tasks.projections import read
 
 LENGTHS = (

@@ -15,9 +15,9 @@ from flows.selection import require_work, select_cells
 from flows.settings import disk_full, open_study
 from flows.temporary_server import client_settings, temporary_server
 from lce_core.errors import LceError, StudyIncompleteError
-from lce_core.plan import compile_study
-from lce_core.spec import Execution
-from lce_core.store import Store
+from lce_core.execution import Execution
+from lce_core.store.artifacts import Store
+from lce_core.study.plan import compile_study
 
 FULL_BYTES = 1 << 20
 """With less free disk space than this, any failure is put down to the disk."""

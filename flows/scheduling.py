@@ -13,9 +13,9 @@ from prefect.futures import PrefectFuture
 
 from flows.display import Display
 from lce_core.errors import StoreError
-from lce_core.failures import StepsFailedError
-from lce_core.spec import Execution
-from lce_core.units import Unit, dependents
+from lce_core.execution import Execution
+from lce_core.store.failures import StepsFailedError
+from lce_core.study.units import Unit, dependents
 from tasks.evaluation import evaluate
 from tasks.finetuning import train
 from tasks.sampling import sample

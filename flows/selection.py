@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lce_core.errors import SpecError, did_you_mean
-from lce_core.plan import PlannedCell, StudyPlan
+from lce_core.study.plan import PlannedCell, StudyPlan
 
 AXES = ("base_model", "method", "frozen", "seed", "benchmark", "task", "eval_length")
 

@@ -32,7 +32,7 @@ from flows.daemons import (
 from flows.doctor import Check, doctor
 from flows.ports import LOOPBACK, require_free
 from lce_core.errors import ServiceError
-from lce_core.records import write_json
+from lce_core.store.records import write_json
 from tasks import tracking
 
 __all__ = ["Check", "Service", "doctor", "down", "up"]

@@ -14,10 +14,12 @@ import yaml
 from pydantic import ValidationError
 
 from lce_core.errors import SpecError, did_you_mean
+from lce_core.execution import Execution
 from lce_core.hub import is_address
 from lce_core.registry import spec_error
-from lce_core.spec import Execution, StudySpec, add_plugin_folders
-from lce_core.study_file import load_study
+from lce_core.study.plugin_folders import add_plugin_folders
+from lce_core.study.spec import StudySpec
+from lce_core.study.study_file import load_study
 from tasks.gpus import visible_gpus
 
 DATA_FOLDER = "--data-folder"

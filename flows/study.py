@@ -21,10 +21,10 @@ from flows.scheduling import run_units
 from flows.selection import require_work, select_cells
 from flows.settings import disk_full, make_execution, open_study
 from lce_core.errors import StudyIncompleteError
-from lce_core.plan import StudyPlan, compile_study
-from lce_core.progress import StepState, inspect
-from lce_core.store import Store, folders_of
-from lce_core.units import units_to_do
+from lce_core.store.artifacts import Store, folders_of
+from lce_core.study.plan import StudyPlan, compile_study
+from lce_core.study.progress import StepState, inspect
+from lce_core.study.units import units_to_do
 from tasks.board import BOARD
 from tasks.recording import record_study
 from tasks.workers import close_pools
@@ -50,7 +50,7 @@ def controlled_study(
     Args:
       study: a shipped study's name, or the path of a study file.
       select: "axis=value,..." to compute only these cells; all others stay as they are.
-      execution: keys of `lce_core.spec.Execution` that differ from this machine's defaults.
+      execution: keys of `lce_core.execution.Execution` that differ from this machine's defaults.
       retry_failed: try again what failed for good (NaN loss, bad data).
 
     Returns:

@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from lce_core.errors import SpecError, did_you_mean
-from lce_core.identity import canonical_json
+from lce_core.store.identity import canonical_json
 
 
 @dataclass(frozen=True)

@@ -19,22 +19,24 @@ import torch
 from safetensors.numpy import save_file
 
 from lce_core.benchmarks import BENCHMARKS, CellRequest, CellResult
-from lce_core.cell_tables import ARRAYS_FILE, SAMPLES, SAMPLES_FILE, TOKEN_NLL, TOKEN_NLL_FILE
 from lce_core.corpora import CORPORA
+from lce_core.data.held_out import HeldOutText, pack_held_out
+from lce_core.data.packing import pack_rows
 from lce_core.devices import resolve_device, resolve_dtype
 from lce_core.errors import NonFiniteError, StoreError
-from lce_core.extension import LEARNED, ExtendedModel, extend
-from lce_core.held_out import HeldOutText, pack_held_out
-from lce_core.identity import canonical_json
-from lce_core.loss_cache import LossCache
+from lce_core.evaluation.loss_cache import LossCache
+from lce_core.execution import Execution
+from lce_core.extension.extended_model import LEARNED, ExtendedModel, extend
 from lce_core.methods import METHODS
-from lce_core.models import MODELS, BaseModel
-from lce_core.packing import pack_rows
-from lce_core.spec import Evaluation, Execution, Training, Upsampling
-from lce_core.step_cost import cell_cost, step_cost
-from lce_core.steps import Step
-from lce_core.store import Attempt, Store
-from lce_core.training import TrainingJob, run
+from lce_core.models import MODELS, LanguageModel
+from lce_core.recipe import Evaluation, Training, Upsampling
+from lce_core.store.artifacts import Attempt, Store
+from lce_core.store.cell_tables import ARRAYS_FILE, SAMPLES, SAMPLES_FILE, TOKEN_NLL, TOKEN_NLL_FILE
+from lce_core.store.identity import canonical_json
+from lce_core.store.steps import Step
+from lce_core.study.step_cost import cell_cost, step_cost
+from lce_core.training.job import TrainingJob
+from lce_core.training.run import run
 
 Report = Callable[[Mapping[str, Any]], None]
 
@@ -148,7 +150,7 @@ class Runner:
             "predicted": asdict(step_cost(step)),
         }
 
-    def _model(self, step: Step, base_model: BaseModel) -> ExtendedModel:
+    def _model(self, step: Step, base_model: LanguageModel) -> ExtendedModel:
         spec = step.spec
         evaluation = Evaluation(**spec["evaluation"])
         identity = [step.parents.get("checkpoint"), spec["base_model"], spec["method"]]
@@ -171,7 +173,7 @@ class Runner:
         self._loaded = (key, extended)
         return extended
 
-    def _weights(self, step: Step, role: str, base_model: BaseModel) -> Path | None:
+    def _weights(self, step: Step, role: str, base_model: LanguageModel) -> Path | None:
         if role in step.parents:
             return self._parent(step, role) / "model"
         return self._model_folder(base_model)
@@ -182,10 +184,10 @@ class Runner:
             raise StoreError(f"{step.folder}: its {role} {step.parents[role][:12]} is not there")
         return folder
 
-    def _tokenizing_model(self, spec: Mapping[str, Any]) -> BaseModel:
+    def _tokenizing_model(self, spec: Mapping[str, Any]) -> LanguageModel:
         return MODELS.load(spec["tokenizer"]["name"])()
 
-    def _model_folder(self, base_model: BaseModel) -> Path | None:
+    def _model_folder(self, base_model: LanguageModel) -> Path | None:
         return self._execution.model_folders.get(base_model.plugin_name)
 
     def _micro_batch_tokens(self, step: Step) -> int:

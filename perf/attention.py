@@ -56,8 +56,8 @@ from lce_core.attention.schemes import (
     ShiftedSparse,
 )
 from lce_core.methods import METHODS
-from lce_core.records import environment
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
+from lce_core.store.records import environment
 
 THETA = 1e4
 TRAINED = 4096

@@ -27,17 +27,17 @@ from torch.nn import functional
 from transformers import LlamaForCausalLM
 
 from lce_core.benchmarks import BENCHMARKS, Benchmark, CellRequest, CellResult
-from lce_core.benchmarks._retrieval import text_answers
-from lce_core.benchmarks._text_benchmark import unpack_losses
+from lce_core.benchmarks._prompted.retrieval import text_answers
+from lce_core.benchmarks._text.benchmark import unpack_losses
 from lce_core.benchmarks.ruler import complete, match
 from lce_core.benchmarks.ruler._tasks import new_tokens
-from lce_core.decoding import generate
-from lce_core.extension import extend
-from lce_core.likelihood import window_nll
-from lce_core.loss_cache import LossCache
+from lce_core.evaluation.decoding import generate
+from lce_core.evaluation.likelihood import window_nll
+from lce_core.evaluation.loss_cache import LossCache
+from lce_core.extension.extended_model import extend
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
-from lce_core.records import environment
+from lce_core.store.records import environment
 
 BASE = MODELS.parse({"name": "toy_llama"}, "perf")
 DOCUMENT_TOKENS = 8192

@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 
 from lce_core.benchmarks import BENCHMARKS, CellRequest
-from lce_core.benchmarks import _prompt_cache as prompt_cache
-from lce_core.benchmarks._prompt_cache import PromptCache
+from lce_core.benchmarks._prompted import cache as prompt_cache
+from lce_core.benchmarks._prompted.cache import PromptCache
 from lce_core.errors import UnavailableError
 from lce_core.models import MODELS
-from lce_core.records import environment
+from lce_core.store.records import environment
 
 BASE = MODELS.parse({"name": "toy_llama"}, "perf")
 

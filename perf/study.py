@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import Any
 
 from catalog.queries import logical_digest, run_query
-from lce_core.records import environment
+from lce_core.store.records import environment
 
 LCE = [sys.executable, "-c", "from flows.cli import main; main()"]
-SPEC = [sys.executable, "-c", "import sys, lce_core.spec; assert 'torch' not in sys.modules"]
+SPEC = [sys.executable, "-c", "import sys, lce_core.study.spec; assert 'torch' not in sys.modules"]
 SQL = ["sql", "SELECT method, frozen, avg(value) FROM scores GROUP BY ALL"]
 QUICK_RUNS = 5
 LIMITS = {
@@ -35,7 +35,7 @@ LIMITS = {
     "Prefect tasks of a run with everything done": 1,
     "lce plan toy": 5.0,
     "lce sql": 2.0,
-    "import lce_core.spec (no torch)": None,
+    "import lce_core.study.spec (no torch)": None,
 }
 
 
@@ -73,7 +73,7 @@ def measure(home: Path) -> dict[str, Any]:
         "Prefect tasks of a run with everything done": task_runs(home) - tasks,
         "lce plan toy": median([*LCE, "plan", "toy"], home),
         "lce sql": median([*LCE, *SQL], home),
-        "import lce_core.spec (no torch)": median(SPEC, home),
+        "import lce_core.study.spec (no torch)": median(SPEC, home),
     }
     _, kinds = run_query(
         catalog, "SELECT kind, count(*), sum(seconds) FROM artifacts GROUP BY ALL ORDER BY ALL"

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lce_core.errors import SpecError
-from lce_core.lease import Lease
+from lce_core.store.lease import Lease
 
 WAIT_SECONDS = 5.0
 

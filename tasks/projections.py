@@ -11,7 +11,7 @@ from typing import Any
 
 from catalog.build import CATALOG, build_catalog, refresh_catalog
 from catalog.queries import format_rows, run_query
-from lce_core.store import Store
+from lce_core.store.artifacts import Store
 from tasks import tracking
 
 # Names of studies are kebab-case by `StudySpec`, so they need no quoting.

@@ -19,10 +19,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from lce_core.identity import fingerprint
 from lce_core.methods import METHODS
-from lce_core.records import RECORD, Record
-from lce_core.store import Store
+from lce_core.store.artifacts import Store
+from lce_core.store.identity import fingerprint
+from lce_core.store.records import RECORD, Record
 
 FORMAT = 1
 """Raised when the same records are to be shown differently: all runs are then rewritten."""

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 from filelock import FileLock
 
 from lce_core.errors import SpecError
-from lce_core.identity import fingerprint
-from lce_core.records import write_json
-from lce_core.store import Store
+from lce_core.store.artifacts import Store
+from lce_core.store.identity import fingerprint
+from lce_core.store.records import write_json
 from tasks.run_content import RunContent, read_plan, run_contents, state_digest
 
 if TYPE_CHECKING:

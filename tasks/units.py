@@ -8,10 +8,10 @@ from prefect import Task, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
 
-from lce_core.failures import StepsFailedError, WorkerLostError
-from lce_core.spec import Execution
-from lce_core.steps import Step
-from lce_core.store import Store
+from lce_core.execution import Execution
+from lce_core.store.artifacts import Store
+from lce_core.store.failures import StepsFailedError, WorkerLostError
+from lce_core.store.steps import Step
 from tasks.board import BOARD
 from tasks.workers import pool_for
 

@@ -14,10 +14,11 @@ import time
 from collections.abc import Mapping
 from typing import Any, TextIO
 
-from lce_core.failures import classify
-from lce_core.spec import Execution, add_plugin_folders
-from lce_core.steps import Step
-from lce_core.store import Store
+from lce_core.execution import Execution
+from lce_core.store.artifacts import Store
+from lce_core.store.failures import classify
+from lce_core.store.steps import Step
+from lce_core.study.plugin_folders import add_plugin_folders
 
 PROGRESS_SECONDS = 0.5
 

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from lce_core.errors import SpecError
-from lce_core.failures import WorkerLostError
-from lce_core.spec import Execution
-from lce_core.steps import Step
+from lce_core.execution import Execution
+from lce_core.store.failures import WorkerLostError
+from lce_core.store.steps import Step
 from tasks.gpus import leased_gpus, visible_gpus
 
 Event = Mapping[str, Any]

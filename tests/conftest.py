@@ -26,9 +26,6 @@ os.environ.update(
     TOKENIZERS_PARALLELISM="false",
 )
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-_DATA = Path(__file__).parents[2] / "shared" / "data"
-if _DATA.is_dir():
-    os.environ.setdefault("LCE_TEST_DATA", str(_DATA))
 os.environ.pop("LCE_HOME", None)
 
 

@@ -18,7 +18,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-ROOT = Path(__file__).parents[1]
+from tests.support.repository import ROOT
+
 PACKAGES = ("lce_core", "catalog", "tasks", "flows", "dashboards")
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -104,7 +105,13 @@ def test_every_imported_distribution_is_declared() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["lce_core.spec", "lce_core.study_file", "lce_core.registry", "lce_core.plan"]
+    "module",
+    [
+        "lce_core.study.spec",
+        "lce_core.study.study_file",
+        "lce_core.registry",
+        "lce_core.study.plan",
+    ],
 )
 def test_reading_and_planning_load_no_torch(module: str) -> None:
     code = f"import {module}, sys; print(sorted({{'torch', 'transformers'}} & set(sys.modules)))"

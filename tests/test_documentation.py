@@ -18,10 +18,11 @@ from typer.testing import CliRunner
 
 from flows.cli import app
 from flows.settings import shipped_studies
-from lce_core.spec import Evaluation, StudySpec, Training, Upsampling
-from lce_core.study_file import parse_study
+from lce_core.recipe import Evaluation, Training, Upsampling
+from lce_core.study.spec import StudySpec
+from lce_core.study.study_file import parse_study
+from tests.support.repository import ROOT
 
-ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 
 
@@ -119,7 +120,7 @@ def test_the_example_method_is_a_whole_plug_in(tmp_path: Path) -> None:
     (tmp_path / "methods").mkdir()
     (tmp_path / "methods" / "halved.py").write_text(example, encoding="utf-8")
     code = (
-        "import sys, pathlib; from lce_core.spec import add_plugin_folders;"
+        "import sys, pathlib; from lce_core.study.spec import add_plugin_folders;"
         "from lce_core.methods import METHODS; from lce_core.methods._evidence import recompute;"
         "add_plugin_folders((pathlib.Path(sys.argv[1]),)); method = METHODS.load('halved');"
         "print([(recompute(method, e.given), e.expected) for e in method.evidence])"

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.support.repository import ROOT
+
 PACKAGES = ("lce_core", "catalog", "tasks", "flows", "dashboards")
 IGNORED = {"__pycache__"}
 
@@ -65,7 +66,7 @@ def test_the_unpacked_wheel_reads_a_shipped_study_outside_the_checkout(
 ) -> None:
     wheel.extractall(tmp_path / "site")
     code = (
-        "import pathlib, sys; import flows; from lce_core.study_file import load_study;"
+        "import pathlib, sys; import flows; from lce_core.study.study_file import load_study;"
         "assert pathlib.Path(flows.__file__).is_relative_to(sys.argv[1]);"
         "folder = pathlib.Path(flows.__file__).parent / 'studies';"
         "print(*[load_study(path).study for path in sorted(folder.glob('*.yaml'))])"

@@ -20,12 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from lce_core.benchmarks import CellRequest, CellResult, Profile, Sample
-from lce_core.benchmarks._text_benchmark import TextBenchmark, pack_losses
-from lce_core.benchmarks._windows import Windows, cut_windows, num_windows, score, window_losses
-from lce_core.models import BaseModel
+from lce_core.benchmarks import CellRequest, CellResult, Profile, Sample, score
+from lce_core.benchmarks._text.benchmark import TextBenchmark, pack_losses
+from lce_core.benchmarks._text.windows import Windows, cut_windows, num_windows, window_losses
+from lce_core.evaluation.stats import bootstrap_mean
+from lce_core.models import LanguageModel
 from lce_core.registry import Evidence, Source
-from lce_core.stats import bootstrap_mean
 
 
 class NllByPosition(TextBenchmark):
@@ -45,7 +45,7 @@ class NllByPosition(TextBenchmark):
     bin_width: int | None = Field(default=None, gt=0)
     """Positions that share a mean; None: 256, or as the profile says."""
 
-    def unavailable(self, base_model: BaseModel, task: str, eval_length: int) -> str | None:
+    def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
         """Windows without a position to score."""
         if eval_length >= 2:
             return None
@@ -98,7 +98,7 @@ class NllByPosition(TextBenchmark):
                 losses[first : first + len(nll), start + 1 : start + size] = nll
         return losses
 
-    def _bin_width(self, base_model: BaseModel) -> int:
+    def _bin_width(self, base_model: LanguageModel) -> int:
         if self.bin_width is not None:
             return self.bin_width
         return max(1, base_model.geometry.trained_context // 8) if self.profile == "tiny" else 256

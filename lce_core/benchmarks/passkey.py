@@ -19,9 +19,9 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from lce_core.benchmarks import Benchmark, CellRequest, CellResult, Profile, Sample
-from lce_core.benchmarks._prompt_cache import cell_prompts
-from lce_core.benchmarks._retrieval import (
+from lce_core.benchmarks import Benchmark, CellRequest, CellResult, Profile, Sample, score
+from lce_core.benchmarks._prompted.cache import cell_prompts
+from lce_core.benchmarks._prompted.retrieval import (
     Prompt,
     encode,
     generator,
@@ -30,13 +30,12 @@ from lce_core.benchmarks._retrieval import (
     key_task_reason,
     text_answers,
 )
-from lce_core.benchmarks._windows import score
+from lce_core.data.sequences import Sequences
 from lce_core.errors import UnavailableError
-from lce_core.metrics import first_integer, has_complete_integer
-from lce_core.models import BaseModel
+from lce_core.evaluation.metrics import first_integer, has_complete_integer
+from lce_core.evaluation.stats import wilson
+from lce_core.models import LanguageModel
 from lce_core.registry import Evidence, Source
-from lce_core.sequences import Sequences
-from lce_core.stats import wilson
 
 INSTRUCTION = (
     "There is an important info hidden inside a lot of irrelevant text. Find it and memorize them."
@@ -73,7 +72,7 @@ class Passkey(Benchmark):
         """One task."""
         return ("single",)
 
-    def unavailable(self, base_model: BaseModel, task: str, eval_length: int) -> str | None:
+    def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
         """A tiny cell without key tokens or without room."""
         if self.profile == "tiny":
             return key_task_reason(base_model, DISTRACTORS, eval_length)

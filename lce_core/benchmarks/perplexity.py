@@ -33,17 +33,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from lce_core.benchmarks import CellRequest, CellResult, Profile, Sample
-from lce_core.benchmarks._documents import Documents
-from lce_core.benchmarks._perplexity_definitions import (
-    Scored,
-    over_tokens,
-    over_windows,
-    scored_means,
-)
-from lce_core.benchmarks._text_benchmark import TextBenchmark, pack_losses
-from lce_core.benchmarks._windows import cut_windows, num_windows, score, window_losses
-from lce_core.models import BaseModel
+from lce_core.benchmarks import CellRequest, CellResult, Profile, Sample, score
+from lce_core.benchmarks._text.benchmark import TextBenchmark, pack_losses
+from lce_core.benchmarks._text.definitions import Scored, over_tokens, over_windows, scored_means
+from lce_core.benchmarks._text.documents import Documents
+from lce_core.benchmarks._text.windows import cut_windows, num_windows, window_losses
+from lce_core.models import LanguageModel
 from lce_core.registry import Evidence, Source
 
 LCEG_E = 2.71828
@@ -70,7 +65,7 @@ class Perplexity(TextBenchmark):
     last: int | None = Field(default=None, gt=0)
     """Tokens at a window's end that `perplexity_last` scores; None: 256, or as the profile says."""
 
-    def unavailable(self, base_model: BaseModel, task: str, eval_length: int) -> str | None:
+    def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
         """Windows that cannot hold the tokens to score."""
         last = self._last(base_model)
         if eval_length > last:
@@ -123,7 +118,7 @@ class Perplexity(TextBenchmark):
             return self.stride
         return eval_length if self.profile in ("fast", "tiny") else 256
 
-    def _last(self, base_model: BaseModel) -> int:
+    def _last(self, base_model: LanguageModel) -> int:
         if self.last is not None:
             return self.last
         return max(1, base_model.geometry.trained_context // 4) if self.profile == "tiny" else 256

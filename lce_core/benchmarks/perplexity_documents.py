@@ -32,15 +32,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from lce_core.benchmarks import CellRequest, CellResult, Profile, Sample, Score
-from lce_core.benchmarks._document_windows import Cut, cut_documents, document_losses
-from lce_core.benchmarks._documents import (
-    Documents,
-    document_tokens,
-    held_out_documents,
-    read_documents,
-)
-from lce_core.benchmarks._perplexity_definitions import (
+from lce_core.benchmarks import CellRequest, CellResult, Profile, Sample, Score, score
+from lce_core.benchmarks._text.benchmark import TextBenchmark, pack_losses
+from lce_core.benchmarks._text.definitions import (
     Scored,
     over_document_losses,
     over_documents,
@@ -48,12 +42,18 @@ from lce_core.benchmarks._perplexity_definitions import (
     over_windows,
     scored_means,
 )
-from lce_core.benchmarks._text_benchmark import TextBenchmark, pack_losses
-from lce_core.benchmarks._windows import Stream, score
+from lce_core.benchmarks._text.document_windows import Cut, cut_documents, document_losses
+from lce_core.benchmarks._text.documents import (
+    Documents,
+    document_tokens,
+    held_out_documents,
+    read_documents,
+)
+from lce_core.benchmarks._text.windows import Stream
+from lce_core.data.sequences import Sequences
 from lce_core.errors import UnavailableError
-from lce_core.models import BaseModel
+from lce_core.models import LanguageModel
 from lce_core.registry import Evidence, Source
-from lce_core.sequences import Sequences
 
 _YARN_MINIMUM = {"proof_pile": 131072, "govreport": 16384}
 _YARN_DOCUMENTS = {"govreport": 50}
@@ -86,7 +86,7 @@ class PerplexityDocuments(TextBenchmark):
             raise ValueError("truncate needs min_document_tokens: the longest length of the study")
         return self
 
-    def unavailable(self, base_model: BaseModel, task: str, eval_length: int) -> str | None:
+    def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
         """Windows that score nothing, or that documents need not fill."""
         if eval_length < 2:
             return f"eval_length {eval_length}: a window holds at least 2 tokens"
@@ -105,7 +105,7 @@ class PerplexityDocuments(TextBenchmark):
 
     def data_sequences(
         self,
-        base_model: BaseModel,
+        base_model: LanguageModel,
         task: str,
         eval_length: int,
         data_folders: Mapping[str, Path],

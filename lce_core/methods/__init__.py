@@ -1,7 +1,8 @@
 """Context-extension methods, one file each; the file's name is the method's label.
 
 A method describes, in numpy and dataclasses, what changes: a frequency table, an attention scheme,
-or both. `lce_core.extension` carries it out on a model. Labels are those of the papers' tables.
+or both. `lce_core.extension.extended_model` carries it out on a model. Labels are those of the
+papers' tables.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from lce_core.adaptation import LowRank, TokenInsertion
 from lce_core.attention import AttentionScheme
 from lce_core.errors import SpecError
+from lce_core.methods._adaptation import LowRank, TokenInsertion
 from lce_core.registry import Plugin, Registry
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
+
+__all__ = ["METHODS", "LowRank", "Method", "TokenInsertion", "TrainingStage", "scale_or_ratio"]
 
 
 class Method(Plugin):

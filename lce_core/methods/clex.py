@@ -31,7 +31,7 @@ class Clex(Method):
     """Continuous frequencies, learned by a network on positions of contexts not yet seen."""
 
     family: ClassVar[Literal["none", "frequency", "approximate"]] = "frequency"
-    rotary: ClassVar[str | None] = "lce_core.continuous_rotary:ContinuousRotary"
+    rotary: ClassVar[str | None] = "lce_core.extension.continuous_rotary:ContinuousRotary"
 
     max_scale: int | None = Field(default=None, ge=1)
     """Largest scale t, in trained contexts, drawn in training and used; None: four times that of

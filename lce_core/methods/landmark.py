@@ -13,10 +13,9 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from lce_core.adaptation import TokenInsertion
 from lce_core.attention.schemes import BlockRetrieval, GroupedSoftmax
 from lce_core.errors import SpecError
-from lce_core.methods import Method
+from lce_core.methods import Method, TokenInsertion
 from lce_core.methods._evidence import EXACT, frequencies, value
 from lce_core.registry import Source
 from lce_core.rope import ContextLengths, RopeGeometry

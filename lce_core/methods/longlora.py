@@ -14,10 +14,9 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from lce_core.adaptation import LowRank
 from lce_core.attention.schemes import ShiftedSparse
 from lce_core.errors import SpecError
-from lce_core.methods import Method, scale_or_ratio
+from lce_core.methods import LowRank, Method, scale_or_ratio
 from lce_core.methods._evidence import EXACT, PHI2, frequencies, value
 from lce_core.registry import Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable

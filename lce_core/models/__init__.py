@@ -9,18 +9,28 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from lce_core.models._weights_digest import weights_digest
 from lce_core.registry import Plugin, Registry
 from lce_core.rope import RopeGeometry
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from lce_core.spec import Training
+    from lce_core.recipe import Training
+
+__all__ = [
+    "MODELS",
+    "KeyVocabulary",
+    "LanguageModel",
+    "ModelShape",
+    "Pretraining",
+    "weights_digest",
+]
 
 
 @dataclass(frozen=True)
 class ModelShape:
-    """Sizes the cost model needs (spec of FLOPs: `lce_core.cost`)."""
+    """Sizes the cost model needs (spec of FLOPs: `lce_core.study.cost`)."""
 
     num_layers: int
     hidden_size: int
@@ -54,7 +64,7 @@ class Pretraining:
     num_tokens: int
 
 
-class BaseModel(Plugin):
+class LanguageModel(Plugin):
     """Base of all base models."""
 
     geometry: ClassVar[RopeGeometry]
@@ -101,4 +111,4 @@ class BaseModel(Plugin):
         return rows, np.ones(rows.shape, dtype=np.uint8)
 
 
-MODELS: Registry[BaseModel] = Registry("lce_core.models", "MODEL", BaseModel)
+MODELS: Registry[LanguageModel] = Registry("lce_core.models", "MODEL", LanguageModel)

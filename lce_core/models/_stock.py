@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from lce_core.errors import DataError, SpecError, UnavailableError
 from lce_core.hub import fetch
-from lce_core.models import BaseModel
+from lce_core.models import LanguageModel
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -35,7 +35,7 @@ a padding token is harmless and common."""
 ROPE_CHECKED = ("rope_type", "rope_theta", "partial_rotary_factor")
 
 
-class StockModel(BaseModel):
+class StockModel(LanguageModel):
     """A base model that stock transformers classes can hold."""
 
     def config(self) -> PretrainedConfig:

@@ -75,7 +75,7 @@ class ToyLlama(StockModel):
 
     def pretraining(self) -> Pretraining:
         """AdamW for `steps` batches of 16 rows of 128 tokens, warmup and cosine to 10 percent."""
-        from lce_core.spec import Training
+        from lce_core.recipe import Training
 
         tokens_per_step = ROWS_PER_STEP * ROW_TOKENS
         training = Training(

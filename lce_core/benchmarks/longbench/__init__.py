@@ -22,12 +22,11 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from lce_core.benchmarks import Benchmark, CellRequest, CellResult, Profile, Sample
+from lce_core.benchmarks import Benchmark, CellRequest, CellResult, Profile, Sample, score
 from lce_core.benchmarks._data import DataSet, Seen, spread
-from lce_core.benchmarks._prompt_cache import cell_prompts
-from lce_core.benchmarks._retrieval import Prompt, text_answers
-from lce_core.benchmarks._truncation import cut_middle, cut_middle_to_fit
-from lce_core.benchmarks._windows import score
+from lce_core.benchmarks._prompted.cache import cell_prompts
+from lce_core.benchmarks._prompted.retrieval import Prompt, text_answers
+from lce_core.benchmarks._prompted.truncation import cut_middle, cut_middle_to_fit
 from lce_core.benchmarks.longbench import (
     _code,
     _few_shot,
@@ -37,10 +36,10 @@ from lce_core.benchmarks.longbench import (
 )
 from lce_core.benchmarks.longbench._rows import LongBenchRow, data_set, longbench_rows
 from lce_core.benchmarks.longbench._task import FirstLine, Task
-from lce_core.models import BaseModel
+from lce_core.data.sequences import Sequences
+from lce_core.evaluation.stats import bootstrap_mean
+from lce_core.models import LanguageModel
 from lce_core.registry import Evidence, Source
-from lce_core.sequences import Sequences
-from lce_core.stats import bootstrap_mean
 
 _FAMILIES = (_question_answering, _summarisation, _few_shot, _synthetic, _code)
 TASKS: dict[str, Task] = {task.name: task for family in _FAMILIES for task in family.TASKS}
@@ -72,7 +71,7 @@ class LongBench(Benchmark):
         """The English tasks in the order of the paper's table."""
         return tuple(TASKS)
 
-    def unavailable(self, base_model: BaseModel, task: str, eval_length: int) -> str | None:
+    def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
         """A length without room for a prompt and, unless faithful, the answer."""
         reserved = self._reserved(TASKS[task])
         if eval_length >= _MIN_PROMPT + reserved:
@@ -95,7 +94,7 @@ class LongBench(Benchmark):
 
     def data_sequences(
         self,
-        base_model: BaseModel,
+        base_model: LanguageModel,
         task: str,
         eval_length: int,
         data_folders: Mapping[str, Path],

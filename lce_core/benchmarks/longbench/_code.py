@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 
 from lce_core.benchmarks.longbench._task import Task, without_classes
-from lce_core.longbench_metrics import code_similarity, has_complete_code_line
+from lce_core.benchmarks.longbench.metrics import code_similarity, has_complete_code_line
 
 _FILE = "Please complete the code given below. \n{context}Next line of code:\n"
 _REPOSITORY = "Please complete the code given below. \n{context}{input}Next line of code:\n"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 
 from lce_core.benchmarks.longbench._task import Task, without_classes
-from lce_core.longbench_metrics import class_share, rouge_l, token_f1
+from lce_core.benchmarks.longbench.metrics import class_share, rouge_l, token_f1
 
 QUESTION_TYPE = (
     "Please determine the type of the question below. Here are some examples of questions.\n\n"

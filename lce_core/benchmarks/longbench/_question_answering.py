@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 
 from lce_core.benchmarks.longbench._task import Task, without_classes
-from lce_core.longbench_metrics import token_f1
+from lce_core.benchmarks.longbench.metrics import token_f1
 
 _STORY = (
     "You are given a story, which can be either a novel or a movie script, and a question. Answer"

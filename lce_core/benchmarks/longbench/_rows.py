@@ -9,7 +9,7 @@ from typing import Any
 
 from lce_core.benchmarks._data import DataSet, read_rows
 from lce_core.errors import DataError
-from lce_core.identity import fingerprint
+from lce_core.store.identity import fingerprint
 
 _COLUMNS = ("input", "context", "answers", "all_classes")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 
 from lce_core.benchmarks.longbench._task import Task, without_classes
-from lce_core.longbench_metrics import rouge_l
+from lce_core.benchmarks.longbench.metrics import rouge_l
 
 _REPORT = (
     "You are given a report by a government agency. Write a one-page summary of the report.\n\n"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 
 from lce_core.benchmarks.longbench._task import Task, without_classes
-from lce_core.longbench_metrics import number_share, paragraph_share
+from lce_core.benchmarks.longbench.metrics import number_share, paragraph_share
 
 _COUNT = (
     "There are some paragraphs below sourced from Wikipedia. Some of them may be duplicates. Please"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from lce_core.longbench_metrics import first_line, has_complete_line
+from lce_core.benchmarks.longbench.metrics import first_line, has_complete_line
 
 FirstLine = Literal["longbench", "lceg"]
 """Whose rule says in which tasks only an answer's first line counts."""

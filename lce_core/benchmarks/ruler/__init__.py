@@ -23,11 +23,10 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from lce_core.benchmarks import Benchmark, CellRequest, CellResult, Profile, Sample
+from lce_core.benchmarks import Benchmark, CellRequest, CellResult, Profile, Sample, score
 from lce_core.benchmarks._data import DataSet
-from lce_core.benchmarks._prompt_cache import cell_prompts
-from lce_core.benchmarks._retrieval import key_task_reason, text_answers
-from lce_core.benchmarks._windows import score
+from lce_core.benchmarks._prompted.cache import cell_prompts
+from lce_core.benchmarks._prompted.retrieval import key_task_reason, text_answers
 from lce_core.benchmarks.ruler._fitting import Fitting, Permutations, RulerPrompt, Sizes
 from lce_core.benchmarks.ruler._tasks import (
     TASKS,
@@ -39,11 +38,11 @@ from lce_core.benchmarks.ruler._tasks import (
     text_task,
 )
 from lce_core.benchmarks.ruler._token_form import KEY_TASKS, token_prompts, token_samples
-from lce_core.metrics import string_match_all, string_match_part
-from lce_core.models import BaseModel
+from lce_core.data.sequences import Sequences
+from lce_core.evaluation.metrics import string_match_all, string_match_part
+from lce_core.evaluation.stats import Estimate, bootstrap_mean, wilson
+from lce_core.models import LanguageModel
 from lce_core.registry import Evidence, Source
-from lce_core.sequences import Sequences
-from lce_core.stats import Estimate, bootstrap_mean, wilson
 
 _NUM_SAMPLES = {"faithful": 500, "clean": 500, "fast": 100, "tiny": 20}
 
@@ -83,7 +82,7 @@ class Ruler(Benchmark):
         """RULER's thirteen tasks; in profile tiny those that have a token form."""
         return tuple(KEY_TASKS) if self.profile == "tiny" else TASKS
 
-    def unavailable(self, base_model: BaseModel, task: str, eval_length: int) -> str | None:
+    def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
         """A tiny cell without key tokens or without room."""
         if self.profile == "tiny":
             return key_task_reason(base_model, KEY_TASKS[task].num_distractors, eval_length)

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from lce_core.benchmarks import CellRequest
-from lce_core.benchmarks._retrieval import Prompt, encode, generator
+from lce_core.benchmarks._prompted.retrieval import Prompt, encode, generator
 from lce_core.benchmarks.ruler._drafts import PERMUTATION_SEED, Draft, Draw, TextTask
 from lce_core.errors import UnavailableError
 

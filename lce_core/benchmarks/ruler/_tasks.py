@@ -8,7 +8,7 @@ from typing import Literal
 from lce_core.benchmarks import CellRequest
 from lce_core.benchmarks._data import DataSet
 from lce_core.benchmarks._essays import ESSAYS
-from lce_core.benchmarks._retrieval import generator
+from lce_core.benchmarks._prompted.retrieval import generator
 from lce_core.benchmarks.ruler._cwe import CommonWords
 from lce_core.benchmarks.ruler._documents import HOTPOT, SQUAD, read_hotpot, read_squad
 from lce_core.benchmarks.ruler._drafts import TextTask

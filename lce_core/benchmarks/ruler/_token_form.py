@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lce_core.benchmarks import CellRequest, Sample
-from lce_core.benchmarks._retrieval import (
+from lce_core.benchmarks._prompted.retrieval import (
     Prompt,
     Stream,
     encode,

@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 
 from lce_core.benchmarks import CellRequest
-from lce_core.benchmarks._retrieval import encode
+from lce_core.benchmarks._prompted.retrieval import encode
 from lce_core.benchmarks.ruler._drafts import NOISE, PERMUTATION_SEED, Draft, Draw, percent
 from lce_core.benchmarks.ruler._fitting import largest_place
 from lce_core.benchmarks.ruler._vocabulary import draw_codes

@@ -1,0 +1,1 @@
+"""What benchmarks share that ask prompts and score the answers."""

@@ -1,0 +1,106 @@
+"""Prompts of a cell as one file, which may be lost or damaged at any time.
+
+A safetensors file holds `ids` (tokens of all prompts, uint32), `lengths` (prompts,), `fields` (the
+other fields of the prompts by name, as JSON in bytes) and `digest`, the sha256 of these. Equal
+prompts give equal bytes, so it does not matter which of two writers comes last.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from lce_core.benchmarks._prompted.retrieval import Prompt
+
+P = TypeVar("P", bound=Prompt)
+
+_WRITING = ".writing-"
+_ABANDONED_SECONDS = 3600
+"""Age from which on an unfinished file belongs to nobody: writing one takes seconds."""
+
+
+def write_prompts(file: Path, prompts: Sequence[P], kind: type[P]) -> None:
+    """Writes prompts aside and renames them into place; removes what dead writers left there.
+
+    Args:
+      file: where to; its folder is made.
+      prompts: all of exactly the class `kind`, with ids below 2^32 and fields that JSON has.
+      kind: a dataclass.
+
+    Raises:
+      OSError: the folder cannot be written to; nothing is left behind.
+    """
+    content = _to_bytes(prompts, kind)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    _sweep(file.parent)
+    aside = file.with_name(f"{_WRITING}{uuid.uuid4().hex}")
+    try:
+        aside.write_bytes(content)
+        aside.replace(file)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def read_prompts(file: Path, kind: type[P]) -> tuple[P, ...] | None:
+    """The prompts that `write_prompts` left in `file`; None if it is not there or not whole."""
+    try:
+        return _from_bytes(file.read_bytes(), kind)
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError):
+        return None
+
+
+def _to_bytes(prompts: Sequence[P], kind: type[P]) -> bytes:
+    others = [field.name for field in fields(kind) if field.name != "ids"]
+    columns = {name: [getattr(prompt, name) for prompt in prompts] for name in others}
+    arrays = {
+        "ids": np.concatenate([np.zeros(0, np.int64), *(prompt.ids for prompt in prompts)]),
+        "lengths": np.array([len(prompt.ids) for prompt in prompts], dtype=np.int64),
+        "fields": np.frombuffer(json.dumps(columns).encode("ascii"), dtype=np.uint8),
+    }
+    arrays["ids"] = arrays["ids"].astype(np.uint32)
+    return bytes(save({**arrays, "digest": _digest(arrays)}))
+
+
+def _from_bytes(content: bytes, kind: type[P]) -> tuple[P, ...]:
+    arrays: dict[str, NDArray[Any]] = load(content)
+    if not np.array_equal(arrays.pop("digest"), _digest(arrays)):
+        raise ValueError("the content is not what was written")
+    columns = json.loads(arrays["fields"].tobytes())
+    ids, ends = arrays["ids"].astype(np.int64), np.cumsum(arrays["lengths"])
+    rows = [ids[end - length : end] for end, length in zip(ends, arrays["lengths"], strict=True)]
+    others = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    return tuple(
+        kind(ids=row, **{name: _as_field(value) for name, value in other.items()})
+        for row, other in zip(rows, others, strict=True)
+    )
+
+
+def _as_field(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _digest(arrays: dict[str, NDArray[Any]]) -> NDArray[np.uint8]:
+    total = hashlib.sha256()
+    for name, array in sorted(arrays.items()):
+        total.update(f"{name} {array.dtype} {array.shape}\n".encode())
+        total.update(array.data)
+    return np.frombuffer(total.digest(), dtype=np.uint8)
+
+
+def _sweep(folder: Path) -> None:
+    for left in folder.glob(f"{_WRITING}*"):
+        with contextlib.suppress(OSError):  # another process may remove it first
+            if time.time() - left.stat().st_mtime > _ABANDONED_SECONDS:
+                left.unlink()

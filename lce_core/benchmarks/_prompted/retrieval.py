@@ -1,0 +1,188 @@
+"""What retrieval benchmarks share: seeded draws, one-token keys, and answers to prompts.
+
+A prompt follows from the benchmark's name, the task, the length, the study's seed, its own number
+and the text it is cut from: never from the method, nor from other prompts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lce_core.benchmarks._base import CellRequest, Sample
+from lce_core.errors import UnavailableError
+from lce_core.models import KeyVocabulary, LanguageModel
+from lce_core.store.identity import fingerprint
+
+TokenIds = NDArray[np.int64]
+Stream = NDArray[np.uint32]
+Complete = Callable[[str], bool]
+
+MIN_TEXT = 16
+"""Tokens of text around the keys, below which a key prompt asks nothing of the context."""
+
+
+@dataclass(frozen=True, eq=False)
+class Prompt:
+    """One request: what is shown and what is hidden in it."""
+
+    ids: TokenIds
+    reference: str
+    depth: float | None = None
+    """Where the evidence lies, 0 (start) to 100 (end) per cent of the context; None: all over."""
+
+
+def generator(*place: str | int) -> np.random.Generator:
+    """Random numbers that follow from `place` (benchmark, task, length, seed, sample) alone."""
+    return np.random.default_rng(int(fingerprint(list(place)), 16))
+
+
+def long_streams(request: CellRequest, num_tokens: int) -> list[Stream]:
+    """The held-out text of every domain that has at least `num_tokens` tokens.
+
+    Raises:
+      UnavailableError: no domain has that many.
+    """
+    streams = [request.held_out.stream(domain) for domain in request.held_out.domains]
+    long_enough = [stream for stream in streams if len(stream) >= num_tokens]
+    if not long_enough:
+        longest = max((len(stream) for stream in streams), default=0)
+        raise UnavailableError(
+            f"{longest} held-out tokens in the longest domain: the text around a needle needs"
+            f" {num_tokens}. Raise evaluation.held_out_tokens or give the corpus more text."
+        )
+    return long_enough
+
+
+def random_slice(streams: list[Stream], num_tokens: int, rng: np.random.Generator) -> Stream:
+    """`num_tokens` successive tokens from a random stream and place."""
+    stream = streams[rng.integers(len(streams))]
+    start = int(rng.integers(len(stream) - num_tokens + 1))
+    return stream[start : start + num_tokens]
+
+
+def key_task_reason(
+    base_model: LanguageModel, num_distractors: int, eval_length: int
+) -> str | None:
+    """Why a key prompt with that many distractors cannot be; None if it can."""
+    keys = base_model.keys
+    if keys is None:
+        return f"profile tiny needs a base model with key tokens; {base_model.plugin_name} has none"
+    if keys.families <= num_distractors:
+        return f"{num_distractors} distractors need {num_distractors + 1} families of key tokens"
+    minimum = MIN_TEXT + num_distractors + 3
+    if eval_length < minimum:
+        return (
+            f"eval_length {eval_length}: the task needs at least {minimum} tokens"
+            f" ({num_distractors + 1} keys, query, answer and {MIN_TEXT} tokens of text)"
+        )
+    return None
+
+
+def key_prompts(
+    request: CellRequest,
+    num_distractors: int,
+    depths: Sequence[float],
+    draws: Sequence[np.random.Generator],
+    streams: list[Stream] | None = None,
+) -> list[Prompt]:
+    """Text of eval_length - 1 tokens with one-token keys of distinct families, the query last.
+
+    The asked key lies at the given depth, the distractors anywhere; the reference is the asked
+    key's token. One generator a prompt. The text is cut from `streams` (None: held-out text).
+    """
+    keys = request.base_model.keys
+    assert keys is not None, "unavailable() lets no base model without keys through"
+    num_tokens = request.eval_length - num_distractors - 3
+    if streams is None:
+        streams = long_streams(request, num_tokens)
+    prompts = []
+    for depth, rng in zip(depths, draws, strict=True):
+        text = random_slice(streams, num_tokens, rng).astype(np.int64)
+        families = rng.choice(keys.families, size=num_distractors + 1, replace=False)
+        ids = key_ids(keys, families, rng.integers(keys.members, size=len(families)))
+        places = rng.integers(num_tokens + 1, size=len(families))
+        places[0] = round(depth / 100 * num_tokens)
+        asked = np.append(np.insert(text, places, ids), keys.first_query + families[0])
+        prompts.append(Prompt(asked, token_name(request, int(ids[0])), depth))
+    return prompts
+
+
+def key_samples(request: CellRequest, prompts: Sequence[Prompt]) -> tuple[Sample, ...]:
+    """Asks for one token after each prompt; 1 where it is the reference key."""
+    from lce_core.evaluation.decoding import generate
+
+    answers = generate(
+        request.model,
+        np.stack([prompt.ids for prompt in prompts]),
+        max_new_tokens=1,
+        batch_tokens=request.batch_tokens,
+        report=request.report,
+    )
+    return tuple(
+        key_sample(request, index, prompt, int(answer[0]))
+        for index, (prompt, answer) in enumerate(zip(prompts, answers, strict=True))
+    )
+
+
+def key_sample(request: CellRequest, index: int, prompt: Prompt, answer: int) -> Sample:
+    """The request scored by its answer's token id; the prediction is the token's name."""
+    prediction = token_name(request, answer)
+    right = float(prediction == prompt.reference)
+    return Sample(index, len(prompt.ids), right, prompt.depth, prediction, prompt.reference)
+
+
+def text_answers(
+    request: CellRequest,
+    prompts: Sequence[Prompt],
+    *,
+    max_new_tokens: int,
+    complete: Complete | Sequence[Complete] = lambda _: False,
+) -> list[str]:
+    """The continuation of each prompt as text.
+
+    `complete`, one for all prompts or one for each, says whether more text could not change the
+    score any more.
+    """
+    from lce_core.evaluation.decoding import Stop, generate
+
+    def text_of(ids: TokenIds) -> str:
+        return str(request.tokenizer.decode(ids.tolist(), skip_special_tokens=True))
+
+    def stop(rule: Complete) -> Stop:
+        return lambda ids: rule(text_of(ids))
+
+    rules = [complete] * len(prompts) if callable(complete) else complete
+    answers = generate(
+        request.model,
+        [prompt.ids for prompt in prompts],
+        max_new_tokens=max_new_tokens,
+        stop=[stop(rule) for rule in rules] if request.savings else None,
+        batch_tokens=request.batch_tokens,
+        share_prefixes=request.savings,
+        report=request.report,
+    )
+    return [text_of(answer) for answer in answers]
+
+
+def encode(request: CellRequest, text: str, *, special_tokens: bool = True) -> list[int]:
+    """Token ids of a text, with the tokenizer's own beginning of sequence by default."""
+    ids: list[int] = request.tokenizer.encode(text, add_special_tokens=special_tokens)
+    return ids
+
+
+def token_name(request: CellRequest, token: int) -> str:
+    """How the tokenizer spells one id."""
+    # A vocabulary may be padded beyond what the tokenizer knows.
+    name = request.tokenizer.convert_ids_to_tokens(token)
+    return str(name) if name else f"<{token}>"
+
+
+def key_ids(
+    keys: KeyVocabulary, families: NDArray[np.int64], members: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Ids of the key tokens with these families and members."""
+    return keys.first_key + families * keys.members + members

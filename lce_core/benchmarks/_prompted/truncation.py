@@ -1,0 +1,44 @@
+"""Prompts that exceed a number of tokens lose their middle, as LongBench does it."""
+
+from __future__ import annotations
+
+from lce_core.benchmarks._base import CellRequest
+from lce_core.benchmarks._prompted.retrieval import encode
+
+_ROUNDS = 8
+
+
+def cut_middle(request: CellRequest, text: str, max_tokens: int) -> list[int]:
+    """Ids of the text; of its first and last max_tokens // 2 tokens where it has too many.
+
+    The two ends are decoded without special tokens, joined as text and tokenised again, so that
+    the result may be a few ids longer than `max_tokens`.
+
+    Source: LongBench/pred.py of github.com/THUDM/LongBench@2e00731, and LCEG's copy of it.
+    """
+    ids = encode(request, text)
+    return ids if len(ids) <= max_tokens else encode(request, _ends(request, ids, max_tokens))
+
+
+def cut_middle_to_fit(request: CellRequest, text: str, max_tokens: int) -> list[int]:
+    """As `cut_middle`, with ends short enough that `max_tokens` ids hold them for certain.
+
+    A result that repeated cuts leave too long, which takes a tokenizer that answers to nothing,
+    loses ids in its middle.
+    """
+    ids = encode(request, text)
+    kept, cut = max_tokens, ids
+    for _ in range(_ROUNDS):
+        excess = len(cut) - max_tokens
+        if excess <= 0 or kept <= 0:
+            break
+        cut = encode(request, _ends(request, ids, kept))
+        kept -= max(1, len(cut) - max_tokens)
+    half = max_tokens // 2
+    return cut if len(cut) <= max_tokens else cut[:half] + cut[len(cut) - half :]
+
+
+def _ends(request: CellRequest, ids: list[int], max_tokens: int) -> str:
+    half = max_tokens // 2
+    parts = ids[:half], ids[len(ids) - half :]
+    return "".join(str(request.tokenizer.decode(part, skip_special_tokens=True)) for part in parts)

@@ -1,0 +1,1 @@
+"""What benchmarks share that score running text."""

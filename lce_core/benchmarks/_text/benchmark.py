@@ -1,0 +1,144 @@
+"""What benchmarks share that score running text: its sources, its amount, and the stored losses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from lce_core.benchmarks._base import Benchmark, CellRequest
+from lce_core.benchmarks._data import DataSet
+from lce_core.benchmarks._text.documents import (
+    DATA_SETS,
+    Documents,
+    document_tokens,
+    read_documents,
+)
+from lce_core.data.sequences import Sequences
+from lce_core.errors import UnavailableError
+from lce_core.models import LanguageModel
+
+TINY_TOKENS = 16384
+FAITHFUL_DOCUMENTS = 10
+SMALL_BYTES = 64 * 10**6
+
+Arrays = dict[str, NDArray[Any]]
+
+
+class TextBenchmark(Benchmark):
+    """A task is a domain of the corpus or a data set; its documents are read in order."""
+
+    scores_text: ClassVar[bool] = True
+    data_on_demand: ClassVar[tuple[DataSet, ...]] = tuple(DATA_SETS.values())
+    domains: tuple[str, ...] = ("code", "prose")
+    """Domains of the study's corpus, each a task."""
+    data_sets: tuple[Literal["pg19", "proof_pile", "govreport"], ...] = ()
+    """Data sets, each a task and a folder that `data_folders` names."""
+    max_tokens: int | None = Field(default=None, gt=0)
+    """Tokens from the start of the text that are used; None: all, or as the profile says."""
+    max_documents: int | None = Field(default=None, gt=0)
+    """Documents from the start of a data set that are used; None: 10 in faithful, else all."""
+    store_nll: bool | None = None
+    """Keep every token's NLL (float16) in the cell's folder; None: if it takes at most 64 MB."""
+
+    @model_validator(mode="after")
+    def _some_text(self) -> TextBenchmark:
+        if not self.domains and not self.data_sets:
+            raise ValueError("domains and data_sets name at least 1 task together")
+        return self
+
+    def tasks(self) -> tuple[str, ...]:
+        """The domains, then the data sets."""
+        return self.domains + self.data_sets
+
+    def reads(self, task: str) -> tuple[DataSet, ...]:
+        """The data set; nothing for a domain."""
+        return (DATA_SETS[task],) if task in self.data_sets else ()
+
+    def data_sequences(
+        self,
+        base_model: LanguageModel,
+        task: str,
+        eval_length: int,
+        data_folders: Mapping[str, Path],
+    ) -> Sequences | None:
+        """The windows over a stream of all documents, estimated from their bytes."""
+        if task not in self.data_sets:
+            return None
+        limit = self.document_limit(task)
+        stream = sum(document_tokens(base_model, task, data_folders, at_most=limit))
+        windows = self.num_tokens(task, eval_length, stream) // eval_length
+        return Sequences({eval_length: windows})
+
+    def stream(self, request: CellRequest) -> tuple[NDArray[np.uint32], Documents | None]:
+        """The task's text as one stream (tokens,), and its documents if it is a data set.
+
+        Raises:
+          UnavailableError: the corpus has no such domain, or the data set is not there.
+          DataError: the data set cannot be read.
+        """
+        if request.task not in self.data_sets:
+            self.require_domain(request)
+            return request.held_out.stream(request.task)[: self.token_limit()], None
+        documents = read_documents(
+            request,
+            request.task,
+            at_most=self.document_limit(request.task),
+            max_tokens=self.token_limit(),
+        )
+        return documents.joined()[: self.token_limit()], documents
+
+    def require_domain(self, request: CellRequest) -> None:
+        """Raises UnavailableError where the corpus has no domain of the task's name."""
+        known = request.held_out.domains
+        if request.task not in known:
+            raise UnavailableError(
+                f"domain {request.task!r}: the held-out text has {', '.join(known)}."
+                " Name one of these in `domains`."
+            )
+
+    def token_limit(self) -> int | None:
+        """Tokens of the text that are used at most."""
+        if self.max_tokens is None and self.profile == "tiny":
+            return TINY_TOKENS
+        return self.max_tokens
+
+    def document_limit(self, task: str) -> int | None:
+        """Documents of a data set that are used at most."""
+        if self.max_documents is None and self.profile == "faithful":
+            return FAITHFUL_DOCUMENTS
+        return self.max_documents
+
+    def stores(self, num_losses: int) -> bool:
+        """Whether so many losses are kept."""
+        if self.store_nll is not None:
+            return self.store_nll
+        return num_losses * np.dtype(np.float16).itemsize <= SMALL_BYTES
+
+
+def pack_losses(starts: Iterable[int], rows: Iterable[NDArray[np.floating]]) -> Arrays:
+    """Losses of windows of any length, as a cell keeps them.
+
+    Args:
+      starts: first token of each window in the text.
+      rows: NLL of tokens 1..L-1 of each window.
+
+    Returns:
+      `nll` float16, window after window; `start` and `losses` (windows,) int64, the window's first
+      token and its number of losses.
+    """
+    halves = [np.asarray(row, dtype=np.float16) for row in rows]
+    return {
+        "nll": np.concatenate(halves),
+        "start": np.fromiter(starts, dtype=np.int64),
+        "losses": np.array([len(row) for row in halves], dtype=np.int64),
+    }
+
+
+def unpack_losses(arrays: Mapping[str, NDArray[Any]]) -> list[NDArray[np.float16]]:
+    """The losses of each window again; inverse of `pack_losses`."""
+    return np.split(arrays["nll"], np.cumsum(arrays["losses"])[:-1])

@@ -1,0 +1,84 @@
+"""What the literature calls perplexity, as functions of the losses of windows.
+
+The losses are computed once; each definition says which of a window's tokens it scores and how it
+averages. All of them take what `scored` makes of the losses, window by window, so that the losses
+of a whole book need not be held at once. Intervals: bootstrap over clusters of windows that are not
+independent (overlapping windows, windows of one document).
+
+  windows    exp of the mean over windows of each window's mean NLL. All positions scored: LCEG and
+             LongLoRA (arXiv:2409.12181, Tables 2, 5, 9, 10). New tokens scored: YaRN's GovReport
+             (arXiv:2309.00071, Table 8), where a first window of 32k tokens weighs as much as a
+             later one of 256.
+  tokens     exp of the mean NLL of all scored tokens: Press et al. (arXiv:2108.12409, sliding
+             window evaluation).
+  documents  mean over documents of exp of each document's mean NLL: Base of RoPE Bounds Context
+             Length (arXiv:2405.14591).
+  truncated  exp of the mean over documents of each document's mean NLL over its first tokens:
+             YaRN's Proof-pile (arXiv:2309.00071, Tables 1, 5, 6, 7).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lce_core.evaluation.stats import Estimate, bootstrap_mean
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """Windows reduced to the tokens that a definition scores."""
+
+    nll: NDArray[np.float64]
+    """Mean NLL in nats of each window's scored tokens (windows,)."""
+    tokens: NDArray[np.int64]
+    """Number of them (windows,)."""
+    clusters: Sequence[Hashable]
+    """Document or block of each window."""
+
+
+def scored_means(nll: NDArray[np.floating], tokens: int) -> NDArray[np.float64]:
+    """Mean over the last `tokens` losses of each window (windows,).
+
+    Args:
+      nll: losses (windows, L - 1) of tokens 1..L-1.
+      tokens: how many of them are scored, 1 to L - 1.
+    """
+    return np.asarray(nll[:, nll.shape[1] - tokens :].mean(axis=1, dtype=np.float64))
+
+
+def over_windows(scored: Scored, base: float = math.e) -> Estimate:
+    """base^(mean over windows of nll)."""
+    return _power(base, bootstrap_mean(scored.nll, clusters=scored.clusters))
+
+
+def over_tokens(scored: Scored, base: float = math.e) -> Estimate:
+    """base^(sum of tokens * nll / sum of tokens)."""
+    mean = bootstrap_mean(scored.nll, weights=scored.tokens, clusters=scored.clusters)
+    return _power(base, mean)
+
+
+def over_documents(scored: Scored) -> Estimate:
+    """Mean over clusters of exp(sum of tokens * nll / sum of tokens in the cluster)."""
+    return bootstrap_mean(np.exp(_cluster_means(scored)))
+
+
+def over_document_losses(scored: Scored) -> Estimate:
+    """exp(mean over clusters of (sum of tokens * nll / sum of tokens in the cluster))."""
+    return _power(math.e, bootstrap_mean(_cluster_means(scored)))
+
+
+def _cluster_means(scored: Scored) -> NDArray[np.float64]:
+    numbers: dict[Hashable, int] = {}
+    index = [numbers.setdefault(cluster, len(numbers)) for cluster in scored.clusters]
+    sums = np.bincount(index, weights=scored.nll * scored.tokens)
+    return np.asarray(sums / np.bincount(index, weights=scored.tokens))
+
+
+def _power(base: float, nll: Estimate) -> Estimate:
+    low, high = (None if bound is None else base**bound for bound in (nll.low, nll.high))
+    return Estimate(base**nll.value, low, high, nll.num_samples)

@@ -1,0 +1,77 @@
+"""Windows that stay within a document and together score each of its tokens once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lce_core.benchmarks._base import CellRequest
+from lce_core.benchmarks._text.windows import Report, Stream, Windows, window_losses
+
+
+@dataclass(frozen=True)
+class Cut:
+    """One window of a document."""
+
+    document: int
+    start: int
+    """First token in the joined documents, without any special token."""
+    length: int
+    """Tokens, the beginning-of-text token included."""
+    scored: int
+    """Tokens at its end that no earlier window has scored."""
+    fills: bool
+    """First window of its document, and as long as windows are."""
+
+
+def cut_documents(
+    sizes: Sequence[int], length: int, stride: int, *, before: bool, truncate: bool
+) -> list[Cut]:
+    """The windows of every document, in order.
+
+    Args:
+      sizes: tokens of each document, without special tokens.
+      length: tokens of a window.
+      stride: from one start to the next; no longer than what a window holds of the document.
+      before: whether a window begins with a special token.
+      truncate: only the first window of each document, if the document fills it.
+    """
+    room = length - before
+    cuts, offset = [], 0
+    for document, size in enumerate(sizes):
+        start = done = 0
+        while done < size and not (truncate and (start or size < room)):
+            end = min(start + room, size)
+            scored = min(end - done, end - start - 1 + before)
+            if scored:  # a lone token without anything before it is not predicted
+                fills = start == 0 and end == room
+                cuts.append(Cut(document, offset + start, end - start + before, scored, fills))
+            done, start = end, start + min(stride, room)
+        offset += size
+    return cuts
+
+
+def document_losses(
+    request: CellRequest, stream: Stream, cuts: Sequence[Cut], before: int | None
+) -> list[NDArray[np.float32]]:
+    """NLL of each window (L - 1,); windows of one length share passes, whatever their document."""
+    rows: list[NDArray[np.float32]] = [np.zeros(0, np.float32)] * len(cuts)
+    by_length: dict[int, list[int]] = {}
+    for index, cut in enumerate(cuts):
+        by_length.setdefault(cut.length, []).append(index)
+    done = 0
+    for length, members in sorted(by_length.items(), reverse=True):
+        starts = np.array([cuts[index].start for index in members])
+        report = _after(request, done, len(cuts))
+        for first, nll in window_losses(request, Windows(stream, starts, length, before), report):
+            for index, row in zip(members[first : first + len(nll)], nll, strict=True):
+                rows[index] = row
+        done += len(members)
+    return rows
+
+
+def _after(request: CellRequest, before: int, total: int) -> Report:
+    return lambda done, _: request.report(before + done, total)

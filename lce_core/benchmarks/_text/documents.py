@@ -1,0 +1,230 @@
+"""Documents that losses are computed over: PG19, Proof-pile and GovReport, or held-out text.
+
+A data set lies in a folder that the user names. Text files are one document each; rows of .jsonl or
+.parquet files hold one in the column `text` (`input` in GovReport's published form). Files are read
+in the order of their names, rows in the order of the file, and no further than asked. Documents are
+tokenised once in a process and base model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lce_core.benchmarks._base import CellRequest
+from lce_core.benchmarks._data import DataSet, Seen, read_rows, read_text
+from lce_core.errors import DataError, UnavailableError
+from lce_core.models import LanguageModel
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+Tokens = NDArray[np.uint32]
+
+_TABLES = ("*.jsonl", "*.parquet")
+DATA_SETS = {
+    "pg19": DataSet("pg19", ("*.txt", *_TABLES), "github.com/google-deepmind/pg19 (test books)"),
+    "proof_pile": DataSet(
+        "proof_pile",
+        ("*.tex", "*.txt", *_TABLES),
+        "huggingface.co/datasets/hoskinson-center/proof-pile (test)",
+    ),
+    "govreport": DataSet(
+        "govreport", ("*.txt", *_TABLES), "huggingface.co/datasets/tau/scrolls (gov_report, test)"
+    ),
+}
+_COLUMNS = ("text", "input")
+_MARK = r"\*\*\* ?{} OF (?:THIS|THE) PROJECT GUTENBERG EBOOK[^*]*\*\*\*"
+_START, _END = re.compile(_MARK.format("START")), re.compile(_MARK.format("END"))
+_LATIN = re.compile(rb"Character set encoding: *(ISO-8859-\d+)")
+_KEPT_SOURCES = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Documents:
+    """Tokenised documents, in order."""
+
+    names: tuple[str, ...]
+    tokens: tuple[Tokens, ...]
+    """Ids of each document, without special tokens."""
+    bos: int | None
+    """The tokenizer's beginning-of-text token, if it has one."""
+
+    def joined(self) -> Tokens:
+        """All of them, each preceded by the beginning-of-text token (tokens,)."""
+        first = np.array([] if self.bos is None else [self.bos], dtype=np.uint32)
+        return np.concatenate([part for ids in self.tokens for part in (first, ids)])
+
+    def names_at(self, places: NDArray[np.int64]) -> list[str]:
+        """The document in which each token of `joined()` lies."""
+        sizes = [len(ids) + (self.bos is not None) for ids in self.tokens]
+        found = np.searchsorted(np.cumsum(sizes), places, side="right")
+        return [self.names[index] for index in found]
+
+
+def read_documents(
+    request: CellRequest,
+    name: str,
+    *,
+    at_least: int = 1,
+    at_most: int | None = None,
+    max_tokens: int | None = None,
+) -> Documents:
+    """The first documents of a data set.
+
+    Args:
+      request: gives folder and tokenizer.
+      name: one of `DATA_SETS`.
+      at_least: tokens of a document, below which it is passed over.
+      at_most: documents; None for all.
+      max_tokens: of all documents together; the last one is cut.
+
+    Raises:
+      UnavailableError: the data set is not on this machine, or no document of that length.
+      DataError: a file that cannot be read.
+    """
+    source = _source(request.tokenizer, name, request.data_folders)
+    chosen: list[tuple[str, Tokens]] = []
+    total = longest = 0
+    for document, ids in source.documents():
+        longest = max(longest, len(ids))
+        if len(ids) >= at_least:
+            chosen.append((document, ids[: None if max_tokens is None else max_tokens - total]))
+            total += len(ids)
+        if len(chosen) == at_most or (max_tokens is not None and total >= max_tokens):
+            break
+    if not chosen:
+        raise UnavailableError(
+            f"data set {name!r}: the longest document has {longest} tokens: documents of at least"
+            f" {at_least} are asked for. Lower min_document_tokens or give longer documents."
+        )
+    names, tokens = zip(*chosen, strict=True)
+    return Documents(names, tokens, request.tokenizer.bos_token_id)
+
+
+def held_out_documents(request: CellRequest, *, at_least: int, max_tokens: int | None) -> Documents:
+    """The documents of a domain of the held-out text, named by their number in it.
+
+    Args:
+      request: gives text and domain.
+      at_least: tokens of a document, below which it is passed over.
+      max_tokens: of the whole text; the last document is cut. None for no limit.
+
+    Raises:
+      UnavailableError: no document of that length.
+    """
+    stream = request.held_out.stream(request.task)[:max_tokens]
+    starts = request.held_out.document_starts(request.task)
+    bos = request.tokenizer.bos_token_id
+    parts = np.split(stream, starts[(starts > 0) & (starts < len(stream))])
+    tokens = [part[1:] if bos is not None and part[:1] == bos else part for part in parts]
+    chosen = [index for index, ids in enumerate(tokens) if len(ids) >= at_least]
+    if not chosen:
+        raise UnavailableError(
+            f"domain {request.task!r}: the longest held-out document has"
+            f" {max(map(len, tokens))} tokens: documents of at least {at_least} are asked for."
+            " Lower min_document_tokens or give longer documents."
+        )
+    names = tuple(f"{request.task}-{index}" for index in chosen)
+    return Documents(names, tuple(tokens[index] for index in chosen), bos)
+
+
+def document_tokens(
+    base_model: LanguageModel,
+    name: str,
+    folders: Mapping[str, Path],
+    *,
+    at_least: int = 1,
+    at_most: int | None = None,
+) -> list[int]:
+    """Tokens of the documents that `read_documents` finds, estimated from their bytes in UTF-8.
+
+    Raises:
+      UnavailableError: the data set is not on this machine.
+      DataError: a file that cannot be read.
+    """
+    tex = name == "proof_pile"
+    ratio = base_model.bytes_per_tex_token if tex else base_model.bytes_per_token
+    sizes = _bytes(name, DATA_SETS[name].seen(folders), at_least * ratio, at_most)
+    return [round(size / ratio) for size in sizes]
+
+
+@lru_cache(maxsize=64)
+def _bytes(name: str, files: Seen, at_least: float, at_most: int | None) -> tuple[int, ...]:
+    sizes = (len(text.encode()) for _, text in _texts(name, files))
+    return tuple(islice((size for size in sizes if size >= at_least), at_most))
+
+
+def _texts(name: str, files: Seen) -> Iterator[tuple[str, str]]:
+    """(name, text) of every document."""
+    for file in (Path(path) for path, *_ in files):
+        if file.suffix in (".txt", ".tex"):
+            yield file.name, _book(file) if name == "pg19" else read_text(file)
+            continue
+        for number, row in enumerate(read_rows(file, ()), start=1):
+            text = next((row[key] for key in _COLUMNS if isinstance(row.get(key), str)), None)
+            if text is None:
+                raise DataError(
+                    f"{file}: row {number}: no text in {' or '.join(_COLUMNS)}, only"
+                    f" {', '.join(sorted(row)) or 'nothing'}: documents are text, for the base"
+                    " model's own tokenizer. Take the data set in its published form."
+                )
+            yield f"{file.name}:{number}", text
+
+
+def _book(file: Path) -> str:
+    """A Project Gutenberg text without header, licence and their marks."""
+    declared = _LATIN.search(file.read_bytes()[:4096])
+    text = read_text(file, declared.group(1).decode() if declared else "utf-8")
+    start, end = _START.search(text), _END.search(text)
+    return text[start.end() if start else 0 : end.start() if end else None].strip() + "\n"
+
+
+class _Source:
+    """The documents of a data set, tokenised as far as anyone has asked."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, name: str, files: Seen) -> None:
+        self._tokenizer, self._texts = tokenizer, _texts(name, files)
+        self._done: list[tuple[str, Tokens]] = []
+        self._error: DataError | None = None
+
+    def documents(self) -> Iterator[tuple[str, Tokens]]:
+        """Names and ids, in order."""
+        from lce_core.data.tokenised import token_ids
+
+        yield from self._done
+        if self._error is not None:  # what has failed would now look as if it had ended
+            raise self._error
+        try:
+            for name, text in self._texts:
+                ids = np.array(token_ids(self._tokenizer, [text])[0], dtype=np.uint32)
+                self._done.append((name, ids))
+                yield name, ids
+        except DataError as error:
+            self._error = error
+            raise
+
+
+_SOURCES: dict[tuple[object, ...], _Source] = {}
+
+
+def _source(tokenizer: PreTrainedTokenizerBase, name: str, folders: Mapping[str, Path]) -> _Source:
+    seen = DATA_SETS[name].seen(folders)
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:  # nothing to tell two of them apart by
+        return _Source(tokenizer, name, seen)
+    key = (name, seen, hashlib.sha256(backend.to_str().encode()).hexdigest())
+    if key not in _SOURCES:
+        while len(_SOURCES) >= _KEPT_SOURCES:
+            _SOURCES.pop(next(iter(_SOURCES)))
+        _SOURCES[key] = _Source(tokenizer, name, seen)
+    return _SOURCES[key]

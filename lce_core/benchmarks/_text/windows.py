@@ -1,0 +1,144 @@
+"""Windows over a stream of tokens, and their losses in bounded memory, each computed once."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lce_core.benchmarks._base import CellRequest
+from lce_core.data.sequences import Sequences
+from lce_core.errors import UnavailableError
+
+_GROUP_TOKENS = 1 << 22
+
+Report = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """Tokens of one or more documents, one after the other (tokens,)."""
+
+    tokens: NDArray[np.uint32]
+
+    @cached_property
+    def digest(self) -> str:
+        """sha256 of the tokens."""
+        return hashlib.sha256(self.tokens.tobytes()).hexdigest()
+
+
+@dataclass(frozen=True, eq=False)
+class Windows:
+    """Windows of one length over a stream."""
+
+    stream: Stream
+    starts: NDArray[np.int64]
+    """First token of each window in the stream (windows,)."""
+    length: int
+    """Tokens of a window, `before` included."""
+    before: int | None = None
+    """Token put before each window; None for none."""
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @property
+    def sequences(self) -> Sequences:
+        """The windows as sequences of one length."""
+        return Sequences({self.length: len(self)})
+
+    def rows(self, first: int, number: int) -> Windows:
+        """Some of the windows, in order."""
+        return replace(self, starts=self.starts[first : first + number])
+
+    def ids(self) -> NDArray[np.uint32]:
+        """Their tokens (windows, length)."""
+        width = self.length - (self.before is not None)
+        found = np.lib.stride_tricks.sliding_window_view(self.stream.tokens, width)[self.starts]
+        if self.before is None:
+            return found
+        return np.insert(found, 0, self.before, axis=1)
+
+
+def num_windows(stream_tokens: int, length: int, stride: int, *, drop_last: bool) -> int:
+    """Windows of `length` tokens that start every `stride` tokens of a stream.
+
+    `drop_last` counts as LCEG's script does: starts below stream_tokens - length, the last of them
+    left out. Otherwise every window that lies within the stream counts.
+    """
+    room = stream_tokens - length
+    return max(0, -(-room // stride) - 1) if drop_last else max(0, room // stride + 1)
+
+
+def cut_windows(
+    stream: NDArray[np.uint32], length: int, stride: int, *, drop_last: bool = False
+) -> Windows:
+    """The windows counted by `num_windows`.
+
+    Raises:
+      UnavailableError: the stream is too short for one window.
+    """
+    count = num_windows(len(stream), length, stride, drop_last=drop_last)
+    if not count:
+        needed = length + (stride + 1 if drop_last else 0)
+        raise UnavailableError(
+            f"{len(stream)} held-out tokens: a window of {length} tokens at stride {stride} needs"
+            f" {needed}. Raise evaluation.held_out_tokens or give the domain or data set more text."
+        )
+    return Windows(Stream(stream), np.arange(count) * stride, length)
+
+
+def window_losses(
+    request: CellRequest, windows: Windows, report: Report | None = None
+) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    """Yields (first window, NLL in nats (windows, L - 1)) for groups of windows.
+
+    A group is small enough that a whole book at stride 256 need not be held at once. What the
+    request's cache holds is not computed again.
+
+    Args:
+      request: gives the model and the cache.
+      windows: what to score.
+      report: told (windows done, windows in all); the request's own if None.
+    """
+    request.model.begin_request(windows.length)  # beyond the method's reach, whatever is cached
+    group = max(1, _GROUP_TOKENS // windows.length)
+    for first in range(0, len(windows), group):
+        part = windows.rows(first, group)
+        told = _shifted(report or request.report, first, len(windows))
+        yield first, _losses(request, part, told)
+
+
+def _losses(request: CellRequest, windows: Windows, report: Report) -> NDArray[np.float32]:
+    from lce_core.evaluation.likelihood import window_nll
+
+    cache, alike = request.losses, request.model.begins_alike
+    text = (windows.stream.digest, windows.before)
+    known = [cache.find(text, start, windows.length, alike) for start in windows.starts.tolist()]
+    missing = np.flatnonzero([row is None for row in known])
+    found = len(windows) - len(missing)
+    losses = np.empty((len(windows), windows.length - 1), dtype=np.float32)
+    for index, row in enumerate(known):
+        if row is not None:
+            losses[index] = row
+    if not len(missing):
+        report(found, found)
+        return losses
+    asked = replace(windows, starts=windows.starts[missing])
+    computed = window_nll(
+        request.model,
+        asked.ids(),
+        batch_tokens=request.batch_tokens,
+        report=_shifted(report, found, len(windows)),
+    )
+    cache.keep(text, asked.starts, windows.length, computed)
+    losses[missing] = computed
+    return losses
+
+
+def _shifted(report: Report, first: int, total: int) -> Report:
+    return lambda done, _: report(first + done, total)

@@ -1,0 +1,196 @@
+"""Prompts of LongEval lines, generated to a length or as LongChat published them."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lce_core.benchmarks import CellRequest
+from lce_core.benchmarks._data import DataSet, read_rows
+from lce_core.benchmarks._prompted.retrieval import Prompt, encode
+from lce_core.errors import DataError, UnavailableError
+
+HEADER = (
+    "Below is a record of lines I want you to remember. Each line begins with 'line <line index>'"
+    " and contains a '<REGISTER_CONTENT>' at the end of the line as a numerical value. For each"
+    " line index, memorize its corresponding <REGISTER_CONTENT>. At the end of the record, I will"
+    " ask you to retrieve the corresponding <REGISTER_CONTENT> of a certain line index. Now the"
+    " record start:\n\n"
+)
+NEW_TOKENS = 15
+MIN_LINES = 2
+PUBLISHED = DataSet(
+    "long_eval",
+    ("*_lines.jsonl",),
+    "github.com/DachengLi1/LongChat (longeval/evaluation/lines/testcases), 200_lines.jsonl and"
+    " others",
+)
+_COLUMNS = ("prompt", "random_idx", "expected_number", "num_lines")
+
+Words = tuple[tuple[str, ...], tuple[str, ...]]
+
+
+@functools.cache
+def line_words() -> Words:
+    """Adjectives and nouns of the package wonderwords, sorted."""
+    from wonderwords import RandomWord
+
+    words = RandomWord()
+    adjectives, nouns = (
+        tuple(sorted(set(words.filter(include_categories=[category]))))
+        for category in ("adjective", "noun")
+    )
+    return adjectives, nouns
+
+
+def words_digest() -> str:
+    """sha256 of the words: another release of the package may have others."""
+    return hashlib.sha256(
+        "\n".join("\n".join(words) for words in line_words()).encode()
+    ).hexdigest()
+
+
+def prompt_text(lines: Sequence[tuple[str, int]], asked: str) -> str:
+    """The prompt with these (key, number) lines up to the number of the asked key."""
+    record = "".join(f"line {key}: REGISTER_CONTENT is <{number}>\n" for key, number in lines)
+    return (
+        f"{HEADER}{record}\nNow the record is over. Tell me what is the <REGISTER_CONTENT> in line"
+        f" {asked}? I need the number. {_begun_answer(asked)}"
+    )
+
+
+def generated_prompts(
+    request: CellRequest,
+    words: Words,
+    depths: Sequence[float],
+    draws: Sequence[np.random.Generator],
+) -> list[Prompt]:
+    """A prompt with as many lines as fit for each depth (0..100), which says the asked line.
+
+    Raises:
+      UnavailableError: two lines and the answer exceed the length; says the minimum.
+    """
+    seeds = [int(rng.integers(2**63)) for rng in draws]
+    most = _lines_that_fit(request, words, depths[0], seeds[0])
+    prompts = []
+    for depth, seed in zip(depths, seeds, strict=True):
+        num_lines = most
+        # Numbers and words differ in tokens, so that a line more or less may fit.
+        while True:
+            prompt = _prompt(request, words, depth, seed, num_lines)
+            if _fits(request, prompt) or num_lines == MIN_LINES:
+                break
+            num_lines = max(MIN_LINES, num_lines - max(1, num_lines // 128))
+        prompts.append(_checked(request, prompt))
+    return prompts
+
+
+def published_prompts(request: CellRequest) -> list[Prompt]:
+    """LongChat's cases with the largest number of lines that all fit the length.
+
+    Raises:
+      UnavailableError: no folder, or not even the shortest file fits; says the minimum.
+      DataError: a row that is not as published; names file, row and column.
+    """
+    files = sorted(PUBLISHED.files(request.data_folders), key=_num_lines)
+    fitting: list[Prompt] = []
+    for file in files:
+        prompts = _published(request, file)
+        if not all(_fits(request, prompt) for prompt in prompts):
+            if not fitting:
+                needed = max(len(prompt.ids) for prompt in prompts) + NEW_TOKENS
+                raise UnavailableError(
+                    f"eval_length {request.eval_length}: {file.name} and its answers need {needed}"
+                    " tokens of this tokenizer. Evaluate longer contexts or set cases: generated."
+                )
+            break
+        fitting = prompts
+    return fitting
+
+
+def _begun_answer(asked: str) -> str:
+    return f"Line <{asked}>: <REGISTER_CONTENT> is"
+
+
+def _prompt(request: CellRequest, words: Words, depth: float, seed: int, num_lines: int) -> Prompt:
+    lines = _lines(words, seed, num_lines)
+    place = min(num_lines - 1, int(depth / 100 * num_lines))
+    asked, number = lines[place]
+    ids = encode(request, prompt_text(lines, asked))
+    return Prompt(np.array(ids, dtype=np.int64), str(number), 100 * place / (num_lines - 1))
+
+
+def _lines(words: Words, seed: int, num_lines: int) -> list[tuple[str, int]]:
+    """Lines with distinct keys; fewer are a beginning of more."""
+    keys_rng, numbers_rng = (np.random.default_rng([seed, part]) for part in range(2))
+    adjectives, nouns = words
+    pairs: dict[int, None] = {}
+    while len(pairs) < num_lines:
+        # One by one would be slow, and as many as are missing would depend on num_lines.
+        pairs |= dict.fromkeys(keys_rng.integers(len(adjectives) * len(nouns), size=256).tolist())
+    numbers = numbers_rng.integers(1, 50001, size=num_lines).tolist()
+    keys = [f"{adjectives[pair // len(nouns)]}-{nouns[pair % len(nouns)]}" for pair in pairs]
+    return list(zip(keys, numbers, strict=False))
+
+
+def _lines_that_fit(request: CellRequest, words: Words, depth: float, seed: int) -> int:
+    """Most lines of one case with which prompt and answer fit, at least the minimum."""
+
+    def prompt(num_lines: int) -> Prompt:
+        return _prompt(request, words, depth, seed, num_lines)
+
+    shortest = len(_checked(request, prompt(MIN_LINES)).ids)
+    tokens_per_line = max(1, (len(prompt(MIN_LINES + 64).ids) - shortest) // 64)
+    # Bisection: `low` fits; `high`, twice what lines of mean length could fill, does not.
+    low, high = MIN_LINES, MIN_LINES + 2 * (request.eval_length // tokens_per_line)
+    while high - low > 1:
+        probe = (low + high) // 2
+        low, high = (probe, high) if _fits(request, prompt(probe)) else (low, probe)
+    return low
+
+
+def _fits(request: CellRequest, prompt: Prompt) -> bool:
+    return len(prompt.ids) + NEW_TOKENS <= request.eval_length
+
+
+def _checked(request: CellRequest, prompt: Prompt) -> Prompt:
+    if _fits(request, prompt):
+        return prompt
+    raise UnavailableError(
+        f"eval_length {request.eval_length}: {MIN_LINES} lines and the answer need"
+        f" {len(prompt.ids) + NEW_TOKENS} tokens of this tokenizer. Evaluate longer contexts."
+    )
+
+
+def _num_lines(file: Path) -> int:
+    number = re.match(r"\d+(?=_lines)", file.name)
+    if number is None:
+        raise DataError(f"{file}: a file of cases is called 200_lines.jsonl. Rename or remove it.")
+    return int(number[0])
+
+
+def _published(request: CellRequest, file: Path) -> list[Prompt]:
+    rows = enumerate(read_rows(file, _COLUMNS), start=1)
+    prompts = [_case(request, row, f"{file}: row {number}") for number, row in rows]
+    if not prompts:
+        raise DataError(f"{file}: no rows: a file of cases has 50. Get it again.")
+    return prompts
+
+
+def _case(request: CellRequest, row: dict[str, Any], place: str) -> Prompt:
+    try:
+        asked, position = row["random_idx"]
+        depth = 100 * position / (row["num_lines"] - 1)
+        text, number = row["prompt"] + _begun_answer(asked), int(row["expected_number"])
+    except (TypeError, ValueError, ZeroDivisionError) as error:
+        raise DataError(
+            f"{place}: {error}: columns {', '.join(_COLUMNS)} are a text, a key with its position"
+            " and two numbers. Get the file again."
+        ) from None
+    return Prompt(np.array(encode(request, text), dtype=np.int64), str(number), depth)

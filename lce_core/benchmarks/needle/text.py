@@ -1,0 +1,152 @@
+"""LCEG's needle prompt: a sentence hidden in essays or held-out text, and a question about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lce_core.benchmarks import CellRequest
+from lce_core.benchmarks._essays import essays
+from lce_core.benchmarks._prompted.retrieval import Prompt, encode, long_streams, random_slice
+from lce_core.errors import UnavailableError
+from lce_core.models import LanguageModel
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A sentence to hide, what is asked about it, and what is expected."""
+
+    city: str
+    phrase: str
+    tail: str
+
+    @property
+    def answer(self) -> str:
+        """What word overlap is measured against."""
+        return f"{self.phrase} {self.tail}"
+
+    @property
+    def needle(self) -> str:
+        """The hidden line."""
+        return f"\nThe best thing to do in {self.city} is {self.answer}\n"
+
+    @property
+    def question(self) -> str:
+        """What is asked after the context."""
+        return f"What is the best thing to do in {self.city}?"
+
+
+FACTS = (
+    Fact("San Francisco", "eat a sandwich and sit in Dolores Park", "on a sunny day."),
+    Fact("Lisbon", "ride the yellow tram up to the old castle", "before the heat of noon."),
+    Fact("Nairobi", "watch young elephants drink warm milk", "late in the morning."),
+    Fact("Kyoto", "walk through the bamboo grove and taste green tea", "after the rain."),
+    Fact("Montreal", "climb the mountain stairs and share a bagel", "on the first day of snow."),
+)
+"""LCEG's (and gkamradt's) needle, and four of the same form."""
+NEW_TOKENS = 50
+RESERVED_TOKENS = 200
+"""What LCEG leaves free for the frame of the prompt and the answer."""
+_ROUNDS = 8
+
+
+def needle_prompt(
+    request: CellRequest, fact: Fact, haystack: list[int], depth: int, *, bos_leak: bool
+) -> Prompt:
+    """The prompt with a fact's needle at `depth` per cent of as much haystack as fits.
+
+    Args:
+      request: tokenizer and length.
+      fact: what is hidden.
+      haystack: token ids, at least as many as the cell's length.
+      depth: 0 (start) to 100 (end).
+      bos_leak: put a beginning-of-sequence token before haystack and needle, as happens where
+        ids are decoded with their special tokens and tokenised again.
+
+    Raises:
+      UnavailableError: the frame, the needle and the answer alone exceed the length, or there
+        is no token to leak.
+    """
+    if bos_leak and not request.tokenizer.bos_token:
+        raise UnavailableError(
+            "bos_leak: the tokenizer has no beginning-of-sequence token to leak. Set bos_leak:"
+            " false."
+        )
+    num_tokens = request.eval_length - RESERVED_TOKENS - len(encode(request, fact.needle))
+    num_tokens = max(0, num_tokens)
+    for _ in range(_ROUNDS):
+        text = _with_needle(request, fact.needle, haystack[:num_tokens], depth, bos_leak)
+        ids = encode(request, _frame(text, fact.question))
+        excess = len(ids) + NEW_TOKENS - request.eval_length
+        if excess <= 0:
+            return Prompt(np.array(ids, dtype=np.int64), fact.answer, float(depth))
+        if num_tokens == 0:
+            break
+        # Decoding and tokenising again may change the count by a few tokens.
+        num_tokens = max(0, num_tokens - excess)
+    raise UnavailableError(
+        f"eval_length {request.eval_length}: the needle prompt without any haystack and its answer"
+        f" need {len(ids) - num_tokens + NEW_TOKENS} tokens of this tokenizer. Evaluate longer"
+        " contexts."
+    )
+
+
+def expected_tokens(base_model: LanguageModel, eval_length: int) -> int:
+    """Tokens of a prompt, estimated from the bytes of its frame."""
+    frame = round(len(_frame("", FACTS[0].question).encode()) / base_model.bytes_per_token)
+    return max(1, eval_length - max(NEW_TOKENS, RESERVED_TOKENS - frame))
+
+
+def essay_tokens(request: CellRequest) -> list[int]:
+    """Ids of the essays, repeated to fill the length.
+
+    Raises:
+      UnavailableError: no such data folder, or no text in it.
+      DataError: a file that cannot be read.
+    """
+    text = essays(request.data_folders)
+    ids = encode(request, text, special_tokens=False) if text.strip() else []
+    if not ids:
+        raise UnavailableError("data set 'essays': there is no text in it. Get it again.")
+    return ids * -(-request.eval_length // len(ids))
+
+
+def held_out_tokens(request: CellRequest, draws: list[np.random.Generator]) -> list[list[int]]:
+    """Ids of held-out text from a random place for each generator, as many as the length.
+
+    Raises:
+      UnavailableError: no domain has that many.
+    """
+    streams = long_streams(request, request.eval_length)
+    return [random_slice(streams, request.eval_length, rng).tolist() for rng in draws]
+
+
+def _with_needle(
+    request: CellRequest, needle: str, haystack: list[int], depth: int, bos_leak: bool
+) -> str:
+    place = len(haystack)
+    if depth < 100:
+        place = len(haystack) * depth // 100
+        periods = _period_ids(request)
+        while place > 0 and haystack[place - 1] not in periods:
+            place -= 1
+    leak = request.tokenizer.bos_token if bos_leak else ""
+    before, after = _text(request, haystack[:place]), _text(request, haystack[place:])
+    return f"{leak}{before}{leak}{needle}{after}"
+
+
+def _frame(context: str, question: str) -> str:
+    return (
+        f"<|im_start|> This is a very long story book: <book> {context} </book>.\n"
+        f" Based on the content of the book, Question: {question}\nAnswer:"
+    )
+
+
+def _period_ids(request: CellRequest) -> set[int]:
+    """Ids of a full stop with and without a blank before it."""
+    return {encode(request, text, special_tokens=False)[-1] for text in ("a.", "a .")}
+
+
+def _text(request: CellRequest, ids: list[int]) -> str:
+    return str(request.tokenizer.decode(ids, skip_special_tokens=True))

@@ -1,0 +1,188 @@
+"""Short-context suite of lm-evaluation-harness: what an extension costs within the old context.
+
+MMLU (5 shots), HellaSwag (10), ARC challenge (25), PIQA (0), TriviaQA (5) and TruthfulQA (mc2),
+with the harness's prompts, shots, seeds and metrics. `accuracy`, by which cells are shown, is the
+metric that papers report: acc for MMLU and PIQA, acc_norm for HellaSwag and ARC, exact_match for
+TriviaQA, and for TruthfulQA the share of probability on true answers. The other metrics of a task
+are there under the harness's names.
+
+`eval_length` is the context that the model may use. A prompt beyond it loses its beginning, as in
+the harness; `cut` is the share of requests to which that happened. `faithful` and `clean` are the
+whole sets, `fast` 500 questions and `tiny` 20, spread evenly over the set, because the first ones
+of a set are not a fair sample of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from lce_core.benchmarks import Benchmark, CellRequest, CellResult, Profile, Sample, Score, score
+from lce_core.benchmarks._data import DataSet, spread
+from lce_core.benchmarks._prompted.retrieval import encode
+from lce_core.benchmarks.short_context.data import TASKS, request_bytes
+from lce_core.data.sequences import Sequences
+from lce_core.errors import UnavailableError
+from lce_core.evaluation.stats import Estimate, bootstrap_mean, wilson
+from lce_core.models import LanguageModel
+from lce_core.registry import Evidence, Source
+
+NEW_TOKENS = 256
+"""Longest generated answer; the harness's default."""
+_NUM_SAMPLES = {"faithful": None, "clean": None, "fast": 500, "tiny": 20}
+
+
+class ShortContext(Benchmark):
+    """Share of right answers to questions that fit into the trained context."""
+
+    unit: ClassVar[Literal["accuracy"]] = "accuracy"
+    seeded: ClassVar[bool] = False
+    default_metric: ClassVar[str] = "accuracy"
+    forms: ClassVar[Mapping[Profile, str]] = {
+        "faithful": "the whole sets",
+        "clean": "the whole sets",
+        "fast": "500 questions a task, spread evenly over its set",
+        "tiny": "20 questions a task, for trials of the installation",
+    }
+
+    num_samples: int | None = Field(default=None, gt=0)
+    """Questions of a task; None: all (faithful, clean), 500 (fast), 20 (tiny)."""
+
+    def tasks(self) -> tuple[str, ...]:
+        """The harness's names."""
+        return tuple(TASKS)
+
+    def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
+        """A length without room for an answer, or no harness."""
+        answer = NEW_TOKENS if TASKS[task].metric == "exact_match" else 1
+        if eval_length <= answer:
+            return f"eval_length {eval_length}: task {task} needs at least {answer + 1} tokens"
+        if find_spec("lm_eval") is None:
+            return "lm-evaluation-harness is not installed: pip install 'lce[short-context]'"
+        return None
+
+    def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
+        """Questions times the tokens of their requests with Llama's tokenizer."""
+        return self._requests(task) * min(TASKS[task].request_tokens, eval_length)
+
+    def data_sequences(
+        self,
+        base_model: LanguageModel,
+        task: str,
+        eval_length: int,
+        data_folders: Mapping[str, Path],
+    ) -> Sequences | None:
+        """Requests estimated from their bytes, in tasks with shots from their usual length."""
+        ratio = base_model.bytes_per_token
+        sizes = request_bytes(task, data_folders)
+        if sizes is None:
+            expected = round(LanguageModel.bytes_per_token / ratio * TASKS[task].request_tokens)
+            return Sequences({min(eval_length, expected): self._requests(task)})
+        return Sequences.of(
+            min(eval_length, round(size / ratio))
+            for index in spread(len(sizes), self._num_samples() or len(sizes))
+            for size in sizes[index]
+        )
+
+    def reads(self, task: str) -> tuple[DataSet, ...]:
+        """The splits with questions and shots."""
+        return tuple(TASKS[task].splits.values())
+
+    def evaluate(self, request: CellRequest) -> CellResult:
+        """Asks the questions of one task."""
+        if reason := self.unavailable(request.base_model, request.task, request.eval_length):
+            raise UnavailableError(reason)
+        from lce_core.benchmarks.short_context.lm_eval_model import ExtendedLM
+        from lce_core.benchmarks.short_context.lm_eval_tasks import answered_questions
+
+        lm = ExtendedLM(request, new_tokens=NEW_TOKENS)
+        answered = answered_questions(lm, request.task, request.data_folders, self._num_samples())
+        samples = tuple(
+            _sample(index, request, subject, question)
+            for index, (subject, question) in enumerate(answered)
+        )
+        return CellResult(
+            scores=(
+                *_scores(samples, [question for _, question in answered]),
+                score("cut", wilson(lm.num_cut, lm.num_requests), higher_is_better=False),
+            ),
+            samples=samples,
+            sequences=Sequences.of(lm.lengths),
+        )
+
+    def _requests(self, task: str) -> int:
+        asked = TASKS[task]
+        questions = min(asked.num_questions, self._num_samples() or asked.num_questions)
+        return questions * asked.requests
+
+    def _num_samples(self) -> int | None:
+        return self.num_samples or _NUM_SAMPLES[self.profile]
+
+
+def best_choice(log_likelihoods: Sequence[float], lengths: Sequence[int] | None = None) -> int:
+    """Index of the likeliest choice; with lengths in characters, of the likeliest a character."""
+    divisors = lengths or [1] * len(log_likelihoods)
+    values = [value / by for value, by in zip(log_likelihoods, divisors, strict=True)]
+    return values.index(max(values))
+
+
+def _sample(
+    index: int, request: CellRequest, subject: str | None, question: Mapping[str, Any]
+) -> Sample:
+    metric = TASKS[request.task].metric
+    context = question["arguments"][0][0]
+    answers, target = question["filtered_resps"], question["target"]
+    if metric == "exact_match":
+        prediction, reference = answers[0], " | ".join(target)
+    else:
+        choices = [continuation.removeprefix(" ") for _, continuation in question["arguments"]]
+        lengths = [len(choice) for choice in choices] if metric == "acc_norm" else None
+        prediction = choices[best_choice([value for value, _ in answers], lengths)]
+        reference = choices[int(target)]
+    num_tokens = min(len(encode(request, context)), request.eval_length)
+    value = float(question[metric])
+    return Sample(index, num_tokens, value, None, prediction, reference, subject)
+
+
+def _scores(samples: Sequence[Sample], questions: Sequence[Mapping[str, Any]]) -> list[Score]:
+    columns = {"accuracy": [sample.score for sample in samples]}
+    for metric in questions[0]["metrics"]:
+        columns[metric] = [float(question[metric]) for question in questions]
+    clusters = [sample.cluster for sample in samples]
+    return [
+        score(metric, _estimate(values, clusters), higher_is_better=True)
+        for metric, values in columns.items()
+    ]
+
+
+def _estimate(values: list[float], clusters: list[str | None]) -> Estimate:
+    if clusters[0] is not None:
+        return bootstrap_mean(values, clusters=clusters)
+    if {*values} <= {0.0, 1.0}:
+        return wilson(int(sum(values)), len(values))
+    return bootstrap_mean(values)
+
+
+BENCHMARK = ShortContext
+SOURCE = Source(
+    paper="arXiv:2309.00071",
+    place="Tables 3 and 10; PIQA and TriviaQA: arXiv:2412.07171, Table 5",
+    reference="github.com/EleutherAI/lm-evaluation-harness@4e7e0d4",
+    differs="requests are batched by length instead of padded; the length holds a prompt and all of"
+    " its answer, where the harness leaves the answer's last token out",
+)
+EVIDENCE = (
+    Evidence(
+        {"call": "best_choice", "log_likelihoods": (-10.0, -12.0)}, 0, "acc: the larger value"
+    ),
+    Evidence(
+        {"call": "best_choice", "log_likelihoods": (-10.0, -12.0), "lengths": (5, 10)},
+        1,
+        "acc_norm by hand: -2 and -1.2 a character",
+    ),
+)
+VERSION = 1

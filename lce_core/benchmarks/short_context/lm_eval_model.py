@@ -1,0 +1,156 @@
+"""An extended model as a language model of lm-evaluation-harness.
+
+The harness's own wrapper pads batches and calls the model's forward, neither of which attention
+schemes and inserted tokens allow; this one asks `lce_core.evaluation.continuations` and
+`lce_core.evaluation.decoding`. Tokens are those of the harness's wrapper, and so is what happens to
+a text that is too long: its beginning is cut off, which is counted here.
+
+Importing this module imports lm_eval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from lm_eval.api.model import TemplateLM
+from lm_eval.models.utils import normalize_gen_kwargs, postprocess_generated_text
+
+from lce_core.benchmarks import CellRequest
+from lce_core.benchmarks._prompted.retrieval import Prompt, TokenIds, encode, text_answers
+from lce_core.errors import SpecError, UnavailableError
+from lce_core.evaluation.continuations import continuation_log_likelihoods, inputs_by_length
+
+
+class ExtendedLM(TemplateLM):  # type: ignore[misc]
+    """The model of a request, with the request's length as its context.
+
+    Args:
+      request: gives model, tokenizer, length and limits of batches; its report hears of progress.
+      new_tokens: longest generated answer of tasks that name none.
+    """
+
+    def __init__(self, request: CellRequest, *, new_tokens: int) -> None:
+        super().__init__()
+        self.tokenizer = request.tokenizer
+        self._request, self._new_tokens = request, new_tokens
+        self.num_requests = self.num_cut = 0
+        """Requests so far, and those that lost their beginning."""
+        self.lengths: list[int] = []
+        """Tokens of each text that the model read, answers of its own aside."""
+
+    @property
+    def eot_token_id(self) -> int | None:
+        """The tokenizer's end of sequence."""
+        return self._request.tokenizer.eos_token_id  # type: ignore[no-any-return]
+
+    @property
+    def prefix_token_id(self) -> int:
+        """What stands for an empty context.
+
+        Raises:
+          SpecError: the tokenizer has neither a beginning nor an end of sequence.
+        """
+        begin = self._request.tokenizer.bos_token_id
+        found = self.eot_token_id if begin is None else begin
+        if found is None:
+            raise SpecError(
+                "an empty context",
+                "a tokenizer without special tokens",
+                "a token comes before the first one that is scored",
+                "Take tasks with a prompt.",
+            )
+        return int(found)
+
+    def tok_encode(
+        self, string: str, add_special_tokens: bool | None = None, **_: Any
+    ) -> list[int]:
+        """Token ids, with the tokenizer's own beginning of sequence unless told otherwise."""
+        return encode(self._request, string, special_tokens=add_special_tokens is not False)
+
+    def loglikelihood(
+        self, requests: list[Any], disable_tqdm: bool = True
+    ) -> list[tuple[float, bool]]:
+        """Log-probability of each (context, continuation), and whether it is the greedy one."""
+        scores: list[tuple[float, bool]] = super().loglikelihood(requests, disable_tqdm)
+        return scores
+
+    def _loglikelihood_tokens(
+        self, requests: list[tuple[Any, TokenIds, TokenIds]], **_: Any
+    ) -> list[tuple[float, bool]]:
+        texts = [self._fitted(context, continuation) for _, context, continuation in requests]
+        for length, inputs in inputs_by_length(texts).items():
+            self.lengths += [length] * len(inputs)
+        return continuation_log_likelihoods(
+            self._request.model,
+            texts,
+            batch_tokens=self._request.batch_tokens,
+            report=self._request.report,
+        )
+
+    def _encode_pair(self, context: str, continuation: str) -> tuple[TokenIds, TokenIds]:
+        # Lists of 40,000 prompts with ten shots would take more than a gigabyte.
+        context_ids, ids = super()._encode_pair(context, continuation)
+        return np.array(context_ids, dtype=np.int64), np.array(ids, dtype=np.int64)
+
+    def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = True) -> list[float]:
+        """Log-probability of whole texts, which this benchmark has no tasks for.
+
+        Raises:
+          SpecError: always.
+        """
+        raise SpecError(
+            "short_context",
+            "a task that scores whole texts",
+            "its tasks are multiple choice or generate an answer",
+            "Use the benchmark perplexity.",
+        )
+
+    def generate_until(self, requests: list[Any], disable_tqdm: bool = True) -> list[str]:
+        """The greedy continuation of each context, up to a stop string of its task.
+
+        Raises:
+          SpecError: a task that samples.
+        """
+        groups: dict[str, list[int]] = {}
+        for index, request in enumerate(requests):
+            groups.setdefault(repr(request.args[1]), []).append(index)
+        answers: dict[int, str] = {}
+        for indices in groups.values():
+            settings = normalize_gen_kwargs(requests[indices[0]].args[1], self._new_tokens)
+            contexts = [requests[index].args[0] for index in indices]
+            answers |= zip(indices, self._generate(contexts, settings), strict=True)
+        return [answers[index] for index in range(len(requests))]
+
+    def _generate(self, contexts: Sequence[str], settings: dict[str, Any]) -> list[str]:
+        if settings["do_sample"]:
+            raise SpecError("generate_until", settings, "decoding is greedy", "Set do_sample off.")
+        until, new_tokens = settings["until"], settings["max_gen_toks"]
+        encoded = [np.array(self.tok_encode(context), dtype=np.int64) for context in contexts]
+        prompts = [self._kept(ids, new_tokens) for ids in encoded]
+        self.lengths += map(len, prompts)
+        answers = text_answers(
+            self._request,
+            [Prompt(ids, "", 0.0) for ids in prompts],
+            max_new_tokens=new_tokens,
+            complete=lambda text: any(stop in text for stop in until),
+        )
+        return [postprocess_generated_text(answer, until, None) for answer in answers]
+
+    def _fitted(self, context: TokenIds, continuation: TokenIds) -> tuple[TokenIds, TokenIds]:
+        # For an empty context the harness hands over lists.
+        continuation = np.asarray(continuation, dtype=np.int64)
+        return self._kept(np.asarray(context, dtype=np.int64), len(continuation)), continuation
+
+    def _kept(self, context: TokenIds, answer: int) -> TokenIds:
+        """The end of the context that fits into the length together with `answer` tokens."""
+        limit = self._request.eval_length
+        if answer >= limit:
+            raise UnavailableError(
+                f"eval_length {limit}: an answer of {answer} tokens of this tokenizer and its"
+                f" question need at least {answer + 1}. Evaluate longer contexts."
+            )
+        self.num_requests += 1
+        self.num_cut += len(context) + answer > limit
+        return context[-(limit - answer) :]

@@ -1,0 +1,106 @@
+"""Tasks of lm-evaluation-harness over data that was read from folders, asked and scored by it.
+
+Importing this module imports lm_eval.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import lm_eval
+from datasets import Dataset
+from lm_eval.api.model import LM
+from lm_eval.defaults import DEFAULT_OTHER_SEED
+from lm_eval.tasks import TaskManager
+
+from lce_core.benchmarks._data import spread
+from lce_core.benchmarks.short_context.data import TASKS, Folders, read_split
+from lce_core.errors import DataError
+
+# It warns about every data set that is not the hub's.
+logging.getLogger("lm_eval.api.task").setLevel(logging.ERROR)
+
+Answered = dict[str, Any]
+"""A question with requests, responses and metrics, as the harness logs it."""
+
+
+def answered_questions(
+    lm: LM, name: str, folders: Folders, num_samples: int | None
+) -> list[tuple[str | None, Answered]]:
+    """Asks the questions of a task; (subject if the task has several, question) in order.
+
+    Args:
+      lm: the model.
+      name: one of `TASKS`.
+      folders: folders of data sets by name.
+      num_samples: how many, spread evenly over the set; None: all.
+
+    Raises:
+      UnavailableError: data that is not there.
+      DataError: data that cannot be read.
+    """
+    tasks = _load(name, folders)
+    wanted = None if num_samples is None else _places(tasks, num_samples)
+    if wanted is not None:
+        tasks = {task: loaded for task, loaded in tasks.items() if wanted[task]}
+    result = lm_eval.evaluate(
+        lm=lm, task_dict={"tasks": tasks}, samples=wanted, bootstrap_iters=0, log_samples=True
+    )
+    subjects = {task: loaded.config.dataset_name for task, loaded in tasks.items()}
+    return [
+        (subjects[task] if name == "mmlu" else None, question)
+        for task in tasks
+        for question in sorted(result["samples"][task], key=lambda logged: logged["doc_id"])
+    ]
+
+
+def _load(name: str, folders: Folders) -> dict[str, Any]:
+    """The harness's tasks by name; one, or one for each subject."""
+    task = TASKS[name]
+    definitions = Path(lm_eval.__file__).parent / "tasks" / task.folder
+    manager = TaskManager(include_defaults=False, include_path=str(definitions))
+    members = [name] if name in manager.all_subtasks else manager.all_subtasks
+    loaded: dict[str, Any] = {}
+    for member in members:
+        subject = None if member == name else manager.task_index[member].cfg["dataset_name"]
+        changes = {
+            "task": member,
+            "custom_dataset": _reader(name, folders, subject),
+            "num_fewshot": task.shots,
+        }
+        if not task.shots:
+            changes["training_split"] = None  # the harness reads it even for no shots
+        try:
+            built = manager.load([{"group": "short_context", "task": [changes]}])
+        except (ValueError, TypeError, KeyError, IndexError) as error:
+            raise DataError(
+                f"data of task {member!r}: {type(error).__name__}: {error}: rows have the columns"
+                f" and types of huggingface.co/datasets/{task.repo}. Get them from there."
+            ) from error
+        loaded |= built["tasks"]
+    for found in loaded.values():
+        found.set_fewshot_seed(seed=DEFAULT_OTHER_SEED)
+    return loaded
+
+
+def _reader(name: str, folders: Folders, subject: str | None) -> Callable[..., dict[str, Dataset]]:
+    def read(**_: Any) -> dict[str, Dataset]:
+        return {
+            split: Dataset.from_list(read_split(TASKS[name], split, folders, subject))
+            for split in TASKS[name].splits
+        }
+
+    return read
+
+
+def _places(tasks: Mapping[str, Any], num_samples: int) -> dict[str, list[int]]:
+    sizes = {name: len(task.eval_docs) for name, task in tasks.items()}
+    wanted = spread(sum(sizes.values()), num_samples)
+    places, start = {}, 0
+    for name, size in sizes.items():
+        places[name] = [index - start for index in wanted if start <= index < start + size]
+        start += size
+    return places

@@ -1,0 +1,124 @@
+"""Held-out text as benchmarks need it: one stream of tokens a domain, with document starts.
+
+A folder holds stream-<n>.bin for the n-th domain, documents.parquet (the held-out split),
+order.parquet (which document begins where) and manifest.json. Documents are separated as in
+training rows, by the beginning-of-text token where the tokenizer has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from lce_core.corpora import Corpus
+from lce_core.data.manifest import file_digests, read_manifest, write_manifest
+from lce_core.data.tokenised import Report, token_dtype, tokenised_split
+from lce_core.errors import DataError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOutText:
+    """Held-out documents of each domain, joined to one stream of tokens a domain."""
+
+    domains: tuple[str, ...]
+    _folder: Path
+    _dtype: np.dtype[Any]
+
+    @classmethod
+    def open(cls, folder: Path) -> HeldOutText:
+        """Opens what `pack_held_out` left in `folder`.
+
+        Raises:
+          StoreError: the manifest is missing or unreadable.
+        """
+        manifest = read_manifest(folder)
+        domains = tuple(entry["domain"] for entry in manifest["domains"])
+        return cls(domains, folder, np.dtype(manifest["dtype"]))
+
+    def stream(self, domain: str) -> NDArray[np.uint32]:
+        """All tokens of a domain, document after document (tokens,).
+
+        Raises:
+          DataError: no such domain.
+        """
+        tokens = np.fromfile(self._folder / _stream_file(self._number(domain)), dtype=self._dtype)
+        return tokens.astype(np.uint32)
+
+    def document_starts(self, domain: str) -> NDArray[np.int64]:
+        """First token of each document in the domain's stream (documents,)."""
+        self._number(domain)
+        table = pq.read_table(self._folder / "order.parquet", filters=[("domain", "=", domain)])
+        return np.asarray(table["start"].to_numpy(), dtype=np.int64)
+
+    def _number(self, domain: str) -> int:
+        if domain not in self.domains:
+            raise DataError(f"{domain!r}: held-out domains are {', '.join(self.domains)}")
+        return self.domains.index(domain)
+
+
+def pack_held_out(
+    corpus: Corpus,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    tokens_per_domain: int,
+    folders: Mapping[str, Path],
+    out: Path,
+    report: Report,
+) -> dict[str, Any]:
+    """Joins held-out documents to a stream of at most `tokens_per_domain` tokens a domain.
+
+    Documents are taken in the order of a hash of their names, so that a part of the split is a
+    fair sample of it; the last one is cut.
+
+    Returns:
+      The manifest; its `tokens` of a domain fall short where the corpus has no more.
+
+    Raises:
+      UnavailableError: the corpus is not on this machine.
+      DataError: text that cannot be used, or a domain without any held-out text.
+    """
+    vocabulary = len(tokenizer)
+    parts: list[pa.Table] = []
+    domains: list[dict[str, Any]] = []
+    files: dict[str, str] = {}
+    with tokenised_split(corpus, "held_out", tokenizer, vocabulary, folders, out, report) as pool:
+        for number, domain in enumerate(corpus.domains()):
+            members = np.flatnonzero((pool.domains == number) & (pool.lengths > 0))
+            members = members[np.argsort(pool.keys[members], kind="stable")]
+            starts = np.cumsum(pool.lengths[members]) - pool.lengths[members]
+            members, starts = (a[starts < tokens_per_domain] for a in (members, starts))
+            if not members.size:
+                raise DataError(
+                    f"{corpus.plugin_name}: domain {domain!r} has no held-out text. Give it more"
+                    " documents, or raise held_out_percent"
+                )
+            stream = np.concatenate([pool.document(int(i)) for i in members])[:tokens_per_domain]
+            stream.tofile(out / _stream_file(number))
+            files |= file_digests(out, _stream_file(number))
+            parts.append(
+                pa.table({"domain": [domain] * len(starts), "start": starts, "document": members})
+            )
+            domains.append({"domain": domain, "tokens": len(stream), "documents": len(starts)})
+    pq.write_table(pa.concat_tables(parts), out / "order.parquet")
+    manifest = {
+        "dtype": token_dtype(vocabulary).name,
+        "separator": tokenizer.bos_token_id,
+        "domains": domains,
+        "sha256": files | file_digests(out, "documents.parquet", "order.parquet"),
+    }
+    write_manifest(out, manifest)
+    return manifest
+
+
+def _stream_file(domain: int) -> str:
+    return f"stream-{domain}.bin"

@@ -1,0 +1,37 @@
+"""Manifest of a folder of tokens: what it holds, in JSON, beside sha256 sums of its files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from lce_core.errors import StoreError
+from lce_core.store.identity import sha256_file
+
+NAME = "manifest.json"
+
+
+def file_digests(folder: Path, *names: str) -> dict[str, str]:
+    """sha256 of files in `folder`, by name."""
+    return {name: sha256_file(folder / name) for name in names}
+
+
+def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
+    """Writes manifest.json; the same manifest gives the same bytes."""
+    text = json.dumps(manifest, indent=1, sort_keys=True)
+    (folder / NAME).write_text(text + "\n", encoding="utf-8")
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Reads manifest.json.
+
+    Raises:
+      StoreError: it is missing or not JSON.
+    """
+    file = folder / NAME
+    try:
+        manifest: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{file}: not a readable manifest ({error}). Pack it again") from error
+    return manifest

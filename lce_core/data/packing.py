@@ -1,0 +1,238 @@
+"""Tokens as training needs them: rows of one length in memory-mapped files.
+
+Documents drawn by `lce_core.data.sampling` are joined, separated by the beginning-of-text token
+where the tokenizer has one, and cut into rows; what is left over is dropped. There is no document
+mask and positions run through, as LCEG trains. Rows are memory-mapped, so any number of processes
+read any row in microseconds and memory does not grow with the data. A folder of rows holds rows.bin
+(and weights.bin where a model weighs its loss), documents.parquet (the corpus), order.parquet
+(which document begins where) and manifest.json, which is also what `pack_rows` returns.
+
+Source: LCEG, arXiv:2409.12181, section 4 and appendix 9.3; Fu et al. 2024, arXiv:2402.10171.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from lce_core.corpora import Corpus
+from lce_core.data.held_out import HeldOutText, pack_held_out
+from lce_core.data.manifest import file_digests, read_manifest, write_manifest
+from lce_core.data.sampling import Draw, draw_documents
+from lce_core.data.tokenised import (
+    Report,
+    TokenArray,
+    TokenisedDocuments,
+    token_dtype,
+    tokenised_split,
+)
+from lce_core.errors import SpecError, StoreError
+from lce_core.models import LanguageModel
+from lce_core.recipe import Upsampling
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+__all__ = ["HeldOutText", "PackedRows", "pack_held_out", "pack_rows"]
+
+BLOCK_TOKENS = 1 << 20
+"""Tokens handled at a time. Part of the rows' identity: a model's last touch is seeded by block."""
+_PREPARATION = 1 << 20
+"""Marks the random stream of `prepare_rows`; the draw's streams count domains from 0."""
+
+
+@dataclass(frozen=True, eq=False)
+class PackedRows:
+    """Rows of tokens in memory-mapped files."""
+
+    row_length: int
+    _tokens: TokenArray
+    _weights: NDArray[np.uint8] | None
+
+    @classmethod
+    def open(cls, folder: Path) -> PackedRows:
+        """Maps the rows that `pack_rows` left in `folder`.
+
+        Raises:
+          StoreError: a file is missing or has not the size the manifest says.
+        """
+        manifest = read_manifest(folder)
+        shape = (manifest["num_rows"], manifest["row_length"])
+        tokens = _map(folder / "rows.bin", np.dtype(manifest["dtype"]), shape)
+        weights = None
+        if manifest["weighted"]:
+            weights = _map(folder / "weights.bin", np.dtype(np.uint8), shape)
+        return cls(shape[1], tokens, weights)
+
+    def __len__(self) -> int:
+        return len(self._tokens)
+
+    def read(self, indices: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Rows by index: token ids (n, row_length) and loss weights (n, row_length).
+
+        weights[:, i] weighs the prediction of token i; column 0 is never predicted and weighs 0.
+        """
+        tokens = self._tokens[indices].astype(np.int64)
+        if self._weights is None:
+            weights = np.ones(tokens.shape, dtype=np.float32)
+        else:
+            weights = self._weights[indices].astype(np.float32)
+        weights[:, 0] = 0
+        return tokens, weights
+
+
+def pack_rows(
+    corpus: Corpus,
+    base_model: LanguageModel,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    row_length: int,
+    num_rows: int,
+    upsampling: Upsampling,
+    seed: int,
+    folders: Mapping[str, Path],
+    out: Path,
+    report: Report,
+) -> dict[str, Any]:
+    """Draws documents of the training split and packs them into `num_rows` rows in `out`.
+
+    The bytes written follow from corpus, tokenizer, model and the arguments up to `seed`.
+
+    Args:
+      corpus: where the text comes from.
+      base_model: gives the rows their last touch (`LanguageModel.prepare_rows`).
+      tokenizer: the base model's.
+      row_length: tokens a row.
+      num_rows: rows wanted; a corpus with less text is gone through again.
+      upsampling: how long documents are preferred.
+      seed: decides which documents, their order, and the last touch.
+      folders: of data, for the corpus.
+      out: existing folder to write into.
+      report: told {"stage", "documents", "tokens"}, then {"stage", "done", "total"} in rows.
+
+    Returns:
+      The manifest, as written to manifest.json.
+
+    Raises:
+      SpecError: rows of fewer than two tokens, or no rows.
+      UnavailableError: the corpus is not on this machine.
+      DataError: text that cannot be used, or none.
+    """
+    if row_length < 2 or num_rows < 1:
+        raise SpecError(
+            "packing",
+            f"{num_rows} rows of {row_length} tokens",
+            "there is a row, and it has a token to predict",
+            "Raise the number of tokens or the row length.",
+        )
+    vocabulary = max(base_model.shape.vocab_size, len(tokenizer))
+    with tokenised_split(corpus, "train", tokenizer, vocabulary, folders, out, report) as pool:
+        draw = draw_documents(
+            pool.domains,
+            pool.lengths,
+            corpus.domains(),
+            budget=num_rows * row_length,
+            upsampling=upsampling,
+            seed=seed,
+        )
+        used = _write_order(draw, pool, num_rows * row_length, out / "order.parquet")
+        blocks = _cut(pool, draw.documents[:used], row_length, num_rows)
+        files = _write_rows(
+            blocks, num_rows, base_model, seed, token_dtype(vocabulary), out, report
+        )
+    manifest = {
+        "row_length": row_length,
+        "num_rows": num_rows,
+        "tokens": num_rows * row_length,
+        "dtype": token_dtype(vocabulary).name,
+        "weighted": "weights.bin" in files,
+        "seed": seed,
+        "upsampling": upsampling.model_dump(mode="json"),
+        "separator": tokenizer.bos_token_id,
+        "drawn_documents": used,
+        "domains": draw.statistics,
+        "sha256": files | file_digests(out, "documents.parquet", "order.parquet"),
+    }
+    write_manifest(out, manifest)
+    return manifest
+
+
+def _cut(
+    pool: TokenisedDocuments, documents: NDArray[np.int64], row_length: int, num_rows: int
+) -> Iterator[NDArray[np.uint32]]:
+    """Blocks of rows (rows, row_length) of the joined documents, in order."""
+    block_tokens = max(1, BLOCK_TOKENS // row_length) * row_length
+    left = num_rows * row_length
+    block = np.empty(min(block_tokens, left), dtype=np.uint32)
+    filled = 0
+    for document in documents:
+        tokens = pool.document(int(document))
+        while len(tokens) and left:
+            take = min(len(tokens), len(block) - filled)
+            block[filled : filled + take] = tokens[:take]
+            filled, tokens = filled + take, tokens[take:]
+            if filled == len(block):
+                yield block.reshape(-1, row_length)
+                left -= filled
+                block, filled = np.empty(min(block_tokens, left), dtype=np.uint32), 0
+
+
+def _write_rows(
+    blocks: Iterator[NDArray[np.uint32]],
+    num_rows: int,
+    base_model: LanguageModel,
+    seed: int,
+    dtype: np.dtype[Any],
+    out: Path,
+    report: Report,
+) -> dict[str, str]:
+    """Writes rows.bin and, where the model has one, weights.bin; returns their sha256.
+
+    Plain writes, not a writable map: on a full disk a map kills the process, a write raises.
+    """
+    is_weighted = type(base_model).prepare_rows is not LanguageModel.prepare_rows
+    names = ("rows.bin", "weights.bin") if is_weighted else ("rows.bin",)
+    digests = {name: hashlib.sha256() for name in names}
+    done = 0
+    with ExitStack() as stack:
+        files = {name: stack.enter_context((out / name).open("wb")) for name in names}
+        for number, block in enumerate(blocks):
+            rng = np.random.default_rng([seed, _PREPARATION, number])
+            rows, weights = base_model.prepare_rows(block, rng)
+            for name, array in zip(names, (rows.astype(dtype), weights), strict=False):
+                data = array.tobytes()
+                digests[name].update(data)
+                files[name].write(data)
+            done += len(rows)
+            report({"stage": "packing", "done": done, "total": num_rows})
+    return {name: digest.hexdigest() for name, digest in digests.items()}
+
+
+def _write_order(draw: Draw, pool: TokenisedDocuments, tokens: int, file: Path) -> int:
+    """Lists which document begins at which token of the rows; returns how many are used."""
+    lengths = pool.lengths[draw.documents]
+    starts = np.cumsum(lengths) - lengths
+    used = int(np.searchsorted(starts, tokens))
+    columns = {"document": draw.documents, "pass": draw.passes, "start": starts}
+    pq.write_table(pa.table({name: array[:used] for name, array in columns.items()}), file)
+    return used
+
+
+def _map(file: Path, dtype: np.dtype[Any], shape: tuple[int, int]) -> Any:
+    expected = shape[0] * shape[1] * dtype.itemsize
+    size = file.stat().st_size if file.is_file() else None
+    if size != expected:
+        raise StoreError(
+            f"{file}: {'missing' if size is None else f'{size} bytes'}; the manifest says"
+            f" {expected} bytes. Pack the rows again"
+        )
+    return np.memmap(file, dtype=dtype, mode="r", shape=shape)

@@ -1,0 +1,1 @@
+"""What a model says of text: losses, generated tokens, and the numbers made of both."""

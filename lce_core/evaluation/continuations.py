@@ -1,0 +1,100 @@
+"""Log-likelihood of continuations of given contexts, for all methods through one code path.
+
+Multiple choice asks for several short continuations of one context. Texts with the same tokens but
+the last one (one-token answers to one question) share a forward pass. A pass holds texts of one
+length, so there is no padding and no attention mask, and logits exist only where a continuation is
+scored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from lce_core.errors import NonFiniteError, SpecError
+
+if TYPE_CHECKING:
+    from lce_core.extension.extended_model import ExtendedModel
+
+TokenIds = NDArray[np.int64]
+
+
+@torch.no_grad()
+def continuation_log_likelihoods(
+    model: ExtendedModel,
+    texts: Sequence[tuple[TokenIds, TokenIds]],
+    *,
+    batch_tokens: int,
+    report: Callable[[int, int], None] = lambda *_: None,
+) -> list[tuple[float, bool]]:
+    """What the model thinks of each continuation, given its context.
+
+    Args:
+      model: the extended model; its frequencies are fixed for each text's full length.
+      texts: token ids of (context, continuation), at least one of each.
+      batch_tokens: upper limit of tokens in one forward pass; one text at least.
+      report: called with (texts done, texts in all) after each pass.
+
+    Returns:
+      For each text the sum of the continuation's log-probabilities in nats, and whether greedy
+      decoding would have produced it.
+
+    Raises:
+      SpecError: an empty context or continuation.
+      NonFiniteError: logits are NaN or infinite.
+    """
+    scores: dict[int, tuple[float, bool]] = {}
+    for length, inputs in sorted(inputs_by_length(texts).items(), reverse=True):
+        model.begin_request(length + 1)
+        rows = max(1, batch_tokens // length)
+        members = list(inputs.values())
+        for start in range(0, len(members), rows):
+            batch = members[start : start + rows]
+            ids = np.stack([np.concatenate(texts[same[0]])[:-1] for same in batch])
+            hidden = model.hidden_states(torch.from_numpy(ids).to(model.model.device))
+            for states, same in zip(hidden, batch, strict=True):
+                scores |= {index: _score(model, states, texts[index][1]) for index in same}
+            report(len(scores), len(texts))
+    return [scores[index] for index in range(len(texts))]
+
+
+def inputs_by_length(
+    texts: Sequence[tuple[TokenIds, TokenIds]],
+) -> dict[int, dict[bytes, list[int]]]:
+    """Indices of the texts, by the length and the ids of what the model reads of them.
+
+    Raises:
+      SpecError: an empty context or continuation.
+    """
+    found: dict[int, dict[bytes, list[int]]] = {}
+    for index, (context, continuation) in enumerate(texts):
+        if not len(context) or not len(continuation):
+            raise SpecError(
+                "continuation_log_likelihoods",
+                f"text {index}: {len(context)} tokens of context, {len(continuation)} to score",
+                "both are at least 1",
+                "Correct the request.",
+            )
+        ids = np.concatenate([context, continuation[:-1]])
+        found.setdefault(len(ids), {}).setdefault(ids.tobytes(), []).append(index)
+    return found
+
+
+def _score(
+    model: ExtendedModel, states: torch.Tensor, continuation: TokenIds
+) -> tuple[float, bool]:
+    logits = model.model.get_output_embeddings()(states[-len(continuation) :]).float()
+    if not bool(torch.isfinite(logits).all()):
+        raise NonFiniteError(
+            f"text of {len(states) + 1} tokens: NaN or infinite logits: logits are finite. Check"
+            " the checkpoint and its precision."
+        )
+    targets = torch.from_numpy(continuation).to(logits.device)
+    chosen = logits.log_softmax(dim=-1).gather(-1, targets[:, None])
+    if model.inserter:  # Greedy decoding never takes a token of the method's own.
+        logits[:, model.inserter.token] = -torch.inf
+    return float(chosen.sum()), bool((logits.argmax(dim=-1) == targets).all())

@@ -1,0 +1,250 @@
+"""Greedy decoding, for all methods through one code path.
+
+A batch holds prompts of one length, so there is no padding: custom attention sees plain positions.
+A prompt passes through the decoder in chunks that fill a key-value cache; the vocabulary projection
+is applied to the last position only. The method's frequencies are fixed before, for prompt plus new
+tokens, so that cached keys stay valid. A sequence that is finished leaves its batch.
+
+Prompts that begin alike share what they have in common, where that saves more than batches do
+(`lce_core.evaluation.shared_prefixes`): side by side in one cache under a mask
+(`lce_core.evaluation.packed_texts`), or, for methods with an attention of their own, one after the
+other with one cache that is cut back. Only prompts under the same frequencies share: a table that
+follows the length is another one for another length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from transformers import DynamicCache
+
+from lce_core.errors import NonFiniteError, SpecError
+from lce_core.evaluation.packed_texts import PackedTexts
+from lce_core.evaluation.shared_prefixes import (
+    TokenIds,
+    bundles,
+    num_distinct_tokens,
+    reusable,
+    sharing_order,
+)
+
+if TYPE_CHECKING:
+    from lce_core.extension.extended_model import ExtendedModel
+
+Stop = Callable[[TokenIds], bool]
+"""Given the ids generated so far, whether more of them could not change the score."""
+
+_WORTH_SHARING = 2 / 3
+"""Part of the prompts' tokens that may be left for a shared cache to be worth its single rows."""
+
+
+@dataclass(frozen=True)
+class _Settings:
+    max_new_tokens: int
+    ended: Sequence[Stop]
+    """For each prompt."""
+    batch_tokens: int
+    chunk: int
+
+
+def generate(
+    model: ExtendedModel,
+    prompts: Sequence[NDArray[np.integer]] | NDArray[np.integer],
+    *,
+    max_new_tokens: int,
+    stop: Stop | Sequence[Stop] | None = None,
+    batch_tokens: int,
+    chunk: int = 4096,
+    share_prefixes: bool = True,
+    report: Callable[[int, int], None] = lambda *_: None,
+) -> list[TokenIds]:
+    """The most likely continuation of each prompt, token by token.
+
+    Args:
+      model: the extended model.
+      prompts: token ids of each prompt, of any lengths from 1.
+      max_new_tokens: longest continuation.
+      stop: ends a sequence early, one rule for all or one for each prompt; so does the model's own
+        end-of-sequence token.
+      batch_tokens: upper limit of tokens in one forward pass, and of prompt tokens in one batch
+        (one prompt at least) or beside the first prompt of a shared cache.
+      chunk: longest piece of the prompts that is processed at once.
+      share_prefixes: process what prompts have in common once, where that is less work.
+      report: called with (prompts done, prompts in all) after each batch.
+
+    Returns:
+      For each prompt the generated ids, the one that ended it included.
+
+    Raises:
+      SpecError: empty prompts or nothing to generate.
+      NonFiniteError: logits are NaN or infinite.
+    """
+    texts = [np.asarray(prompt, dtype=np.int64) for prompt in prompts]
+    shortest = min(map(len, texts), default=0)
+    if shortest < 1 or max_new_tokens < 1:
+        raise SpecError(
+            "generate",
+            f"prompts of {shortest} tokens, {max_new_tokens} new tokens",
+            "both are at least 1",
+            "Correct the request.",
+        )
+    rules = stop if isinstance(stop, Sequence) else [stop] * len(texts)
+    ended = [_stop_rule(model, rule) for rule in rules]
+    settings = _Settings(max_new_tokens, ended, batch_tokens, chunk)
+    answers: dict[int, TokenIds] = {}
+    for group in _same_frequencies(model, texts, max_new_tokens):
+        model.begin_request(max(len(texts[index]) for index in group) + max_new_tokens)
+        way = _sharing if share_prefixes and _worth_sharing(texts, group) else _in_batches
+        for index, answer in way(model, texts, group, settings):
+            answers[index] = answer
+            report(len(answers), len(texts))
+    return [answers[index] for index in range(len(texts))]
+
+
+def _same_frequencies(
+    model: ExtendedModel, texts: Sequence[TokenIds], max_new_tokens: int
+) -> list[list[int]]:
+    """Indices of the texts, grouped by the frequencies that their requests fix."""
+    keys = {length: model.request_key(length + max_new_tokens) for length in {*map(len, texts)}}
+    groups: dict[object, list[int]] = {}
+    for index, text in enumerate(texts):
+        groups.setdefault(keys[len(text)], []).append(index)
+    return list(groups.values())
+
+
+def _worth_sharing(texts: Sequence[TokenIds], group: Sequence[int]) -> bool:
+    members = [texts[index] for index in group]
+    left = num_distinct_tokens(members, sharing_order(members))
+    return left <= _WORTH_SHARING * sum(map(len, members))
+
+
+def _in_batches(
+    model: ExtendedModel, texts: Sequence[TokenIds], group: Sequence[int], settings: _Settings
+) -> Iterator[tuple[int, TokenIds]]:
+    by_length: dict[int, list[int]] = {}
+    for index in group:
+        by_length.setdefault(len(texts[index]), []).append(index)
+    for length, indices in sorted(by_length.items()):
+        rows = max(1, settings.batch_tokens // length)
+        for start in range(0, len(indices), rows):
+            batch = indices[start : start + rows]
+            prompts = torch.from_numpy(np.stack([texts[index] for index in batch]))
+            answers = _continue(model, batch, prompts, settings, DynamicCache())
+            yield from zip(batch, answers, strict=True)
+
+
+def _sharing(
+    model: ExtendedModel, texts: Sequence[TokenIds], group: Sequence[int], settings: _Settings
+) -> Iterator[tuple[int, TokenIds]]:
+    order = [group[place] for place in sharing_order([texts[index] for index in group])]
+    limit = settings.batch_tokens if model.packs else 0
+    cache, held = DynamicCache(), np.empty(0, dtype=np.int64)
+    parts = bundles(texts, order, limit, settings.max_new_tokens)
+    for bundle in parts:
+        first = texts[bundle[0]]
+        kept = reusable(held, first)
+        model.cut_back(cache, kept)
+        if len(bundle) == 1:
+            rest = torch.from_numpy(first[None, kept:])
+            answers = _continue(model, bundle, rest, settings, cache)
+            held = np.concatenate([first, answers[0][:-1]])
+        else:
+            members = [texts[index] for index in bundle]
+            chunk = min(settings.chunk, settings.batch_tokens)
+            packed = PackedTexts(model, members, cache, kept, chunk)
+            answers = _continue_packed(model, bundle, packed, settings)
+            held = members[-1]
+            if bundle is not parts[-1]:
+                cache = packed.cache_of(-1, len(held))
+        yield from zip(bundle, answers, strict=True)
+
+
+@torch.no_grad()
+def _continue(
+    model: ExtendedModel,
+    batch: Sequence[int],
+    prompts: torch.Tensor,
+    settings: _Settings,
+    cache: DynamicCache,
+) -> list[TokenIds]:
+    """Answers prompts (batch, tokens) that follow the text in the cache."""
+    chunk = min(settings.chunk, max(1, settings.batch_tokens // len(prompts)))
+    for piece in prompts.to(model.model.device).split(chunk, dim=1):
+        states = model.hidden_states(piece, cache)[:, -1]
+
+    def follow(kept: list[int] | None, tokens: torch.Tensor) -> torch.Tensor:
+        if kept is not None:
+            cache.batch_select_indices(torch.tensor(kept, device=tokens.device))
+        return model.hidden_states(tokens[:, None], cache)[:, -1]
+
+    return _greedy(model, batch, settings, states, follow)
+
+
+@torch.no_grad()
+def _continue_packed(
+    model: ExtendedModel, batch: Sequence[int], packed: PackedTexts, settings: _Settings
+) -> list[TokenIds]:
+    running = list(range(len(batch)))
+
+    def follow(kept: list[int] | None, tokens: torch.Tensor) -> torch.Tensor:
+        if kept is not None:
+            running[:] = [running[place] for place in kept]
+        return packed.follow(running, tokens)
+
+    return _greedy(model, batch, settings, packed.prefill(), follow)
+
+
+def _greedy(
+    model: ExtendedModel,
+    batch: Sequence[int],
+    settings: _Settings,
+    states: torch.Tensor,
+    follow: Callable[[list[int] | None, torch.Tensor], torch.Tensor],
+) -> list[TokenIds]:
+    """Answers from the states (batch, hidden_size) after the prompts.
+
+    `follow` processes one token more of each text that goes on, given their places among those of
+    the call before (None: all do) and the tokens; it returns the states after them.
+    """
+    answers: list[list[int]] = [[] for _ in batch]
+    running = list(range(len(batch)))
+    while True:
+        tokens = _most_likely(model, states, len(answers[running[0]]) + 1)
+        for row, token in zip(running, tokens.tolist(), strict=True):
+            answers[row].append(token)
+        kept = [
+            place
+            for place, row in enumerate(running)
+            if len(answers[row]) < settings.max_new_tokens
+            and not settings.ended[batch[row]](np.array(answers[row]))
+        ]
+        if not kept:
+            return [np.array(answer, dtype=np.int64) for answer in answers]
+        fewer = kept if len(kept) < len(running) else None
+        running = [running[place] for place in kept]
+        states = follow(fewer, tokens[kept])
+
+
+def _most_likely(model: ExtendedModel, states: torch.Tensor, number: int) -> torch.Tensor:
+    """Token `number` (batch,) of answers, after states (batch, hidden_size)."""
+    logits = model.model.get_output_embeddings()(states).float()
+    if not bool(torch.isfinite(logits).all()):
+        raise NonFiniteError(
+            f"token {number} of {len(states)} answers: NaN or infinite logits: logits are finite."
+            " Check the checkpoint and its precision."
+        )
+    if model.inserter:  # A token of the method's own is no text.
+        logits[:, model.inserter.token] = -torch.inf
+    chosen: torch.Tensor = logits.argmax(dim=-1)
+    return chosen
+
+
+def _stop_rule(model: ExtendedModel, stop: Stop | None) -> Stop:
+    end = getattr(model.model.generation_config, "eos_token_id", None)
+    ends = set(end) if isinstance(end, list) else {end}
+    return lambda ids: int(ids[-1]) in ends or (stop is not None and stop(ids))

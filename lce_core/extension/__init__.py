@@ -1,0 +1,1 @@
+"""Puts a method on a model."""

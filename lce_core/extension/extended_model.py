@@ -1,0 +1,350 @@
+"""Carries a context-extension method out on a stock Hugging Face Llama or Phi.
+
+Methods that only change frequencies get a rotary module that reads the table of the request at
+hand; SDPA or flash attention stays untouched. Tables with a base per head and attention schemes get
+the same module in its identity form (cos = 1, sin = 0), so that the cache holds keys before
+rotation, and the registered attention function, which calls the scheme's kernel. No modelling
+file is forked and no forward is replaced. Tokens that a method inserts are fed between those of the
+text and taken out of the answer, so callers count and see tokens of the text only.
+
+A request fixes its table from lengths alone (`begin_request`): cached equals uncached, and no
+result depends on what was asked before. The table stays float64 outside the module's buffers, so
+casting a model never rounds it. The attention factor of a table goes into the softmax scaling,
+where it acts on a whole head also under partial rotary.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import load_file, save_file
+from transformers.utils.import_utils import is_flash_attn_2_available
+
+from lce_core.attention import AttentionScheme
+from lce_core.attention.flash import backend
+from lce_core.attention.registered import ATTENTION
+from lce_core.attention.rotary import RequestRotary
+from lce_core.attention.rotation import check_heads
+from lce_core.attention.schemes import FullCausal
+from lce_core.errors import SpecError, UnavailableError
+from lce_core.extension.insertion import Inserter, reserve_token
+from lce_core.methods import Method
+from lce_core.models import LanguageModel
+from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from transformers import DynamicCache, PreTrainedModel
+
+    from lce_core.recipe import Kernel
+
+LEARNED = "extension.safetensors"
+"""File of a checkpoint that holds what a method has learned beside the model's weights."""
+
+_HALF = (torch.float16, torch.bfloat16)
+_ROTARY = "model.rotary_emb."
+
+
+class ExtendedModel:
+    """A model in the hands of a method; made by `extend`."""
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        method: Method,
+        geometry: RopeGeometry,
+        target: int,
+        kernel: str,
+        rotary: RequestRotary,
+        *,
+        training: bool = False,
+        inserter: Inserter | None = None,
+    ) -> None:
+        self.model, self.method, self.geometry = model, method, geometry
+        self.trained, self.target = geometry.trained_context, target
+        self.kernel = kernel
+        """Kernel family that computes attention, as recorded with results."""
+        self.training = training
+        self.inserter = inserter
+        """Puts the method's own tokens into texts, if it has any."""
+        self._rotary = rotary
+
+    def begins_alike(self, shorter: int, longer: int) -> bool:
+        """Whether a longer request treats its first `shorter` tokens as a request of so many.
+
+        Attention is causal, so what is computed for them then agrees up to rounding.
+
+        Args:
+          shorter: tokens of one request.
+          longer: tokens of the other, both within the method's reach.
+        """
+        for num_tokens in (shorter, longer):
+            lengths = ContextLengths(self.trained, self.target, num_tokens)
+            if self.method.length_dependent(self.geometry, lengths):
+                return False
+        return self.request_key(shorter) == self.request_key(longer)
+
+    def begin_request(self, num_tokens: int) -> None:
+        """Fixes table and scheme for one request, before any forward pass of it.
+
+        Args:
+          num_tokens: prompt plus tokens to be generated, or a training sequence; inserted tokens
+            are not counted.
+
+        Raises:
+          UnavailableError: more tokens than the method reaches.
+        """
+        lengths = ContextLengths(self.trained, self.target, num_tokens)
+        reach = self.method.reach(self.geometry, lengths)
+        if reach is not None and num_tokens > reach:
+            raise UnavailableError(
+                f"{self.method.plugin_name} reaches {reach} tokens, the request has {num_tokens}"
+            )
+        table, scheme = _describe(self.method, self.geometry, lengths, training=self.training)
+        self._rotary.begin(table, self.inserter.length(num_tokens) if self.inserter else num_tokens)
+        scaling = self.geometry.head_dim**-0.5 * table.attention_factor**2
+        for attention in _attentions(self.model):
+            attention.scaling = scaling
+            attention.lce_scheme = None if scheme is None else (scheme, table)
+
+    def request_key(self, num_tokens: int) -> tuple[object, ...]:
+        """Equal for two requests that `begin_request` gives the same frequencies and attention."""
+        lengths = ContextLengths(self.trained, self.target, num_tokens)
+        table, scheme = _describe(self.method, self.geometry, lengths, training=self.training)
+        return table.inv_freq.tobytes(), table.attention_factor, scheme
+
+    def cut_back(self, cache: DynamicCache, num_tokens: int) -> None:
+        """Leaves the first `num_tokens` tokens of the text in the cache."""
+        kept = self.inserter.length(num_tokens) if self.inserter else num_tokens
+        surplus = cache.get_seq_length() - kept
+        if surplus:
+            cache.crop(-surplus)
+
+    def begin_rows(self, seeds: NDArray[np.uint64]) -> None:
+        """Announces the training rows of the next forward pass.
+
+        Args:
+          seeds: (rows,) one for each row, from which whatever is random about it follows.
+        """
+        self._rotary.begin_rows(seeds)
+
+    def hidden_states(self, ids: torch.Tensor, cache: DynamicCache | None = None) -> torch.Tensor:
+        """Last hidden states (batch, tokens, hidden_size), each of which predicts the next token.
+
+        Args:
+          ids: (batch, tokens) token ids of the text, following those in the cache.
+          cache: keys and values of the text so far, extended in place; None for a text at once.
+        """
+        if self.inserter is None:
+            return self._decode(ids, cache)
+        cached = 0 if cache is None else cache.get_seq_length()
+        expanded, predicting = self.inserter.expand(ids, cached)
+        return self._decode(expanded, cache)[:, predicting]
+
+    @property
+    def packs(self) -> bool:
+        """Whether `packed_states` can be asked: attention is torch's own, over text alone."""
+        return self.kernel == "sdpa" and self.inserter is None
+
+    def packed_states(
+        self, ids: torch.Tensor, positions: torch.Tensor, mask: torch.Tensor, cache: DynamicCache
+    ) -> torch.Tensor:
+        """Last hidden states (tokens, hidden_size) of tokens of several texts in one row.
+
+        Args:
+          ids: (tokens,) token ids.
+          positions: (tokens,) place of each in its own text.
+          mask: (tokens, cached + tokens) bool, which keys each one sees, its own included.
+          cache: keys and values of the tokens so far, extended in place.
+        """
+        decoded = self.model.get_decoder()(
+            input_ids=ids[None],
+            position_ids=positions[None],
+            attention_mask=mask[None, None],
+            past_key_values=cache,
+            use_cache=True,
+        )
+        hidden: torch.Tensor = decoded.last_hidden_state[0]
+        return hidden
+
+    def _decode(self, ids: torch.Tensor, cache: DynamicCache | None) -> torch.Tensor:
+        decoded = self.model.get_decoder()(
+            input_ids=ids, past_key_values=cache, use_cache=cache is not None
+        )
+        hidden: torch.Tensor = decoded.last_hidden_state
+        return hidden
+
+
+def extend(
+    model: PreTrainedModel,
+    base_model: LanguageModel,
+    method: Method,
+    *,
+    target: int,
+    kernel: Kernel = "auto",
+    compute_dtype: torch.dtype | None = None,
+    device: torch.device | None = None,
+    training: bool = False,
+    learned: Path | None = None,
+) -> ExtendedModel:
+    """Puts `method` on `model` in place: rotary module, attention name, softmax scaling, token.
+
+    The model should already have its final device and dtype, on which the kernel depends. The
+    model's configuration object is replaced by a copy, so that other models are not affected.
+
+    Args:
+      model: stock Llama or Phi of `base_model`.
+      base_model: gives the geometry.
+      method: what to carry out.
+      target: context in tokens that the study extends to.
+      kernel: "sdpa", "flash", or the faster one of those that can run here.
+      compute_dtype: what attention computes in, where autocast makes it another than the weights'.
+      device: where it computes, if the model is not there yet.
+      training: use the method's attention for training.
+      learned: file of what the method has learned; None before training.
+
+    Raises:
+      SpecError: model and geometry differ, parameters do not fit, or flash attention is demanded
+        where it cannot run.
+    """
+    geometry = base_model.geometry
+    _check_model(model, geometry)
+    lengths = ContextLengths(geometry.trained_context, target, target)
+    method.check(geometry, lengths)
+    _, scheme = _describe(method, geometry, lengths, training=training)
+    place = (device or model.device, compute_dtype or model.dtype)
+    name = (
+        _stock_kernel(*place, kernel) if scheme is None else _scheme_kernel(scheme, *place, kernel)
+    )
+    rotary = _rotary(method, geometry, lengths, identity=scheme is not None)
+    if learned is not None:
+        rotary.load_state_dict(load_file(learned))
+    decoder: Any = model.model
+    decoder.rotary_emb = rotary
+    _own_configuration(model)
+    model.set_attn_implementation(name if scheme is None else ATTENTION)
+    insertion = method.insertion(geometry)
+    inserter = Inserter(insertion, reserve_token(model)) if insertion else None
+    return ExtendedModel(
+        model, method, geometry, target, name, rotary, training=training, inserter=inserter
+    )
+
+
+def save_learned(weights: Mapping[str, torch.Tensor], folder: Path) -> dict[str, torch.Tensor]:
+    """Writes what a method has learned to `folder`, if anything; the model's own weights."""
+    learned = {
+        name.removeprefix(_ROTARY): tensor.detach().contiguous()
+        for name, tensor in weights.items()
+        if name.startswith(_ROTARY)
+    }
+    if learned:
+        save_file(learned, folder / LEARNED)
+    return {name: tensor for name, tensor in weights.items() if not name.startswith(_ROTARY)}
+
+
+def _rotary(
+    method: Method, geometry: RopeGeometry, lengths: ContextLengths, *, identity: bool
+) -> RequestRotary:
+    if method.rotary is None:
+        return RequestRotary(geometry.rotary_dim, identity=identity)
+    module, _, name = method.rotary.partition(":")
+    made: RequestRotary = getattr(importlib.import_module(module), name)(method, geometry, lengths)
+    return made
+
+
+def _describe(
+    method: Method, geometry: RopeGeometry, lengths: ContextLengths, *, training: bool
+) -> tuple[RopeTable, AttentionScheme | None]:
+    table = method.rope_table(geometry, lengths)
+    attention = method.training_attention if training else method.attention
+    scheme = attention(geometry, lengths)
+    if table.inv_freq.shape[-1] != geometry.num_pairs:
+        raise SpecError(
+            method.plugin_name,
+            f"{table.inv_freq.shape[-1]} frequencies",
+            f"a table has one frequency for each of the {geometry.num_pairs} pairs",
+            "Compute them from geometry.rotary_dim.",
+        )
+    check_heads(table, geometry.num_heads, geometry.num_kv_heads)
+    if scheme is None and table.inv_freq.ndim == 2:
+        scheme = FullCausal()
+    return table, scheme
+
+
+def _attentions(model: PreTrainedModel) -> list[Any]:
+    decoder: Any = model.model
+    return [layer.self_attn for layer in decoder.layers]
+
+
+def _own_configuration(model: PreTrainedModel) -> None:
+    # Modules share one configuration object, and so may other models.
+    shared, own = model.config, copy.deepcopy(model.config)
+    for module in model.modules():
+        if getattr(module, "config", None) is shared:
+            module.config = own  # type: ignore[assignment]
+
+
+def _stock_kernel(device: torch.device, dtype: torch.dtype, kernel: Kernel) -> str:
+    can = device.type == "cuda" and dtype in _HALF and is_flash_attn_2_available()
+    if kernel == "flash" and not can:
+        raise SpecError(
+            "kernel",
+            f"'flash' on {device.type} with {dtype}",
+            "flash attention needs a CUDA device, bf16 or fp16, and the flash-attn package",
+            "Use kernel: auto, or install the extra `gpu` and set precision: bf16.",
+        )
+    # Never pass the name on without the package: transformers would look for a kernel on the hub.
+    return "flash_attention_2" if can and kernel != "sdpa" else "sdpa"
+
+
+def _scheme_kernel(
+    scheme: AttentionScheme, device: torch.device, dtype: torch.dtype, kernel: Kernel
+) -> str:
+    name = backend(device, dtype) if scheme.uses_flash else "matmul"
+    if kernel == "flash" and name != "torch_flash":
+        rule = "the flash kernel of attention schemes needs a CUDA device and bf16 or fp16"
+        raise SpecError(
+            "kernel",
+            f"'flash' on {device.type} with {dtype}",
+            rule if scheme.uses_flash else f"{type(scheme).__name__} has no flash kernel",
+            "Use kernel: auto"
+            + (", or set precision: bf16 on a GPU." if scheme.uses_flash else "."),
+        )
+    return name
+
+
+def _check_model(model: PreTrainedModel, geometry: RopeGeometry) -> None:
+    config = model.config
+    if config.model_type not in ("llama", "phi"):
+        raise SpecError(
+            type(model).__name__,
+            config.model_type,
+            "extensions are made for llama and phi models",
+            "Load one of `lce models`.",
+        )
+    rope = config.rope_parameters
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    found = {
+        "head_dim": head_dim,
+        "rotary_dim": int(head_dim * rope.get("partial_rotary_factor", 1.0)),
+        "num_heads": config.num_attention_heads,
+        "num_kv_heads": config.num_key_value_heads,
+        "theta": float(rope["rope_theta"]),
+        "rope_type": rope["rope_type"],
+    }
+    for key, value in found.items():
+        expected = "default" if key == "rope_type" else getattr(geometry, key)
+        if value != expected:
+            raise SpecError(
+                f"{type(model).__name__}.{key}",
+                value,
+                f"the base model has {expected!r}",
+                "Check that the folder holds the weights of this base model, without scaling.",
+            )

@@ -1,0 +1,119 @@
+"""Tokens that a method puts between those of the text: where they go, and their row of weights.
+
+After every `block - 1` tokens of text the inserted one follows at once. Numbers of text and of
+expanded tokens therefore determine each other, and a cache's length tells where the text stands.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from lce_core.errors import SpecError
+from lce_core.methods import TokenInsertion
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+TOKEN_ID = "landmark_token_id"
+"""Key of a model's configuration that holds the inserted token's id."""
+
+
+@dataclass(frozen=True)
+class Inserter:
+    """Puts one token of a model's vocabulary into texts."""
+
+    insertion: TokenInsertion
+    token: int
+    """Id of the inserted token."""
+
+    def length(self, num_tokens: int) -> int:
+        """Expanded tokens of so many tokens of text from its beginning."""
+        return num_tokens + num_tokens // (self.insertion.block - 1)
+
+    def places(self, first: int, num_tokens: int) -> NDArray[np.int64]:
+        """Places (num_tokens,) of text tokens first.. in the expanded text."""
+        tokens = np.arange(first, first + num_tokens)
+        return tokens + tokens // (self.insertion.block - 1)
+
+    def expand(self, ids: torch.Tensor, cached: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """What to feed for the next tokens of a text.
+
+        Args:
+          ids: (batch, tokens) text.
+          cached: expanded tokens before it.
+
+        Returns:
+          The expanded ids (batch, expanded), and for each token of the text the index (tokens,) of
+          the state that predicts its successor: its own or, at a block's end, the inserted one's.
+        """
+        first, num_tokens = cached - cached // self.insertion.block, ids.shape[1]
+        expanded = ids.new_full((len(ids), self.length(first + num_tokens) - cached), self.token)
+        own = torch.from_numpy(self.places(first, num_tokens) - cached).to(ids.device)
+        expanded[:, own] = ids
+        after = torch.from_numpy(self.places(first + 1, num_tokens) - cached).to(ids.device)
+        return expanded, after - 1
+
+    def piece_of(self, row_length: int) -> int:
+        """Tokens of text of the sequences that a training row is cut into.
+
+        Raises:
+          SpecError: they do not divide the row.
+        """
+        text = self.insertion.train_length
+        if row_length % text:
+            raise SpecError(
+                "training rows",
+                f"{row_length} tokens",
+                f"rows are cut into sequences of {text} tokens of text",
+                "Give a target context that is a multiple of the method's train_length.",
+            )
+        return text
+
+    def pieces(
+        self, tokens: NDArray[np.int64], weights: NDArray[np.float32]
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Training rows as independent sequences of `piece_of` tokens, with the token inserted.
+
+        Args:
+          tokens: (rows, row_length) text.
+          weights: (rows, row_length) loss weight of each.
+
+        Returns:
+          Both as (rows * row_length / train_length, expanded); an inserted token weighs 1, and a
+          first token, which nothing predicts, 0.
+        """
+        text = self.insertion.train_length
+        tokens, weights = tokens.reshape(-1, text), weights.reshape(-1, text)
+        shape, own = (len(tokens), self.length(text)), self.places(0, text)
+        expanded = np.full(shape, self.token, dtype=tokens.dtype)
+        expanded_weights = np.ones(shape, dtype=weights.dtype)
+        expanded[:, own], expanded_weights[:, own] = tokens, weights
+        expanded_weights[:, 0] = 0
+        return expanded, expanded_weights
+
+
+def reserve_token(model: PreTrainedModel) -> int:
+    """Id of the inserted token; adds it to the model's vocabulary unless the model has it.
+
+    The new rows of embedding and head are the mean of the others, so nothing is drawn. The id is
+    kept in the model's configuration, which every checkpoint brings along.
+    """
+    known: int | None = getattr(model.config, TOKEN_ID, None)
+    if known is not None:
+        return known
+    embedding: Any = model.get_input_embeddings()
+    token: int = embedding.weight.shape[0]
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        model.resize_token_embeddings(token + 1, mean_resizing=False)
+        parts: list[Any] = [model.get_input_embeddings(), model.get_output_embeddings()]
+        tables = [part.weight for part in parts]
+        tables += [part.bias for part in parts if getattr(part, "bias", None) is not None]
+        for table in tables:
+            table[token] = table[:token].float().mean(dim=0).to(table.dtype)
+    setattr(model.config, TOKEN_ID, token)
+    return token

@@ -1,0 +1,130 @@
+"""HARPE: another RoPE base for every attention head, so that one head sees what another misses.
+
+Design: bases from 1e6 to 5e6, the same in all layers. Searched ones make the attention waveforms of
+the heads fill each other's gaps (`lce_core.methods.harpe.search`; the paper's 32 for 32 heads of
+128). Query heads that share a key-value head share its base, because its key is rotated once.
+Source: Lian et al. 2024, arXiv:2412.07171, section 3.2, tables 2 and 6.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, ClassVar, Literal, Self
+
+import numpy as np
+from pydantic import Discriminator, Field, Tag, model_validator
+
+from lce_core.errors import SpecError
+from lce_core.methods import Method
+from lce_core.methods._evidence import EXACT, frequencies
+from lce_core.methods._other_base import Base
+from lce_core.methods.harpe.search import PUBLISHED, SearchSettings, search_bases
+from lce_core.registry import Source
+from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
+
+Bases = Annotated[
+    Annotated[Literal["searched", "uniform_ascending", "uniform_descending"], Tag("rule")]
+    | Annotated[tuple[Base, ...], Tag("heads")],
+    # Says which of the two was meant, so that a mistake is answered by one complaint.
+    Discriminator(lambda given: "heads" if isinstance(given, list | tuple) else "rule"),
+]
+
+
+class Harpe(Method):
+    """A RoPE base per attention head."""
+
+    family: ClassVar[Literal["none", "frequency", "approximate"]] = "frequency"
+
+    bases: Bases = "searched"
+    """How bases are found, or one base for each query head, equal within a key-value head."""
+    stride: int | None = Field(default=None, ge=1)
+    """Step between the candidates of the search; None: 30000."""
+
+    @model_validator(mode="after")
+    def _stride_has_effect(self) -> Self:
+        if self.stride is not None and self.bases != "searched":
+            raise ValueError("stride concerns the search only; leave it out with other bases")
+        return self
+
+    def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
+        """Frequencies (heads, pairs), one row per query head."""
+        bases = self._bases(geometry)
+        return RopeTable(np.stack([geometry.inv_freq(float(base)) for base in bases]))
+
+    def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
+        """Raises SpecError for bases that the model's heads cannot have."""
+        if self.bases == "searched":
+            self._settings().check_count(geometry.num_kv_heads)
+        if isinstance(self.bases, str):
+            return
+        if len(self.bases) != geometry.num_heads:
+            raise SpecError(
+                "harpe.bases",
+                f"{len(self.bases)} bases",
+                f"there is one base for each of the {geometry.num_heads} query heads",
+                "Give as many bases as heads, or searched.",
+            )
+        group = geometry.num_heads // geometry.num_kv_heads
+        for start in range(0, geometry.num_heads, group):
+            bases = self.bases[start : start + group]
+            if len(set(bases)) > 1:
+                raise SpecError(
+                    "harpe.bases",
+                    f"{list(bases)} for heads {start} to {start + group - 1}",
+                    f"the {group} query heads of a key-value head share one base, because its key"
+                    " is rotated once",
+                    "Repeat one base within each group of heads.",
+                )
+
+    def _bases(self, geometry: RopeGeometry) -> list[float]:
+        """Base of every query head."""
+        if not isinstance(self.bases, str):
+            return list(self.bases)
+        distinct = geometry.num_kv_heads
+        if self.bases == "searched":
+            found = sorted(search_bases(geometry.rotary_dim, distinct, self._settings()))
+            own = np.array(found, dtype=np.float64)
+        else:
+            own = np.linspace(PUBLISHED.lowest, PUBLISHED.highest, distinct)
+        if self.bases == "uniform_descending":
+            own = own[::-1]
+        return [float(base) for base in np.repeat(own, geometry.num_heads // distinct)]
+
+    def _settings(self) -> SearchSettings:
+        return PUBLISHED if self.stride is None else replace(PUBLISHED, stride=self.stride)
+
+
+METHOD = Harpe
+SOURCE = Source(
+    paper="arXiv:2412.07171",
+    place="section 3.2, tables 2 and 6",
+    reference="github.com/AlibabaResearch/DAMO-ConvAI@ef1f2e1",
+    differs="the search is the reference's, which gives table 2, and not algorithm 1, which does"
+    " not; it looks at distances up to 131072 tokens whatever the study's target",
+)
+EVIDENCE = (
+    frequencies(
+        (1.0, 8.058422e-1, 3.162278e-2, 1.240938e-3, 1.0e-3, 3.162278e-5, 1.240938e-6),
+        origin=f"{EXACT}; head 1 of table 2, base 1.00e6",
+        head=0,
+    ),
+    frequencies(
+        (1.0, 7.870159e-1, 2.166387e-2, 5.963326e-4, 4.693233e-4, 1.016736e-5, 2.798728e-7),
+        origin=f"{EXACT}; head 32 of table 2, base 4.54e6",
+        head=31,
+    ),
+    frequencies(
+        (1.0, 1129032.258064516**-0.5),
+        origin="1e6 + 4e6 / 31 for the second head, equation 9 by hand",
+        pairs=(0, 32),
+        head=1,
+        bases="uniform_ascending",
+    ),
+    frequencies(
+        (1.0, 7.858300e-1, 2.114743e-2, 5.690971e-4, 4.472136e-4, 9.457416e-6, 2.545080e-7),
+        origin=f"{EXACT}; base 5e6 for the first head",
+        head=0,
+        bases="uniform_descending",
+    ),
+)
+VERSION = 1

@@ -1,0 +1,68 @@
+"""The words of a study's recipe: how models are trained, text is sampled and answers are computed.
+
+A leaf of the package, so that every room can name its settings.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Precision = Literal["fp32", "bf16"]
+Kernel = Literal["auto", "sdpa", "flash"]
+
+STRICT = ConfigDict(
+    frozen=True, extra="forbid", strict=True, allow_inf_nan=False, use_attribute_docstrings=True
+)
+"""Of every mapping in a study file: nothing unknown, nothing converted, nothing changed later."""
+
+
+class Section(BaseModel):
+    """A mapping of the study file with typed, known keys."""
+
+    model_config = STRICT
+
+    def identity(self) -> dict[str, Any]:
+        """The keys that are not at their default, for fingerprints."""
+        return self.model_dump(mode="json", exclude_defaults=True)
+
+
+class Training(Section):
+    """Optimiser and schedule of one training run; lengths and batches in tokens."""
+
+    learning_rate: float = Field(gt=0)
+    tokens_per_step: int = Field(gt=0)
+    """Global batch in tokens: a multiple of the row length."""
+    warmup_steps: int = Field(default=0, ge=0)
+    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    """After warmup: hold, fall linearly to zero, or fall by a cosine to `final_fraction`."""
+    final_fraction: float = Field(default=0.0, ge=0, le=1)
+    """Learning rate at the last step over its peak, for cosine."""
+    weight_decay: float = Field(default=0.0, ge=0)
+    adam_beta1: float = Field(default=0.9, ge=0, lt=1)
+    adam_beta2: float = Field(default=0.95, ge=0, lt=1)
+    gradient_clip: float = Field(default=1.0, gt=0)
+    """Largest gradient norm."""
+    ema_decay: float = Field(default=0.0, ge=0, lt=1)
+    """Decay of an exponential moving average of the weights, which is then saved; 0: off."""
+    precision: Precision = "fp32"
+    kernel: Kernel = "auto"
+
+
+class Upsampling(Section):
+    """Per-source length upsampling (Fu et al. 2024, as used by LCEG section 4)."""
+
+    long_document_tokens: int = Field(default=4096, gt=0)
+    """Documents with at least this many tokens are always kept."""
+    short_keep_rate: float = Field(default=0.1, gt=0, le=1)
+    """Probability of keeping a shorter one; token shares of the domains do not change."""
+
+
+class Evaluation(Section):
+    """Settings shared by all benchmarks of the study."""
+
+    precision: Precision = "fp32"
+    kernel: Kernel = "auto"
+    held_out_tokens: int = Field(default=65536, gt=0)
+    """Tokens of held-out text kept for each domain."""

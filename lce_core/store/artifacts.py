@@ -1,0 +1,338 @@
+"""The store: artifacts on disk are the only truth.
+
+    home/artifacts/<kind>/<name>-<fingerprint12>/   an artifact; record.json is written last
+    home/artifacts/<kind>/.attempt-...              an unfinished one, swept when its lease is dead
+    home/progress/<fingerprint12>/                  resume points of a training run
+    home/failures/<fingerprint12>.json              what went wrong, how often
+    home/leases/                                    who computes what
+    home/studies/<study>/                           its cells as last planned, and from which file
+    home/prompts/<fingerprint>.safetensors          prompts that took long to build
+
+An artifact exists if its record is there and every file has the size and sha256 the record says.
+`ensure` is the only way in: done? -> lease -> done now? -> run in an attempt -> fsync -> rename.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import time
+import traceback
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from lce_core.errors import SpecError, StoreError
+from lce_core.store.failures import WorkerLostError, classify
+from lce_core.store.identity import SHORT, sha256_file
+from lce_core.store.lease import Lease, is_held, locked
+from lce_core.store.records import RECORD, FileEntry, Record, environment, sync, write_json
+from lce_core.store.steps import Step
+
+ATTEMPT = ".attempt-"
+WAIT_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A step being computed: where to write, and where progress survives a crash."""
+
+    step: Step
+    out: Path
+    progress: Path
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What `ensure` found or did."""
+
+    record: Record
+    status: Literal["existing", "computed"]
+
+
+class Store:
+    """Artifacts below one home folder."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self._verified: dict[str, list[Any]] | None = None
+
+    def prepare(self) -> None:
+        """Creates the folders.
+
+        Raises:
+          SpecError: the home cannot be written to; nothing was computed.
+        """
+        try:
+            for name in (
+                "artifacts",
+                "progress",
+                "failures",
+                "leases",
+                "studies",
+                "prompts",
+                "cache",
+            ):
+                (self.home / name).mkdir(parents=True, exist_ok=True)
+            probe = self.home / "cache" / f".probe-{os.getpid()}"
+            probe.write_bytes(b"lce")
+            probe.unlink()
+        except OSError as error:
+            raise SpecError(
+                f"LCE_HOME {self.home}",
+                error.strerror or str(error),
+                "the store's folder can be created and written to",
+                "Set LCE_HOME to a writable folder with free space.",
+            ) from None
+
+    @property
+    def prompts(self) -> Path:
+        """Folder of the prompts that benchmarks have built; its files may go at any time."""
+        return self.home / "prompts"
+
+    def path(self, step: Step) -> Path:
+        """Folder of the step's artifact, there or not.
+
+        The readable part of the name is no identity: an artifact that another label, seed or study
+        named is found by its fingerprint.
+        """
+        named = self.home / "artifacts" / step.folder
+        return named if named.is_dir() else self.find(step.fingerprint, step.kind) or named
+
+    def find(self, fingerprint: str, kind: str = "*") -> Path | None:
+        """Folder of the artifact with this fingerprint, or None."""
+        found = (self.home / "artifacts").glob(f"{kind}/*-{fingerprint[:SHORT]}")
+        return next((path for path in found if not path.name.startswith(".")), None)
+
+    def record(self, step: Step) -> Record | None:
+        """The step's record if its artifact is complete and unchanged, else None."""
+        folder = self.path(step)
+        try:
+            record = Record.read(folder)
+        except (OSError, ValueError):
+            return None
+        if record.fingerprint != step.fingerprint:
+            return None
+        return record if self.is_intact(folder, record) else None
+
+    def is_intact(self, folder: Path, record: Record) -> bool:
+        """Whether every file in `folder` has the size and content its record says."""
+        return all(self._intact(folder / name, entry) for name, entry in record.files.items())
+
+    def records(self) -> Iterator[tuple[Path, Record]]:
+        """All readable records with their folders, in name order; files are not verified."""
+        for path in sorted((self.home / "artifacts").glob(f"*/*/{RECORD}")):
+            if path.parent.name.startswith("."):
+                continue
+            try:
+                yield path.parent, Record.read(path.parent)
+            except (OSError, ValueError):
+                continue
+
+    def ensure(
+        self,
+        step: Step,
+        run: Callable[[Attempt], Mapping[str, Any]],
+        execution: Mapping[str, Any],
+    ) -> Outcome:
+        """Returns the step's artifact, computing it if it is not there, exactly once.
+
+        Waits while another live process computes it. What `run` returns becomes the record's
+        result. On any error the attempt is removed and the failure noted; earlier artifacts stay.
+
+        Raises:
+          Whatever `run` raises; LeaseLostError; OSError where the disk is full.
+        """
+        while True:
+            if record := self.record(step):
+                return Outcome(record, "existing")
+            if lease := Lease.acquire(self.home / "leases", step.short):
+                break
+            time.sleep(WAIT_SECONDS)
+        with lease:
+            if record := self.record(step):
+                return Outcome(record, "existing")
+            return Outcome(self._compute(step, run, lease, execution), "computed")
+
+    def sweep(self) -> list[str]:
+        """Removes what dead processes left: attempts, and progress of finished steps.
+
+        An attempt belongs to whoever holds its step's lease, on whichever host.
+
+        Returns:
+          Names of the removed attempts.
+        """
+        swept, leases = [], self.home / "leases"
+        with locked(leases):
+            for folder in sorted((self.home / "artifacts").glob(f"*/{ATTEMPT}*")):
+                if not is_held(leases, folder.name.removeprefix(ATTEMPT).split("-")[0]):
+                    shutil.rmtree(folder, ignore_errors=True)
+                    swept.append(folder.name)
+            for folder in sorted((self.home / "progress").glob("*")):
+                if self.find(folder.name) and not is_held(leases, folder.name):
+                    shutil.rmtree(folder, ignore_errors=True)
+        return swept
+
+    def failure(self, step: Step) -> dict[str, Any] | None:
+        """The last failure of a step: class, message, attempts; None if it never failed."""
+        try:
+            content = (self.home / "failures" / f"{step.short}.json").read_text(encoding="utf-8")
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        failure: dict[str, Any] = json.loads(content)
+        return failure
+
+    def note_failure(self, step: Step, error: BaseException, execution: Mapping[str, Any]) -> None:
+        """Remembers why an attempt failed and under which execution, for plan and catalog."""
+        last, kind = self.failure(step) or {}, classify(error)
+        memory = kind == "out_of_memory" or isinstance(error, WorkerLostError)
+        write_json(
+            self.home / "failures" / f"{step.short}.json",
+            {
+                "fingerprint": step.fingerprint,
+                "folder": step.folder,
+                "axes": dict(step.axes),
+                "class": kind,
+                "error": type(error).__name__,
+                "message": str(error)[:2000],
+                "trace": "".join(traceback.format_exception(error))[-8000:],
+                "attempts": last.get("attempts", 0) + 1,
+                "short_of_memory": last.get("short_of_memory", 0) + memory,
+                "folders": folders_of(execution),
+                "at": _now(),
+            },
+        )
+
+    def forget_failure(self, step: Step) -> None:
+        """Lets a failed step be tried again."""
+        (self.home / "failures" / f"{step.short}.json").unlink(missing_ok=True)
+
+    def save_plan(self, study: str, plan: Mapping[str, Any], source: str) -> None:
+        """Writes the study's cells, for the catalog, and the file they were read from."""
+        folder = self.home / "studies" / study
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(folder / "plan.json", plan)
+        write_json(folder / "source.json", {"file": source})
+
+    def source(self, study: str) -> str | None:
+        """The file a study was last planned from; None if it never was."""
+        try:
+            path = self.home / "studies" / study / "source.json"
+            file: str = json.loads(path.read_text(encoding="utf-8"))["file"]
+        except (OSError, ValueError, KeyError):
+            return None
+        return file
+
+    def plans(self) -> list[dict[str, Any]]:
+        """All studies as last planned, by name."""
+        paths = sorted((self.home / "studies").glob("*/plan.json"))
+        return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+
+    def remember_verified(self) -> None:
+        """Saves which files were hashed, so that unchanged ones are not hashed again."""
+        if self._verified is not None:
+            with contextlib.suppress(OSError):  # a cache: losing it costs time only
+                write_json(self.home / "cache" / "verified.json", self._verified)
+
+    def _compute(
+        self,
+        step: Step,
+        run: Callable[[Attempt], Mapping[str, Any]],
+        lease: Lease,
+        execution: Mapping[str, Any],
+    ) -> Record:
+        final = self.path(step)
+        attempt = final.parent / f"{ATTEMPT}{step.short}-{uuid.uuid4().hex[:8]}"
+        started, clock = _now(), time.monotonic()
+        failed = self.failure(step)
+        try:
+            attempt.mkdir(parents=True)
+            progress = self.home / "progress" / step.short
+            result = run(Attempt(step, attempt, progress))
+            lease.require()
+            record = Record(
+                kind=step.kind,
+                name=step.name,
+                fingerprint=step.fingerprint,
+                spec=dict(step.spec),
+                parents=dict(step.parents),
+                lineage=dict(step.lineage),
+                axes=dict(step.axes),
+                files=_seal(attempt),
+                result=dict(result),
+                environment=environment(),
+                execution=dict(execution),
+                started_at=started,
+                finished_at=_now(),
+                seconds=round(time.monotonic() - clock, 3),
+                attempts=(failed["attempts"] if failed else 0) + 1,
+            )
+            write_json(attempt / RECORD, record.model_dump(mode="json"))
+            sync(attempt)
+            lease.require()
+            if final.exists():  # damaged: `record` refused it, so it must not be served
+                final.rename(final.parent / f"{ATTEMPT}damaged-{uuid.uuid4().hex[:8]}")
+            attempt.rename(final)
+            sync(final.parent)
+        except BaseException as error:
+            shutil.rmtree(attempt, ignore_errors=True)
+            if isinstance(error, Exception):  # an interrupt by the user is no failure
+                with contextlib.suppress(OSError):  # a full disk must not hide the first error
+                    self.note_failure(step, error, execution)
+            raise
+        self.forget_failure(step)
+        shutil.rmtree(self.home / "progress" / step.short, ignore_errors=True)
+        return record
+
+    def _intact(self, path: Path, entry: FileEntry) -> bool:
+        try:
+            stat = path.stat()
+        except OSError:
+            return False
+        if stat.st_size != entry.bytes:
+            return False
+        if self._verified is None:
+            self._verified = _read_cache(self.home / "cache" / "verified.json")
+        key, seen = str(path.relative_to(self.home)), [stat.st_size, stat.st_mtime_ns]
+        known = self._verified.get(key)
+        if known is None or known[:2] != seen:
+            known = self._verified[key] = [*seen, sha256_file(path)]
+        return bool(known[2] == entry.sha256)
+
+
+def folders_of(execution: Mapping[str, Any]) -> dict[str, str]:
+    """Folders an execution names: with the same ones, data out of reach stays out of reach."""
+    named = {**execution.get("data_folders", {}), **execution.get("model_folders", {})}
+    return {name: str(folder) for name, folder in sorted(named.items())}
+
+
+def _seal(folder: Path) -> dict[str, FileEntry]:
+    files = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_dir():
+            sync(path)
+        else:
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+            entry = FileEntry(bytes=path.stat().st_size, sha256=sha256_file(path))
+            files[path.relative_to(folder).as_posix()] = entry
+    if not files:
+        raise StoreError(f"{folder}: a step left no file; an artifact has at least one")
+    return files
+
+
+def _read_cache(path: Path) -> dict[str, list[Any]]:
+    try:
+        content: dict[str, list[Any]] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,87 @@
+"""Steps, the units of identity: a kind, a spec, parents, and the fingerprint of these three.
+
+Kinds: `rows` (packed training rows), `held_out` (tokenised held-out text), `base` (a base model
+trained by the study), `finetune` (a base model extended by training), `cell` (one benchmark task at
+one length). The name is for people and takes no part in the identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lce_core.store.identity import SHORT, fingerprint
+
+VERSIONS = {"rows": 1, "held_out": 1, "base": 1, "finetune": 1, "cell": 1}
+"""Raised when the code behind a kind, or a default of the study file, changes its numbers. Plug-ins
+have a VERSION of their own."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing to compute exactly once."""
+
+    kind: str
+    name: str
+    """Readable part of the artifact's folder name."""
+    spec: Mapping[str, Any]
+    """What the step depends on, besides its parents: JSON values."""
+    parents: Mapping[str, str]
+    """Fingerprints of the steps before it, by role."""
+    lineage: Mapping[str, Any]
+    """The spec with the parents' lineages nested by role: what a rerun's reason is read from."""
+    fingerprint: str
+    axes: Mapping[str, Any] = field(default_factory=dict)
+    """Where the step stands in the study (method, seed, length, ...); not identity."""
+
+    @property
+    def folder(self) -> str:
+        """Path of the artifact below the store's `artifacts` folder."""
+        return f"{self.kind}/{self.name}-{self.short}"
+
+    @property
+    def short(self) -> str:
+        """First hex digits of the fingerprint, as used in names and views."""
+        return self.fingerprint[:SHORT]
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON form; `Step(**payload)` is its inverse."""
+        return {key: getattr(self, key) for key in self.__dataclass_fields__}
+
+
+def make_step(
+    kind: str,
+    name: str,
+    spec: Mapping[str, Any],
+    parents: Mapping[str, Step],
+    axes: Mapping[str, Any] | None = None,
+) -> Step:
+    """A step with its fingerprint.
+
+    Raises:
+      SpecError: the spec holds something without a canonical JSON form.
+    """
+    prints = {role: parent.fingerprint for role, parent in parents.items()}
+    identity = {"kind": kind, "version": VERSIONS[kind], "spec": spec, "parents": prints}
+    lineage = {**spec, **{role: parent.lineage for role, parent in parents.items()}}
+    return Step(kind, name, spec, prints, lineage, fingerprint(identity, kind), axes or {})
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Fields in which two lineages differ, as "place: old -> new", shallowest first."""
+    before, after = _flat(old), _flat(new)
+    changed = [key for key in {**before, **after} if before.get(key) != after.get(key)]
+    changed.sort(key=lambda key: (key.count("."), key))
+    return [
+        f"{key}: {before.get(key, 'default')} -> {after.get(key, 'default')}" for key in changed
+    ]
+
+
+def _flat(value: object, place: str = "") -> dict[str, object]:
+    if isinstance(value, Mapping):
+        found: dict[str, object] = {}
+        for key, item in value.items():
+            found.update(_flat(item, f"{place}.{key}" if place else str(key)))
+        return found
+    return {place: list(value) if isinstance(value, tuple) else value}

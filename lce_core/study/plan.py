@@ -1,0 +1,256 @@
+"""From a study to its steps: every cell, every training run, every data set, with identities.
+
+`compile_study` multiplies the axes out and computes nothing but fingerprints (and the digest of the
+corpus). `lce_core.study.progress` compares the result with a store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from lce_core.benchmarks import Benchmark
+from lce_core.errors import SpecError, UnavailableError
+from lce_core.models import LanguageModel, weights_digest
+from lce_core.rope import ContextLengths
+from lce_core.store.identity import SHORT
+from lce_core.store.steps import Step, make_step
+from lce_core.study.planned_data import Data, Text
+from lce_core.study.planned_training import PlannedTraining
+from lce_core.study.spec import BenchmarkEntry, MethodEntry, StudySpec
+
+
+@dataclass(frozen=True)
+class PlannedCell:
+    """One row of the study's matrix: a cell to compute, or the reason why it cannot be."""
+
+    base_model: str
+    method: str
+    frozen: bool
+    exact_attention: bool
+    seed: int
+    benchmark: str
+    task: str
+    eval_length: int
+    profile: str
+    train_length: int
+    """Context in tokens at which the evaluated weights were last trained."""
+    step: Step | None
+    checkpoint: Step | None
+    """The training step evaluated; None for weights from the hub."""
+    unavailable: str | None
+
+
+@dataclass(frozen=True)
+class StudyPlan:
+    """All steps of a study in an order in which parents come first."""
+
+    study: StudySpec
+    steps: dict[str, Step]
+    cells: tuple[PlannedCell, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """What the store keeps of a plan, for the catalog: names, axes and ids of all cells."""
+        trained = [step for step in self.steps.values() if step.kind in ("base", "finetune")]
+        models = self.study.base_models
+        return {
+            "study": self.study.study,
+            "hypothesis": self.study.hypothesis,
+            "target_context": self.study.target_context,
+            "base_contexts": {m.plugin_name: m.geometry.trained_context for m in models},
+            "cells": [_cell_json(cell) for cell in self.cells],
+            "trainings": [
+                {
+                    "fingerprint": step.fingerprint,
+                    "checkpoint": step.short,
+                    "folder": step.folder,
+                    "kind": step.kind,
+                    **{key: step.axes.get(key) for key in ("base_model", "method", "seed")},
+                }
+                for step in trained
+            ],
+        }
+
+
+def compile_study(
+    study: StudySpec,
+    data_folders: Mapping[str, Path],
+    model_folders: Mapping[str, Path] | None = None,
+    where: str = "study",
+) -> StudyPlan:
+    """All steps and cells of a study.
+
+    Args:
+      study: what to compute.
+      data_folders: folders of data sets named by the user, for their digests.
+      model_folders: folders of base models' weights that take the place of the hub.
+      where: the study's file, for errors.
+
+    Raises:
+      SpecError: a method's parameters do not fit a base model or the lengths.
+      DataError: the corpus is there but cannot be read.
+    """
+    steps: dict[str, Step] = {}
+    cells: list[PlannedCell] = []
+    corpus = Data.of(partial(study.corpus.digest, data_folders))
+    data = {
+        (entry.benchmark.plugin_name, task): Data.of(
+            partial(entry.benchmark.digest, task, data_folders)
+        )
+        for entry in study.benchmarks
+        for task in entry.tasks
+    }
+    for base_model in study.base_models:
+        folder = (model_folders or {}).get(base_model.plugin_name)
+        weights = {} if folder is None else {"weights": weights_digest(folder)}
+        for index, row in enumerate(study.methods):
+            _check(base_model, row, study.target_context, f"{where}: methods[{index}]")
+        text = Text(study, base_model, corpus, weights)
+        for seed in study.seeds:
+            cells.extend(_Block(text, seed, data, steps, data_folders).cells())
+    return StudyPlan(study, steps, tuple(cells))
+
+
+@dataclass
+class _Block:
+    """The cells of one base model and seed."""
+
+    text: Text
+    seed: int
+    data: Mapping[tuple[str, str], Data]
+    """By benchmark and task."""
+    steps: dict[str, Step]
+    folders: Mapping[str, Path]
+
+    def cells(self) -> Iterator[PlannedCell]:
+        training = PlannedTraining(self.text, self.seed, self._add)
+        for row in self.text.study.methods:
+            checkpoint = None if self.text.corpus.absent else training.checkpoint(row)
+            for entry in self.text.study.benchmarks:
+                for task in entry.tasks:
+                    for length in entry.lengths:
+                        yield self._cell(row, checkpoint, entry, task, length)
+
+    def _cell(
+        self,
+        row: MethodEntry,
+        checkpoint: Step | None,
+        entry: BenchmarkEntry,
+        task: str,
+        length: int,
+    ) -> PlannedCell:
+        study, base_model = self.text.study, self.text.base_model
+        absent = self.text.corpus.absent or self.data[entry.benchmark.plugin_name, task].absent
+        reason = absent or _unavailable(base_model, row, entry, task, length, study)
+        trained = base_model.geometry.trained_context
+        axes: dict[str, Any] = {
+            "base_model": base_model.plugin_name,
+            "method": row.label,
+            "frozen": not row.tuned,
+            "exact_attention": row.method.exact_attention,
+            "seed": self.seed,
+            "benchmark": entry.benchmark.plugin_name,
+            "task": task,
+            "eval_length": length,
+            "profile": entry.benchmark.profile,
+            "train_length": study.target_context if row.tuned else trained,
+        }
+        step = None
+        if reason is None:
+            step = self._add(self._cell_step(row, entry, checkpoint, axes))
+        return PlannedCell(**axes, step=step, checkpoint=checkpoint, unavailable=reason)
+
+    def _cell_step(
+        self,
+        row: MethodEntry,
+        entry: BenchmarkEntry,
+        checkpoint: Step | None,
+        axes: Mapping[str, Any],
+    ) -> Step:
+        study = self.text.study
+        spec: dict[str, Any] = {
+            "base_model": self.text.base_model.identity(),
+            **self.text.weights,
+            "method": row.method.identity(),
+            "target_context": study.target_context,
+            "benchmark": entry.benchmark.identity(),
+            "task": axes["task"],
+            "eval_length": axes["eval_length"],
+            "evaluation": _without(study.evaluation.identity(), "held_out_tokens"),
+        }
+        if entry.benchmark.seeded:
+            spec["seed"] = self.seed
+        if digest := self.data[entry.benchmark.plugin_name, axes["task"]].digest:
+            spec["data"] = digest
+            axes = {**axes, **self._expected(entry.benchmark, axes)}
+        parents = {"held_out": self._add(self.text.held_out())}
+        if checkpoint is not None:
+            parents["checkpoint"] = checkpoint
+        names = (axes["base_model"], row.row, f"s{self.seed}")
+        places = (axes["benchmark"], axes["task"], axes["eval_length"])
+        return make_step("cell", "-".join(map(str, (*names, *places))), spec, parents, axes)
+
+    def _expected(self, benchmark: Benchmark, axes: Mapping[str, Any]) -> dict[str, float]:
+        place = (axes["task"], axes["eval_length"], self.folders)
+        try:
+            known = benchmark.data_sequences(self.text.base_model, *place)
+        except UnavailableError:  # a part of the data is missing: the cell's own finding
+            known = None
+        if known is None:
+            return {}
+        return {"num_tokens": known.num_tokens, "mean_length": known.mean_length}
+
+    def _add(self, step: Step) -> Step:
+        return self.steps.setdefault(step.fingerprint, step)
+
+
+def _check(base_model: LanguageModel, row: MethodEntry, target: int, where: str) -> None:
+    trained = base_model.geometry.trained_context
+    lengths = ContextLengths(trained, target, request=target)
+    try:
+        row.method.check(base_model.geometry, lengths)
+        row.method.rope_table(base_model.geometry, lengths)
+    except SpecError as error:
+        place = f"{where} ({base_model.plugin_name}): {error.where}"
+        raise SpecError(place, error.given, error.rule, error.remedy) from None
+
+
+def _unavailable(
+    base_model: LanguageModel,
+    row: MethodEntry,
+    entry: BenchmarkEntry,
+    task: str,
+    length: int,
+    study: StudySpec,
+) -> str | None:
+    trained = base_model.geometry.trained_context
+    lengths = ContextLengths(trained, study.target_context, request=length)
+    reach = row.method.reach(base_model.geometry, lengths)
+    if reach is not None and length > reach:
+        return f"eval length {length} is beyond the {reach} tokens {row.label} reaches"
+    return entry.benchmark.unavailable(base_model, task, length)
+
+
+def _without(values: dict[str, Any], key: str) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name != key}
+
+
+def _cell_json(cell: PlannedCell) -> dict[str, Any]:
+    axes = {
+        name: getattr(cell, name)
+        for name in PlannedCell.__dataclass_fields__
+        if name not in ("step", "checkpoint", "unavailable")
+    }
+    step, checkpoint = cell.step, cell.checkpoint
+    return {
+        **axes,
+        "fingerprint": step.fingerprint if step else None,
+        "cell": step.short if step else None,
+        "folder": step.folder if step else None,
+        "checkpoint": checkpoint.short if checkpoint else None,
+        "blocked_by": [parent[:SHORT] for parent in step.parents.values()] if step else [],
+        "unavailable": cell.unavailable,
+    }

@@ -1,0 +1,108 @@
+"""The training runs of one base model and seed in a plan: the base, and a chain for each row.
+
+A row's chain has one run, or one for each of its method's stages. Runs that do the same, whatever
+row they belong to, are one step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from lce_core.errors import SpecError
+from lce_core.methods import Method
+from lce_core.recipe import Training
+from lce_core.rope import ContextLengths
+from lce_core.store.steps import Step, make_step
+from lce_core.study.planned_data import Text
+from lce_core.study.spec import MethodEntry
+
+
+@dataclass
+class PlannedTraining:
+    """Makes the training steps of one base model and seed."""
+
+    text: Text
+    seed: int
+    add: Callable[[Step], Step]
+    """Puts a step into the plan, or finds the one that is there already."""
+    _checkpoints: dict[str, Step | None] = field(default_factory=dict)
+
+    def checkpoint(self, row: MethodEntry) -> Step | None:
+        """The weights a row is evaluated with; None for the hub's own.
+
+        Raises:
+          SpecError: a run of less than one step.
+        """
+        if row.row not in self._checkpoints:
+            base = self._base()
+            self._checkpoints[row.row] = self._chain(row, base) if row.tuned else base
+        return self._checkpoints[row.row]
+
+    def _base(self) -> Step | None:
+        base_model = self.text.base_model
+        recipe = base_model.pretraining()
+        if recipe is None:
+            return None
+        num_steps = recipe.num_tokens // recipe.training.tokens_per_step
+        rows = self._rows(recipe.sequence_length, num_steps, recipe.training)
+        spec = {
+            "base_model": base_model.identity(),
+            **_training_spec(recipe.training, num_steps, recipe.sequence_length, self.seed),
+        }
+        axes = {"base_model": base_model.plugin_name, "method": None, "seed": self.seed}
+        name = f"{base_model.plugin_name}-s{self.seed}"
+        return self.add(make_step("base", name, spec, {"rows": rows}, axes))
+
+    def _chain(self, row: MethodEntry, base: Step | None) -> Step:
+        study = self.text.study
+        trained = self.text.base_model.geometry.trained_context
+        lengths = ContextLengths(trained, study.target_context, study.target_context)
+        left = study.train_tokens
+        for number, stage in enumerate(row.method.stages(lengths), start=1):
+            tokens = int(stage.share * study.train_tokens)
+            name = f"{row.row}-stage{number}"
+            base = self._finetune(row, name, stage.method, stage.context, tokens, base)
+            left -= tokens
+        return self._finetune(row, row.row, row.method, study.target_context, left, base)
+
+    def _finetune(
+        self,
+        row: MethodEntry,
+        name: str,
+        method: Method,
+        context: int,
+        tokens: int,
+        base: Step | None,
+    ) -> Step:
+        base_model, training = self.text.base_model, self.text.study.training
+        num_steps = tokens // training.tokens_per_step
+        rows = self._rows(context, num_steps, training)
+        spec = {
+            "base_model": base_model.identity(),
+            **self.text.weights,
+            "method": method.identity(),
+            "target_context": context,
+            **_training_spec(training, num_steps, context, self.seed),
+        }
+        parents = {"rows": rows} if base is None else {"rows": rows, "base": base}
+        axes = {"base_model": base_model.plugin_name, "method": row.label, "seed": self.seed}
+        full_name = f"{base_model.plugin_name}-{name}-s{self.seed}"
+        return self.add(make_step("finetune", full_name, spec, parents, axes))
+
+    def _rows(self, row_length: int, num_steps: int, training: Training) -> Step:
+        num_rows = num_steps * training.tokens_per_step // row_length
+        return self.add(self.text.rows(row_length, num_rows, self.seed))
+
+
+def _training_spec(training: Training, num_steps: int, length: int, seed: int) -> dict[str, Any]:
+    if num_steps < 1:
+        raise SpecError(
+            "train_tokens",
+            f"less than one step of {training.tokens_per_step} tokens",
+            "a training run has at least one step",
+            "Raise train_tokens or lower training.tokens_per_step.",
+        )
+    identity = training.identity()
+    return {"training": identity, "num_steps": num_steps, "row_length": length, "seed": seed}

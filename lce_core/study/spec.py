@@ -1,0 +1,107 @@
+"""The study file: what is computed.
+
+`lce_core.study.study_file` reads a StudySpec from YAML and refuses every key it does not
+understand. What a step depends on goes into its fingerprint (`lce_core.study.plan`); Execution is
+recorded beside results and never hashed.
+
+Loading this module loads no torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from pydantic import BaseModel, Field, model_validator
+
+from lce_core.benchmarks import Benchmark
+from lce_core.corpora import Corpus
+from lce_core.methods import Method
+from lce_core.models import LanguageModel
+from lce_core.recipe import STRICT, Evaluation, Section, Training, Upsampling
+
+
+class MethodEntry(Section):
+    """One row of the study: a method, frozen or fine-tuned."""
+
+    method: Method
+    label: str = Field(pattern=r"^[a-z0-9][a-z0-9_]*$")
+    """Name in tables: the method's own unless two variants of one method are compared."""
+    tuned: bool = False
+    """Fine-tune on `train_tokens` at the target context before evaluating."""
+
+    @model_validator(mode="after")
+    def _trainable(self) -> MethodEntry:
+        name = self.method.plugin_name
+        if self.tuned and self.method.training == "none":
+            raise ValueError(f"{name} works at inference only; remove `tuned`")
+        if not self.tuned and self.method.training == "required":
+            raise ValueError(f"{name} is nothing without training; add `tuned: true`")
+        return self
+
+    @property
+    def row(self) -> str:
+        """Label and state, as in "yarn" or "yarn-tuned"."""
+        return f"{self.label}-tuned" if self.tuned else self.label
+
+
+Length = Annotated[int, Field(gt=0)]
+
+
+class BenchmarkEntry(Section):
+    """One benchmark at some lengths."""
+
+    benchmark: Benchmark
+    lengths: tuple[Length, ...] = Field(min_length=1)
+    """Evaluated context lengths in tokens, generated ones included."""
+    tasks: tuple[str, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _distinct(self) -> BenchmarkEntry:
+        _refuse_repeats("lengths", self.lengths)
+        _refuse_repeats("tasks", self.tasks)
+        return self
+
+
+class StudySpec(BaseModel):
+    """A whole study: base models x methods x seeds x benchmarks x lengths."""
+
+    model_config = STRICT
+
+    study: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
+    """Kebab-case name."""
+    hypothesis: str
+    """What the study expects to find, written before it runs."""
+    target_context: int = Field(gt=0)
+    """Tokens of context the methods extend to (C')."""
+    train_tokens: int = Field(gt=0)
+    """Tokens each tuned method is trained on, rounded down to whole steps."""
+    corpus: Corpus
+    base_models: tuple[LanguageModel, ...] = Field(min_length=1)
+    methods: tuple[MethodEntry, ...] = Field(min_length=1)
+    training: Training
+    benchmarks: tuple[BenchmarkEntry, ...] = Field(min_length=1)
+    seeds: tuple[int, ...] = Field(min_length=1)
+    upsampling: Upsampling = Upsampling()
+    evaluation: Evaluation = Evaluation()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> StudySpec:
+        if self.training.tokens_per_step % self.target_context:
+            raise ValueError(
+                f"training.tokens_per_step {self.training.tokens_per_step} is not a multiple of"
+                f" target_context {self.target_context}"
+            )
+        if min(self.seeds) < 0 or max(self.seeds) >= 1 << 63:
+            raise ValueError(f"seeds lie in 0..2^63 - 1, got {list(self.seeds)}")
+        _refuse_repeats("seeds", self.seeds)
+        _refuse_repeats("base_models", [base.plugin_name for base in self.base_models])
+        _refuse_repeats("methods (give variants a `label`)", [row.row for row in self.methods])
+        _refuse_repeats("benchmarks", [entry.benchmark.plugin_name for entry in self.benchmarks])
+        return self
+
+
+def _refuse_repeats(what: str, values: Sequence[object]) -> None:
+    repeated = sorted({str(value) for value in values if values.count(value) > 1})
+    if repeated:
+        raise ValueError(f"{what} are distinct, got {', '.join(repeated)} more than once")

@@ -1,0 +1,197 @@
+"""Reading a study file: YAML of names and numbers into a `StudySpec`.
+
+YAML is read with a loader that refuses duplicate keys, then checked key by key, so that each
+complaint names file, key, value, rule and remedy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import ValidationError
+
+from lce_core.benchmarks import BENCHMARKS
+from lce_core.corpora import CORPORA
+from lce_core.errors import SpecError, did_you_mean
+from lce_core.methods import METHODS
+from lce_core.models import MODELS
+from lce_core.recipe import Evaluation, Section, Training, Upsampling
+from lce_core.registry import spec_error
+from lce_core.store.identity import canonical_json
+from lce_core.study.spec import BenchmarkEntry, MethodEntry, StudySpec
+
+T = TypeVar("T")
+S = TypeVar("S", bound=Section)
+
+
+def load_study(path: Path) -> StudySpec:
+    """Reads a study file.
+
+    Raises:
+      SpecError: with file, key, value, rule and remedy; nothing is written.
+    """
+    where = str(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise SpecError(
+            where, error.strerror, "a study file is readable", "Check the path."
+        ) from None
+    except UnicodeDecodeError as error:
+        raise SpecError(
+            where, f"byte {error.start} is not UTF-8", "a study file is UTF-8", "Save it as UTF-8."
+        ) from None
+    return parse_study(text, where)
+
+
+def parse_study(text: str, where: str) -> StudySpec:
+    """Reads a study from YAML text; `where` names it in errors."""
+    try:
+        data = yaml.load(text, Loader=_StrictLoader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f"{where}:{mark.line + 1}" if mark else where
+        problem = getattr(error, "problem", None) or str(error)
+        raise SpecError(
+            place, problem, "a study is plain YAML with distinct keys", "Edit the line."
+        ) from None
+    if not isinstance(data, dict):
+        raise SpecError(
+            where, type(data).__name__, "a study is a mapping", "Start with `study: name`."
+        )
+    canonical_json(data, f"{where}:")
+    return _study(data, where)
+
+
+def _study(data: dict[str, Any], where: str) -> StudySpec:
+    known = list(StudySpec.model_fields)
+    for key in data:
+        if key not in known:
+            rule, remedy = "a study has fixed keys", did_you_mean(str(key), known)
+            raise SpecError(f"{where}: {key}", "unknown key", rule, remedy)
+    for key, field in StudySpec.model_fields.items():
+        if field.is_required() and key not in data:
+            raise SpecError(f"{where}: {key}", "nothing", "this key is required", f"Add `{key}:`.")
+    at = f"{where}: "
+    fields: dict[str, Any] = {
+        **data,
+        "corpus": CORPORA.parse(_mapping(data["corpus"], f"{at}corpus"), f"{at}corpus"),
+        "base_models": _parsed(data["base_models"], f"{at}base_models", MODELS.parse),
+        "methods": _parsed(data["methods"], f"{at}methods", _method),
+        "benchmarks": _parsed(data["benchmarks"], f"{at}benchmarks", _benchmark),
+        "seeds": _tuple(data["seeds"], f"{at}seeds"),
+    }
+    for key, section in _SECTIONS.items():
+        if key in data:
+            fields[key] = _section(data[key], f"{at}{key}", section)
+    try:
+        return StudySpec.model_validate(fields)
+    except ValidationError as error:
+        raise spec_error(error, f"{where}:", StudySpec) from None
+
+
+_SECTIONS: dict[str, type[Section]] = {
+    "training": Training,
+    "upsampling": Upsampling,
+    "evaluation": Evaluation,
+}
+
+
+def _method(entry: dict[str, Any], where: str) -> MethodEntry:
+    own: dict[str, Any] = {key: entry[key] for key in ("label", "tuned") if key in entry}
+    rest = {key: entry[key] for key in entry if key not in own}
+    method = METHODS.parse(rest, where)
+    fields: dict[str, Any] = {"method": method, "label": method.plugin_name, **own}
+    return _validated(MethodEntry, fields, where)
+
+
+def _benchmark(entry: dict[str, Any], where: str) -> BenchmarkEntry:
+    rest = {key: entry[key] for key in entry if key not in ("lengths", "tasks")}
+    benchmark = BENCHMARKS.parse(rest, where)
+    if "lengths" not in entry:
+        rule, remedy = "a benchmark has lengths in tokens", "Add `lengths: [4096, 8192]`."
+        raise SpecError(f"{where}.lengths", "nothing", rule, remedy)
+    tasks = _tuple(entry.get("tasks", list(benchmark.tasks())), f"{where}.tasks")
+    for task in tasks:
+        if task not in benchmark.tasks():
+            rule = f"{benchmark.plugin_name} has no such task"
+            raise SpecError(
+                f"{where}.tasks", repr(task), rule, did_you_mean(str(task), benchmark.tasks())
+            )
+    lengths = _tuple(entry["lengths"], f"{where}.lengths")
+    fields = {"benchmark": benchmark, "lengths": lengths, "tasks": tasks}
+    return _validated(BenchmarkEntry, fields, where)
+
+
+def _validated(section: type[S], fields: dict[str, Any], where: str) -> S:
+    try:
+        return section.model_validate(fields)
+    except ValidationError as error:
+        raise spec_error(error, where, section) from None
+
+
+def _section(entry: object, where: str, section: type[S]) -> S:
+    # JSON mode takes what YAML gives (lists) and stays strict about numbers.
+    try:
+        return section.model_validate_json(canonical_json(_mapping(entry, where), where))
+    except ValidationError as error:
+        raise spec_error(error, where, section) from None
+
+
+def _parsed(
+    entries: object, where: str, parse: Callable[[dict[str, Any], str], T]
+) -> tuple[T, ...]:
+    listed = _tuple(entries, where)
+    return tuple(
+        parse(_mapping(entry, f"{where}[{index}]"), f"{where}[{index}]")
+        for index, entry in enumerate(listed)
+    )
+
+
+def _tuple(value: object, where: str) -> tuple[Any, ...]:
+    if not isinstance(value, list) or not value:
+        raise SpecError(where, repr(value), "this key takes a list of at least one", "Use [ ].")
+    return tuple(value)
+
+
+def _mapping(value: object, where: str) -> dict[str, Any]:
+    if isinstance(value, str):
+        return {"name": value}
+    if not isinstance(value, dict):
+        raise SpecError(
+            where, repr(value), "this key takes a mapping or a name", "Use {name: ...}."
+        )
+    return value
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """SafeLoader that refuses what a study has no use for and what hides mistakes.
+
+    A key given twice (plain SafeLoader lets the last one win), keys that are no text, and aliases.
+    """
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()  # type: ignore[no-untyped-call]
+            raise yaml.composer.ComposerError(
+                None, None, f"alias *{event.anchor} is used", event.start_mark
+            )
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if not isinstance(key, str):
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"key {key!r} is not text", key_node.start_mark
+                )
+            if key in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"key {key!r} is given twice", key_node.start_mark
+                )
+            seen.add(key)
+        return super().construct_mapping(node, deep)

@@ -1,0 +1,1 @@
+"""The one training loop, from the job to the checkpoint."""

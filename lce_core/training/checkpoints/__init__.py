@@ -1,0 +1,1 @@
+"""Resume points: how they lie on disk, and what is in them."""

@@ -1,0 +1,184 @@
+"""Several processes for one job: `accelerate launch`, progress and errors brought back.
+
+The driver writes the job into a private folder and starts `accelerate launch -m MODULE JOB.json`
+with a configuration of its own, so that nobody's personal Accelerate settings take part. Rank 0
+prints progress as JSON lines; result and errors come back as files in the private folder. The
+driver holds the write end of every worker's standard input: when the driver dies, however it dies,
+workers read the end of file and exit, so no orphan keeps a GPU.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any, NoReturn
+
+import torch
+
+from lce_core import errors
+from lce_core.store.failures import WorkerLostError
+
+Report = Callable[[dict[str, Any]], None]
+
+_STOP_SECONDS = 20.0
+_TAIL_CHARACTERS = 2000
+
+
+def launch(
+    module: str, payload: str, processes: int, report: Report, scratch: Path
+) -> dict[str, Any]:
+    """Runs `python -m module` in `processes` processes and returns rank 0's result.
+
+    Args:
+      module: its `__main__` part calls `work` with the path it gets as its argument.
+      payload: JSON handed to every process.
+      processes: number of processes on this machine.
+      report: called here with every progress mapping of rank 0.
+      scratch: existing folder for the private one. A driver that is killed leaves that behind, so
+        give a folder that somebody removes.
+
+    Raises:
+      LceError, torch.OutOfMemoryError, MemoryError, OSError: what a process raised first, in its
+        own class.
+      WorkerLostError: a process ended without a word (killed, crashed).
+      RuntimeError: any other error of a process, named in the message.
+    """
+    with tempfile.TemporaryDirectory(prefix="launch-", dir=scratch) as name:
+        folder = Path(name)
+        job = folder / "job.json"
+        job.write_text(payload, encoding="utf-8")
+        config = folder / "accelerate.json"
+        config.write_text(json.dumps(_configuration(processes)), encoding="utf-8")
+        options = ["--config_file", str(config), "-m", module, str(job)]
+        command = [sys.executable, "-m", "accelerate.commands.launch", *options]
+        with (folder / "stderr").open("w+", encoding="utf-8") as stderr:
+            with _process(command, stderr) as process:
+                assert process.stdout is not None
+                for line in process.stdout:
+                    if line.startswith("{"):
+                        report(json.loads(line))
+            code = process.wait()
+            _raise_first_error(folder)
+            result = folder / "result.json"
+            if code or not result.exists():
+                stderr.seek(0)
+                tail = stderr.read()[-_TAIL_CHARACTERS:]
+                raise WorkerLostError(f"{module}: exit code {code} of accelerate launch\n{tail}")
+        facts: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
+        return facts
+
+
+def work(job: Path, carry_out: Callable[[str, Report], dict[str, Any]]) -> None:
+    """Body of a launched process: reads the job, carries it out, leaves result or error behind."""
+    threading.Thread(target=_exit_with_driver, daemon=True).start()
+    try:
+        facts = carry_out(job.read_text(encoding="utf-8"), _print_progress)
+    except Exception as error:
+        described = {
+            "class": type(error).__name__,
+            "arguments": [str(argument) for argument in error.args],
+            "message": str(error),
+            "errno": getattr(error, "errno", None),
+            "trace": traceback.format_exc(),
+        }
+        if isinstance(error, errors.SpecError):
+            parts = (error.where, error.given, error.rule, error.remedy)
+            described["arguments"] = [str(part) for part in parts]
+        _write(job.parent / f"error-{os.getpid()}.json", described)
+        raise
+    if torch.distributed.get_rank() == 0:
+        _write(job.parent / "result.json", facts)
+    torch.distributed.destroy_process_group()
+
+
+def _configuration(processes: int) -> dict[str, Any]:
+    # MULTI_GPU is Accelerate's name for "through torchrun"; the job chooses CPU or CUDA itself.
+    return {
+        "compute_environment": "LOCAL_MACHINE",
+        "distributed_type": "MULTI_GPU",
+        "num_processes": processes,
+        "num_machines": 1,
+        "machine_rank": 0,
+        "main_process_ip": "127.0.0.1",
+        "main_process_port": _free_port(),
+        "mixed_precision": "no",
+        "use_cpu": False,
+    }
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextlib.contextmanager
+def _process(command: list[str], stderr: IO[str]) -> Iterator[subprocess.Popen[str]]:
+    """The launcher as a child of this process group, gone when the block is left."""
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True
+    )
+    try:
+        yield process
+        process.wait()
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()  # The workers' sign to exit.
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def _exit_with_driver() -> None:
+    # os.read, because a thread inside sys.stdin would hold its lock at interpreter shutdown.
+    while os.read(0, 1):
+        pass
+    os._exit(1)
+
+
+def _print_progress(row: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(row) + "\n")
+    sys.stdout.flush()
+
+
+def _write(path: Path, value: dict[str, Any]) -> None:
+    aside = path.with_suffix(f".{os.getpid()}")
+    aside.write_text(json.dumps(value), encoding="utf-8")
+    aside.replace(path)
+
+
+def _raise_first_error(folder: Path) -> None:
+    """Raises what the first failing process raised; the others usually fail because of it."""
+    found = sorted(folder.glob("error-*.json"), key=lambda path: path.stat().st_mtime_ns)
+    if found:
+        _raise(json.loads(found[0].read_text(encoding="utf-8")))
+
+
+def _raise(described: dict[str, Any]) -> NoReturn:
+    name, message, trace = described["class"], described["message"], described["trace"]
+    kind = getattr(errors, name, None)
+    if name == "OutOfMemoryError":
+        raise torch.OutOfMemoryError(message)
+    if name == "MemoryError":
+        raise MemoryError(message)
+    if isinstance(kind, type) and issubclass(kind, errors.LceError):
+        raise kind(*described["arguments"])
+    if described["errno"] is not None:
+        raise OSError(described["errno"], message)
+    raise RuntimeError(f"{name}: {message}\n{trace}")

@@ -1,0 +1,50 @@
+"""A causal language model as a module whose forward pass is the training loss.
+
+Wrappers that act on `forward` (DistributedDataParallel, fully_shard) then see embedding, layers
+and head in one call, and the head meets the hidden states in `linear_cross_entropy`, without
+logits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from torch import Tensor, nn
+
+from lce_core.devices import autocast
+from lce_core.evaluation.cross_entropy import linear_cross_entropy
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+class LossModel(nn.Module):
+    """Weighted sum of next-token losses of a batch of rows.
+
+    Args:
+      model: any causal language model of transformers with a linear head.
+      precision: "fp32", or "bf16" for bf16 products on fp32 weights.
+    """
+
+    def __init__(self, model: PreTrainedModel, precision: str) -> None:
+        super().__init__()
+        self.model, self.precision = model, precision
+
+    def forward(self, tokens: Tensor, weights: Tensor) -> Tensor:
+        """Sum of weights[r, i] * nll(tokens[r, i] | tokens[r, :i]) over i >= 1, in nats.
+
+        Args:
+          tokens: (rows, row_length) int64.
+          weights: (rows, row_length) fp32; column 0 is never predicted.
+        """
+        head = cast("nn.Linear", self.model.get_output_embeddings())
+        backbone = self.model.base_model
+        with autocast(tokens.device, self.precision):
+            hidden: Tensor = backbone(input_ids=tokens, use_cache=False).last_hidden_state
+            return linear_cross_entropy(
+                hidden[:, :-1].flatten(0, 1),
+                head.weight,
+                head.bias,
+                tokens[:, 1:].flatten(),
+                weights[:, 1:].flatten(),
+            )

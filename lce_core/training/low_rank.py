@@ -1,0 +1,97 @@
+"""Low-rank updates of linear layers (LoRA): put on before training, merged for the checkpoint.
+
+A layer computes W x + alpha / rank * B (A x) with W kept; B starts at zero, so training starts from
+the model as it is. The layer's `weight` and `bias` keep their names, so a checkpoint is the stock
+model's names with A and B multiplied out. An average of the weights is one of A and of B.
+
+Why not the peft package: once it is installed, transformers' Auto classes follow an
+adapter_config.json beside the weights to other weights than the folder's, behind the back of
+fingerprints. It also renames weights, merges modules and not gathered tensors, and
+copies the input of every layer to fp32 under autocast.
+
+Source: Hu et al. 2021, arXiv:2106.09685, equation 3 and section 4.1; A is drawn as in their code.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from lce_core.errors import SpecError
+from lce_core.methods import LowRank
+
+_DOWN, _UP = ".lora_A", ".lora_B"
+
+
+class LowRankLinear(nn.Module):
+    """A linear layer whose weight is kept and gets a low-rank update.
+
+    Args:
+      layer: gives weight and bias.
+      low_rank: rank and alpha.
+      generator: draws A, on the CPU.
+    """
+
+    def __init__(self, layer: nn.Linear, low_rank: LowRank, generator: torch.Generator) -> None:
+        super().__init__()
+        self.weight, self.bias = layer.weight, layer.bias
+        self.scale = low_rank.alpha / low_rank.rank
+        drawn = torch.empty(low_rank.rank, layer.in_features)
+        nn.init.kaiming_uniform_(drawn, a=math.sqrt(5), generator=generator)
+        self.lora_A = nn.Parameter(drawn.to(layer.weight))
+        self.lora_B = nn.Parameter(layer.weight.new_zeros(layer.out_features, low_rank.rank))
+
+    def forward(self, states: Tensor) -> Tensor:
+        """The layer's output plus its update: (..., in_features) -> (..., out_features)."""
+        update = linear(linear(states, self.lora_A) * self.scale, self.lora_B)
+        return linear(states, self.weight, self.bias) + update
+
+
+def add_low_rank(model: nn.Module, low_rank: LowRank, seed: int) -> None:
+    """Gives `model`, in place, updates that follow from `seed`; keeps what is not to be trained.
+
+    Raises:
+      SpecError: the model has no layer of the given names.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    found = [
+        (name, layer)
+        for name, layer in model.named_modules()
+        if isinstance(layer, nn.Linear) and name.rpartition(".")[2] in low_rank.targets
+    ]
+    if not found:
+        raise SpecError(
+            type(model).__name__,
+            f"no linear layer called {' or '.join(low_rank.targets)}",
+            "low-rank updates need a layer to update",
+            "Name layers of this model in the method's low_rank().targets.",
+        )
+    for name, layer in found:
+        model.set_submodule(name, LowRankLinear(layer, low_rank, generator))
+    for name, parameter in model.named_parameters():
+        update = name.endswith((_DOWN, _UP))
+        parameter.requires_grad_(update or any(part in name for part in low_rank.whole))
+
+
+@torch.no_grad()
+def merged(weights: Mapping[str, Tensor], low_rank: LowRank) -> dict[str, Tensor]:
+    """The weights of the stock model: W + alpha / rank * B A where there is an update.
+
+    Args:
+      weights: whole tensors by name, of a model that `add_low_rank` changed; left as they are.
+      low_rank: what it was changed by.
+    """
+    plain = {}
+    for name, tensor in weights.items():
+        layer = name.removesuffix(".weight")
+        if name.endswith((_DOWN, _UP)):
+            continue
+        if (down := weights.get(layer + _DOWN)) is not None:
+            up = weights[layer + _UP]
+            tensor = torch.addmm(tensor, up, down, alpha=low_rank.alpha / low_rank.rank)
+        plain[name] = tensor
+    return plain

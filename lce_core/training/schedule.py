@@ -1,0 +1,69 @@
+"""What happens at a training step, as pure functions of the step: learning rate and rows.
+
+Nothing here has state, so a resumed run needs the step number and nothing else to go on exactly as
+an undisturbed one.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lce_core.recipe import Training
+
+
+def learning_rate(training: Training, step: int, num_steps: int) -> float:
+    """Learning rate of update `step` (0 is the first of `num_steps`).
+
+    Warmup rises linearly and reaches the peak at its last step. What follows falls so that
+    `final_fraction` of the peak would be reached by the update after the last one: no update is
+    wasted on a rate of zero.
+    """
+    peak = training.learning_rate
+    if step < training.warmup_steps:
+        return peak * (step + 1) / training.warmup_steps
+    if training.schedule == "constant":
+        return peak
+    progress = (step - training.warmup_steps) / max(1, num_steps - training.warmup_steps)
+    left = 1 - progress if training.schedule == "linear" else (1 + math.cos(math.pi * progress)) / 2
+    return peak * (training.final_fraction + (1 - training.final_fraction) * left)
+
+
+def rows_of_step(seed: int, step: int, rows_per_step: int, num_rows: int) -> NDArray[np.int64]:
+    """Row numbers (rows_per_step,) of update `step`: each epoch is a fresh seeded permutation.
+
+    Steps run on across epochs, so every row is seen once before any is seen twice.
+    """
+    places = np.arange(step * rows_per_step, (step + 1) * rows_per_step, dtype=np.int64)
+    epochs, within = np.divmod(places, num_rows)
+    rows = np.empty(rows_per_step, dtype=np.int64)
+    for epoch in np.unique(epochs):
+        chosen = epochs == epoch
+        rows[chosen] = _permutation(seed, int(epoch), num_rows)[within[chosen]]
+    return rows
+
+
+def share(
+    rows: NDArray[np.int64], process: int, num_processes: int, micro_rows: int
+) -> list[NDArray[np.int64]]:
+    """One process's micro-batches of a step, equally many for every process.
+
+    The last ones are smaller, or empty, where the rows do not divide evenly.
+    """
+    most = -(-len(rows) // num_processes)
+    mine = rows[process * most : (process + 1) * most]
+    return [mine[start : start + micro_rows] for start in range(0, most, micro_rows)]
+
+
+def row_seeds(seed: int, step: int, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """A random seed for each row of update `step`, whatever micro-batch and process it falls to."""
+    drawn = [np.random.SeedSequence([seed, step, int(row)]) for row in rows]
+    return np.array([mixed.generate_state(1, np.uint64)[0] for mixed in drawn], dtype=np.uint64)
+
+
+@lru_cache(maxsize=2)
+def _permutation(seed: int, epoch: int, num_rows: int) -> NDArray[np.int64]:
+    return np.random.default_rng([seed, epoch]).permutation(num_rows)

@@ -1,0 +1,291 @@
+"""The training loop of one process; `lce_core.training.run` says what a run is and starts it.
+
+A step goes: rows of the step, this process's share in micro-batches, gradients summed by
+`accelerator.accumulate`, norm clipped, loss and norm checked, update, average. Nothing is carried
+from step to step but weights, optimiser moments and the average.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from accelerate import Accelerator, DistributedDataParallelKwargs  # type: ignore[import-untyped]
+from numpy.typing import NDArray
+from torch.distributed.tensor import DTensor
+
+from lce_core.devices import peak_flops
+from lce_core.errors import DataError, NonFiniteError
+from lce_core.extension.extended_model import save_learned
+from lce_core.study.cost import model_flops_utilisation, training_flops
+from lce_core.training.assembly import build, open_rows, plugin_of, sequence_length
+from lce_core.training.average import WeightAverage
+from lce_core.training.checkpoints import points
+from lce_core.training.checkpoints.resume import restore, shard_tensors, training_tensors
+from lce_core.training.loss_log import LossLog
+from lce_core.training.low_rank import merged
+from lce_core.training.schedule import learning_rate, row_seeds, rows_of_step, share
+from lce_core.training.sharding import gathered, local
+
+if TYPE_CHECKING:
+    from lce_core.training.job import TrainingJob
+
+Report = Callable[[dict[str, Any]], None]
+
+_REPORT_SECONDS = 1.0
+_WRITING_SHARE = 20
+"""A resume point may cost one part in this many of the time."""
+
+
+class Trainer:
+    """State of one process of a run.
+
+    Args:
+      job: what to train.
+      device: CPU, or CUDA, of which each process takes its own.
+    """
+
+    def __init__(self, job: TrainingJob, device: torch.device) -> None:
+        self.job, self.training = job, job.training
+        self.rows = open_rows(job)
+        micro_rows = max(1, job.micro_batch_tokens // job.row_length)
+        self.micro_rows = micro_rows
+        micro_batches = len(share(np.arange(job.rows_per_step), 0, job.processes, micro_rows))
+        self.accelerator = Accelerator(
+            cpu=device.type == "cpu",
+            mixed_precision="no",  # LossModel casts; the weights stay fp32.
+            gradient_accumulation_steps=micro_batches,
+            kwargs_handlers=[DistributedDataParallelKwargs(gradient_as_bucket_view=True)],
+        )
+        self.device = self.accelerator.device
+        self.base = plugin_of(job)
+        self.sharded = job.is_sharded(self.device)
+        parts = build(job, self.base, self.device)
+        model, module, self.extended = parts.model, parts.module, parts.extended
+        self.kernel, self.low_rank = parts.kernel, parts.low_rank
+        self.sequence_length = sequence_length(job, self.extended)
+        named = model.named_parameters()
+        self.parameters = {name: tensor for name, tensor in named if tensor.requires_grad}
+        optimizer = torch.optim.AdamW(
+            self.parameters.values(),
+            lr=self.training.learning_rate,
+            betas=(self.training.adam_beta1, self.training.adam_beta2),
+            weight_decay=self.training.weight_decay,
+            fused=True,
+        )
+        # A split module needs nothing around it: it exchanges gradients by itself.
+        self.module = module if self.sharded else self.accelerator.prepare(module)
+        self.optimizer = self.accelerator.prepare(optimizer)
+        self.model = model
+        decay = self.training.ema_decay
+        self.average = WeightAverage(self.parameters, decay) if decay else None
+
+    @property
+    def _is_main(self) -> bool:
+        return bool(self.accelerator.is_main_process)
+
+    @property
+    def _averages(self) -> dict[str, torch.Tensor] | None:
+        return self.average.tensors if self.average else None
+
+    def train(self, report: Report) -> dict[str, Any]:
+        """Runs all steps that are left and saves the checkpoint."""
+        begin = time.monotonic()
+        first = self.saved_step = self._resume()
+        with LossLog(self.job.resume, first) if self._is_main else nullcontext() as log:
+            row = self._steps(first, log, report)
+        self._require_finite_weights(self.job.num_steps)
+        self._save_model()
+        self.accelerator.wait_for_everyone()
+        return self._facts(row, first, time.monotonic() - begin)
+
+    def _steps(self, first: int, log: LossLog | None, report: Report) -> dict[str, Any]:
+        """Runs the steps from `first` on; the last row of the log."""
+        row: dict[str, Any] = {}
+        saved = reported = previous = time.monotonic()
+        pause = self.job.checkpoint_seconds
+        for step in range(first, self.job.num_steps):
+            is_last = step + 1 == self.job.num_steps
+            due = time.monotonic() - saved >= pause
+            loss, save_now = self._step(step, due)
+            now = time.monotonic()
+            row, previous = self._row(step, loss, now - previous), now
+            if log:
+                log.append(row)
+            if now - reported >= _REPORT_SECONDS or is_last:
+                reported = now
+                self._report(report, row)
+            if save_now and not is_last:
+                writing = time.monotonic()
+                self._save_point(step + 1)
+                saved = time.monotonic()
+                pause = max(self.job.checkpoint_seconds, _WRITING_SHARE * (saved - writing))
+        return row
+
+    def _resume(self) -> int:
+        self.job.resume.mkdir(parents=True, exist_ok=True)
+        found = None
+        if self._is_main:
+            points.sweep(self.job.resume)
+            found = points.find_point(self.job.resume, self.job.identity())
+        # All processes go on from the point that the main one found.
+        step, token = map(int, self._sum(found.step, found.token) if found else self._sum(0, 0))
+        if step == 0:
+            return 0
+        with points.open_point(points.Point(self.job.resume, step, token)) as saved:
+            restore(saved, self.parameters, self.optimizer.optimizer, self._averages)
+        return step
+
+    def _step(self, step: int, due: bool) -> tuple[float, bool]:
+        """One update: (loss in nats per unit of weight, whether the main process wants a point)."""
+        job, accelerator = self.job, self.accelerator
+        rows = rows_of_step(job.seed, step, job.rows_per_step, len(self.rows))
+        mine = share(rows, accelerator.process_index, accelerator.num_processes, self.micro_rows)
+        batches = [self._read(part) for part in mine]
+        weight = self._sum(sum(float(weights[:, 1:].sum()) for _, weights in batches))[0]
+        if not weight > 0:
+            raise DataError(f"{job.rows}: rows of step {step + 1}: no token has a loss weight.")
+        # Accelerate divides by the micro-batches and averages over the processes; undone here.
+        scale = len(batches) * accelerator.num_processes / weight
+        self._prepare(step)
+        total = torch.zeros((), device=self.device)
+        for part, (tokens, weights) in zip(mine, batches, strict=True):
+            if self.extended:
+                self.extended.begin_rows(row_seeds(job.seed, step, _some(part)))
+            with accelerator.accumulate(self.module):
+                loss = self.module(tokens, weights)
+                total += loss.detach()
+                accelerator.backward(loss * scale)
+                if accelerator.sync_gradients:
+                    norm = self._clip()
+                    wanted = due and self._is_main
+                    mean, votes = self._sum(float(total) / weight, float(wanted))
+                    self._check(step, mean, norm)
+                self.optimizer.step()
+                self.optimizer.zero_grad()
+        if self.average:
+            self.average.update()
+        return mean, votes > 0
+
+    def _clip(self) -> float:
+        """Limits the norm of all gradients together; the norm before that."""
+        limit = self.training.gradient_clip
+        norm = self.accelerator.clip_grad_norm_(self.module.parameters(), limit)
+        return float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
+
+    def _read(self, rows: NDArray[np.int64]) -> tuple[torch.Tensor, torch.Tensor]:
+        tokens, weights = self.rows.read(_some(rows))
+        if self.extended and self.extended.inserter:
+            tokens, weights = self.extended.inserter.pieces(tokens, weights)
+        if not len(rows):
+            weights = np.zeros_like(weights)
+        return (
+            torch.from_numpy(tokens).to(self.device, non_blocking=True),
+            torch.from_numpy(weights).to(self.device, non_blocking=True),
+        )
+
+    def _prepare(self, step: int) -> None:
+        rate = learning_rate(self.training, step, self.job.num_steps)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        # Dropout, where a model has it, follows from seed, step and process.
+        mixed = np.random.SeedSequence([self.job.seed, step, self.accelerator.process_index])
+        torch.manual_seed(int(mixed.generate_state(1)[0]))
+
+    def _sum(self, *values: float) -> list[float]:
+        local = torch.tensor(values, dtype=torch.float64, device=self.device)
+        total: list[float] = self.accelerator.reduce(local, "sum").tolist()
+        return total
+
+    def _check(self, step: int, loss: float, norm: float) -> None:
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            raise NonFiniteError(
+                f"training step {step + 1} of {self.job.num_steps}: loss {loss}, gradient norm"
+                f" {norm}: both must be finite. Last good resume point: step {self.saved_step} in"
+                f" {self.job.resume}. Lower the learning rate or inspect the rows of this step."
+            )
+
+    def _row(self, step: int, loss: float, seconds: float) -> dict[str, Any]:
+        speed = self.training.tokens_per_step / seconds
+        flops = training_flops(self.base.shape, self.base.geometry, self.sequence_length)
+        # These FLOPs are of full attention and of gradients of all weights.
+        peak = None if self.low_rank else peak_flops(self.device, self.training.precision)
+        share_of_one = speed / self.accelerator.num_processes
+        mfu = model_flops_utilisation(share_of_one, flops, peak) if peak else None
+        return {
+            "step": step + 1,
+            "tokens": (step + 1) * self.training.tokens_per_step,
+            "loss": loss,
+            "learning_rate": learning_rate(self.training, step, self.job.num_steps),
+            "tokens_per_second": round(speed, 1),
+            "mfu": mfu,
+        }
+
+    def _report(self, report: Report, row: dict[str, Any]) -> None:
+        if self._is_main:
+            shown = {key: row[key] for key in ("step", "loss", "tokens_per_second")}
+            report({**shown, "steps": self.job.num_steps})
+
+    def _require_finite_weights(self, step: int) -> None:
+        # A finite gradient may still throw weights to infinity at too high a learning rate.
+        tensors = map(local, self.parameters.values())
+        if self._sum(float(not all(bool(torch.isfinite(tensor).all()) for tensor in tensors)))[0]:
+            raise NonFiniteError(
+                f"training step {step} of {self.job.num_steps}: weights are NaN or infinite after"
+                f" the update. Last good resume point: step {self.saved_step} in"
+                f" {self.job.resume}. Lower the learning rate."
+            )
+
+    def _save_point(self, step: int) -> None:
+        self._require_finite_weights(step)
+        state = training_tensors(self.parameters, self.optimizer.optimizer, self._averages)
+        # Only the main process draws a token; the sum tells the others.
+        token = int(self._sum(secrets.randbits(48) if self._is_main else 0)[0])
+        point = points.Point(self.job.resume, step, token)
+        count = self.accelerator.num_processes if self.sharded else 1
+        if self.sharded or self._is_main:
+            tensors = shard_tensors(state, is_main=self._is_main)
+            points.write_shard(point, self.accelerator.process_index, count, tensors)
+        self.accelerator.wait_for_everyone()
+        if self._is_main:
+            points.publish(point, self.job.identity(), count)
+        self.saved_step = step
+
+    def _save_model(self) -> None:
+        """Writes the checkpoint from the main process; the others lend their share of weights."""
+        if self.average:
+            self.average.apply()
+        weights: Mapping[str, torch.Tensor] = dict(self.model.named_parameters())
+        if self.sharded:
+            weights = gathered(weights, self._is_main)
+        if not self._is_main:
+            return
+        if self.low_rank:
+            weights = merged(weights, self.low_rank)
+        folder = self.job.out / "model"
+        folder.mkdir(exist_ok=True)
+        self.model.save_pretrained(folder, state_dict=save_learned(weights, folder))
+        self.base.tokenizer(self.job.base_folder).save_pretrained(folder)
+        shutil.copyfile(self.job.resume / "loss.jsonl", self.job.out / "loss.jsonl")
+
+    def _facts(self, row: dict[str, Any], first: int, seconds: float) -> dict[str, Any]:
+        return {
+            **row,
+            "kernel": self.kernel,
+            "resumed_from": first,
+            "seconds": round(seconds, 3),
+            "device": str(self.device),
+            "processes": self.accelerator.num_processes,
+        }
+
+
+def _some(rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    # A process without rows of its own still takes part in every pass, at weight zero.
+    return rows if len(rows) else np.zeros(1, dtype=np.int64)

@@ -1,0 +1,506 @@
+"""The catalog says what the store holds, survives damage, and can be read but not written.
+
+Strategy: build real DuckDB files from a real store, compare them with the records as JSON, break
+copies of the store on purpose, and run every query the documentation shows.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from catalog.build import build_catalog
+from catalog.queries import format_rows, logical_digest, open_catalog, run_query
+from lce_core.errors import SpecError
+from lce_core.store.artifacts import Store
+from lce_core.store.identity import sha256_file
+from tests.support.repository import ROOT
+from tests.support.sample_store import STUDY, sample_store
+
+DOCUMENT = ROOT / "docs" / "catalog.md"
+CONTRACT = {
+    "scores": "study base_model method seed train_length benchmark task metric eval_length value"
+    " ci_low ci_high num_samples higher_is_better exact_attention frozen profile cell checkpoint"
+    " created_at",
+    "samples": "cell sample eval_length depth num_prompt_tokens prediction reference score cluster",
+    "cells": "study base_model method seed benchmark task eval_length status reason attempts"
+    " seconds cell frozen",
+    "trainings": "checkpoint step tokens loss learning_rate tokens_per_second mfu",
+    "token_nll": "cell position_bin nll",
+}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return sample_store(tmp_path_factory.getbasetemp())
+
+
+@pytest.fixture(scope="module")
+def catalog(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_catalog(store, tmp_path_factory.mktemp("built") / "catalog.duckdb")
+
+
+@pytest.fixture
+def copied(store: Store, tmp_path: Path) -> Store:
+    shutil.copytree(store.home, tmp_path / "home")
+    return Store(tmp_path / "home")
+
+
+def ask(catalog: Path, sql: str) -> list[dict[str, Any]]:
+    columns, rows = run_query(catalog, sql)
+    return [dict(zip(columns, row, strict=True)) for row in rows]
+
+
+def views(catalog: Path) -> list[str]:
+    sql = (
+        "SELECT view_name FROM duckdb_views() WHERE schema_name = 'main' AND NOT internal"
+        " ORDER BY view_oid"
+    )
+    return [row["view_name"] for row in ask(catalog, sql)]
+
+
+def a_cell(store: Store, name: str = "none-frozen-passkey-512-s0") -> Path:
+    (folder,) = (store.home / "artifacts" / "cell").glob(f"{name}-*")
+    return folder
+
+
+def row_of(catalog: Path, folder: Path) -> dict[str, Any]:
+    (row,) = ask(catalog, f"FROM cells WHERE cell = '{folder.name[-12:]}'")
+    return row
+
+
+def test_every_score_is_the_one_of_its_record(store: Store, catalog: Path) -> None:
+    recorded = {}
+    for path in (store.home / "artifacts" / "cell").glob("*/record.json"):
+        record = json.loads(path.read_text(encoding="utf-8"))
+        for score in record["result"]["scores"]:
+            recorded[record["fingerprint"][:12], score["metric"]] = (
+                score["value"],
+                score["ci_low"],
+                score["ci_high"],
+                score["num_samples"],
+            )
+    shown = {
+        (row["cell"], row["metric"]): (
+            row["value"],
+            row["ci_low"],
+            row["ci_high"],
+            row["num_samples"],
+        )
+        for row in ask(catalog, "FROM scores")
+    }
+    assert shown == recorded
+
+
+def test_the_overview_is_the_mean_over_seeds_in_the_order_of_the_study(
+    store: Store, catalog: Path
+) -> None:
+    rows = ask(catalog, "FROM overview")
+    (plan,) = store.plans()
+    order = dict.fromkeys((cell["method"], cell["frozen"]) for cell in plan["cells"])
+    assert [(row["method"], row["frozen"]) for row in rows] == list(order)
+    for row in rows:
+        state = "frozen" if row["frozen"] else "tuned"
+        for column, length in (("perplexity", 512), ("perplexity_longest", 1024)):
+            values = [
+                json.loads((folder / "record.json").read_text(encoding="utf-8"))["result"]
+                for folder in (store.home / "artifacts" / "cell").glob(
+                    f"{row['method']}-{state}-perplexity-{length}-s*"
+                )
+            ]
+            firsts = [value["scores"][0]["value"] for value in values]
+            expected = pytest.approx(sum(firsts) / len(firsts)) if firsts else None
+            assert row[column] == expected
+        assert row["ruler"] is None
+
+
+def test_each_cell_without_a_result_says_why(catalog: Path) -> None:
+    rows = ask(
+        catalog,
+        "SELECT method, frozen, status, regexp_replace(reason, '[0-9a-f]{12}', 'ID') AS reason,"
+        " count(*) AS cells FROM missing_cells GROUP BY ALL ORDER BY ALL",
+    )
+    told = {
+        (row["method"], row["frozen"], row["status"], row["reason"]): row["cells"] for row in rows
+    }
+    assert told == {
+        ("lm_infinite", True, "unavailable", "the prompt needs 1030 tokens"): 1,
+        ("ntk_32k", False, "missing", "waits for finetune ID"): 13,
+        (
+            "ntk_32k", False, "missing",
+            "finetune ID failed: data: rows.bin: token 9999 is not in the vocabulary",
+        ): 13,
+        ("pi", True, "unavailable", "eval length 1024 is beyond the 512 tokens pi reaches"): 12,
+        ("self_extend", True, "missing", "not run yet"): 1,
+        (
+            "yarn", False, "failed",
+            "non_finite: score of sample 3 is NaN <script>alert(1)</script>",
+        ): 1,
+    }  # fmt: skip
+    (failed,) = ask(catalog, "FROM cells WHERE status = 'failed'")
+    assert (failed["attempts"], failed["seconds"]) == (1, None)
+
+
+def test_two_builds_from_one_store_are_equal_and_a_lost_cell_is_a_difference(
+    copied: Store, catalog: Path
+) -> None:
+    built = build_catalog(copied)
+    assert built == copied.home / "catalog.duckdb"
+    assert logical_digest(built) == logical_digest(catalog)
+    built.unlink()
+    assert logical_digest(build_catalog(copied)) == logical_digest(catalog)
+    shutil.rmtree(a_cell(copied))
+    assert logical_digest(build_catalog(copied)) != logical_digest(catalog)
+
+
+def test_a_reader_keeps_its_snapshot_while_a_new_catalog_is_swapped_in(copied: Store) -> None:
+    path = build_catalog(copied)
+    count = "SELECT count(*) FROM cells WHERE status = 'done'"
+    with open_catalog(path) as reader:
+        before = reader.execute(count).fetchall()
+        shutil.rmtree(a_cell(copied))
+        build_catalog(copied)
+        assert reader.execute(count).fetchall() == before
+        assert run_query(path, count)[1][0][0] == before[0][0] - 1
+
+
+def test_builders_at_the_same_time_take_turns_and_leave_nothing_behind(
+    copied: Store, catalog: Path
+) -> None:
+    left = copied.home / ".catalog.duckdb.aside-of-a-killed-builder"
+    left.mkdir()
+    builders = [
+        threading.Thread(target=build_catalog, args=(Store(copied.home),)) for _ in range(3)
+    ]
+    for builder in builders:
+        builder.start()
+    for builder in builders:
+        builder.join()
+    assert logical_digest(copied.home / "catalog.duckdb") == logical_digest(catalog)
+    assert list(copied.home.glob(".catalog.duckdb.aside-*")) == []
+
+
+def test_a_build_that_fails_leaves_the_earlier_catalog(copied: Store) -> None:
+    path = build_catalog(copied)
+    before = sha256_file(path)
+    (copied.home / "studies" / STUDY / "plan.json").write_text("{", encoding="utf-8")
+    with pytest.raises(ValueError, match="Expecting"):
+        build_catalog(copied)
+    assert sha256_file(path) == before
+    assert list(copied.home.glob(".catalog.duckdb.aside-*")) == []
+
+
+def test_a_parquet_file_that_no_record_names_is_not_looked_at(copied: Store, catalog: Path) -> None:
+    (a_cell(copied) / "extra.parquet").write_bytes(b"PAR1 truncated")
+    stray = copied.home / "artifacts" / "cell" / ".attempt-000000000000-dead"
+    stray.mkdir()
+    (stray / "samples.parquet").write_bytes(b"PAR1")
+    assert logical_digest(build_catalog(copied)) == logical_digest(catalog)
+
+
+def truncate(folder: Path) -> None:
+    (folder / "samples.parquet").write_bytes(b"PAR1")
+
+
+def change_a_byte(folder: Path) -> None:
+    content = bytearray((folder / "samples.parquet").read_bytes())
+    content[20] ^= 1
+    (folder / "samples.parquet").write_bytes(content)
+
+
+def lose(folder: Path) -> None:
+    (folder / "token_nll.parquet").unlink()
+
+
+def spoil_the_record(folder: Path) -> None:
+    (folder / "record.json").write_text("{}", encoding="utf-8")
+
+
+def seal_rubbish(folder: Path) -> None:
+    """What a defect would do: the record vouches for a file that is no Parquet."""
+    path, record = folder / "samples.parquet", folder / "record.json"
+    path.write_bytes(b"not parquet")
+    content = json.loads(record.read_text(encoding="utf-8"))
+    content["files"]["samples.parquet"] = {"bytes": 11, "sha256": sha256_file(path)}
+    record.write_text(json.dumps(content), encoding="utf-8")
+
+
+def seal_a_score_that_is_text(folder: Path) -> None:
+    record = folder / "record.json"
+    content = json.loads(record.read_text(encoding="utf-8"))
+    content["result"]["scores"][0]["value"] = "high"
+    record.write_text(json.dumps(content), encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (truncate, "samples.parquet has 4 bytes, its record says"),
+        (change_a_byte, "the content of a file is not what its record says"),
+        (lose, "token_nll.parquet is not there"),
+        (spoil_the_record, "its record.json cannot be read"),
+        (seal_rubbish, "samples.parquet: Parquet magic bytes not found"),
+        (seal_a_score_that_is_text, "1 validation error for"),
+    ],
+)
+def test_a_damaged_artifact_costs_its_own_cell_and_no_other(
+    copied: Store, catalog: Path, damage: Callable[[Path], None], reason: str
+) -> None:
+    folder = a_cell(copied)
+    damage(folder)
+    built = build_catalog(copied)
+    row = row_of(built, folder)
+    assert row["status"] == "missing"
+    assert f"damaged: {reason}" in row["reason"]
+    done = "SELECT * FROM {} WHERE cell <> '" + folder.name[-12:] + "'"
+    for view in ("scores", "samples", "token_nll"):
+        assert ask(
+            built, f"SELECT count(*) AS n FROM {view} WHERE cell = '{folder.name[-12:]}'"
+        ) == [{"n": 0}]
+        assert ask(built, done.format(view)) == ask(catalog, done.format(view))
+
+
+def test_a_cell_of_two_studies_has_a_row_in_both_and_its_samples_once(
+    copied: Store, catalog: Path
+) -> None:
+    (plan,) = copied.plans()
+    copied.save_plan("other", {**plan, "study": "other", "cells": plan["cells"][:5]}, "o.yaml")
+    built = build_catalog(copied)
+    counts = "SELECT study, count(*) AS n FROM cells GROUP BY ALL ORDER BY ALL"
+    assert ask(built, counts) == [
+        {"study": "other", "n": 5},
+        {"study": STUDY, "n": len(plan["cells"])},
+    ]
+    samples = "SELECT count(*) AS n FROM samples"
+    assert ask(built, samples) == ask(catalog, samples)
+
+
+def test_a_store_without_a_study_gives_an_empty_catalog_with_all_views(
+    tmp_path: Path, catalog: Path
+) -> None:
+    store = Store(tmp_path)
+    store.prepare()
+    built = build_catalog(store)
+    assert views(built) == views(catalog)
+    assert [ask(built, f"FROM {view}") for view in views(built)] == [[]] * len(views(built))
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "INSERT INTO store.cell SELECT * FROM store.cell",
+        "WITH gone AS (DELETE FROM store.score RETURNING *) FROM gone",
+        "DELETE FROM store.score",
+        "CREATE TABLE t AS SELECT 1",
+        "CREATE TEMP TABLE t AS SELECT 1",
+        "DROP VIEW scores",
+        "COPY scores TO 'x.csv'",
+        "EXPORT DATABASE 'x'",
+        "ATTACH 'x.duckdb'",
+        "SET threads = 1",
+        "PRAGMA database_list",
+        "CALL pragma_version()",
+        "INSTALL httpfs",
+        "LOAD json",
+        "CHECKPOINT",
+        "BEGIN",
+        "CONNECT 'x'",
+        "SELECT 1; SELECT 2",
+        "SELECT 1; DELETE FROM store.score",
+        "",
+        "-- nothing",
+    ],
+)
+def test_a_statement_that_is_not_one_read_is_refused_and_changes_nothing(
+    catalog: Path, sql: str
+) -> None:
+    before, beside = sha256_file(catalog), sorted(catalog.parent.iterdir())
+    with pytest.raises(SpecError) as caught:
+        run_query(catalog, sql)
+    assert caught.value.where == "SQL"
+    assert sha256_file(catalog) == before
+    assert sorted(catalog.parent.iterdir()) == beside
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "FROM read_text('/etc/hostname')",
+        "FROM '/etc/hostname'",
+        "FROM glob('/*')",
+        "FROM read_csv('http://127.0.0.1:9/x.csv')",
+        "FROM connection",
+    ],
+)
+def test_a_query_reaches_nothing_but_the_catalog(catalog: Path, sql: str) -> None:
+    with pytest.raises(SpecError):
+        run_query(catalog, sql)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    ["FROM scores LIMIT 1", "DESCRIBE scores", "SHOW TABLES", "EXPLAIN FROM cells", "VALUES (1);"],
+)
+def test_every_form_of_reading_works(catalog: Path, sql: str) -> None:
+    assert run_query(catalog, sql)[1]
+
+
+def test_an_unknown_column_or_view_is_answered_with_candidates(catalog: Path) -> None:
+    with pytest.raises(SpecError, match="eval_length"):
+        run_query(catalog, "SELECT eval_lenght FROM scores")
+    with pytest.raises(SpecError, match="missing_cells, nll_by_position, overview"):
+        run_query(catalog, "FROM skores")
+    with pytest.raises(SpecError, match="syntax error"):
+        run_query(catalog, "SELEC 1")
+
+
+def test_a_query_that_takes_too_long_is_stopped(catalog: Path) -> None:
+    with pytest.raises(SpecError, match=r"at most 0\.2 s"):
+        run_query(
+            catalog, "SELECT sum(a.range * b.range) FROM range(10000000) a, range(10000) b", 0.2
+        )
+
+
+def test_where_there_is_no_catalog_the_error_says_how_to_make_one(tmp_path: Path) -> None:
+    (tmp_path / "text.duckdb").write_text("not a database, only text", encoding="utf-8")
+    for name in ("none.duckdb", "text.duckdb"):
+        with pytest.raises(SpecError, match="lce rebuild catalog"):
+            run_query(tmp_path / name, "SELECT 1")
+    assert not (tmp_path / "none.duckdb").exists()
+
+
+def test_the_file_has_the_storage_version_that_old_readers_open(catalog: Path) -> None:
+    with duckdb.connect(str(catalog), read_only=True) as connection:
+        tags = connection.execute(
+            "SELECT tags FROM duckdb_databases() WHERE database_name = 'catalog'"
+        ).fetchone()
+    assert tags is not None
+    assert "v1.0.0" in str(tags[0])
+
+
+def test_asking_the_catalog_loads_nothing_slow() -> None:
+    code = (
+        "import sys, catalog.queries;"
+        "print([m for m in ('pandas', 'numpy', 'pyarrow', 'torch', 'mlflow') if m in sys.modules])"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert answer.stdout.strip() == "[]"
+
+
+def test_a_table_fits_the_terminal_and_names_every_column(catalog: Path) -> None:
+    for view in views(catalog):
+        columns, rows = run_query(catalog, f"FROM {view} LIMIT 40")
+        text = format_rows(columns, rows, "table")
+        assert max(len(line) for line in text.splitlines()) <= 80
+        joined = re.sub(r"\s", "", text)
+        for name in columns:
+            first, last = name.split("_")[0], name.split("_")[-1]
+            assert first in joined
+            assert last in joined
+
+
+def test_csv_and_json_hold_every_value(catalog: Path) -> None:
+    columns, rows = run_query(catalog, "SELECT method, frozen, value, ci_low, seed FROM scores")
+    objects = json.loads(format_rows(columns, rows, "json"))
+    assert [tuple(entry.values()) for entry in objects] == rows
+    read = list(csv.DictReader(io.StringIO(format_rows(columns, rows, "csv"))))
+    assert [float(entry["value"]) for entry in read] == [row[2] for row in rows]
+    with pytest.raises(SpecError, match="Did you mean 'json'"):
+        format_rows(columns, rows, "jsn")
+
+
+def test_equal_column_names_do_not_hide_each_other(catalog: Path) -> None:
+    columns, rows = run_query(catalog, "SELECT 1 AS a, 2 AS a")
+    assert json.loads(format_rows(columns, rows, "json")) == [{"a": 1, "a_2": 2}]
+
+
+def test_what_json_cannot_say_is_null() -> None:
+    assert json.loads(format_rows(["x", "y"], [(float("nan"), float("inf"))], "json")) == [
+        {"x": None, "y": None}
+    ]
+
+
+NAMES = st.lists(st.from_regex(r"[a-z]{1,9}(_[a-z]{1,9}){0,2}", fullmatch=True), min_size=1)
+CELLS = st.none() | st.booleans() | st.integers() | st.floats() | st.text("ab -\n", max_size=200)
+
+
+@given(
+    NAMES.flatmap(
+        lambda names: st.tuples(st.just(names), st.lists(st.tuples(*[CELLS] * len(names))))
+    )
+)
+def test_any_rows_fit_the_width(table: tuple[list[str], list[tuple[Any, ...]]]) -> None:
+    names, rows = table
+    if rows:
+        text = format_rows(names, rows, "table", width=80)
+        assert all(len(line) <= 80 for line in text.splitlines())
+
+
+def test_views_begin_with_the_columns_of_the_contract(catalog: Path) -> None:
+    for view, names in CONTRACT.items():
+        columns, _ = run_query(catalog, f"FROM {view} LIMIT 0")
+        assert columns[: len(names.split())] == names.split()
+
+
+def reference(catalog: Path) -> str:
+    """The views as Markdown, from the comments in the catalog."""
+    parts = []
+    for view in views(catalog):
+        (told,) = ask(catalog, f"SELECT comment FROM duckdb_views() WHERE view_name = '{view}'")
+        columns = ask(
+            catalog,
+            "SELECT column_name, lower(data_type) AS type, comment FROM duckdb_columns()"
+            f" WHERE table_name = '{view}' AND schema_name = 'main' ORDER BY column_index",
+        )
+        assert told["comment"], view
+        assert [c["column_name"] for c in columns if not c["comment"]] == [], view
+        lines = [f"| `{c['column_name']}` | {c['type']} | {c['comment']} |" for c in columns]
+        parts.append(
+            "\n".join([f"### {view}", "", told["comment"], "", "| column | type | meaning |"])
+            + "\n|---|---|---|\n"
+            + "\n".join(lines)
+        )
+    return "\n\n".join(parts)
+
+
+def test_the_documentation_lists_every_view_and_column_as_commented(catalog: Path) -> None:
+    text = DOCUMENT.read_text(encoding="utf-8")
+    shown = text.split("<!-- views:begin -->\n")[1].split("\n<!-- views:end -->")[0]
+    assert shown == reference(catalog)
+
+
+def documented_queries() -> list[str]:
+    text = DOCUMENT.read_text(encoding="utf-8")
+    return re.findall(r"^```sql\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("sql", documented_queries())
+def test_every_documented_query_runs_and_finds_something(catalog: Path, sql: str) -> None:
+    assert ask(catalog, sql.replace("'toy'", f"'{STUDY}'"))
+
+
+def test_the_pairs_of_the_documented_comparison_are_the_same_samples(catalog: Path) -> None:
+    (sql,) = (query for query in documented_queries() if "yarn_minus_pi" in query)
+    rows = ask(catalog, sql.replace("'toy'", f"'{STUDY}'"))
+    assert [(row["eval_length"], row["pairs"]) for row in rows] == [
+        (128, 30),
+        (256, 30),
+        (512, 30),
+        (1024, 20),  # one seed of one method failed
+    ]

@@ -1,0 +1,557 @@
+"""Benchmarks: contract tests over every plug-in, exact prompts, scores of answers.
+
+Real toy models and tokenizers throughout; most held-out text is random bytes: nothing repeats.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import importlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from transformers import PreTrainedTokenizerFast
+
+from lce_core.benchmarks import BENCHMARKS, CellRequest
+from lce_core.benchmarks import passkey as passkey_module
+from lce_core.benchmarks._data import read_rows
+from lce_core.benchmarks._prompted.retrieval import MIN_TEXT, key_sample
+from lce_core.benchmarks.needle import text as needle_text
+from lce_core.corpora import Corpus, Document, Split
+from lce_core.data.held_out import HeldOutText, pack_held_out
+from lce_core.errors import DataError, SpecError, UnavailableError
+from lce_core.models import MODELS
+from tests.support.cells import TOY, Streams
+from tests.support.cells import benchmark as _benchmark
+from tests.support.cells import request as _request
+from tests.support.cells import streams as _streams
+from tests.support.cells import values as _values
+
+PHI = MODELS.parse({"name": "phi2"}, "test")
+PLUGINS = BENCHMARKS.names()
+NATURAL_TEXT_ONLY = ("longbench",)
+READS_DATA = ("short_context",)
+"""Those whose tiny form still asks questions of a data set."""
+TINY = [name for name in PLUGINS if name not in (*NATURAL_TEXT_ONLY, *READS_DATA)]
+SENTENCES = "A ship left the port. Rain fell on the hills. Nobody knew why the lamp was lit. "
+LCEG = needle_text.FACTS[0]
+
+
+def _bpe(*, bos: bool = True) -> PreTrainedTokenizerFast:
+    """A byte-level tokenizer with merges that puts <s> first and reads it in text, as Llama's."""
+    backend = Tokenizer(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=380,
+        special_tokens=["<s>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    text = SENTENCES + passkey_module.GARBAGE + LCEG.needle + LCEG.question
+    backend.train_from_iterator([text] * 4, trainer)
+    if bos:
+        backend.post_processor = processors.TemplateProcessing(
+            "<s> $A", special_tokens=[("<s>", 0)]
+        )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        bos_token="<s>" if bos else None,
+        clean_up_tokenization_spaces=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def bpe() -> PreTrainedTokenizerFast:
+    return _bpe()
+
+
+@pytest.fixture
+def essays(tmp_path: Path) -> Path:
+    for name in ("b.txt", "a.txt"):
+        (tmp_path / name).write_text(
+            f"This is essay {name[0]}. {SENTENCES * 3}\n", encoding="utf-8"
+        )
+    return tmp_path
+
+
+# Contract: every plug-in
+
+
+@pytest.mark.parametrize("name", PLUGINS)
+def test_every_benchmark_reproduces_its_evidence(name: str) -> None:
+    plugin = BENCHMARKS.load(name)
+    module = importlib.import_module(plugin.__module__)
+    assert plugin.evidence
+    for evidence in plugin.evidence:
+        arguments = {key: value for key, value in evidence.given.items() if key != "call"}
+        found = getattr(module, evidence.given["call"])(**arguments)
+        np.testing.assert_allclose(found, evidence.expected, rtol=1e-12, err_msg=evidence.origin)
+
+
+@pytest.mark.parametrize("name", PLUGINS)
+def test_every_benchmark_names_source_unit_and_metric(name: str) -> None:
+    plugin = BENCHMARKS.load(name)
+    assert plugin.source.paper.startswith("arXiv:")
+    assert plugin.source.reference == "own" or "@" in plugin.source.reference
+    assert plugin.unit in ("perplexity", "nats", "accuracy")
+    assert isinstance(plugin.seeded, bool)
+    assert len(plugin.summary) > 20
+
+
+@pytest.mark.parametrize("length", [128, 200])
+@pytest.mark.parametrize("name", TINY)
+def test_every_tiny_benchmark_evaluates_a_toy_cell(name: str, length: int) -> None:
+    benchmark, steps = _benchmark(name, profile="tiny"), []
+    assert benchmark.unavailable(TOY, benchmark.tasks()[0], length) is None
+    request = _request(benchmark, length, report=lambda done, total: steps.append((done, total)))
+    result = benchmark.evaluate(request)
+    metrics = [score.metric for score in result.scores]
+    assert benchmark.default_metric in metrics
+    assert len(set(metrics)) == len(metrics)
+    for score in result.scores:
+        assert score.ci_low is not None
+        assert score.ci_high is not None
+        assert score.ci_low <= score.value <= score.ci_high
+        assert score.num_samples > 0
+    assert [sample.sample for sample in result.samples] == list(range(len(result.samples)))
+    predicted = benchmark.num_tokens(request.task, length, len(request.held_out.stream("code")))
+    assert result.num_tokens == pytest.approx(predicted, rel=0.15)
+    assert steps[-1][0] == steps[-1][1]
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_every_benchmark_gives_the_same_result_twice_and_after_other_lengths(name: str) -> None:
+    benchmark = _benchmark(name, profile="tiny")
+    request = _request(benchmark, 96, held_out=_streams(3000))
+    first = benchmark.evaluate(request)
+    benchmark.evaluate(replace(request, eval_length=160))
+    assert benchmark.evaluate(request) == first
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_every_benchmark_says_why_a_length_of_one_token_cannot_be(name: str) -> None:
+    benchmark = _benchmark(name, profile="tiny")
+    reason = benchmark.unavailable(TOY, benchmark.tasks()[0], 1)
+    assert reason is not None
+    assert "at least" in reason
+
+
+@pytest.mark.parametrize("name", PLUGINS)
+def test_every_benchmark_survives_its_identity(name: str) -> None:
+    benchmark = _benchmark(name, profile="fast")
+    version = BENCHMARKS.load(name).plugin_version
+    assert benchmark.identity() == {"name": name, "version": version, "profile": "fast"}
+    assert BENCHMARKS.from_identity(benchmark.identity()) == benchmark
+
+
+@pytest.mark.parametrize("name", NATURAL_TEXT_ONLY)
+def test_a_benchmark_of_natural_text_refuses_profile_tiny(name: str) -> None:
+    with pytest.raises(SpecError, match="tiny"):
+        _benchmark(name, profile="tiny")
+
+
+class Sentences(Corpus):
+    """Two domains of repeated sentences."""
+
+    def domains(self) -> tuple[str, ...]:
+        return ("code", "prose")
+
+    def documents(self, split: Split, folders: Mapping[str, Path]) -> Iterator[Document]:
+        for index in range(12):
+            domain = self.domains()[index % 2]
+            yield Document(f"{split}-{index}", domain, f"Text {index}. {SENTENCES * 6}")
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory: pytest.TempPathFactory) -> HeldOutText:
+    out = tmp_path_factory.mktemp("held-out")
+    pack_held_out(
+        Sentences(),
+        TOY.tokenizer(None),
+        tokens_per_domain=2000,
+        folders={},
+        out=out,
+        report=lambda _: None,
+    )
+    return HeldOutText.open(out)
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_every_tiny_benchmark_reads_packed_held_out_text(name: str, packed: HeldOutText) -> None:
+    benchmark = _benchmark(name, profile="tiny")
+    for task in benchmark.tasks():
+        result = benchmark.evaluate(_request(benchmark, 128, held_out=packed, task=task))
+        assert all(np.isfinite(score.value) for score in result.scores)
+
+
+def test_benchmarks_load_neither_torch_nor_transformers() -> None:
+    code = (
+        "import sys\n"
+        "from lce_core.benchmarks import BENCHMARKS\n"
+        "from lce_core import cost, metrics, stats\n"
+        "for name in BENCHMARKS.names(): BENCHMARKS.parse({'name': name}, 'x')\n"
+        "sys.exit(', '.join({'torch', 'transformers'} & set(sys.modules)) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+# Retrieval with one-token keys
+
+
+@pytest.mark.parametrize(("name", "keys"), [("passkey", 4), ("needle", 1)])
+def test_key_prompts_hold_their_keys_once_and_the_query_last(name: str, keys: int) -> None:
+    benchmark = _benchmark(name, profile="tiny")
+    request = _request(benchmark, 100)
+    vocabulary, names = TOY.keys, request.tokenizer
+    prompts = benchmark.prompts(request)  # type: ignore[attr-defined]
+    for prompt in prompts:
+        assert len(prompt.ids) == 99
+        hidden = [int(token) for token in prompt.ids[:-1] if token >= vocabulary.first_key]
+        families = [(token - vocabulary.first_key) // vocabulary.members for token in hidden]
+        assert len(set(families)) == len(hidden) == keys
+        asked = int(prompt.ids[-1]) - vocabulary.first_query
+        answer = hidden[families.index(asked)]
+        assert prompt.reference == names.convert_ids_to_tokens(answer)
+        place = prompt.ids.tolist().index(answer) / 97 * 100
+        assert abs(place - prompt.depth) < 5
+    depths = [prompt.depth for prompt in prompts]
+    assert min(depths) < 2
+    assert max(depths) > 98
+
+
+@pytest.mark.parametrize("name", ["passkey", "needle"])
+def test_a_gold_key_scores_one_and_any_other_token_zero(name: str) -> None:
+    benchmark = _benchmark(name, profile="tiny")
+    request = _request(benchmark, 64)
+    prompt = benchmark.prompts(request)[0]  # type: ignore[attr-defined]
+    gold = request.tokenizer.convert_tokens_to_ids(prompt.reference)
+    assert key_sample(request, 0, prompt, gold).score == 1
+    wrong = [token for token in (0, 10, gold - 1, gold + 1, 391, 5000) if token != gold]
+    assert [key_sample(request, 0, prompt, token).score for token in wrong] == [0] * len(wrong)
+
+
+def _digest(prompts: list[Any]) -> str:
+    digest = hashlib.sha256()
+    for prompt in prompts:
+        digest.update(prompt.ids.astype("<i8").tobytes() + prompt.reference.encode())
+    return digest.hexdigest()[:16]
+
+
+# Pinned: a change of these prompts is a change of the benchmark and raises its VERSION.
+@pytest.mark.parametrize(
+    ("name", "pinned"), [("passkey", "62d86874f28e1bd9"), ("needle", "5d6ee8b7fb8a2396")]
+)
+def test_prompts_follow_from_seed_task_and_length_alone(name: str, pinned: str) -> None:
+    benchmark = _benchmark(name, profile="tiny")
+    prompts = benchmark.prompts  # type: ignore[attr-defined]
+    request = _request(benchmark, 128)
+    other_method = _request(benchmark, 128, method="yarn")
+    before = _digest(prompts(request))
+    prompts(replace(request, eval_length=64))
+    np.random.default_rng(0).random()
+    assert _digest(prompts(other_method)) == _digest(prompts(request)) == before == pinned
+    assert _digest(prompts(replace(request, seed=1))) != before
+    assert _digest(prompts(replace(request, eval_length=129))) != before
+
+
+@pytest.mark.parametrize(("name", "keys"), [("passkey", 4), ("needle", 1)])
+def test_tiny_retrieval_needs_key_tokens_and_room(name: str, keys: int) -> None:
+    benchmark, minimum = _benchmark(name, profile="tiny"), MIN_TEXT + keys + 2
+    assert "key tokens" in str(benchmark.unavailable(PHI, "single", 4096))
+    assert f"at least {minimum}" in str(benchmark.unavailable(TOY, "single", minimum - 1))
+    assert benchmark.unavailable(TOY, "single", minimum) is None
+    assert benchmark.evaluate(_request(benchmark, minimum)).samples
+
+
+def test_retrieval_without_enough_held_out_text_is_unavailable() -> None:
+    benchmark = _benchmark("passkey", profile="tiny")
+    with pytest.raises(UnavailableError, match="50 held-out tokens"):
+        benchmark.evaluate(_request(benchmark, 128, held_out=_streams(50)))
+
+
+# Retrieval in text
+
+
+@pytest.mark.parametrize("profile", ["faithful", "clean", "fast"])
+def test_passkey_prompts_fill_the_length_and_hold_the_key(
+    profile: str, bpe: PreTrainedTokenizerFast
+) -> None:
+    benchmark = _benchmark("passkey", profile=profile, num_samples=8)
+    request = _request(benchmark, 700, tokenizer=bpe)
+    for prompt in benchmark.prompts(request):  # type: ignore[attr-defined]
+        text = bpe.decode(prompt.ids, skip_special_tokens=True)
+        assert text.count(f"The pass key is {prompt.reference}.") == 1
+        assert text.endswith("The pass key is")
+        assert len(prompt.ids) <= 690
+        assert len(prompt.ids) >= (600 if profile == "faithful" else 680)
+        before, after = (part.strip() for part in text.split("The pass key is", 2)[:2])
+        assert before.startswith("There is an important info")
+        assert prompt.reference in after
+
+
+def test_passkey_answers_score_by_their_first_integer(bpe: PreTrainedTokenizerFast) -> None:
+    benchmark = _benchmark("passkey", num_samples=7)
+    prompt = benchmark.prompts(_request(benchmark, 700, tokenizer=bpe))[0]  # type: ignore[attr-defined]
+    key = prompt.reference
+    answers = [f" {key}.", f"{key}", f" it is {key}, 12", "", " none", f" 1{key}", f" 7 {key}"]
+    scored = passkey_module.text_samples([prompt] * 7, answers)
+    assert [sample.score for sample in scored] == [1, 1, 1, 0, 0, 0, 0]
+
+
+def test_passkey_says_how_many_tokens_its_shortest_prompt_needs(
+    bpe: PreTrainedTokenizerFast,
+) -> None:
+    benchmark = _benchmark("passkey", num_samples=2)
+    with pytest.raises(UnavailableError, match=r"eval_length 60.* need (\d+) tokens") as error:
+        benchmark.evaluate(_request(benchmark, 60, tokenizer=bpe))
+    minimum = int(str(error.value).split("need ")[1].split()[0])
+    assert benchmark.prompts(_request(benchmark, minimum, tokenizer=bpe))  # type: ignore[attr-defined]
+    with pytest.raises(UnavailableError):
+        benchmark.evaluate(_request(benchmark, minimum - 1, tokenizer=bpe))
+
+
+@pytest.mark.parametrize("profile", ["faithful", "clean"])
+def test_a_tokenizer_that_never_grows_does_not_hang_the_search(profile: str) -> None:
+    backend = Tokenizer(models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
+    constant = PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="[UNK]")
+    benchmark = _benchmark("passkey", profile=profile, num_samples=2)
+    prompts = benchmark.prompts(_request(benchmark, 64, tokenizer=constant))  # type: ignore[attr-defined]
+    assert [len(prompt.ids) for prompt in prompts] == [1, 1]
+
+
+def test_passkey_in_text_runs_end_to_end(bpe: PreTrainedTokenizerFast) -> None:
+    benchmark = _benchmark("passkey", profile="clean", num_samples=4)
+    result = benchmark.evaluate(_request(benchmark, 400, tokenizer=bpe))
+    assert _values(result)["accuracy"] == 0
+    assert all(sample.prediction is not None for sample in result.samples)
+
+
+def _needle_prompts(profile: str, request: CellRequest, **parameters: Any) -> list[Any]:
+    benchmark = _benchmark("needle", profile=profile, **parameters)
+    return benchmark.prompts(request)  # type: ignore[attr-defined,no-any-return]
+
+
+@pytest.mark.parametrize("profile", ["faithful", "clean", "fast"])
+def test_needle_prompts_place_the_needle_behind_a_full_stop_near_its_depth(
+    profile: str, bpe: PreTrainedTokenizerFast, essays: Path
+) -> None:
+    benchmark = _benchmark("needle", profile=profile)
+    request = _request(benchmark, 900, tokenizer=bpe, data_folders={"essays": essays})
+    prompts = _needle_prompts(profile, request, trials=1)
+    assert [prompt.depth for prompt in prompts] == [0, 11, 22, 33, 44, 56, 67, 78, 89, 100]
+    places = []
+    for prompt in prompts:
+        text = bpe.decode(prompt.ids, skip_special_tokens=True)
+        before, after = text.split(LCEG.needle)
+        context = before.split("<book> ")[1]
+        assert not context or prompt.depth == 100 or context.endswith(".")
+        places.append(len(context))
+        assert after.endswith("Answer:")
+        assert 600 < len(prompt.ids) <= 850
+    assert places[0] == 0
+    assert places == sorted(places)
+    assert len(set(places)) == 10
+
+
+def test_the_bos_leak_marks_haystack_and_needle_in_faithful_prompts_only(
+    bpe: PreTrainedTokenizerFast, essays: Path
+) -> None:
+    request = _request(_benchmark("needle"), 900, tokenizer=bpe, data_folders={"essays": essays})
+    counts = {
+        (profile, leak): {
+            int((prompt.ids == bpe.bos_token_id).sum())
+            for prompt in _needle_prompts(profile, request, trials=1, bos_leak=leak)
+        }
+        for profile in ("faithful", "clean")
+        for leak in (None, True, False)
+    }
+    leaked, plain = {3}, {1}
+    assert counts == {
+        ("faithful", None): leaked,
+        ("faithful", True): leaked,
+        ("faithful", False): plain,
+        ("clean", None): plain,
+        ("clean", True): leaked,
+        ("clean", False): plain,
+    }
+
+
+def test_needle_haystacks_repeat_essays_in_the_order_of_their_names(
+    bpe: PreTrainedTokenizerFast, essays: Path
+) -> None:
+    request = _request(_benchmark("needle"), 1500, tokenizer=bpe, data_folders={"essays": essays})
+    text = bpe.decode(_needle_prompts("faithful", request)[-1].ids, skip_special_tokens=True)
+    places = [text.index("This is essay a."), text.index("This is essay b.")]
+    assert places == sorted(places)
+    assert text.count("This is essay a.") > 1
+
+
+def test_clean_needle_trials_differ_in_their_haystack_and_share_it_over_depths(
+    bpe: PreTrainedTokenizerFast,
+) -> None:
+    text = bpe.encode(SENTENCES * 200, add_special_tokens=False)
+    held_out = Streams({"prose": np.array(text, dtype=np.uint32)})
+    request = _request(_benchmark("needle"), 900, tokenizer=bpe, held_out=held_out)
+    prompts = _needle_prompts("clean", request, haystack="held_out", trials=3)
+    starts = [
+        bpe.decode(prompt.ids).split("<book> ")[1].replace(fact.needle, "")[:200]
+        for prompt, fact in zip(prompts, needle_text.FACTS[:3] * 10, strict=True)
+    ]
+    assert len(set(starts[:3])) == 3
+    assert starts[3:6] == starts[6:9]
+
+
+@pytest.mark.parametrize(("needles", "cycle"), [(None, 5), (1, 1), (2, 2)])
+def test_clean_needle_trials_hide_and_ask_their_own_facts(
+    bpe: PreTrainedTokenizerFast, needles: int | None, cycle: int
+) -> None:
+    text = bpe.encode(SENTENCES * 200, add_special_tokens=False)
+    held_out = Streams({"prose": np.array(text, dtype=np.uint32)})
+    request = _request(_benchmark("needle"), 900, tokenizer=bpe, held_out=held_out)
+    parameters = {"haystack": "held_out", "trials": 6, "needles": needles}
+    prompts = _needle_prompts("clean", request, **parameters)
+    for index, prompt in enumerate(prompts):
+        fact = needle_text.FACTS[index % 6 % cycle]
+        shown = bpe.decode(prompt.ids, skip_special_tokens=True)
+        assert prompt.reference == fact.answer
+        assert [shown.count(other.needle) for other in needle_text.FACTS] == [
+            int(other is fact) for other in needle_text.FACTS
+        ]
+        assert shown.endswith(f"{fact.question}\nAnswer:")
+    benchmark = _benchmark("needle", profile="clean", **parameters)
+    gold = [prompt.reference for prompt in prompts]
+    for answers, right in ((gold, 1.0), (gold[1:] + gold[:1], 0.0)):
+        samples, _ = benchmark._scored(prompts, answers)  # type: ignore[attr-defined]
+        alike = cycle == 1  # then every answer is right for all
+        assert {sample.score for sample in samples[:5]} == {1.0 if alike else right}
+
+
+def test_needle_answers_get_lcegs_overlap_and_the_exact_score() -> None:
+    prompt = needle_text.Prompt(np.arange(3), LCEG.answer, 0.0)
+    gold = f" {LCEG.answer}"
+    for profile, best in (("faithful", 11 / 12), ("clean", 1.0)):
+        benchmark = _benchmark("needle", profile=profile, trials=2, needles=1)
+        _, scores = benchmark._scored([prompt] * 2, [gold, gold])  # type: ignore[attr-defined]
+        values = {score.metric: score.value for score in scores}
+        assert values == pytest.approx(
+            {"accuracy": best, "word_overlap": 11 / 12, "exact_match": 1.0}
+        )
+        _, scores = benchmark._scored([prompt] * 2, ["", "visit the bridge"])  # type: ignore[attr-defined]
+        assert {score.value for score in scores} == {0.0}
+
+
+def test_needle_runs_end_to_end_on_held_out_text(bpe: PreTrainedTokenizerFast) -> None:
+    benchmark = _benchmark("needle", profile="faithful", haystack="held_out")
+    text = bpe.encode(SENTENCES * 100, add_special_tokens=False)
+    held_out = Streams({"prose": np.array(text, dtype=np.uint32)})
+    result = benchmark.evaluate(_request(benchmark, 500, tokenizer=bpe, held_out=held_out))
+    assert len(result.samples) == 10
+    assert _values(result)["exact_match"] == 0
+
+
+def test_a_needle_prompt_that_cannot_fit_names_the_minimum(
+    bpe: PreTrainedTokenizerFast, essays: Path
+) -> None:
+    folders = {"essays": essays}
+    benchmark = _benchmark("needle")
+    with pytest.raises(UnavailableError, match=r"eval_length 90.* need") as error:
+        benchmark.evaluate(_request(benchmark, 90, tokenizer=bpe, data_folders=folders))
+    minimum = int(str(error.value).split("need ")[1].split()[0])
+    request = _request(benchmark, minimum, tokenizer=bpe, data_folders=folders)
+    assert _needle_prompts("clean", request, trials=1)
+
+
+def test_a_leak_without_a_token_to_leak_is_unavailable(essays: Path) -> None:
+    benchmark = _benchmark("needle", profile="faithful")
+    folders = {"essays": essays}
+    with pytest.raises(UnavailableError, match="bos_leak: false"):
+        benchmark.evaluate(_request(benchmark, 900, data_folders=folders))
+
+
+def _bad_folders(tmp_path: Path) -> Iterator[tuple[dict[str, Path], type[Exception], str]]:
+    yield {}, UnavailableError, "'essays' is not on this machine"
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    yield {"essays": empty}, UnavailableError, r"no \*\.txt or \*\.json in"
+    latin = tmp_path / "latin"
+    latin.mkdir()
+    (latin / "x.txt").write_bytes(b"caf\xe9")
+    yield {"essays": latin}, DataError, r"x\.txt.*readable utf-8 text"
+
+
+def test_essays_that_are_absent_empty_or_unreadable_are_named(
+    tmp_path: Path, bpe: PreTrainedTokenizerFast
+) -> None:
+    benchmark = _benchmark("needle")
+    for folders, error, message in _bad_folders(tmp_path):
+        request = _request(benchmark, 900, tokenizer=bpe, data_folders=folders)
+        with pytest.raises(error, match=message):
+            benchmark.evaluate(request)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "message"),
+    [
+        ("needle", {"profile": "tiny", "bos_leak": True}, "no bos_leak"),
+        ("needle", {"profile": "tiny", "haystack": "essays"}, "no essays"),
+        ("passkey", {"num_samples": 0}, "greater than 0"),
+        ("perplexity", {"domains": []}, "at least 1"),
+        ("perplexity", {"strides": 5}, "Did you mean 'stride'"),
+        ("perplexity", {"profile": "quick"}, "'faithful', 'clean', 'fast' or 'tiny'"),
+    ],
+)
+def test_settings_without_meaning_are_refused(
+    name: str, parameters: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(SpecError, match=message):
+        _benchmark(name, **parameters)
+
+
+def test_requests_do_not_change_the_model() -> None:
+    benchmark = _benchmark("passkey", profile="tiny")
+    request = _request(benchmark, 64)
+    before = copy.deepcopy(request.model.model.state_dict())
+    benchmark.evaluate(request)
+    after = request.model.model.state_dict()
+    assert all(torch.equal(before[key], after[key]) for key in before)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.jsonl", '{"text": "x"}\n{"other": 1}\n', r"a\.jsonl: row 2: no column 'text'"),
+        ("a.jsonl", '{"text": "x"}\n[1]\n', r"row 2: list: a row is an object"),
+        ("a.json", '{"text": ', r"a\.json: .*Get the file again"),
+        ("a.parquet", "no parquet", r"a\.parquet: .*Get the file again"),
+    ],
+)
+def test_rows_that_are_damaged_or_lack_a_column_are_named(
+    tmp_path: Path, name: str, content: str, message: str
+) -> None:
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    with pytest.raises(DataError, match=message):
+        list(read_rows(tmp_path / name, ("text",)))
+
+
+def test_rows_are_read_alike_from_all_formats(tmp_path: Path) -> None:
+    rows = [{"text": "a\u2028b", "label": 1}, {"text": "c", "label": 2}]
+    lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    (tmp_path / "a.jsonl").write_text(lines, encoding="utf-8")
+    (tmp_path / "a.json").write_text(json.dumps(rows), encoding="utf-8")
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
+    for name in ("a.jsonl", "a.json", "a.parquet"):
+        assert list(read_rows(tmp_path / name, ("text", "label"))) == rows

@@ -1,0 +1,242 @@
+"""Data sets of documents: what is read, in which order, and what is refused; then real files.
+
+Small files written by the tests; those marked `data` take published text through the toy model.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from lce_core.benchmarks._text.documents import DATA_SETS, Documents, read_documents
+from lce_core.data.sequences import Sequences
+from lce_core.errors import DataError, UnavailableError
+from lce_core.study.plan import compile_study
+from lce_core.study.step_cost import step_cost
+from lce_core.study.study_file import load_study
+from tests.support.cells import TOY
+from tests.support.cells import benchmark as _benchmark
+from tests.support.cells import request as _request
+from tests.support.cells import streams as _streams
+
+TEXT_BENCHMARKS = ("perplexity", "perplexity_documents", "nll_by_position")
+
+
+def _read(name: str, folder: Path, **options: Any) -> Documents:
+    request = _request(_benchmark("perplexity"), 128, data_folders={name: folder})
+    return read_documents(request, name, **options)
+
+
+def _texts(documents: Documents) -> list[str]:
+    return [bytes(ids.astype(np.uint8)).decode() for ids in documents.tokens]
+
+
+def test_a_gutenberg_book_loses_header_licence_and_carriage_returns(tmp_path: Path) -> None:
+    header = "Title: A\r\nCharacter set encoding: ISO-8859-1\r\n"
+    start = "*** START OF THIS PROJECT GUTENBERG EBOOK A\r\nLONG TITLE ***\r\n"
+    end = "***END OF THE PROJECT GUTENBERG EBOOK A***\r\nlicence\r\n"
+    book = f"{header}{start}\r\nCaf\xe9.\r\nTwo * stars.\r\n\r\n{end}"
+    (tmp_path / "a.txt").write_bytes(book.encode("latin-1"))
+    (tmp_path / "b.txt").write_text("Bare text.\n", encoding="utf-8")
+    assert _texts(_read("pg19", tmp_path)) == ["Caf\xe9.\nTwo * stars.\n", "Bare text.\n"]
+
+
+def test_documents_come_in_the_order_of_files_and_rows(tmp_path: Path) -> None:
+    rows = [{"input": "one", "output": "x"}, {"input": "two"}]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (tmp_path / "b.jsonl").write_text(lines, encoding="utf-8")
+    pq.write_table(pa.table({"text": ["three"]}), tmp_path / "c.parquet")
+    (tmp_path / "a.txt").write_text("zero", encoding="utf-8")
+    documents = _read("govreport", tmp_path)
+    assert documents.names == ("a.txt", "b.jsonl:1", "b.jsonl:2", "c.parquet:1")
+    assert _texts(documents) == ["zero", "one", "two", "three"]
+    assert _texts(_read("govreport", tmp_path, at_least=4, at_most=1)) == ["zero"]
+    assert _texts(_read("govreport", tmp_path, at_least=5)) == ["three"]
+    assert _texts(_read("govreport", tmp_path, max_tokens=6)) == ["zero", "on"]
+
+
+def test_nothing_is_read_beyond_the_documents_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("fine", encoding="utf-8")
+    (tmp_path / "b.jsonl").write_text("{", encoding="utf-8")
+    assert _texts(_read("pg19", tmp_path, at_most=1)) == ["fine\n"]
+    for _ in range(2):  # what failed once does not pass as the end of the data
+        with pytest.raises(DataError, match=r"b\.jsonl"):
+            _read("pg19", tmp_path)
+
+
+def test_changed_files_are_read_again(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("old", encoding="utf-8")
+    assert _texts(_read("pg19", tmp_path)) == ["old\n"]
+    (tmp_path / "a.txt").write_text("newer", encoding="utf-8")
+    assert _texts(_read("pg19", tmp_path)) == ["newer\n"]
+
+
+def test_joined_documents_each_begin_with_the_token_that_begins_texts() -> None:
+    tokens = tuple(np.array(ids, dtype=np.uint32) for ids in ([5, 6], [7]))
+    documents = Documents(("a", "b"), tokens, 1)
+    assert documents.joined().tolist() == [1, 5, 6, 1, 7]
+    assert documents.names_at(np.arange(5)) == ["a", "a", "a", "b", "b"]
+    assert replace(documents, bos=None).joined().tolist() == [5, 6, 7]
+    assert replace(documents, bos=None).names_at(np.arange(3)) == ["a", "a", "b"]
+
+
+@pytest.mark.parametrize("name", TEXT_BENCHMARKS)
+@pytest.mark.parametrize("data_set", sorted(DATA_SETS))
+def test_a_data_set_that_is_not_there_is_unavailable_with_its_origin(
+    name: str, data_set: str
+) -> None:
+    benchmark = _benchmark(name, data_sets=[data_set])
+    assert benchmark.digest("code", {}) is None
+    with pytest.raises(UnavailableError, match=rf"'{data_set}' is not .*--data-folder"):
+        benchmark.digest(data_set, {})
+    with pytest.raises(UnavailableError, match=rf"'{data_set}' is not .*--data-folder"):
+        benchmark.evaluate(_request(benchmark, 300, task=data_set))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.txt", b"caf\xe9", r"a\.txt.*readable utf-8 text"),
+        ("a.jsonl", b'{"text": "x"}\n{"ids": 1}\n', r"a\.jsonl: row 2: no text in text or input"),
+        ("a.jsonl", b'{"input_ids": [1, 2]}\n', r"only input_ids: .*own tokenizer"),
+        ("a.parquet", b"nothing", r"a\.parquet: .*Get the file again"),
+    ],
+)
+def test_files_that_are_no_documents_are_named(
+    tmp_path: Path, name: str, content: bytes, message: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    benchmark = _benchmark("perplexity", data_sets=["pg19"])
+    request = _request(benchmark, 300, task="pg19", data_folders={"pg19": tmp_path})
+    with pytest.raises(DataError, match=message):
+        benchmark.evaluate(request)
+
+
+def test_documents_shorter_than_asked_for_are_unavailable(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("x" * 99, encoding="utf-8")
+    with pytest.raises(UnavailableError, match="longest document has 100 tokens"):
+        _read("pg19", tmp_path, at_least=101)
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> dict[str, Path]:
+    rng = np.random.default_rng(3)
+    for name, count in (("pg19", 12), ("govreport", 3)):
+        (tmp_path / name).mkdir()
+        for number in range(count):
+            size = 400 + 200 * (number % 3)
+            text = "".join(chr(97 + letter) for letter in rng.integers(26, size=size))
+            (tmp_path / name / f"{number:02}.txt").write_text(text, encoding="utf-8")
+    return {name: tmp_path / name for name in ("pg19", "govreport")}
+
+
+@pytest.mark.parametrize("name", TEXT_BENCHMARKS)
+@pytest.mark.parametrize(
+    "parameters", [{}, {"profile": "faithful"}, {"profile": "fast"}, {"max_documents": 2}], ids=str
+)
+def test_tokens_over_a_data_set_are_predicted(
+    name: str, parameters: dict[str, Any], folders: dict[str, Path]
+) -> None:
+    options = {} if name == "nll_by_position" else {"stride": 50}
+    if name == "perplexity":
+        options["last"] = 20
+    if name == "perplexity_documents":
+        options["min_document_tokens"] = 500
+    if parameters.get("profile") == "fast":
+        options.pop("stride", None)
+    benchmark = _benchmark(name, data_sets=["pg19"], **parameters, **options)
+    request = _request(benchmark, 150, task="pg19", data_folders=folders)
+    result = benchmark.evaluate(request)
+    predicted = benchmark.data_sequences(TOY, "pg19", 150, folders)
+    assert predicted is not None
+    assert result.num_tokens == pytest.approx(predicted.num_tokens, rel=0.15)
+    assert benchmark.data_sequences(TOY, "code", 150, folders) is None
+    documents = {sample.reference for sample in result.samples}
+    assert None not in documents
+    assert "02.txt" in documents or parameters.get("max_documents") == 2
+    assert len(documents) <= 10 or parameters.get("profile") != "faithful"
+
+
+def test_faithful_reports_are_yarns_first_fifty(folders: dict[str, Path]) -> None:
+    folder = folders["govreport"]
+    for number in range(60):
+        (folder / f"long-{number}.txt").write_text("x" * 16384, encoding="utf-8")
+    benchmark = _benchmark("perplexity_documents", profile="faithful", data_sets=["govreport"])
+    # Documents of 400 to 800 tokens are passed over; each of the others is one window.
+    predicted = benchmark.data_sequences(TOY, "govreport", 32768, folders)
+    assert predicted == Sequences({16384: 50})
+
+
+def test_a_plan_gives_each_task_its_own_data_and_cost(
+    tmp_path: Path, folders: dict[str, Path]
+) -> None:
+    file = tmp_path / "study.yaml"
+    file.write_text(
+        "study: two-texts\nhypothesis: none\ntarget_context: 256\ntrain_tokens: 8192\n"
+        "corpus: local_text\nbase_models: [toy_llama]\nmethods: [none]\nseeds: [0]\n"
+        "training: {learning_rate: 1.0e-3, tokens_per_step: 2048}\n"
+        "benchmarks:\n- {name: perplexity, profile: fast, last: 32, lengths: [128],"
+        " domains: [code], data_sets: [pg19, proof_pile]}\n",
+        encoding="utf-8",
+    )
+    plan = compile_study(load_study(file), folders)
+    code, pg19, proof_pile = plan.cells
+    assert "data" not in code.step.spec  # type: ignore[union-attr]
+    assert pg19.step.spec["data"] == DATA_SETS["pg19"].digest(folders)  # type: ignore[union-attr]
+    assert step_cost(pg19.step).tokens == 128 * (7212 // 128)  # type: ignore[arg-type]
+    assert proof_pile.step is None
+    assert "'proof_pile' is not on this machine" in str(proof_pile.unavailable)
+
+
+# Published text
+
+
+@pytest.fixture(scope="module")
+def published(test_data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Books and papers as they are; speeches, in an encoding of their own, as rows of text."""
+    reports = tmp_path_factory.mktemp("govreport")
+    speeches = sorted((test_data / "speeches").glob("*.txt"))
+    rows = [{"input": speech.read_text(encoding="latin-1")} for speech in speeches]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (reports / "test.jsonl").write_text(lines, encoding="utf-8")
+    return {"pg19": test_data / "books", "proof_pile": test_data / "math", "govreport": reports}
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("data_set", sorted(DATA_SETS))
+@pytest.mark.parametrize("name", TEXT_BENCHMARKS)
+def test_published_text_is_scored_end_to_end(
+    published: dict[str, Path], name: str, data_set: str
+) -> None:
+    benchmark = _benchmark(name, profile="tiny", domains=[], data_sets=[data_set])
+    request = _request(benchmark, 512, held_out=_streams(10), data_folders=published)
+    result = benchmark.evaluate(request)
+    first = {"pg19": "13272.txt", "proof_pile": "cohomology.tex", "govreport": "test.jsonl:1"}
+    assert result.samples[0].reference == first[data_set]
+    assert result.num_tokens == pytest.approx(16384, rel=0.05)
+    assert all(np.isfinite(score.value) for score in result.scores)
+    predicted = benchmark.data_sequences(TOY, data_set, 512, published)
+    assert predicted is not None
+    assert result.num_tokens == pytest.approx(predicted.num_tokens, rel=0.15)
+
+
+@pytest.mark.data
+def test_published_books_are_read_without_their_licence(test_data: Path) -> None:
+    books = _read("pg19", test_data / "books")
+    assert len(books.names) == 6
+    for text in _texts_of(books):
+        assert "Project Gutenberg" not in text[:300]
+        assert "GUTENBERG EBOOK" not in text
+        assert "\r" not in text
+
+
+def _texts_of(documents: Documents) -> list[str]:
+    tokenizer = TOY.tokenizer(None)
+    return [tokenizer.decode(ids[:50_000].tolist()) for ids in documents.tokens]

@@ -1,0 +1,114 @@
+"""An extended model as the harness asks it, against brute force on the stock model.
+
+Real toy models; bytes are tokens, so that the oracle can count them by itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from lce_core.benchmarks.short_context.lm_eval_model import ExtendedLM
+from lce_core.errors import NonFiniteError, SpecError, UnavailableError
+from lce_core.evaluation.continuations import continuation_log_likelihoods
+from tests.support.cells import TOY
+from tests.support.short_context_rows import WORDS, instances, toy_request
+
+
+def _brute_force(stock: torch.nn.Module, context: str, continuation: str) -> tuple[float, bool]:
+    """Sum of log-softmax values from one plain forward pass; a byte is a token."""
+    ids = torch.tensor([list((context + continuation).encode())])
+    with torch.no_grad():
+        logs = stock(ids).logits[0].double().log_softmax(-1)
+    first = len(context.encode())
+    places = range(first, ids.shape[1])
+    total = sum(float(logs[place - 1, ids[0, place]]) for place in places)
+    return total, all(int(logs[place - 1].argmax()) == ids[0, place] for place in places)
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 8192])
+def test_log_likelihoods_are_those_of_the_stock_model_text_by_text(batch_tokens: int) -> None:
+    rng, stock = np.random.default_rng(5), TOY.initialise(2).eval()
+    sizes = rng.integers(1, 9, size=(12, 2))
+    pairs = [[" ".join(rng.choice(WORDS, size=size)) for size in pair] for pair in sizes]
+    texts = [(context, f" {continuation}") for context, continuation in pairs]
+    texts += [("One question?", letter) for letter in "ABCD"]
+    lm = ExtendedLM(toy_request(batch_tokens=batch_tokens), new_tokens=8)
+    found = lm.loglikelihood(instances("loglikelihood", texts))
+    for text, (value, is_greedy) in zip(texts, found, strict=True):
+        expected, expected_greedy = _brute_force(stock, *text)
+        assert value == pytest.approx(expected, abs=1e-3)
+        assert is_greedy == expected_greedy
+
+
+def test_greedy_continuations_are_recognised() -> None:
+    stock, context = TOY.initialise(2).eval(), list(b"the ship")
+    ids = list(context)
+    for _ in range(5):
+        with torch.no_grad():
+            ids.append(int(stock(torch.tensor([ids])).logits[0, -1].argmax()))
+    greedy, other = np.array(ids[8:]), np.array([*ids[8:-1], (ids[-1] + 1) % 256])
+    texts = [(np.array(context), greedy), (np.array(context), other)]
+    found = continuation_log_likelihoods(toy_request().model, texts, batch_tokens=100)
+    assert [is_greedy for _, is_greedy in found] == [True, False]
+
+
+def test_answers_of_one_token_to_one_question_share_a_pass() -> None:
+    lm = ExtendedLM(toy_request(), new_tokens=8)
+    lm.loglikelihood(instances("loglikelihood", [("Which one?", letter) for letter in "ABCD"]))
+    assert lm.lengths == [len("Which one?")]
+    assert lm.num_requests == 4
+
+
+@pytest.mark.parametrize(
+    "method", ["lm_infinite", "dynamic_yarn", "self_extend", "rerope", "landmark"]
+)
+def test_a_score_does_not_depend_on_what_is_asked_with_it(method: str) -> None:
+    texts = [(" ".join(WORDS * n), f" {WORDS[n]}") for n in (1, 5, 3, 5, 2)]
+    lm = ExtendedLM(toy_request(method=method), new_tokens=8)
+    together = lm.loglikelihood(instances("loglikelihood", texts))
+    alone = [lm.loglikelihood(instances("loglikelihood", [text]))[0] for text in reversed(texts)]
+    np.testing.assert_allclose(together, alone[::-1], atol=1e-4)
+
+
+def test_generated_answers_are_greedy_up_to_the_stop_string() -> None:
+    stock, request = TOY.initialise(2).eval(), toy_request()
+    contexts = ["the ship", "rain fell on seven", "why"]
+    expected = []
+    for context in contexts:
+        ids = list(context.encode())
+        for _ in range(12):
+            with torch.no_grad():
+                ids.append(int(stock(torch.tensor([ids])).logits[0, -1].argmax()))
+        expected.append(request.tokenizer.decode(ids[len(context) :], skip_special_tokens=True))
+    stop = expected[0][2]
+    settings = {"until": [stop], "do_sample": False, "temperature": 0.0}
+    for savings in (True, False):
+        lm = ExtendedLM(replace(request, savings=savings), new_tokens=12)
+        requests = instances("generate_until", [(context, settings) for context in contexts])
+        assert lm.generate_until(requests) == [text.split(stop)[0] for text in expected]
+
+
+def test_requests_that_the_model_cannot_answer_are_refused() -> None:
+    lm = ExtendedLM(toy_request(20), new_tokens=8)
+    with pytest.raises(SpecError, match="decoding is greedy"):
+        lm.generate_until(instances("generate_until", [("a", {"do_sample": True})]))
+    with pytest.raises(SpecError, match="scores whole texts"):
+        lm.loglikelihood_rolling(instances("loglikelihood_rolling", [("a",)]))
+    with pytest.raises(SpecError, match="without special tokens"):
+        lm.loglikelihood(instances("loglikelihood", [("", "a")]))
+    with pytest.raises(UnavailableError, match="at least 31"):
+        lm.loglikelihood(instances("loglikelihood", [("a", "b" * 30)]))
+    with pytest.raises(SpecError, match="both are at least 1"):
+        lm.loglikelihood(instances("loglikelihood", [("a", "")]))
+
+
+def test_logits_that_are_not_finite_are_refused() -> None:
+    request = toy_request()
+    with torch.no_grad():
+        request.model.model.get_output_embeddings().weight[0] = torch.nan
+    with pytest.raises(NonFiniteError, match="logits are finite"):
+        ExtendedLM(request, new_tokens=8).loglikelihood(instances("loglikelihood", [("aaa", "b")]))

@@ -1,0 +1,303 @@
+"""LongEval lines: published answers and their accuracies as oracle, prompts taken apart by hand.
+
+Generated prompts are checked on several tokenizers; published cases on rows made here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from tokenizers import Tokenizer, models
+from transformers import PreTrainedTokenizerFast
+
+from lce_core.benchmarks import BENCHMARKS, Benchmark, CellRequest
+from lce_core.benchmarks._prompted import cache as _prompt_cache
+from lce_core.benchmarks._prompted.cache import PromptCache
+from lce_core.benchmarks._prompted.retrieval import Prompt
+from lce_core.benchmarks.long_eval.lines import HEADER, line_words, prompt_text
+from lce_core.errors import DataError, SpecError, UnavailableError
+from lce_core.evaluation.metrics import first_integer, has_complete_integer, last_integer
+from lce_core.extension.extended_model import extend
+from lce_core.methods import METHODS
+from lce_core.models import MODELS
+from tests.support.line_answers import generate_to_the_end, line_tokenizer, make_words_likely
+
+TOY = MODELS.parse({"name": "toy_llama"}, "test")
+PHI = MODELS.parse({"name": "phi2"}, "test")
+LINE = re.compile(r"line (\S.*?): REGISTER_CONTENT is <(\d+)>")
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Held-out text of one domain: random bytes."""
+
+    domains: tuple[str, ...] = ("prose",)
+
+    def stream(self, domain: str) -> NDArray[np.uint32]:
+        return np.random.default_rng(3).integers(256, size=5000).astype(np.uint32)
+
+
+def _benchmark(**parameters: Any) -> Benchmark:
+    return BENCHMARKS.parse({"name": "long_eval", **parameters}, "test")
+
+
+def _request(length: int, **changes: Any) -> CellRequest:
+    model = TOY.initialise(2).eval()
+    return replace(
+        CellRequest(
+            model=extend(model, TOY, METHODS.parse({"name": "none"}, "test"), target=512),
+            tokenizer=TOY.tokenizer(None),
+            base_model=TOY,
+            held_out=Stream(),  # type: ignore[arg-type]
+            task="lines",
+            eval_length=length,
+            seed=0,
+        ),
+        **changes,
+    )
+
+
+def _prompts(benchmark: Any, request: CellRequest) -> list[Prompt]:
+    return benchmark.prompts(request)  # type: ignore[no-any-return]
+
+
+# Scores
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(("num_lines", "right"), [(200, 49), (300, 45)])
+def test_published_answers_get_their_published_accuracy(
+    test_data: Path, num_lines: int, right: int
+) -> None:
+    text = (test_data / "longeval" / f"{num_lines}_response.txt").read_text("utf-8")
+    rows = re.findall(r"Label: (\d+), Predict: (.*), Parsed: ", text)
+    assert len(rows) == 50
+    assert f"Accuracy: {right / 50:g}" in text
+    prompts = [Prompt(np.arange(3), label) for label, _ in rows]
+    answers = [answer for _, answer in rows]
+    faithful = _benchmark(profile="faithful").scored(prompts, answers)  # type: ignore[attr-defined]
+    assert sum(sample.score for sample in faithful) == right
+
+
+def test_gold_numbers_score_one_and_other_answers_nothing() -> None:
+    answers = [" <4711>.", "4711", "", " none", " <471>", " <4711>\nline x: <12>", " 12 or 4711"]
+    prompts = [Prompt(np.arange(3), "4711")] * len(answers)
+    for profile, expected in (
+        ("clean", [1, 1, 0, 0, 0, 1, 0]),
+        ("faithful", [1, 1, 0, 0, 0, 0, 1]),
+    ):
+        scored = _benchmark(profile=profile).scored(prompts, answers)  # type: ignore[attr-defined]
+        assert [sample.score for sample in scored] == expected
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(alphabet="12 <>", max_size=8), st.text(alphabet="12 <>", max_size=8))
+def test_integers_are_the_first_and_last_run_of_digits(begun: str, more: str) -> None:
+    runs = [int(run) for run in "".join(c if c.isdigit() else " " for c in begun).split()]
+    assert first_integer(begun) == (runs[0] if runs else None)
+    assert last_integer(begun) == (runs[-1] if runs else None)
+    if has_complete_integer(begun):
+        assert first_integer(begun + more) == first_integer(begun)
+
+
+# Generated lines
+
+
+@pytest.mark.parametrize("profile", ["faithful", "clean", "fast"])
+@pytest.mark.parametrize("length", [700, 4096])
+def test_generated_lines_fill_the_length_and_end_with_the_asked_one(
+    profile: str, length: int
+) -> None:
+    benchmark = _benchmark(profile=profile, num_samples=6)
+    request = _request(length)
+    for prompt in _prompts(benchmark, request):
+        text = request.tokenizer.decode(prompt.ids)
+        assert text.startswith(HEADER)
+        lines = LINE.findall(text)
+        numbers = dict(lines)
+        assert len(numbers) == len(lines) >= 2
+        asked = re.search(r"in line (\S.*?)\? I need the number\. (.*)\Z", text)
+        assert asked
+        assert asked[2] == f"Line <{asked[1]}>: <REGISTER_CONTENT> is"
+        assert numbers[asked[1]] == prompt.reference
+        assert 1 <= int(prompt.reference) <= 50000
+        place = list(numbers).index(asked[1])
+        assert prompt.depth == pytest.approx(100 * place / (len(lines) - 1))
+        # A line of bytes has 64 at most.
+        assert length - 15 - 100 - length // 64 <= len(prompt.ids) <= length - 15
+
+
+def test_clean_asks_lines_of_all_depths() -> None:
+    depths = [p.depth for p in _prompts(_benchmark(profile="clean"), _request(2048))]
+    assert len(depths) == 100
+    assert min(depths) < 5
+    assert max(depths) > 95
+    assert depths == sorted(depths)
+
+
+def test_words_of_keys_are_the_sorted_lists_of_wonderwords() -> None:
+    adjectives, nouns = line_words()
+    assert list(adjectives) == sorted(set(adjectives))
+    assert len(adjectives) > 900
+    assert len(nouns) == 6782
+    assert _benchmark().digest("lines", {}) == _benchmark(profile="faithful").digest("lines", {})
+    assert _benchmark(profile="tiny").digest("lines", {}) is None
+
+
+@pytest.mark.data
+def test_the_prompt_is_the_published_one_with_a_begun_answer(test_data: Path) -> None:
+    with (test_data / "longeval" / "200_lines.jsonl").open(encoding="utf-8") as lines:
+        row = json.loads(next(lines))
+    found = [(key, int(number)) for key, number in LINE.findall(row["prompt"])]
+    asked = row["random_idx"][0]
+    assert len(found) == 200
+    assert prompt_text(found, asked) == f"{row['prompt']}Line <{asked}>: <REGISTER_CONTENT> is"
+
+
+def test_prompts_follow_from_seed_and_length_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_prompt_cache, "CACHE", PromptCache(0))  # another cell is forgotten
+    benchmark = _benchmark(num_samples=4)
+    first = [prompt.ids.tobytes() for prompt in _prompts(benchmark, _request(1200))]
+    _prompts(benchmark, _request(900))
+    assert [p.ids.tobytes() for p in _prompts(benchmark, _request(1200))] == first
+    assert [p.ids.tobytes() for p in _prompts(benchmark, _request(1200, seed=1))] != first
+
+
+def test_a_length_below_two_lines_is_unavailable_with_the_minimum() -> None:
+    benchmark = _benchmark(num_samples=1)
+    with pytest.raises(UnavailableError, match=r"eval_length 300: 2 lines .* need (\d+)") as error:
+        benchmark.evaluate(_request(300))
+    minimum = int(str(error.value).split("need ")[1].split()[0])
+    # Words differ by length, and follow from it.
+    assert 600 < minimum < 700
+    assert _prompts(benchmark, _request(minimum + 60))
+
+
+def test_a_tokenizer_that_never_grows_does_not_hang_the_search() -> None:
+    backend = Tokenizer(models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
+    constant = PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="[UNK]")
+    prompts = _prompts(_benchmark(num_samples=2), _request(64, tokenizer=constant))
+    assert [len(prompt.ids) for prompt in prompts] == [1, 1]
+
+
+def test_stopping_at_a_complete_integer_changes_no_score(monkeypatch: pytest.MonkeyPatch) -> None:
+    benchmark = _benchmark(num_samples=4)
+    request = _request(800, tokenizer=line_tokenizer())
+    make_words_likely(request.model)
+    early = benchmark.evaluate(request)
+    monkeypatch.setattr("lce_core.evaluation.decoding.generate", generate_to_the_end)
+    whole = benchmark.evaluate(request)
+    assert whole.scores == early.scores
+    for stopped, full in zip(early.samples, whole.samples, strict=True):
+        assert len(str(full.prediction)) > len(str(stopped.prediction))
+
+
+# Published cases
+
+
+@pytest.fixture
+def cases(tmp_path: Path) -> Path:
+    for num_lines in (4, 12, 40):
+        rows = []
+        for case in range(3):
+            lines = [(f"wide-boat{case}{i}", 100 * case + i + 1) for i in range(num_lines)]
+            asked, number = lines[case]
+            text = prompt_text(lines, asked).removesuffix(f"Line <{asked}>: <REGISTER_CONTENT> is")
+            row = {"prompt": text, "random_idx": [asked, case], "num_lines": num_lines}
+            rows.append(json.dumps({**row, "expected_number": number}))
+        (tmp_path / f"{num_lines}_lines.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    return tmp_path
+
+
+def test_faithful_asks_the_largest_published_cases_that_fit(cases: Path) -> None:
+    benchmark = _benchmark(profile="faithful")
+    for length, num_lines in ((1000, 4), (1400, 12), (8192, 40)):
+        request = _request(length, data_folders={"long_eval": cases})
+        prompts = _prompts(benchmark, request)
+        assert [prompt.reference for prompt in prompts] == ["1", "102", "203"]
+        assert prompts[2].depth == pytest.approx(100 * 2 / (num_lines - 1))
+        for prompt in prompts:
+            text = request.tokenizer.decode(prompt.ids)
+            assert len(LINE.findall(text)) == num_lines
+            assert text.endswith("<REGISTER_CONTENT> is")
+    folders = {"long_eval": cases}
+    assert benchmark.digest("lines", folders) == _benchmark(cases="published").digest(
+        "lines", folders
+    )
+    assert benchmark.digest("lines", folders) != benchmark.digest("lines", {})
+    with pytest.raises(UnavailableError, match=r"eval_length 600: 4_lines\.jsonl .* need \d+"):
+        benchmark.evaluate(_request(600, data_folders=folders))
+
+
+def test_other_profiles_generate_lines_unless_told_otherwise(cases: Path) -> None:
+    request = _request(1000, data_folders={"long_eval": cases})
+    assert len(_prompts(_benchmark(num_samples=5), request)) == 5
+    assert len(_prompts(_benchmark(cases="published"), request)) == 3
+    generated = _benchmark(profile="faithful", cases="generated", num_samples=5)
+    assert len(_prompts(generated, request)) == 5
+    with pytest.raises(UnavailableError, match=r"'long_eval' is not on this machine.*LongChat"):
+        _benchmark(cases="published").digest("lines", {})
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"random_idx": ["a"]}, r"7_lines\.jsonl: row 1: .*columns prompt, random_idx"),
+        ({"expected_number": "many"}, r"row 1: .*'many'"),
+        ({"prompt": None}, r"row 1: .*columns"),
+        ({"num_lines": ...}, r"7_lines\.jsonl: row 1: no column 'num_lines'"),
+    ],
+)
+def test_cases_that_are_not_as_published_are_named(
+    tmp_path: Path, row: dict[str, Any], message: str
+) -> None:
+    whole = {"prompt": "x", "random_idx": ["a", 0], "expected_number": 3, "num_lines": 7, **row}
+    whole = {key: value for key, value in whole.items() if value is not ...}
+    (tmp_path / "7_lines.jsonl").write_text(json.dumps(whole), encoding="utf-8")
+    request = _request(4096, data_folders={"long_eval": tmp_path})
+    with pytest.raises(DataError, match=message):
+        _benchmark(profile="faithful").evaluate(request)
+
+
+def test_a_file_that_is_not_named_by_its_lines_is_refused(cases: Path) -> None:
+    (cases / "many_lines.jsonl").write_text("{}", encoding="utf-8")
+    with pytest.raises(DataError, match=r"many_lines\.jsonl: .*200_lines\.jsonl"):
+        _prompts(_benchmark(profile="faithful"), _request(999, data_folders={"long_eval": cases}))
+
+
+# Token form and settings
+
+
+def test_token_prompts_hide_a_key_of_every_family() -> None:
+    benchmark, keys = _benchmark(profile="tiny"), TOY.keys
+    for prompt in _prompts(benchmark, _request(128)):
+        assert len(prompt.ids) == 127
+        hidden = [int(token) for token in prompt.ids[:-1] if token >= keys.first_key]
+        families = sorted((token - keys.first_key) // keys.members for token in hidden)
+        assert families == list(range(keys.families))
+    assert "key tokens" in str(benchmark.unavailable(PHI, "lines", 4096))
+    assert "at least 26" in str(benchmark.unavailable(TOY, "lines", 25))
+    assert benchmark.unavailable(TOY, "lines", 26) is None
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"profile": "tiny", "cases": "published"}, "no published cases"),
+        ({"cases": "published", "num_samples": 5}, "50 a file"),
+        ({"cases": "mine"}, "'generated' or 'published'"),
+        ({"num_samples": 0}, "greater than 0"),
+    ],
+)
+def test_settings_without_meaning_are_refused(parameters: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        _benchmark(**parameters)

@@ -1,0 +1,292 @@
+"""LongBench prompts and cells: rows made here in the published schema, real tokenizers and models.
+
+The middle cut is compared with the published rule written out; early stops with whole answers.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from transformers import PreTrainedTokenizerFast
+
+from lce_core.benchmarks import BENCHMARKS, Benchmark, CellRequest
+from lce_core.benchmarks._prompted.truncation import cut_middle, cut_middle_to_fit
+from lce_core.benchmarks.longbench import TASKS
+from lce_core.errors import DataError, SpecError, UnavailableError
+from lce_core.extension.extended_model import ExtendedModel, extend
+from lce_core.methods import METHODS
+from lce_core.models import MODELS
+from tests.support.line_answers import generate_to_the_end, line_tokenizer, make_words_likely
+
+TOY = MODELS.parse({"name": "toy_llama"}, "test")
+CLASSES = ["Food", "Other number", "Number of something", "Date"]
+
+
+def _row(task: str, number: int) -> dict[str, Any]:
+    """A row in the published schema whose answer fits the task's metric."""
+    answers = {
+        "trec": "Number of something",
+        "passage_count": "17",
+        "passage_retrieval_en": "Paragraph 15",
+        "lcc": "    return value",
+        "repobench-p": "    return value",
+    }
+    return {
+        "input": f"Which boat number {number} is it?",
+        "context": f"Harbour {number // 2} has boats {{like this}}. " * 30,
+        "answers": [answers.get(task, f"the boat number {number} of two"), "Paragraph 99 no 99"],
+        "length": 180,
+        "dataset": task,
+        "language": "en",
+        "all_classes": CLASSES if task == "trec" else None,
+        "_id": str(number),
+    }
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for task in TASKS:
+        rows = [json.dumps(_row(task, number)) for number in range(6)]
+        (tmp_path / f"{task}.jsonl").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def bpe() -> PreTrainedTokenizerFast:
+    """A byte-level tokenizer with merges across words that puts <s> first."""
+    backend = Tokenizer(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    backend.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=380,
+        special_tokens=["<s>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    backend.train_from_iterator([str(_row("trec", 1)), TASKS["qasper"].prompt], trainer)
+    backend.post_processor = processors.TemplateProcessing("<s> $A", special_tokens=[("<s>", 0)])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend, bos_token="<s>", clean_up_tokenization_spaces=False
+    )
+
+
+def _benchmark(**parameters: Any) -> Benchmark:
+    return BENCHMARKS.parse({"name": "longbench", **parameters}, "test")
+
+
+@functools.cache
+def _model() -> ExtendedModel:
+    model = TOY.initialise(2).eval()
+    return extend(model, TOY, METHODS.parse({"name": "none"}, "test"), target=512)
+
+
+def _request(task: str, length: int, folder: Path, **changes: Any) -> CellRequest:
+    return replace(
+        CellRequest(
+            model=_model(),
+            tokenizer=TOY.tokenizer(None),
+            base_model=TOY,
+            held_out=None,  # type: ignore[arg-type]
+            task=task,
+            eval_length=length,
+            seed=0,
+            data_folders={"longbench": folder},
+        ),
+        **changes,
+    )
+
+
+def _prompts(benchmark: Any, request: CellRequest) -> list[Any]:
+    return benchmark.prompts(request)  # type: ignore[no-any-return]
+
+
+# Prompts
+
+
+def test_prompts_are_the_published_templates_with_input_and_context_in_place() -> None:
+    assert len(TASKS) == 16
+    for task in TASKS.values():
+        text = task.question("CONTEXT {input}", "INPUT")
+        assert text.count("CONTEXT {input}") == 1
+        asks_nothing = ("gov_report", "multi_news", "passage_count", "lcc")
+        assert text.count("INPUT") == (0 if task.name in asks_nothing else 1)
+    assert TASKS["narrativeqa"].prompt.count(" asconcisely ") == 2
+    assert TASKS["trec"].question("C", "I").endswith("examples of questions.\n\nC\nI")
+    assert TASKS["passage_count"].prompt.endswith("The final answer is: ")
+    assert TASKS["repobench-p"].question("C", "I").endswith("below. \nCINext line of code:\n")
+    assert "\n\n Answer the question based on the above article" in TASKS["qasper"].prompt
+
+
+def test_the_longest_answers_are_those_of_the_published_table() -> None:
+    longest = {task.name: task.max_new_tokens for task in TASKS.values()}
+    assert [longest[name] for name in ("narrativeqa", "multifieldqa_en", "musique")] == [
+        128,
+        64,
+        32,
+    ]
+    assert {longest[name] for name in ("gov_report", "qmsum", "multi_news")} == {512}
+    assert [longest[name] for name in ("trec", "triviaqa", "samsum")] == [64, 32, 128]
+    assert [longest[name] for name in ("passage_count", "lcc", "repobench-p")] == [32, 64, 64]
+    assert sum(task.num_rows for task in TASKS.values()) == 3750
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(2, 120), st.text(alphabet="Harbou ré\n.", min_size=1, max_size=200))
+def test_a_cut_prompt_keeps_both_ends_and_a_short_one_all(
+    bpe: PreTrainedTokenizerFast, tmp_path_factory: pytest.TempPathFactory, most: int, text: str
+) -> None:
+    for tokenizer in (bpe, TOY.tokenizer(None)):
+        request = _request("trec", most, Path(), tokenizer=tokenizer)
+        whole = tokenizer.encode(text)
+        once, fitted = cut_middle(request, text, most), cut_middle_to_fit(request, text, most)
+        if len(whole) <= most:
+            assert once == fitted == whole
+            continue
+        half = most // 2
+        ends = [
+            tokenizer.decode(part, skip_special_tokens=True)
+            for part in (whole[:half], whole[-half:])
+        ]
+        assert once == tokenizer.encode("".join(ends))
+        assert len(fitted) <= most
+        start = next(
+            (i for i, (a, b) in enumerate(zip(fitted, whole, strict=False)) if a != b), most
+        )
+        assert start >= min(1, half)
+
+
+@pytest.mark.parametrize(("profile", "room"), [("faithful", 900), ("clean", 900 - 64)])
+def test_only_clean_keeps_room_for_the_answer(profile: str, room: int, folder: Path) -> None:
+    request = _request("multifieldqa_en", 900, folder)
+    for number, prompt in enumerate(_prompts(_benchmark(profile=profile), request)):
+        assert len(prompt.ids) == room
+        text = request.tokenizer.decode(prompt.ids)
+        assert text.startswith("Read the following text and answer briefly.\n\nHarbour")
+        assert text.endswith(f"Question: Which boat number {number} is it?\nAnswer:")
+
+
+def test_prompts_and_order_of_rows_follow_from_the_files_alone(folder: Path) -> None:
+    benchmark = _benchmark(num_samples=3)
+    request = _request("qasper", 900, folder)
+    first = [prompt.ids.tolist() for prompt in _prompts(benchmark, request)]
+    _prompts(benchmark, _request("trec", 900, folder))
+    assert [p.ids.tolist() for p in _prompts(benchmark, replace(request, seed=5))] == first
+    given = [row.given for row in benchmark.rows(request)]  # type: ignore[attr-defined]
+    assert given == [f"Which boat number {number} is it?" for number in (0, 2, 4)]
+
+
+# Cells
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_stopping_early_changes_no_score(
+    task: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    summary = TASKS[task].max_new_tokens == 512
+    benchmark = _benchmark(num_samples=1 if summary else 3, profile="faithful")
+    request = _request(task, 150, folder, model=_model.__wrapped__(), tokenizer=line_tokenizer())
+    make_words_likely(request.model)
+    early = benchmark.evaluate(request)
+    if summary:  # every word counts: there is nothing to stop for
+        assert len(str(early.samples[0].prediction).encode()) >= 400
+        return
+    monkeypatch.setattr("lce_core.evaluation.decoding.generate", generate_to_the_end)
+    whole = benchmark.evaluate(request)
+    assert whole.scores == early.scores
+    assert [one.score for one in whole.samples] == [one.score for one in early.samples]
+    pairs = [
+        (str(stopped.prediction), str(full.prediction))
+        for stopped, full in zip(early.samples, whole.samples, strict=True)
+    ]
+    assert all(full.startswith(stopped.rstrip("\ufffd")) for stopped, full in pairs)
+    assert any(len(full) > len(stopped) for stopped, full in pairs)
+
+
+def test_rows_about_one_document_form_a_cluster(folder: Path) -> None:
+    result = _benchmark(profile="faithful").evaluate(_request("trec", 120, folder))
+    clusters = [sample.cluster for sample in result.samples]
+    assert clusters[0] == clusters[1] != clusters[2]
+    assert len(set(clusters)) == 3
+    assert result.scores[0].num_samples == 6
+    assert result.num_tokens == sum(sample.num_prompt_tokens for sample in result.samples)
+
+
+@pytest.mark.data
+def test_published_multi_news_runs_end_to_end(test_data: Path) -> None:
+    benchmark = _benchmark(profile="faithful", num_samples=2)
+    request = _request("multi_news", 256, test_data / "longbench")
+    assert benchmark.digest("multi_news", request.data_folders)
+    result = benchmark.evaluate(request)
+    assert [sample.num_prompt_tokens for sample in result.samples] == [256] * 2
+    assert 0 <= result.scores[0].value < 0.2
+
+
+def test_lengths_without_room_are_unavailable_with_the_minimum(folder: Path) -> None:
+    reason = _benchmark().unavailable(TOY, "qmsum", 512)
+    assert "at least 544" in str(reason)
+    assert _benchmark().unavailable(TOY, "qmsum", 544) is None
+    assert _benchmark(profile="faithful").unavailable(TOY, "qmsum", 32) is None
+    result = _benchmark(num_samples=1).evaluate(_request("trec", 96, folder))
+    assert result.samples[0].num_prompt_tokens == 32
+
+
+def test_predicted_tokens_are_rows_times_length() -> None:
+    assert _benchmark(profile="faithful").num_tokens("qasper", 4096, 0) == 200 * 4096
+    assert _benchmark(profile="fast").num_tokens("lcc", 32768, 0) == 100 * round(1.47 * 1235)
+    assert _benchmark(num_samples=900).num_tokens("lcc", 1064, 0) == 500 * 1000
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"answers": None}, r"trec\.jsonl: row 2: column 'answers': None"),
+        ({"answers": []}, r"row 2: column 'answers': \[\]: it is a list of at least one text"),
+        ({"context": 3}, r"row 2: column 'context': 3: it is text"),
+        ({"all_classes": "Food"}, r"row 2: column 'all_classes': 'Food'"),
+        ({"input": ...}, r"trec\.jsonl: row 2: no column 'input'"),
+    ],
+)
+def test_rows_that_are_not_as_published_are_named(
+    folder: Path, row: dict[str, Any], message: str
+) -> None:
+    rows = [_row("trec", 0), {**_row("trec", 1), **row}]
+    rows[1] = {key: value for key, value in rows[1].items() if value is not ...}
+    text = "\n".join(json.dumps(one) for one in rows)
+    (folder / "trec.jsonl").write_text(text, encoding="utf-8")
+    with pytest.raises(DataError, match=message):
+        _benchmark().evaluate(_request("trec", 200, folder))
+
+
+def test_absent_files_make_their_cells_unavailable_and_others_not(folder: Path) -> None:
+    (folder / "trec.jsonl").unlink()
+    digest = _benchmark().digest("lcc", {"longbench": folder})
+    with pytest.raises(UnavailableError, match=r"no trec\.jsonl in .*longbench=FOLDER"):
+        _benchmark().evaluate(_request("trec", 200, folder))
+    assert _benchmark(num_samples=1).evaluate(_request("lcc", 200, folder)).samples
+    (folder / "lcc.jsonl").write_text("", encoding="utf-8")
+    with pytest.raises(DataError, match="no rows"):
+        _benchmark().evaluate(_request("lcc", 200, folder))
+    assert _benchmark().digest("lcc", {"longbench": folder}) != digest
+    with pytest.raises(UnavailableError, match="'longbench' is not on this machine"):
+        _benchmark().digest("multi_news", {})
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"profile": "tiny"}, "longbench offers faithful, clean, fast"),
+        ({"first_line": "mine"}, "'longbench' or 'lceg'"),
+        ({"num_samples": 0}, "greater than 0"),
+    ],
+)
+def test_settings_without_meaning_are_refused(parameters: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        _benchmark(**parameters)

@@ -1,0 +1,298 @@
+"""Many-shot learning: prompts taken apart by hand; nested and shared examples as properties.
+
+Questions are made here in the published format; toy models answer with and without early stops.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from transformers import PreTrainedTokenizerFast
+
+from lce_core.benchmarks import BENCHMARKS, Benchmark, CellRequest
+from lce_core.benchmarks._prompted.retrieval import Prompt
+from lce_core.benchmarks.many_shot import SHOTS, text_samples
+from lce_core.benchmarks.many_shot.demonstrations import drawn_order
+from lce_core.benchmarks.many_shot.trec import CLASSES, LABELS
+from lce_core.errors import SpecError, UnavailableError
+from lce_core.extension.extended_model import extend
+from lce_core.methods import METHODS
+from lce_core.models import MODELS
+from tests.support.line_answers import generate_to_the_end, line_tokenizer, make_words_likely
+
+TOY = MODELS.parse({"name": "toy_llama"}, "test")
+PHI = MODELS.parse({"name": "phi2"}, "test")
+HEADER = "Please determine the type of the question below. Here are some examples of questions.\n\n"
+CODES = ("NUM:date", "LOC:city", "HUM:ind", "NUM:date", "ENTY:color")
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Held-out text of one domain: random bytes."""
+
+    domains: tuple[str, ...] = ("prose",)
+
+    def stream(self, domain: str) -> NDArray[np.uint32]:
+        return np.random.default_rng(3).integers(256, size=5000).astype(np.uint32)
+
+
+@pytest.fixture
+def trec(tmp_path: Path) -> Path:
+    """40 questions to show and 12 to ask, of which one is also shown; Latin-1."""
+    shown = [f"{CODES[i % 5]} What is thing {i} of caf\xe9 ?" for i in range(40)]
+    asked = [f"{CODES[i % 5]} Who made thing {i} ?" for i in range(12)] + [shown[3]]
+    for name, lines in (("train.txt", shown), ("test.txt", asked)):
+        (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="latin-1")
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def bpe() -> PreTrainedTokenizerFast:
+    """A byte-level tokenizer that splits words as GPT-2's, with merges, and puts <s> first."""
+    backend = Tokenizer(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=390,
+        special_tokens=["<s>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    text = HEADER + "Question: What is thing of ?\nType: Date\n" * 3
+    backend.train_from_iterator([text, *CLASSES], trainer)
+    backend.post_processor = processors.TemplateProcessing("<s> $A", special_tokens=[("<s>", 0)])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend, bos_token="<s>", clean_up_tokenization_spaces=False
+    )
+
+
+def _benchmark(**parameters: Any) -> Benchmark:
+    return BENCHMARKS.parse({"name": "many_shot", **parameters}, "test")
+
+
+def _request(task: str, length: int, folder: Path | None, **changes: Any) -> CellRequest:
+    model = TOY.initialise(2).eval()
+    return replace(
+        CellRequest(
+            model=extend(model, TOY, METHODS.parse({"name": "none"}, "test"), target=512),
+            tokenizer=TOY.tokenizer(None),
+            base_model=TOY,
+            held_out=Stream(),  # type: ignore[arg-type]
+            task=task,
+            eval_length=length,
+            seed=0,
+            data_folders={"trec": folder} if folder else {},
+        ),
+        **changes,
+    )
+
+
+def _texts(benchmark: Any, request: CellRequest) -> list[str]:
+    return [request.tokenizer.decode(prompt.ids) for prompt in benchmark.prompts(request)]
+
+
+def _examples(text: str) -> list[str]:
+    return text.removeprefix(HEADER).split("Question: ")[1:-1]
+
+
+# Examples
+
+
+def test_the_prompt_is_examples_with_their_type_and_a_question_without(trec: Path) -> None:
+    benchmark = _benchmark(shots=[2], num_questions=11, permutations=1)
+    request = _request("shots_2", 900, trec)
+    for text, prompt in zip(_texts(benchmark, request), benchmark.prompts(request), strict=True):  # type: ignore[attr-defined]
+        assert text.startswith(HEADER)
+        *examples, asked = text.removeprefix(HEADER).split("\nQuestion: ")
+        assert len(examples) == 2
+        for example in examples:
+            question, label = example.removeprefix("Question: ").split("\nType: ")
+            number = int(question.split("thing ")[1].split()[0])
+            assert question == f"What is thing {number} of caf\xe9 ?"
+            assert label == LABELS[CODES[number % 5]]
+        question, rest = asked.split("\nType:")
+        assert rest == ""
+        assert prompt.reference == LABELS[CODES[int(question.split("thing ")[1].split()[0]) % 5]]
+
+
+def test_fewer_examples_are_a_beginning_of_more_whatever_the_length(trec: Path) -> None:
+    benchmark = _benchmark(shots=[3, 8], num_questions=4, permutations=2)
+    few = _texts(benchmark, _request("shots_3", 1200, trec))
+    many = _texts(benchmark, _request("shots_8", 2000, trec))
+    for short, long in zip(few, many, strict=True):
+        assert _examples(short)[:3] == _examples(long)[:3]
+        assert short.split("Question: ")[-1] == long.split("Question: ")[-1]
+    assert _examples(many[0]) != _examples(many[4])
+    other = _texts(benchmark, _request("shots_8", 2000, trec, seed=1))
+    assert _examples(other[0]) != _examples(many[0])
+
+
+def test_all_questions_of_a_permutation_share_the_ids_of_the_examples(
+    trec: Path, bpe: PreTrainedTokenizerFast
+) -> None:
+    benchmark = _benchmark(shots=[10], num_questions=11, permutations=2)
+    for tokenizer in (bpe, TOY.tokenizer(None)):
+        request = _request("shots_10", 4096, trec, tokenizer=tokenizer)
+        prompts = benchmark.prompts(request)  # type: ignore[attr-defined]
+        for order in range(2):
+            rows = [prompt.ids for prompt in prompts[11 * order : 11 * order + 11]]
+            text = tokenizer.decode(rows[0], skip_special_tokens=True)
+            shared = tokenizer.encode(text[: text.rindex("\nQuestion: ")])
+            for row in rows:
+                assert row[: len(shared)].tolist() == shared
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.sampled_from("abcd"), min_size=4, max_size=30),
+    st.integers(1, 30),
+    st.integers(0, 5),
+    st.booleans(),
+)
+def test_orders_are_nested_and_balanced_ones_show_each_class_once_a_round(
+    labels: list[str], count: int, seed: int, balanced: bool
+) -> None:
+    def order(number: int) -> list[int]:
+        return drawn_order(labels, number, np.random.default_rng(seed), balanced=balanced)
+
+    drawn, classes = order(count), len(set(labels))
+    assert drawn == order(30)[:count]
+    if balanced:
+        for start in range(0, count - classes + 1, classes):
+            assert {labels[i] for i in drawn[start : start + classes]} == set(labels)
+    else:
+        assert len(set(drawn)) == len(drawn) == min(count, len(labels))
+
+
+def test_prompts_follow_from_the_seed_in_any_order_of_tasks(trec: Path) -> None:
+    benchmark = _benchmark(shots=[2, 5], num_questions=6)
+    tasks = {task: _texts(benchmark, _request(task, 2000, trec)) for task in ("shots_2", "shots_5")}
+    for task in ("shots_5", "shots_2"):
+        assert _texts(benchmark, _request(task, 2000, trec)) == tasks[task]
+
+
+def test_prompts_that_do_not_fit_say_the_minimum_or_lose_their_middle(trec: Path) -> None:
+    settings = {"shots": [20], "num_questions": 11, "permutations": 1}
+    clean, faithful = _benchmark(**settings), _benchmark(**settings, profile="faithful")
+    with pytest.raises(UnavailableError, match=r"eval_length 500: .* need (\d+) tokens") as error:
+        clean.evaluate(_request("shots_20", 500, trec))
+    minimum = int(str(error.value).split("need ")[1].split()[0])
+    fitting = clean.prompts(_request("shots_20", minimum, trec))  # type: ignore[attr-defined]
+    assert max(len(prompt.ids) for prompt in fitting) == minimum - 64
+    with pytest.raises(UnavailableError):
+        clean.evaluate(_request("shots_20", minimum - 1, trec))
+    for text in _texts(faithful, _request("shots_20", 500, trec)):
+        assert len(text.encode()) in range(499, 504)  # a cut may split a character of two bytes
+        assert text.startswith(HEADER)
+        assert text.endswith(" ?\nType:")
+
+
+def test_more_examples_or_questions_than_there_are_is_unavailable(trec: Path) -> None:
+    with pytest.raises(UnavailableError, match="200 questions to ask: data set 'trec' has 12"):
+        _benchmark().evaluate(_request("shots_1", 4096, trec))
+    benchmark = _benchmark(num_questions=2)
+    with pytest.raises(UnavailableError, match="50 examples: data set 'trec' has 40"):
+        benchmark.evaluate(_request("shots_50", 4096, trec))
+    balanced = _benchmark(num_questions=2, permutations=1, balanced=True)
+    with pytest.raises(UnavailableError, match="50 examples"):
+        balanced.evaluate(_request("shots_50", 8192, trec))
+
+
+# Scores
+
+
+def test_gold_names_score_fully_and_other_answers_nothing() -> None:
+    for name in CLASSES:
+        answers = [f" {name}", f"\n{name}\nQuestion: Date City", "", "\n\n", " nothing known"]
+        scored = text_samples([Prompt(np.arange(3), name)] * 5, answers)
+        assert [sample.score for sample in scored] == [1, 1, 0, 0, 0]
+
+
+def test_cells_have_intervals_over_permutations_or_questions(trec: Path) -> None:
+    for orders, clusters in ((1, 6), (3, 3)):
+        benchmark = _benchmark(shots=[1], num_questions=6, permutations=orders)
+        result = benchmark.evaluate(_request("shots_1", 400, trec))
+        assert len(result.samples) == 6 * orders
+        assert len({sample.cluster for sample in result.samples}) == clusters
+        assert result.scores[0].ci_low is not None
+
+
+def test_stopping_at_the_first_line_changes_no_score(
+    trec: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    benchmark = _benchmark(shots=[3], num_questions=4, permutations=2)
+    request = _request("shots_3", 500, trec, tokenizer=line_tokenizer())
+    make_words_likely(request.model)
+    early = benchmark.evaluate(request)
+    monkeypatch.setattr("lce_core.evaluation.decoding.generate", generate_to_the_end)
+    whole = benchmark.evaluate(request)
+    assert whole.scores == early.scores
+    for stopped, full in zip(early.samples, whole.samples, strict=True):
+        assert str(full.prediction).startswith(str(stopped.prediction))
+        assert len(str(full.prediction)) > len(str(stopped.prediction))
+
+
+# Token form
+
+
+def test_token_prompts_show_the_same_examples_before_every_query() -> None:
+    benchmark, keys = _benchmark(profile="tiny", num_questions=5, permutations=2), TOY.keys
+    request = _request("shots_10", 300, None)
+    prompts = benchmark.prompts(request)  # type: ignore[attr-defined]
+    for order in range(2):
+        own = prompts[5 * order : 5 * order + 5]
+        places = np.flatnonzero(own[0].ids >= keys.first_query)
+        assert len(places) == 11
+        assert places[-1] == 298
+        start = places[-2] + 2
+        assert len({prompt.ids[:start].tobytes() for prompt in own}) == 1
+        names = {}
+        for place in places[:-1]:
+            family, key = own[0].ids[place] - keys.first_query, own[0].ids[place + 1]
+            assert (key - keys.first_key) // keys.members == family
+            assert names.setdefault(family, key) == key
+        for prompt in own:
+            asked = prompt.ids[-1] - keys.first_query
+            if asked in names:
+                gold = request.tokenizer.convert_ids_to_tokens(int(names[asked]))
+                assert prompt.reference == gold
+    assert prompts[0].ids.tobytes() != prompts[5].ids.tobytes()
+
+
+def test_token_prompts_need_keys_and_room() -> None:
+    benchmark = _benchmark(profile="tiny")
+    assert benchmark.tasks() == ("shots_1", "shots_5", "shots_10", "shots_25")
+    assert "key tokens" in str(benchmark.unavailable(PHI, "shots_1", 4096))
+    for shots in (5, 25):
+        task, minimum = f"shots_{shots}", max(19, 3 * shots + 3)
+        assert "at least" in str(benchmark.unavailable(TOY, task, 3 * shots + 2))
+        assert benchmark.unavailable(TOY, task, minimum) is None
+        assert benchmark.evaluate(_request(task, minimum, None)).samples
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"shots": []}, "at least 1"),
+        ({"shots": [0]}, "greater than 0"),
+        ({"shots": [5, 5]}, "twice"),
+        ({"shot": [5]}, "Did you mean 'shots'"),
+    ],
+)
+def test_settings_without_meaning_are_refused(parameters: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        _benchmark(**parameters)
+
+
+def test_predicted_tokens_are_prompts_times_length() -> None:
+    assert len(_benchmark().tasks()) == len(SHOTS) == 15
+    assert _benchmark(profile="faithful").num_tokens("shots_1000", 32768, 0) == 200 * 23836
+    assert _benchmark(profile="faithful").num_tokens("shots_1000", 4096, 0) == 200 * 4096

@@ -1,0 +1,335 @@
+"""Losses of text: every definition against a loop written out, one pass against many, real files.
+
+Real toy models throughout; the oracle is a stock model's own full logits, one window at a time.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from torch.nn import functional
+
+from lce_core.benchmarks._text.definitions import (
+    Scored,
+    over_document_losses,
+    over_documents,
+    over_tokens,
+    over_windows,
+    scored_means,
+)
+from lce_core.benchmarks._text.document_windows import cut_documents
+from lce_core.benchmarks._text.windows import num_windows
+from lce_core.errors import SpecError, UnavailableError
+from lce_core.evaluation.loss_cache import LossCache
+from tests.support.cells import TOY
+from tests.support.cells import benchmark as _benchmark
+from tests.support.cells import request as _request
+from tests.support.cells import streams as _streams
+from tests.support.cells import values as _values
+
+
+def _losses(model: torch.nn.Module, tokens: NDArray[np.uint32]) -> NDArray[np.float64]:
+    ids = torch.from_numpy(tokens.astype(np.int64))[None]
+    with torch.no_grad():
+        logits = model(ids).logits[0, :-1].double()
+    return functional.cross_entropy(logits, ids[0, 1:], reduction="none").numpy()
+
+
+def test_faithful_perplexity_is_the_loop_of_lcegs_script() -> None:
+    stock, length, stride = TOY.initialise(2).eval(), 96, 40
+    stream = _streams(1000).tokens["code"]
+    starts = list(range(0, len(stream) - length, stride))[:-1]
+    means = [_losses(stock, stream[start : start + length]).mean() for start in starts]
+    benchmark = _benchmark("perplexity", profile="faithful", stride=stride, last=20)
+    result = benchmark.evaluate(_request(benchmark, length, held_out=_streams(1000)))
+    assert _values(result)["perplexity"] == pytest.approx(2.71828 ** np.mean(means), rel=1e-4)
+    assert [sample.score for sample in result.samples] == pytest.approx(means, abs=1e-4)
+    assert len(starts) == math.ceil((1000 - length) / stride) - 1
+
+
+def test_perplexity_of_the_last_tokens_scores_every_token_once_when_stride_equals_last() -> None:
+    stock, length, stride = TOY.initialise(2).eval(), 96, 32
+    stream = _streams(1000).tokens["code"]
+    scored: dict[int, float] = {}
+    for start in range(0, len(stream) - length + 1, stride):
+        losses = _losses(stock, stream[start : start + length])
+        for offset in range(1 if start == 0 else length - stride, length):
+            assert start + offset not in scored
+            scored[start + offset] = losses[offset - 1]
+    assert sorted(scored) == list(range(1, max(scored) + 1))
+    benchmark = _benchmark("perplexity", profile="clean", stride=stride, last=stride)
+    result = benchmark.evaluate(_request(benchmark, length, held_out=_streams(1000)))
+    expected = math.exp(np.mean(list(scored.values())))
+    assert _values(result)["perplexity_last"] == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_longer_stride_takes_every_nth_window_of_the_last_token_metric() -> None:
+    stock, length, last = TOY.initialise(2).eval(), 64, 16
+    stream = _streams(700).tokens["code"]
+    ends = [
+        _losses(stock, stream[start : start + length])[-last:]
+        for start in range(0, 700 - length + 1, length)
+    ]
+    benchmark = _benchmark("perplexity", profile="fast", last=last)
+    result = benchmark.evaluate(_request(benchmark, length, held_out=_streams(700)))
+    found = _values(result)["perplexity_last"]
+    assert found == pytest.approx(math.exp(np.mean(ends)), rel=1e-4)
+
+
+def test_nll_by_position_is_the_mean_of_full_logit_losses_in_each_bin() -> None:
+    stock, length, width = TOY.initialise(2).eval(), 80, 16
+    stream = _streams(500).tokens["code"]
+    rows = np.array([_losses(stock, stream[s : s + length]) for s in range(0, 421, length)])
+    by_position = {position: rows[:, position - 1].mean() for position in range(1, length)}
+    benchmark = _benchmark("nll_by_position", bin_width=width)
+    result = benchmark.evaluate(_request(benchmark, length, held_out=_streams(500)))
+    for first, value in result.token_nll:
+        places = [p for p in range(first, first + width) if p in by_position]
+        assert value == pytest.approx(np.mean([by_position[p] for p in places]), abs=1e-4)
+    assert [first for first, _ in result.token_nll] == [0, 16, 32, 48, 64]
+    assert _values(result)["nll"] == pytest.approx(rows.mean(), abs=1e-4)
+    # Column p - 1 holds position p; the last quarter of 80 positions starts at 60.
+    assert _values(result)["nll_last_quarter"] == pytest.approx(rows[:, 59:].mean(), abs=1e-4)
+
+
+def test_faithful_nll_by_position_restarts_an_unextended_model_every_trained_context() -> None:
+    stock, stream = TOY.initialise(2).eval(), _streams(300).tokens["code"]
+    benchmark = _benchmark("nll_by_position", profile="faithful", bin_width=1)
+    result = benchmark.evaluate(_request(benchmark, 257, held_out=_streams(300)))
+    expected = dict(enumerate(_losses(stock, stream[:128]), start=1))
+    expected |= dict(enumerate(_losses(stock, stream[128:256]), start=129))
+    assert dict(result.token_nll) == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_model_that_knows_nothing_has_the_vocabulary_as_perplexity() -> None:
+    benchmark = _benchmark("perplexity", profile="tiny")
+    request = _request(benchmark, 128)
+    with torch.no_grad():
+        request.model.model.get_input_embeddings().weight.zero_()
+    values = _values(benchmark.evaluate(request))
+    assert values == pytest.approx({"perplexity": 392, "perplexity_last": 392}, rel=1e-5)
+
+
+def test_small_groups_of_windows_change_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    benchmark = _benchmark("perplexity", stride=64, last=32)
+    request = _request(benchmark, 128, held_out=_streams(1500))
+    whole = benchmark.evaluate(request)
+    monkeypatch.setattr("lce_core.benchmarks._text.windows._GROUP_TOKENS", 300)
+    in_groups = benchmark.evaluate(replace(request, losses=LossCache()))
+    assert _values(in_groups) == pytest.approx(_values(whole), rel=1e-5)
+    assert len(in_groups.samples) == len(whole.samples) == 22
+
+
+@pytest.mark.parametrize("name", ["perplexity", "nll_by_position"])
+def test_a_domain_the_corpus_lacks_is_unavailable(name: str) -> None:
+    benchmark = _benchmark(name, domains=["poems"], profile="tiny")
+    with pytest.raises(UnavailableError, match=r"'poems'.*code, prose"):
+        benchmark.evaluate(_request(benchmark, 128))
+
+
+@pytest.mark.parametrize("name", ["perplexity", "nll_by_position"])
+def test_a_stream_shorter_than_a_window_is_unavailable_with_both_numbers(name: str) -> None:
+    benchmark = _benchmark(name, profile="tiny")
+    with pytest.raises(UnavailableError, match=r"100 held-out tokens.* 128 "):
+        benchmark.evaluate(_request(benchmark, 128, held_out=_streams(100)))
+
+
+def test_windows_without_room_for_the_last_tokens_are_unavailable() -> None:
+    assert "at least 257" in str(_benchmark("perplexity").unavailable(TOY, "code", 256))
+    assert _benchmark("perplexity").unavailable(TOY, "code", 257) is None
+
+
+# Definitions within documents
+
+
+@pytest.fixture(scope="module")
+def bos_tokenizer() -> Any:
+    """The toy's tokenizer, one of whose tokens begins texts."""
+    tokenizer = TOY.tokenizer(None)
+    tokenizer.bos_token = "<query-7>"
+    return tokenizer
+
+
+def _document_losses(
+    stock: torch.nn.Module, document: NDArray[np.uint32], length: int, stride: int
+) -> list[NDArray[np.float64]]:
+    """NLL of the new tokens of each window of a document, without a special token before it."""
+    windows, done = [], 0
+    for start in range(0, len(document), stride):
+        end = min(start + length, len(document))
+        if end - start > 1:
+            windows.append(_losses(stock, document[start:end])[-(end - done) :])
+        done = end
+        if end == len(document):
+            break
+    return windows
+
+
+@pytest.mark.parametrize(("length", "stride"), [(96, 32), (96, 96), (64, 40), (700, 32)])
+def test_definitions_within_documents_are_those_of_a_loop(length: int, stride: int) -> None:
+    stock, text = TOY.initialise(2).eval(), _streams(1700)
+    by_document = [
+        _document_losses(stock, text.tokens["code"][start:end], length, stride)
+        for start, end in ((0, 1500), (1500, 1700))
+    ]
+    windows = [window for document in by_document for window in document]
+    means = [np.concatenate(document).mean() for document in by_document]
+    # The second document has 200 tokens: a window of 700 is not filled by it.
+    first = [document[0].mean() for document in by_document][: 1 if length == 700 else 2]
+    benchmark = _benchmark("perplexity_documents", stride=stride)
+    result = benchmark.evaluate(_request(benchmark, length, held_out=text))
+    assert _values(result) == pytest.approx(
+        {
+            "perplexity": math.exp(np.concatenate(windows).mean()),
+            "perplexity_window_mean": math.exp(np.mean([window.mean() for window in windows])),
+            "perplexity_document_mean": np.mean(np.exp(means)),
+            "perplexity_truncated": math.exp(np.mean(first)),
+        },
+        rel=1e-4,
+    )
+    assert [sample.score for sample in result.samples] == pytest.approx(
+        [window.mean() for window in windows], abs=1e-4
+    )
+    assert {sample.cluster for sample in result.samples} == {"code-0", "code-1"}
+
+
+def test_a_token_before_each_window_lets_every_token_of_a_document_be_scored(
+    bos_tokenizer: Any,
+) -> None:
+    stock, text, length, stride = TOY.initialise(2).eval(), _streams(300), 64, 20
+    document, expected, done = text.tokens["code"], [], 0
+    for start in range(0, 300, stride):
+        end = min(start + length - 1, 300)
+        window = np.concatenate([[bos_tokenizer.bos_token_id], document[start:end]])
+        expected.append(_losses(stock, window.astype(np.uint32))[-(end - done) :])
+        done = end
+        if end == 300:
+            break
+    benchmark = _benchmark("perplexity_documents", stride=stride)
+    request = _request(benchmark, length, held_out=text, tokenizer=bos_tokenizer)
+    result = benchmark.evaluate(request)
+    assert sum(len(window) for window in expected) == 300
+    found = _values(result)
+    assert found["perplexity"] == pytest.approx(math.exp(np.concatenate(expected).mean()), rel=1e-4)
+    assert found["perplexity_truncated"] == pytest.approx(math.exp(expected[0].mean()), rel=1e-4)
+
+
+def test_truncated_documents_are_scored_in_one_window_each() -> None:
+    text = _streams(4000)
+    sliding = _benchmark("perplexity_documents", stride=40)
+    truncated = _benchmark("perplexity_documents", truncate=True, min_document_tokens=1000)
+    request = _request(sliding, 200, held_out=text)
+    result = truncated.evaluate(replace(request, losses=LossCache()))
+    # Documents of 1500, 1500 and 1000 tokens.
+    assert [sample.num_prompt_tokens for sample in result.samples] == [200] * 3
+    expected = _values(sliding.evaluate(request))["perplexity_truncated"]
+    assert _values(result)["perplexity_truncated"] == pytest.approx(expected, rel=1e-5)
+    assert _values(result)["perplexity"] == pytest.approx(expected, rel=1e-5)
+    fewer = _benchmark("perplexity_documents", truncate=True, min_document_tokens=1200)
+    assert len(fewer.evaluate(request).samples) == 2
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    sizes=st.lists(st.integers(0, 60), min_size=1, max_size=4),
+    length=st.integers(2, 40),
+    stride=st.integers(1, 45),
+    before=st.booleans(),
+)
+def test_windows_of_documents_score_every_token_that_has_a_token_before_it_once(
+    sizes: list[int], length: int, stride: int, before: bool
+) -> None:
+    cuts = cut_documents(sizes, length, stride, before=before, truncate=False)
+    scored: list[int] = []
+    for cut in cuts:
+        end = cut.start + cut.length - before
+        scored += range(end - cut.scored, end)
+        assert cut.length <= length
+        offset = sum(sizes[: cut.document])
+        assert offset <= cut.start < end <= offset + sizes[cut.document]
+    assert len(set(scored)) == len(scored)
+    if before:
+        assert sorted(scored) == list(range(sum(sizes)))
+    elif stride < length:
+        starts = {sum(sizes[:index]) for index, size in enumerate(sizes) if size}
+        assert sorted(scored) == sorted(set(range(sum(sizes))) - starts)
+
+
+_NLL = st.floats(0, 12, allow_nan=False, width=32)
+
+
+@settings(deadline=None, max_examples=40)
+@given(data=st.data(), windows=st.integers(1, 6), width=st.integers(1, 7))
+def test_each_average_is_the_one_of_its_formula(
+    data: st.DataObject, windows: int, width: int
+) -> None:
+    def drawn(values: st.SearchStrategy[Any], size: int) -> list[Any]:
+        return data.draw(st.lists(values, min_size=size, max_size=size))
+
+    losses = np.array([drawn(_NLL, width) for _ in range(windows)], dtype=np.float32)
+    counts, documents = (
+        drawn(st.integers(1, width), windows),
+        drawn(st.sampled_from("abc"), windows),
+    )
+    rows = list(zip(losses, counts, strict=True))
+    tails = [row[width - count :].astype(float).tolist() for row, count in rows]
+    means = [sum(tail) / len(tail) for tail in tails]
+    found = np.concatenate([scored_means(row[None], count) for row, count in rows])
+    np.testing.assert_allclose(found, means, rtol=1e-6, atol=1e-7)
+    scored = Scored(found, np.array(counts), documents)
+    by_document = {
+        name: [x for tail, d in zip(tails, documents, strict=True) if d == name for x in tail]
+        for name in set(documents)
+    }
+    of_documents = [sum(found) / len(found) for found in by_document.values()]
+    every = [x for tail in tails for x in tail]
+    pairs = [
+        (over_windows(scored), math.exp(sum(means) / len(means))),
+        (over_tokens(scored), math.exp(sum(every) / len(every))),
+        (over_documents(scored), sum(map(math.exp, of_documents)) / len(of_documents)),
+        (over_document_losses(scored), math.exp(sum(of_documents) / len(of_documents))),
+    ]
+    for estimate, expected in pairs:
+        assert estimate.value == pytest.approx(expected, rel=1e-5)
+
+
+@settings(deadline=None, max_examples=100)
+@given(tokens=st.integers(1, 400), length=st.integers(2, 90), stride=st.integers(1, 120))
+def test_lcegs_window_count_is_that_of_its_loop(tokens: int, length: int, stride: int) -> None:
+    loop = len(range(0, tokens - length, stride)[:-1])
+    assert num_windows(tokens, length, stride, drop_last=True) == loop
+    if tokens > length + stride:
+        assert loop == math.ceil((tokens - length) / stride) - 1
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "message"),
+    [
+        ("perplexity", {"data_sets": ["pg18"]}, "'pg19', 'proof_pile' or 'govreport'"),
+        ("perplexity_documents", {"truncate": True}, "longest length of the study"),
+    ],
+)
+def test_text_settings_without_meaning_are_refused(
+    name: str, parameters: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(SpecError, match=message):
+        _benchmark(name, **parameters)
+
+
+def test_truncated_documents_shorter_than_the_length_are_unavailable() -> None:
+    benchmark = _benchmark("perplexity_documents", truncate=True, min_document_tokens=1000)
+    assert "at least 1000 tokens need not" in str(benchmark.unavailable(TOY, "code", 1001))
+    assert benchmark.unavailable(TOY, "code", 1000) is None
+    faithful = _benchmark("perplexity_documents", profile="faithful", data_sets=["proof_pile"])
+    assert faithful.unavailable(TOY, "proof_pile", 131072) is None
+    assert faithful.unavailable(TOY, "proof_pile", 131073) is not None
+    with pytest.raises(UnavailableError, match="longest held-out document has 500 tokens"):
+        benchmark.evaluate(_request(benchmark, 200, held_out=_streams(500)))

@@ -1,0 +1,123 @@
+"""Files of prompts: read as they were written, or not at all.
+
+Properties over drawn prompts; files are cut, altered, raced for and killed over.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lce_core.benchmarks._prompted.files import read_prompts, write_prompts
+from lce_core.benchmarks._prompted.retrieval import Prompt
+from lce_core.benchmarks.ruler import RulerPrompt
+from tests.support.stored_prompts import WHOLE, same
+
+HOUR = 3600
+
+tokens = st.lists(st.integers(0, 2**32 - 1), max_size=20)
+ids = tokens.map(lambda row: np.array(row, dtype=np.int64))
+depths = st.none() | st.floats(0, 100)
+plain = st.builds(Prompt, ids, st.text(), depths)
+of_ruler = st.builds(
+    RulerPrompt,
+    ids,
+    st.text(),
+    depths,
+    st.lists(st.text(), max_size=3).map(tuple),
+    st.none() | st.text(),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(plain, max_size=4) | st.lists(of_ruler, min_size=1, max_size=4))
+def test_prompts_are_read_as_they_were_written_and_equal_ones_are_equal_files(
+    prompts: list[Prompt],
+) -> None:
+    kind = type(prompts[0]) if prompts else Prompt
+    with tempfile.TemporaryDirectory() as folder:
+        first, second = Path(folder) / "new" / "a", Path(folder) / "b"
+        write_prompts(first, prompts, kind)
+        found = read_prompts(first, kind)
+        assert found is not None
+        assert same(found, prompts)
+        write_prompts(second, found, kind)
+        assert first.read_bytes() == second.read_bytes()
+        assert [file.name for file in first.parent.iterdir()] == ["a"]
+
+
+WRITER = """
+import sys
+from pathlib import Path
+import numpy as np
+from lce_core.benchmarks._prompt_files import write_prompts
+from lce_core.benchmarks.ruler import RulerPrompt
+prompts = [RulerPrompt(np.arange(40), "reference 40", 40 / 7, ("a 40", "b"), "one")] * 200
+for _ in range(int(sys.argv[2])):
+    write_prompts(Path(sys.argv[1]), prompts, RulerPrompt)
+"""
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0), st.integers(1, 255), st.sampled_from(["cut", "changed", "longer"]))
+def test_damage_is_noticed_and_never_gives_other_prompts(
+    place: int, change: int, damage: str
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "prompts"
+        write_prompts(file, WHOLE, RulerPrompt)
+        content = bytearray(file.read_bytes())
+        place %= len(content)
+        if damage == "cut":
+            del content[place:]
+        elif damage == "changed":
+            content[place] ^= change
+        else:
+            content += bytes(change)
+        file.write_bytes(content)
+        found = read_prompts(file, RulerPrompt)
+        # A blank of the header may have become a tab.
+        assert found is None or (damage == "changed" and same(found, WHOLE))
+
+
+def test_prompts_of_another_class_are_not_mistaken(tmp_path: Path) -> None:
+    write_prompts(tmp_path / "ruler", WHOLE, RulerPrompt)
+    assert read_prompts(tmp_path / "ruler", Prompt) is None
+    assert read_prompts(tmp_path, Prompt) is None
+    assert read_prompts(tmp_path / "absent", Prompt) is None
+
+
+def test_readers_see_whole_files_while_processes_write_and_one_is_killed(tmp_path: Path) -> None:
+    file, expected = tmp_path / "prompts", WHOLE[:1] * 200
+    writers = [
+        subprocess.Popen([sys.executable, "-c", WRITER, file, str(times)])
+        for times in (300, 300, 10**9)
+    ]
+    while not file.exists():
+        assert any(writer.poll() is None for writer in writers)
+        time.sleep(0.01)
+    while any(writer.poll() is None for writer in writers[:2]):
+        found = read_prompts(file, RulerPrompt)
+        assert found is not None
+        assert same(found, expected)
+    writers[2].kill()
+    assert [writer.wait() for writer in writers] == [0, 0, -9]
+    assert same(read_prompts(file, RulerPrompt) or (), expected)
+    assert {path.name[:9] for path in tmp_path.iterdir()} <= {"prompts", ".writing-"}
+
+
+def test_what_a_crash_left_is_removed_by_a_later_writer(tmp_path: Path) -> None:
+    for age in (30, 2 * HOUR):
+        left = tmp_path / f".writing-{age}"
+        left.touch()
+        os.utime(left, (time.time() - age,) * 2)
+    write_prompts(tmp_path / "prompts", WHOLE, RulerPrompt)
+    assert {path.name for path in tmp_path.iterdir()} == {"prompts", ".writing-30"}

@@ -1,0 +1,240 @@
+"""RULER: prompts are taken apart again with expressions of their own; scores by hand.
+
+Real tokenizers (bytes, a small BPE) and a toy model; stand-in data sets in their published form.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lce_core.benchmarks import BENCHMARKS
+from lce_core.benchmarks.ruler import TASKS, match
+from lce_core.benchmarks.ruler._fwe import counts
+from lce_core.benchmarks.ruler._haystack import split_sentences
+from lce_core.benchmarks.ruler._niah import NIAH
+from lce_core.benchmarks.ruler._vocabulary import draw_items, plain_words, word_list
+from lce_core.errors import DataError, SpecError, UnavailableError
+from lce_core.evaluation.metrics import string_match_all, string_match_part
+from tests.support.ruler_prompts import (
+    prompts_of,
+    request_for,
+    ruler,
+    stand_in_data,
+    text_of,
+)
+
+ESSAY_TASKS = [name for name, needles in NIAH.items() if needles.haystack == "text"]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return stand_in_data(tmp_path_factory.mktemp("data"))
+
+
+# Scores
+
+
+@pytest.mark.parametrize(
+    ("answer", "references", "in_all", "in_part"),
+    [
+        (" 123 and 456.", ["123", "456"], 1.0, 1.0),
+        ("only 456", ["123", "456", "789", "1"], 0.25, 1.0),
+        ("PARIS", ["paris"], 1.0, 1.0),
+        ("new\x00york", ["new\nyork"], 1.0, 1.0),
+        ("new york", ["new\nyork"], 0.0, 0.0),
+        ("", ["a", "b"], 0.0, 0.0),
+    ],
+)
+def test_string_matches_are_shares_of_substrings(
+    answer: str, references: list[str], in_all: float, in_part: float
+) -> None:
+    assert string_match_all(answer, references) == in_all
+    assert string_match_part(answer, references) == in_part
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_gold_answers_score_one_and_empty_ones_zero(task: str, folders: dict[str, Path]) -> None:
+    prompts = prompts_of(request_for(task, 9000, folders))
+    assert len(prompts) == 4
+    for prompt in prompts:
+        assert match(task, f" {', '.join(prompt.references)}.", prompt.references) == 1
+        assert match(task, "", prompt.references) == 0
+        first = match(task, prompt.references[0], prompt.references)
+        expected = 1 if task.startswith("qa") else 1 / len(prompt.references)
+        assert first == pytest.approx(expected)
+
+
+# What prompts say
+
+
+@pytest.mark.parametrize("task", NIAH)
+def test_needles_state_each_reference_once_for_the_keys_that_are_asked(
+    task: str, folders: dict[str, Path]
+) -> None:
+    kind = NIAH[task]
+    for prompt in prompts_of(request_for(task, 3000, folders)):
+        context, question = text_of(prompt).rsplit("What ", 1)
+        found = re.findall(r"One of the special magic \w+ for (\S+) is: (\S+?)\.", context)
+        asked = re.split(r", and |, ", question.split(" for ")[1].split(" mentioned")[0])
+        values = [value for key, value in found if key in asked]
+        assert sorted(values) == sorted(prompt.references)
+        assert len(prompt.references) == kind.num_queries * kind.num_values
+        wide = kind.haystack == "needles"
+        assert (len(found) > 5) if wide else len(found) == kind.num_keys * kind.num_values
+        assert question.endswith(" is" if len(values) == 1 else " are")
+        if len(values) == 1:
+            at = context.index(values[0]) / len(context) * 100
+            assert abs(at - (prompt.depth or 0)) < 15
+
+
+def test_the_chain_of_vt_leads_from_the_value_to_all_its_variables(
+    folders: dict[str, Path],
+) -> None:
+    for profile, word in (("faithful", "assgined"), ("clean", "assigned")):
+        prompts = prompts_of(request_for("vt", 3000, folders), profile=profile)
+        texts = [text_of(prompt) for prompt in prompts]
+        for prompt, text in zip(prompts, texts, strict=True):
+            example, task = text.split("\n\n\n\n")
+            value = task.split("assigned the value ")[1].split(" ")[0]
+            facts = dict(re.findall(r"VAR (\w+) = (?:VAR )?(\w+)", task))
+            held = {name for name, source in facts.items() if source == value}
+            for _ in facts:
+                held |= {name for name, source in facts.items() if source in held}
+            assert held == set(prompt.references)
+            assert len(held) == 5
+            assert text.endswith(f" 5 variables are {word} the value {value}, they are: ")
+            assert len(set(re.findall(r"VAR (\w{3}) ", example))) == 5
+        examples = {text.split("\n\n\n\n")[0] for text in texts}
+        assert len(examples) == (1 if profile == "faithful" else len(texts))
+
+
+def test_the_references_of_cwe_and_fwe_are_the_most_frequent_words(
+    folders: dict[str, Path],
+) -> None:
+    for prompt in prompts_of(request_for("cwe", 12000, folders)):
+        listed = text_of(prompt).rsplit("most often.\n", 1)[1].split("\nQuestion")[0]
+        often = Counter(re.findall(r"\d+\. (\S+)", listed)).most_common()
+        assert {word for word, count in often if count == 30} == set(prompt.references)
+        assert {count for _, count in often} == {30, 3}
+    for prompt in prompts_of(request_for("fwe", 2000, folders)):
+        coded = text_of(prompt).split("coded words. ")[1].split("\nQuestion")[0].split()
+        ranked = [word for word, _ in Counter(coded).most_common(4)]
+        assert ranked == ["...", *prompt.references]
+    assert counts(1000, 5) == [607, 151, 67, 37, 24]  # 1000 * 6 / (pi rank)^2 by hand
+
+
+def test_documents_hold_the_answer_at_the_recorded_depth(folders: dict[str, Path]) -> None:
+    for prompt in prompts_of(request_for("qa_1", 1600, folders)):
+        shown = re.findall(r"Document \d+:\n(.*)", text_of(prompt))
+        gold = [at for at, text in enumerate(shown) if prompt.references[0] in text]
+        assert [100 * at / (len(shown) - 1) for at in gold] == pytest.approx([prompt.depth])
+        assert str(prompt.cluster).startswith("Article")
+    for prompt in prompts_of(request_for("qa_2", 1600, folders)):
+        row = str(prompt.references[0]).split()[1]
+        own = re.findall(rf"Document \d+:\nTown {row}-(\d)", text_of(prompt))
+        assert sorted(own) == [str(part) for part in range(10)]
+        assert prompt.cluster == f"Town {row}-3"
+
+
+def test_per_sample_permutations_vary_the_gold_depth_and_fixed_ones_do_not(
+    folders: dict[str, Path],
+) -> None:
+    request = request_for("qa_1", 1200, folders)
+    for profile in ("faithful", "clean"):
+        depths = {
+            kind: {
+                round(prompt.depth or 0)
+                for prompt in prompts_of(
+                    request, profile=profile, permutations=kind, sizes="v1", num_samples=12
+                )
+            }
+            for kind in ("fixed", "per_sample")
+        }
+        assert len(depths["fixed"]) == 1
+        assert len(depths["per_sample"]) > 4
+
+
+def test_faithful_asks_the_first_questions_and_clean_any_but_the_same_at_all_lengths(
+    folders: dict[str, Path],
+) -> None:
+    def asked(profile: str, length: int) -> list[str]:
+        request = request_for("qa_1", length, folders)
+        return [prompt.reference for prompt in prompts_of(request, profile=profile, num_samples=6)]
+
+    first = [f"code 0{n}" for n in range(4)] + ["code 10", "code 11"]
+    assert [one.split(" | ")[0] for one in asked("faithful", 1600)] == first
+    assert asked("clean", 1600) == asked("clean", 900)
+    assert len({one[5] for one in asked("clean", 900)}) > 2
+
+
+def test_data_sets_give_at_most_as_many_samples_as_questions(folders: dict[str, Path]) -> None:
+    assert len(prompts_of(request_for("qa_2", 1600, folders), num_samples=500)) == 8
+
+
+# Words, sentences, settings, data
+
+
+def test_word_lists_are_those_of_the_locked_wonderwords() -> None:
+    sizes = [len(word_list(kind)) for kind in ("noun", "adjective", "verb")]
+    assert sizes == [6782, 910, 1041]  # of 6782, 912 and 1042 lines
+    assert len(plain_words()) == 8166
+    rng = np.random.default_rng(0)
+    assert all(re.fullmatch(r"[1-9]\d{6}", item) for item in draw_items("numbers", 50, rng))
+    uuids = draw_items("uuids", 50, rng)
+    assert all(re.fullmatch(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-.{17}", one) for one in uuids)
+
+
+def test_sentences_end_at_marks_and_not_at_abbreviations() -> None:
+    text = (
+        'He met Mr. Hall. "Why?" she said. J. Smith paid 3.5 p.m. rates (really!) Then, e.g. Ann'
+        " left."
+    )
+    sentences = split_sentences(text)
+    assert sentences == [
+        "He met Mr. Hall.",
+        '"Why?" she said.',
+        "J. Smith paid 3.5 p.m. rates (really!)",
+        "Then, e.g. Ann left.",
+    ]
+    assert " ".join(sentences) == text
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"num_samples": 0}, "greater than 0"),
+        ({"sizes": "v3"}, "'v1' or 'search'"),
+        ({"profile": "tiny", "haystack": "held_out"}, "num_samples alone"),
+        ({"permutation": "fixed"}, "Did you mean 'permutations'"),
+    ],
+)
+def test_settings_without_meaning_are_refused(parameters: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        ruler(**parameters)
+
+
+def test_ruler_is_one_plug_in() -> None:
+    assert [name for name in BENCHMARKS.names() if "ruler" in name or "niah" in name] == ["ruler"]
+
+
+def test_tasks_ask_for_the_data_they_read_and_for_no_other(
+    folders: dict[str, Path], tmp_path: Path
+) -> None:
+    needs = {**dict.fromkeys(ESSAY_TASKS, "essays"), "qa_1": "squad", "qa_2": "hotpotqa"}
+    for task in TASKS:
+        others = {name: folder for name, folder in folders.items() if name != needs.get(task)}
+        if task in needs:
+            assert ruler().digest(task, folders)
+            with pytest.raises(UnavailableError, match=needs[task]):
+                ruler().digest(task, others)
+        else:
+            assert ruler().digest(task, others) is None
+    (tmp_path / "dev-v2.0.json").write_text('{"data": [{"title": "x"}]}', encoding="utf-8")
+    with pytest.raises(DataError, match=r"dev-v2\.0\.json: KeyError 'paragraphs'"):
+        prompts_of(request_for("qa_1", 900, {"squad": tmp_path}))

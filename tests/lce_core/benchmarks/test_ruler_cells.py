@@ -1,0 +1,171 @@
+"""RULER's cells through a model: answers, early stops, real data, key tokens, and what a plan says.
+
+A toy model with random weights; what it answers does not matter, only how that is scored.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from numpy.typing import NDArray
+
+from flows.settings import STUDIES
+from lce_core.benchmarks import CellRequest
+from lce_core.benchmarks._prompted.retrieval import Prompt, text_answers
+from lce_core.benchmarks.ruler import match, new_tokens
+from lce_core.benchmarks.ruler._token_form import token_prompts
+from lce_core.extension.extended_model import extend
+from lce_core.methods import METHODS
+from lce_core.study.plan import compile_study
+from lce_core.study.study_file import parse_study
+from tests.support.ruler_prompts import (
+    BYTES,
+    STORY,
+    TOY,
+    prompts_of,
+    request_for,
+    ruler,
+    stand_in_data,
+)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return stand_in_data(tmp_path_factory.mktemp("data"))
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Held-out text of one domain."""
+
+    tokens: NDArray[np.uint32]
+    domains = ("prose",)
+
+    def stream(self, domain: str) -> NDArray[np.uint32]:
+        return self.tokens
+
+
+# Through a model
+
+
+def _cell(task: str, length: int, folders: dict[str, Path], **changes: Any) -> CellRequest:
+    model = extend(TOY.initialise(2).eval(), TOY, METHODS.parse({"name": "none"}, "test"), target=9)
+    return request_for(task, length, folders, model=model, tokenizer=BYTES, **changes)
+
+
+def test_stopping_once_all_references_are_there_changes_no_score(
+    folders: dict[str, Path],
+) -> None:
+    request = _cell("niah_multiquery", 3000, folders)
+    drawn = [np.random.default_rng(n).integers(256, size=40 + n % 3) for n in range(16)]
+    prompts = [Prompt(ids, "", None) for ids in drawn]
+    whole_answers = text_answers(request, prompts, max_new_tokens=40)
+    shown = [[c for c in text if c.isprintable() and c != "\ufffd"] for text in whole_answers]
+    kept = [n for n, characters in enumerate(shown) if len(characters) > 2]
+    assert len(kept) > 3
+    prompts, full = [prompts[n] for n in kept], [whole_answers[n] for n in kept]
+    for task, wanted in (("vt", 1.0), ("qa_1", 1.0)):
+        references = [(shown[n][1], shown[n][2] if task == "vt" else "absent") for n in kept]
+        rules = [
+            lambda text, refs=refs: match(task, text, refs) == 1  # noqa: B023 - used at once
+            for refs in references
+        ]
+        stopped = text_answers(request, prompts, max_new_tokens=40, complete=rules)
+        for one, whole, refs in zip(stopped, full, references, strict=True):
+            assert match(task, one, refs) == match(task, whole, refs) == wanted
+            assert whole.startswith(one.rstrip("\ufffd"))
+        assert sum(map(len, stopped)) < sum(map(len, full))
+
+
+def test_every_sample_is_scored_by_its_own_references(
+    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answers(request: CellRequest, prompts: Any, **_: Any) -> list[str]:
+        return [prompt.references[0] for prompt in prompts]
+
+    monkeypatch.setattr("lce_core.benchmarks.ruler.text_answers", answers)
+    for task, expected in (("niah_single_1", 1.0), ("niah_multivalue", 0.25), ("qa_1", 1.0)):
+        result = ruler(num_samples=5).evaluate(request_for(task, 1500, folders))
+        (score,) = result.scores
+        assert score.value == pytest.approx(expected)
+        assert [sample.score for sample in result.samples] == pytest.approx([expected] * 5)
+        assert result.num_tokens == sum(sample.num_prompt_tokens for sample in result.samples)
+        assert {sample.cluster is None for sample in result.samples} == {task != "qa_1"}
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("task", ["niah_single_2", "niah_multiquery", "qa_1"])
+def test_real_essays_and_questions_run_end_to_end(task: str, test_data: Path) -> None:
+    folders = {"essays": test_data / "essays", "squad": test_data / "xquad"}
+    request = _cell(task, 2600, folders)
+    result = ruler(num_samples=2).evaluate(request)
+    budget = new_tokens(task)
+    assert len(result.samples) == 2
+    assert all(1000 < s.num_prompt_tokens <= 2600 - budget for s in result.samples)
+    assert all(sample.prediction and sample.reference for sample in result.samples)
+    assert result.scores[0].value == 0  # random weights
+
+
+def test_held_out_text_takes_the_place_of_essays() -> None:
+    stream = np.frombuffer((STORY * 20).encode(), dtype=np.uint8).astype(np.uint32)
+    request = _cell("niah_single_2", 1500, {}, held_out=Stream(stream))
+    (prompt, *_) = prompts_of(request, haystack="held_out")
+    text = BYTES.decode(prompt.ids)
+    assert text.count("Rain fell on the hills.") > 5
+    other = replace(request, held_out=Stream(stream[::-1].copy()))
+    assert BYTES.decode(prompts_of(other, haystack="held_out")[0].ids) != text
+
+
+# Key tokens
+
+
+def test_token_prompts_ask_each_family_that_was_hidden() -> None:
+    rng = np.random.default_rng(4)
+    stream = Stream(rng.integers(256, size=3000).astype(np.uint32))
+    for task, (keys, queries) in {
+        "niah_single_1": (1, 1),
+        "niah_single_2": (1, 1),
+        "niah_multikey_1": (4, 1),
+        "niah_multikey_2": (8, 1),
+        "niah_multiquery": (4, 4),
+    }.items():
+        request = _cell(task, 200, {}, held_out=stream)
+        groups = token_prompts(request, 6)
+        for group in groups:
+            assert len(group) == queries
+            assert len({prompt.ids[:-1].tobytes() for prompt in group}) == 1
+            for prompt in group:
+                assert len(prompt.ids) == 199
+                hidden = prompt.ids[:-1][prompt.ids[:-1] >= 256]
+                assert len(hidden) == keys
+                answer = BYTES.convert_tokens_to_ids(prompt.reference)
+                assert answer in hidden
+                assert (answer - 256) // 16 == prompt.ids[-1] - 384
+            assert len({int(prompt.ids[-1]) for prompt in group}) == queries
+        noise = "The grass is green" in BYTES.decode(groups[0][0].ids)
+        assert noise == (task in ("niah_single_1", "niah_multikey_2"))
+        result = ruler(profile="tiny", num_samples=6).evaluate(request)
+        assert result.num_tokens == 6 * queries * 199
+        assert len(result.samples) == 6
+
+
+def test_a_plan_leaves_out_only_the_tasks_whose_data_are_absent(folders: dict[str, Path]) -> None:
+    study = {
+        **yaml.safe_load((STUDIES / "smoke.yaml").read_text(encoding="utf-8")),
+        "methods": [{"name": "none"}],
+        "benchmarks": [{"name": "ruler", "lengths": [9000], "tasks": ["vt", "qa_1", "qa_2"]}],
+    }
+    squad = {"squad": folders["squad"]}
+    cells = compile_study(parse_study(json.dumps(study), "ruler.yaml"), squad).cells
+    reasons = {cell.task: cell.unavailable for cell in cells}
+    assert reasons["vt"] is reasons["qa_1"] is None
+    assert "hotpotqa" in str(reasons["qa_2"])
+    again = compile_study(parse_study(json.dumps(study), "ruler.yaml"), folders).cells
+    ids = [{c.task: c.step.fingerprint for c in plan if c.step} for plan in (cells, again)]
+    assert ids[0].items() < ids[1].items()

@@ -1,0 +1,181 @@
+"""Sizes of RULER's prompts: they fit, grow, and end; what they follow from.
+
+Properties over drawn lengths with two real tokenizers; unit counts against measured ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lce_core.benchmarks import CellRequest
+from lce_core.benchmarks._prompted import cache as _prompt_cache
+from lce_core.benchmarks._prompted.cache import PromptCache
+from lce_core.benchmarks.ruler import TASKS, new_tokens
+from lce_core.benchmarks.ruler._fitting import largest_place
+from lce_core.benchmarks.ruler._niah import NEEDLE, NIAH, Niah
+from lce_core.errors import UnavailableError
+from tests.support.ruler_prompts import BPE, BYTES, prompts_of, request_for, stand_in_data
+
+
+@dataclass(frozen=True)
+class Rationed:
+    """A tokenizer with one token for so many characters."""
+
+    characters: float
+
+    def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
+        return [0] * int(len(text) / self.characters)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return stand_in_data(tmp_path_factory.mktemp("data"))
+
+
+# Sizes
+
+
+@pytest.mark.parametrize(
+    ("task", "length", "first", "step"),
+    [
+        ("niah_single_2", 2048, 500, 500),
+        ("niah_single_1", 2048, 5, 5),
+        ("niah_single_1", 4096, 25, 25),
+        ("niah_multikey_3", 4095, 5, 5),
+        ("niah_multikey_3", 65536, 25, 25),
+    ],
+)
+def test_v1_counts_words_by_500_and_lines_by_25_or_5(
+    task: str, length: int, first: int, step: int
+) -> None:
+    sizes = Niah(NIAH[task], length, units=True, haystack=None).sizes
+    assert (sizes[0], sizes.step) == (first, step)
+
+
+def test_v1_leaves_half_of_multikey_3_empty_at_4096_where_the_search_fills_it(
+    folders: dict[str, Path],
+) -> None:
+    # 80.3 tokens a line, as measured with Llama's tokenizer: 25 needles by v1, 46 by search.
+    line = len(NEEDLE.format(values="uuids", key="k" * 36, value="v" * 36)) + 1
+    request = request_for("niah_multikey_3", 4096, folders, tokenizer=Rationed(line / 80.3))
+    lengths = {
+        sizes: [len(prompt.ids) + 128 for prompt in prompts_of(request, sizes=sizes)]
+        for sizes in ("v1", "search")
+    }
+    assert all(2300 < length < 2550 for length in lengths["v1"])
+    assert all(4000 < length <= 4096 for length in lengths["search"])
+
+
+def test_only_the_first_release_of_fwe_may_exceed_the_length_by_its_answer(
+    folders: dict[str, Path],
+) -> None:
+    request = request_for("fwe", 2000, folders)
+    free = {
+        profile: [2000 - len(p.ids) - 50 for p in prompts_of(request, profile=profile)]
+        for profile in ("clean", "faithful")
+    }
+    assert all(0 <= tokens < 60 for tokens in free["clean"])
+    assert all(tokens >= -50 for tokens in free["faithful"])
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    task=st.sampled_from(TASKS),
+    length=st.integers(200, 2600),
+    profile=st.sampled_from(["clean", "faithful"]),
+    tokenizer=st.sampled_from([BYTES, BPE]),
+)
+def test_prompts_fit_their_length_or_name_the_minimum(
+    folders: dict[str, Path], task: str, length: int, profile: str, tokenizer: Any
+) -> None:
+    request = request_for(task, length, folders, tokenizer=tokenizer)
+    reason, prompts = "", ()
+    try:
+        prompts = prompts_of(request, profile=profile)
+    except UnavailableError as error:
+        reason = str(error)
+    if reason:
+        assert task in reason
+        minimum = int(reason.split("at least ")[1].split()[0])
+        assert length < minimum < 14_000
+        return
+    reserved = 0 if (task, profile) == ("fwe", "faithful") else new_tokens(task)
+    assert all(len(prompt.ids) + reserved <= length for prompt in prompts)
+    # RULER's repetitions and units change at 4096; small collections run out of documents.
+    if 2 * length < 4096 and not task.startswith("qa"):
+        again = prompts_of(replace(request, eval_length=2 * length), profile=profile)
+        assert min(len(p.ids) for p in again) > max(len(p.ids) for p in prompts)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    widths=st.lists(st.integers(0, 40), min_size=1, max_size=200),
+    room=st.integers(0, 3000),
+    start=st.integers(0, 199),
+)
+def test_the_largest_place_is_that_of_a_linear_scan_in_few_counts(
+    widths: list[int], room: int, start: int
+) -> None:
+    totals = np.cumsum(widths).tolist()
+    asked: list[int] = []
+    found = largest_place(
+        lambda place: asked.append(place) or totals[place],  # type: ignore[func-returns-value]
+        len(totals),
+        room,
+        min(start, len(totals) - 1),
+    )
+    assert found == sum(total <= room for total in totals) - 1
+    assert len(asked) == len(set(asked)) <= 2 * len(totals).bit_length() + 4
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("profile", ["clean", "faithful"])
+def test_a_length_that_holds_no_prompt_is_unavailable_at_once(
+    task: str, profile: str, folders: dict[str, Path]
+) -> None:
+    for length in (1, 129):
+        with pytest.raises(UnavailableError, match=rf"{task} at eval_length {length}: .* at least"):
+            prompts_of(request_for(task, length, folders), profile=profile)
+
+
+# Identity of prompts
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_prompts_follow_from_task_length_seed_and_number_alone(
+    task: str, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ids(request: CellRequest, **parameters: Any) -> list[list[int]]:
+        monkeypatch.setattr(_prompt_cache, "CACHE", PromptCache(0))
+        return [prompt.ids.tolist() for prompt in prompts_of(request, **parameters)]
+
+    request = request_for(task, 9000, folders)
+    first = ids(request)
+    for other in reversed(TASKS[::4]):
+        ids(request_for(other, 9000, folders))
+    assert ids(request) == first
+    assert ids(request, num_samples=2) == first[:2]
+    assert ids(replace(request, seed=1)) != first
+    assert len({tuple(row) for row in first}) == 4
+
+
+def test_a_cached_cell_is_not_that_of_another_tokenizer_or_setting(
+    folders: dict[str, Path],
+) -> None:
+    request = request_for("niah_single_1", 1500, folders)
+    found = [
+        prompts_of(request),
+        prompts_of(replace(request, tokenizer=BYTES)),
+        prompts_of(request, sizes="v1"),
+        prompts_of(replace(request, seed=3)),
+        prompts_of(request),
+    ]
+    assert found[0] is found[-1]
+    assert len({one[0].ids.tobytes() for one in found}) == 4

@@ -1,0 +1,317 @@
+"""The short-context suite against the harness by itself, and what it says of data out of reach.
+
+Real toy models; PIQA's real questions, and made-up rows in the hub's columns for all six tasks.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lm_eval
+import numpy as np
+import pytest
+from huggingface_hub import constants
+from lm_eval.models.huggingface import HFLM
+from lm_eval.tasks import TaskManager
+from tokenizers.processors import TemplateProcessing
+
+from lce_core.benchmarks import BENCHMARKS, Benchmark, CellResult
+from lce_core.benchmarks._data import spread
+from lce_core.benchmarks.short_context.data import TASKS
+from lce_core.benchmarks.short_context.lm_eval_model import ExtendedLM
+from lce_core.benchmarks.short_context.lm_eval_tasks import answered_questions
+from lce_core.errors import DataError, UnavailableError
+from tests.support.cells import TOY
+from tests.support.short_context_rows import made_up, row_of, subjects, toy_request, write_rows
+
+
+def _benchmark(**parameters: Any) -> Benchmark:
+    return BENCHMARKS.parse({"name": "short_context", **parameters}, "test")
+
+
+def _values(result: CellResult) -> dict[str, float]:
+    return {score.metric: score.value for score in result.scores}
+
+
+def _wrapper(length: int, *, bos: bool = False) -> HFLM:
+    """The harness's own model class around the stock model; it needs a token for padding."""
+    tokenizer = _tokenizer(bos=bos)
+    tokenizer.eos_token = tokenizer.pad_token = "<query-7>"
+    # It does not count the last token of an answer.
+    return HFLM(
+        pretrained=TOY.initialise(2).eval(),
+        tokenizer=tokenizer,
+        batch_size=1,
+        max_length=length - 1,
+        backend="causal",
+    )
+
+
+def _tokenizer(*, bos: bool) -> Any:
+    tokenizer: Any = TOY.tokenizer(None)
+    if bos:
+        tokenizer.bos_token = "<query-0>"
+        special = [("<query-0>", tokenizer.bos_token_id)]
+        template = TemplateProcessing("<query-0> $A", special_tokens=special)
+        tokenizer.backend_tokenizer.post_processor = template
+    return tokenizer
+
+
+@pytest.fixture
+def piqa(test_data: Path) -> dict[str, Path]:
+    return {"piqa": test_data / "piqa"}
+
+
+# PIQA's real questions
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("length", [1024, 300])
+def test_piqa_scores_are_those_of_the_harness_own_wrapper(
+    length: int, piqa: dict[str, Path]
+) -> None:
+    result = _benchmark(profile="tiny").evaluate(toy_request(length, data_folders=piqa))
+    theirs = [question for _, question in answered_questions(_wrapper(length), "piqa", piqa, 20)]
+    ours = answered_questions(ExtendedLM(toy_request(length), new_tokens=8), "piqa", piqa, 20)
+    for (_, mine), their in zip(ours, theirs, strict=True):
+        assert mine["prompt_hash"] == their["prompt_hash"]
+        np.testing.assert_allclose(mine["filtered_resps"], their["filtered_resps"], rtol=1e-4)
+    values = _values(result)
+    for metric in ("acc", "acc_norm"):
+        assert values[metric] == np.mean([question[metric] for question in theirs])
+    assert values["accuracy"] == values["acc"]
+    assert (values["cut"] > 0) == (length == 300)
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("method", ["none", "lm_infinite", "dynamic_yarn", "landmark"])
+def test_piqa_runs_end_to_end_without_any_network(
+    method: str, piqa: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise OSError("no network in this test")
+
+    for name in ("connect", "connect_ex"):
+        monkeypatch.setattr(socket.socket, name, refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    steps: list[tuple[int, int]] = []
+    request = toy_request(
+        method=method,
+        data_folders=piqa,
+        report=lambda done, total: steps.append((done, total)),
+    )
+    benchmark = _benchmark(profile="tiny", num_samples=6)
+    result = benchmark.evaluate(request)
+    assert benchmark.evaluate(request) == result
+    assert [sample.sample for sample in result.samples] == list(range(6))
+    assert steps[-1] == (12, 12)
+    for score in result.scores:
+        assert score.ci_low is not None
+        assert score.ci_low <= score.value <= score.ci_high  # type: ignore[operator]
+    labels = (piqa["piqa"] / "valid-labels.lst").read_text().split()
+    lines = (piqa["piqa"] / "valid.jsonl").read_text(encoding="utf-8").split("\n")
+    rows = [json.loads(line) for line in lines if line]
+    for sample, place in zip(result.samples, spread(1838, 6), strict=True):
+        row = rows[place]
+        assert sample.reference == (row["sol1"], row["sol2"])[int(labels[place])]
+        assert sample.prediction in (row["sol1"], row["sol2"])
+        assert sample.score == (sample.prediction == sample.reference)
+        assert sample.num_prompt_tokens == len(f"Question: {row['goal']}\nAnswer:".encode())
+
+
+# All six tasks on made-up rows
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_task_is_asked_with_its_shots_and_scored(task: str, tmp_path: Path) -> None:
+    folders = made_up(task, tmp_path)
+    benchmark = _benchmark(num_samples=4)
+    assert benchmark.digest(task, folders) is not None
+    result = benchmark.evaluate(toy_request(2048, task=task, data_folders=folders))
+    values = _values(result)
+    assert len(result.samples) == 4
+    assert values["accuracy"] == values[TASKS[task].metric]
+    assert values["accuracy"] == pytest.approx(np.mean([row.score for row in result.samples]))
+    assert values["cut"] == 0
+    clusters = {sample.cluster for sample in result.samples}
+    assert clusters < {*subjects()} if task == "mmlu" else clusters == {None}
+    ((_, first), *_) = answered_questions(
+        ExtendedLM(toy_request(2048), new_tokens=8), task, folders, 1
+    )
+    separator = {"hellaswag": "Sailing: ", "truthfulqa_mc2": "Q: "}.get(task, "Answer:")
+    shots = {"truthfulqa_mc2": 6}.get(task, TASKS[task].shots)
+    assert first["arguments"][0][0].count(separator) == shots + 1
+
+
+def _alone(task: str, folder: Path, cache: Path) -> list[dict[str, Any]]:
+    """The first questions of a task as the harness reads, asks and scores them by itself."""
+    member, home = ("mmlu_anatomy", folder / "anatomy") if task == "mmlu" else (task, folder)
+    files = {split: str(next(home.glob(f"**/{split}*"))) for split in TASKS[task].splits}
+    changes = {
+        "task": member,
+        "dataset_path": "parquet",
+        "dataset_name": None,
+        "dataset_kwargs": {"data_files": files, "cache_dir": str(cache)},
+    }
+    if not TASKS[task].shots:
+        changes["training_split"] = None
+    definitions = Path(lm_eval.__file__).parent / "tasks" / TASKS[task].folder
+    found = lm_eval.simple_evaluate(
+        model=_wrapper(2048, bos=True),
+        tasks=[{"group": "alone", "task": [changes]}],
+        num_fewshot=TASKS[task].shots,
+        limit=2,
+        bootstrap_iters=0,
+        task_manager=TaskManager(include_defaults=False, include_path=str(definitions)),
+    )
+    samples: list[dict[str, Any]] = found["samples"][member]
+    return samples
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_prompts_shots_and_answers_are_those_of_the_harness_alone(
+    task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lm_eval.evaluator.add_env_info", lambda storage: None)  # slow
+    folders = made_up(task, tmp_path / "data", num_questions=2)
+    theirs = _alone(task, tmp_path / "data", tmp_path / "cache")
+    request = toy_request(2048, tokenizer=_tokenizer(bos=True))
+    end = _tokenizer(bos=True).convert_tokens_to_ids("<query-7>")
+    request.model.model.generation_config.eos_token_id = end
+    lm = ExtendedLM(request, new_tokens=256)
+    ours = answered_questions(lm, task, folders, None)
+    asked = [question for subject, question in ours if subject in (None, "anatomy")]
+    for mine, their in zip(asked[:2], theirs, strict=True):
+        assert mine["arguments"] == their["arguments"]
+        if TASKS[task].metric == "exact_match":
+            assert mine["filtered_resps"] == their["filtered_resps"]
+        else:
+            np.testing.assert_allclose(mine["filtered_resps"], their["filtered_resps"], rtol=1e-4)
+        for metric in mine["metrics"]:
+            assert mine[metric] == pytest.approx(their[metric], rel=1e-4)
+
+
+def test_a_whole_set_is_asked_in_order(tmp_path: Path) -> None:
+    folders = made_up("piqa", tmp_path)
+    result = _benchmark(profile="clean").evaluate(toy_request(data_folders=folders))
+    rows = [row_of("piqa", number) for number in range(30)]
+    assert [row.reference for row in result.samples] == [
+        (row["sol1"], row["sol2"])[row["label"]] for row in rows
+    ]
+
+
+def test_json_lines_and_parquet_give_the_same_result(tmp_path: Path) -> None:
+    rows = [row_of("truthfulqa_mc2", number) for number in range(5)]
+    write_rows(tmp_path / "a" / "validation.parquet", rows)
+    (tmp_path / "b").mkdir()
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (tmp_path / "b" / "validation.jsonl").write_text(lines, encoding="utf-8")
+    found = [
+        _benchmark().evaluate(
+            toy_request(task="truthfulqa_mc2", data_folders={"truthfulqa": tmp_path / name})
+        )
+        for name in "ab"
+    ]
+    assert found[0] == found[1]
+    assert 0 < _values(found[0])["accuracy"] < 1
+
+
+def test_questions_are_spread_evenly() -> None:
+    assert spread(10, 4) == [0, 2, 5, 7]
+    assert spread(3, 20) == [0, 1, 2]
+
+
+# What is out of reach
+
+
+def test_data_out_of_reach_is_named_with_its_origin_in_seconds(tmp_path: Path) -> None:
+    start = time.monotonic()
+    for task, plan in TASKS.items():
+        (name,) = {data_set.name for data_set in plan.splits.values()}
+        with pytest.raises(UnavailableError, match=rf"'{name}' is not .*{plan.repo}.*{name}=FOLD"):
+            _benchmark().digest(task, {})
+        with pytest.raises(UnavailableError, match=rf"'{name}': no .*{plan.repo}"):
+            _benchmark().evaluate(toy_request(task=task, data_folders={name: tmp_path}))
+    assert time.monotonic() - start < 60
+
+
+def test_a_missing_subject_is_named(tmp_path: Path) -> None:
+    folders = made_up("mmlu", tmp_path)
+    shutil.rmtree(tmp_path / "virology")
+    with pytest.raises(UnavailableError, match="no virology/dev"):
+        _benchmark().evaluate(toy_request(task="mmlu", data_folders=folders))
+
+
+def test_a_copy_in_the_hub_cache_is_a_folder_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit, name = "0" * 40, "truthfulqa/truthful_qa"
+    home = tmp_path / f"datasets--{name.replace('/', '--')}" / "snapshots" / commit
+    rows = [row_of("truthfulqa_mc2", number) for number in range(3)]
+    write_rows(home / "multiple_choice" / "validation-0.parquet", rows)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    folders = {"truthfulqa": Path(f"hub:{name}@{commit}")}
+    assert _benchmark().digest("truthfulqa_mc2", folders) is not None
+    result = _benchmark().evaluate(toy_request(task="truthfulqa_mc2", data_folders=folders))
+    assert len(result.samples) == 3
+
+
+def test_without_the_harness_cells_are_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lce_core.benchmarks.short_context.find_spec", lambda name: None)
+    reason = _benchmark().unavailable(TOY, "piqa", 1024)
+    assert reason is not None
+    assert "pip install 'lce[short-context]'" in reason
+    with pytest.raises(UnavailableError, match="pip install"):
+        _benchmark().evaluate(toy_request())
+
+
+def test_a_length_without_room_for_the_answer_is_unavailable() -> None:
+    assert "at least 257" in str(_benchmark().unavailable(TOY, "triviaqa", 256))
+    assert _benchmark().unavailable(TOY, "triviaqa", 257) is None
+
+
+def _drop_column(folder: Path) -> None:
+    rows = [{"goal": "a", "sol1": "b", "label": 0}]
+    write_rows(folder / "validation.parquet", rows)
+
+
+def _two_formats(folder: Path) -> None:
+    write_rows(folder / "validation.parquet", [row_of("piqa", 0)])
+    (folder / "validation.jsonl").write_text(json.dumps(row_of("piqa", 0)), encoding="utf-8")
+
+
+def _wrong_type(folder: Path) -> None:
+    write_rows(folder / "validation.parquet", [{**row_of("piqa", 0), "sol1": None}])
+
+
+def _labels_short(folder: Path) -> None:
+    (folder / "valid.jsonl").write_text('{"goal": "a", "sol1": "b", "sol2": "c"}\n' * 2)
+    (folder / "valid-labels.lst").write_text("1\n")
+
+
+def _labels_alone(folder: Path) -> None:
+    (folder / "valid-labels.lst").write_text("1\n")
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (_drop_column, r"validation\.parquet: row 1: no column 'sol2'"),
+        (_two_formats, "one folder and one format"),
+        (_wrong_type, "columns and types of huggingface.co/datasets/baber/piqa"),
+        (_labels_short, "1 labels for 2 questions"),
+        (_labels_alone, "labels of 0 files"),
+    ],
+)
+def test_damaged_data_is_named(
+    damage: Callable[[Path], None], message: str, tmp_path: Path
+) -> None:
+    damage(tmp_path)
+    with pytest.raises(DataError, match=message):
+        _benchmark().evaluate(toy_request(data_folders={"piqa": tmp_path}))

@@ -1,0 +1,98 @@
+"""TREC's questions: names of classes against the published files, and files that are damaged.
+
+The files' md5 sums, counts and meanings are the oracle.
+"""
+
+from __future__ import annotations
+
+import collections
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from lce_core.benchmarks.many_shot.trec import CLASSES, LABELS, trec_questions
+from lce_core.errors import DataError, UnavailableError
+
+
+@pytest.mark.data
+def test_the_published_files_have_exactly_the_known_codes(test_data: Path) -> None:
+    counts = {}
+    for name, md5 in (
+        ("train.txt", "073462e3fcefaae31e00edb1f18d2d02"),
+        ("test.txt", "323a3554401d86e650717e2d2f942589"),
+    ):
+        content = (test_data / "trec" / name).read_bytes()
+        assert hashlib.md5(content, usedforsecurity=False).hexdigest() == md5
+        counts[name] = collections.Counter(
+            line.split(" ", 1)[0] for line in content.decode("latin-1").split("\n") if line
+        )
+    assert set(counts["train.txt"]) == set(LABELS)
+    assert set(counts["test.txt"]) <= set(LABELS)
+    shown, asked = trec_questions({"trec": test_data / "trec"})
+    assert (len(shown), len(asked)) == (5452, 490)
+    names = collections.Counter(question.label for question in shown)
+    assert names == {LABELS[code]: number for code, number in counts["train.txt"].items()}
+    assert not {question.text for question in shown} & {question.text for question in asked}
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    ("question", "name"),
+    [
+        ("How long does it take to hike", "Lasting time of somethin"),
+        ("What currency is used in Australia ?", "Currency name"),
+        ("What is the temperature for cooking ?", "Temperature"),
+        ("How did serfdom develop in and then leave Russia ?", "Manner of an action"),
+        ("What films featured the character Popeye Doyle ?", "Invention, book and other creative"),
+    ],
+)
+def test_published_questions_have_the_names_that_fit_them(
+    test_data: Path, question: str, name: str
+) -> None:
+    shown, _ = trec_questions({"trec": test_data / "trec"})
+    labels = {one.label for one in shown if one.text.startswith(question)}
+    assert labels
+    assert all(label.startswith(name) for label in labels)
+
+
+def test_there_are_fifty_names_in_one_order() -> None:
+    assert len(LABELS) == len(set(LABELS.values())) == 50
+    assert set(CLASSES) == set(LABELS.values())
+    assert CLASSES[:4] == ("Food", "Date", "Order, rank", "Speed")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"NUM:date When ?\nNUM:hour When ?\n", r"train\.txt: line 2: 'NUM:hour When \?'"),
+        (b"NUM:date\n", r"line 1: 'NUM:date': a line is a code"),
+        (b"\n", r"train\.txt: no questions"),
+    ],
+)
+def test_lines_that_are_not_as_published_are_named(
+    tmp_path: Path, content: bytes, message: str
+) -> None:
+    (tmp_path / "train.txt").write_bytes(content)
+    (tmp_path / "test.txt").write_bytes(b"NUM:date When ?\n")
+    with pytest.raises(DataError, match=message):
+        trec_questions({"trec": tmp_path})
+
+
+def test_questions_are_latin_1_and_those_that_are_shown_are_not_asked(tmp_path: Path) -> None:
+    (tmp_path / "train.txt").write_bytes(b"NUM:date When was caf\xe9 new ?\nHUM:ind Who ?\n")
+    (tmp_path / "test.txt").write_bytes(b"HUM:ind Who ?\nLOC:city Where ?\n")
+    shown, asked = trec_questions({"trec": tmp_path})
+    assert [(one.text, one.label) for one in shown] == [
+        ("When was caf\xe9 new ?", "Date"),
+        ("Who ?", "Individual"),
+    ]
+    assert [one.text for one in asked] == ["Where ?"]
+
+
+def test_absent_files_are_unavailable_with_where_to_get_them(tmp_path: Path) -> None:
+    with pytest.raises(UnavailableError, match=r"'trec' is not on this machine.*nltk_data"):
+        trec_questions({})
+    (tmp_path / "train.txt").write_bytes(b"HUM:ind Who ?\n")
+    with pytest.raises(UnavailableError, match=r"no test\.txt in .*nltk_data"):
+        trec_questions({"trec": tmp_path})

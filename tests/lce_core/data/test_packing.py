@@ -1,0 +1,363 @@
+"""Rows are compared token by token with documents encoded here as UTF-8 bytes, never with the
+code's own tokens; hypothesis varies documents, row length and block size."""
+
+from __future__ import annotations
+
+import json
+import resource
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import PreTrainedTokenizerBase
+
+from lce_core.corpora import CORPORA, Corpus, Document, Split
+from lce_core.data import packing
+from lce_core.data.packing import HeldOutText, PackedRows, pack_held_out, pack_rows
+from lce_core.data.tokenised import tokenise
+from lce_core.errors import DataError, SpecError, StoreError
+from lce_core.models import LanguageModel, ModelShape
+from lce_core.models.toy_llama import ToyLlama
+from lce_core.recipe import Upsampling
+
+KEEP_ALL = Upsampling(long_document_tokens=1, short_keep_rate=1.0)
+
+
+class Given(Corpus):
+    """The same documents in both splits."""
+
+    plugin_name: ClassVar[str] = "given"
+    texts: tuple[tuple[str, str], ...]
+    """(domain, text) pairs."""
+    names: tuple[str, ...] = ("a", "b")
+
+    def domains(self) -> tuple[str, ...]:
+        return self.names
+
+    def documents(self, split: Split, folders: Mapping[str, Path]) -> Iterator[Document]:
+        for number, (domain, text) in enumerate(self.texts):
+            yield Document(f"{split}-{number}", domain, text)
+
+
+class Plain(ToyLlama):
+    """The toy without its last touch on rows."""
+
+    prepare_rows: ClassVar[Any] = LanguageModel.prepare_rows
+
+
+class Wide(Plain):
+    """A vocabulary beyond 16 bits."""
+
+    shape: ClassVar[ModelShape] = ModelShape(2, 96, 256, 70_000)
+
+
+def with_separator() -> PreTrainedTokenizerBase:
+    tokenizer = ToyLlama().tokenizer(None)
+    tokenizer.add_special_tokens({"bos_token": "<s>"})
+    assert tokenizer.bos_token_id == 392
+    return tokenizer
+
+
+PLAIN_TOKENIZER, SEPARATING_TOKENIZER = ToyLlama().tokenizer(None), with_separator()
+
+
+def pack(corpus: Corpus, out: Path, *, model: LanguageModel | None = None, **changes: Any) -> Any:
+    arguments: dict[str, Any] = {
+        "tokenizer": PLAIN_TOKENIZER,
+        "row_length": 16,
+        "num_rows": 8,
+        "upsampling": KEEP_ALL,
+        "seed": 0,
+        "folders": {},
+        "out": out,
+        "report": lambda event: None,
+    }
+    return pack_rows(corpus, model or Plain(), **(arguments | changes))
+
+
+def hold_out(corpus: Corpus, out: Path, tokens: int, tokenizer: Any = PLAIN_TOKENIZER) -> Any:
+    return pack_held_out(
+        corpus, tokenizer, tokens_per_domain=tokens, folders={}, out=out, report=lambda event: None
+    )
+
+
+def all_rows(folder: Path) -> tuple[Any, Any]:
+    rows = PackedRows.open(folder)
+    return rows.read(np.arange(len(rows)))
+
+
+documents = st.lists(
+    st.tuples(st.sampled_from(["a", "b"]), st.text(max_size=60)), min_size=1, max_size=12
+).filter(lambda pairs: any(text for _, text in pairs))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    texts=documents,
+    row_length=st.integers(2, 40),
+    num_rows=st.integers(1, 12),
+    block_tokens=st.sampled_from([1, 50, 1 << 20]),
+    separated=st.booleans(),
+)
+def test_no_token_is_lost_and_order_is_kept(
+    texts: list[tuple[str, str]],
+    row_length: int,
+    num_rows: int,
+    block_tokens: int,
+    separated: bool,
+) -> None:
+    corpus = Given(texts=tuple(texts))
+    tokenizer = SEPARATING_TOKENIZER if separated else PLAIN_TOKENIZER
+    before = [392] if separated else []
+    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packing, "BLOCK_TOKENS", block_tokens)
+        out = Path(name)
+        manifest = pack(corpus, out, tokenizer=tokenizer, row_length=row_length, num_rows=num_rows)
+        tokens, weights = all_rows(out)
+        order = pq.read_table(out / "order.parquet").to_pydict()
+    assert tokens.shape == (num_rows, row_length)
+    joined: list[int] = []
+    for document, start in zip(order["document"], order["start"], strict=True):
+        assert start == len(joined)
+        joined += before + list(texts[document][1].encode())
+    assert tokens.ravel().tolist() == joined[: num_rows * row_length]
+    assert len(joined) >= num_rows * row_length
+    assert manifest["drawn_documents"] == len(order["document"])
+    assert (weights[:, 1:] == 1).all()
+    assert (weights[:, 0] == 0).all()
+
+
+def test_equal_arguments_give_equal_bytes_and_another_seed_others(tmp_path: Path) -> None:
+    corpus = Given(texts=tuple(("ab"[i % 2], f"document {i} " * 9) for i in range(40)))
+    outputs = []
+    for number, seed in enumerate((0, 0, 1)):
+        out = tmp_path / str(number)
+        out.mkdir()
+        manifest = pack(corpus, out, model=ToyLlama(), row_length=64, num_rows=30, seed=seed)
+        assert json.loads((out / "manifest.json").read_text()) == manifest
+        outputs.append({file.name: file.read_bytes() for file in sorted(out.iterdir())})
+    assert set(outputs[0]) == {
+        "documents.parquet",
+        "manifest.json",
+        "order.parquet",
+        "rows.bin",
+        "weights.bin",
+    }
+    assert outputs[0] == outputs[1]
+    assert outputs[0]["rows.bin"] != outputs[2]["rows.bin"]
+
+
+def test_the_model_gives_rows_their_last_touch(tmp_path: Path) -> None:
+    corpus = Given(texts=(("a", "some text to hide keys in. " * 200),))
+    (tmp_path / "plain").mkdir()
+    (tmp_path / "toy").mkdir()
+    pack(corpus, tmp_path / "plain", row_length=128, num_rows=20)
+    manifest = pack(corpus, tmp_path / "toy", model=ToyLlama(), row_length=128, num_rows=20)
+    (plain, _), (touched, weights) = (all_rows(tmp_path / name) for name in ("plain", "toy"))
+    assert manifest["weighted"]
+    for row, before in zip(touched, plain, strict=True):
+        text = row[row < 256]
+        assert np.array_equal(text, before[: len(text)])
+        assert len(text) < len(row)
+    answers = np.zeros(touched.shape, dtype=bool)
+    answers[:, 1:] = touched[:, :-1] >= ToyLlama.keys.first_query
+    assert np.array_equal(weights == 3, answers)
+    assert (weights[:, 1:][~answers[:, 1:]] == 1).all()
+
+
+def test_rows_can_be_read_in_any_order(tmp_path: Path) -> None:
+    pack(Given(texts=(("a", "0123456789abcdef" * 8),)), tmp_path)
+    rows = PackedRows.open(tmp_path)
+    tokens, _ = all_rows(tmp_path)
+    some, weights = rows.read(np.array([5, 0, 5]))
+    assert np.array_equal(some, tokens[[5, 0, 5]])
+    assert some.dtype == np.int64
+    assert weights.dtype == np.float32
+    assert (len(rows), rows.row_length) == (8, 16)
+
+
+def test_text_that_spells_a_special_token_stays_text(tmp_path: Path) -> None:
+    text = "<s><key-0-00> is not a key, <query-1> no query. "
+    corpus = Given(texts=(("a", text),))
+    pack(corpus, tmp_path, tokenizer=SEPARATING_TOKENIZER, row_length=len(text) + 1, num_rows=1)
+    tokens, _ = all_rows(tmp_path)
+    assert tokens[0].tolist() == [392, *text.encode()]
+    # The tokenizer itself is as it was.
+    assert SEPARATING_TOKENIZER("<s>", add_special_tokens=False)["input_ids"] == [392]
+
+
+def test_a_small_corpus_is_gone_through_again_and_the_manifest_says_so(tmp_path: Path) -> None:
+    manifest = pack(Given(texts=(("a", "x" * 30), ("b", "y" * 10))), tmp_path)
+    entries = {entry["domain"]: entry for entry in manifest["domains"]}
+    assert entries["a"]["passes"] == 4
+    assert entries["a"]["share"] == 0.75
+    order = pq.read_table(tmp_path / "order.parquet").to_pydict()
+    assert max(order["pass"]) == 3
+    names = pq.read_table(tmp_path / "documents.parquet").to_pydict()
+    assert names == {"name": ["train-0", "train-1"], "domain": ["a", "b"], "tokens": [30, 10]}
+
+
+def test_tokens_take_two_bytes_where_the_vocabulary_fits(tmp_path: Path) -> None:
+    corpus = Given(texts=(("a", "caf\u00e9 " * 50),))
+    for name, model, size in (("narrow", Plain(), 2), ("wide", Wide(), 4)):
+        (tmp_path / name).mkdir()
+        pack(corpus, tmp_path / name, model=model)
+        assert (tmp_path / name / "rows.bin").stat().st_size == 8 * 16 * size
+    narrow, wide = (all_rows(tmp_path / name)[0] for name in ("narrow", "wide"))
+    assert np.array_equal(narrow, wide)
+
+
+def test_progress_is_reported(tmp_path: Path) -> None:
+    events: list[dict[str, Any]] = []
+    pack(Given(texts=(("a", "x" * 128),)), tmp_path, report=events.append)
+    assert events == [
+        {"stage": "tokenising", "documents": 1, "tokens": 128},
+        {"stage": "packing", "done": 8, "total": 8},
+    ]
+
+
+@pytest.mark.parametrize("sizes", [{"row_length": 1}, {"num_rows": 0}])
+def test_rows_without_a_prediction_are_refused(sizes: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="it has a token to predict"):
+        pack(Given(texts=(("a", "x"),)), tmp_path, **sizes)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("texts", [(), (("a", ""),)])
+def test_a_corpus_without_text_is_refused(
+    texts: tuple[tuple[str, str], ...], tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match="no tokens in the training split"):
+        pack(Given(texts=texts), tmp_path)
+
+
+def test_a_document_of_an_undeclared_domain_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="train-0: domain 'c' is not one of"):
+        pack(Given(texts=(("c", "x"),)), tmp_path)
+
+
+def test_a_token_outside_the_vocabulary_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="doc: token 120 is outside the model's vocabulary of 100"):
+        tokenise(
+            [Document("doc", "a", "x")],
+            ("a",),
+            PLAIN_TOKENIZER,
+            vocabulary=100,
+            tokens_file=tmp_path / "tokens",
+            index_file=tmp_path / "index",
+            report=lambda event: None,
+        )
+
+
+@contextmanager
+def file_size_limit(num_bytes: int) -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_file_that_cannot_grow_raises_instead_of_killing_the_process(tmp_path: Path) -> None:
+    corpus = Given(texts=(("a", "x" * 100_000),))
+    with file_size_limit(250_000), pytest.raises(OSError, match="File too large"):
+        pack(corpus, tmp_path, num_rows=100_000)
+    assert not (tmp_path / "manifest.json").exists()
+    assert not (tmp_path / "tokens.scratch").exists()
+
+
+def test_a_damaged_folder_is_refused(tmp_path: Path) -> None:
+    pack(Given(texts=(("a", "x" * 128),)), tmp_path)
+    rows = tmp_path / "rows.bin"
+    rows.write_bytes(rows.read_bytes()[:-2])
+    with pytest.raises(StoreError, match=r"rows\.bin: 254 bytes; the manifest says 256"):
+        PackedRows.open(tmp_path)
+    rows.unlink()
+    with pytest.raises(StoreError, match=r"rows\.bin: missing"):
+        PackedRows.open(tmp_path)
+    (tmp_path / "manifest.json").write_text("{")
+    with pytest.raises(StoreError, match="not a readable manifest"):
+        PackedRows.open(tmp_path)
+
+
+@settings(max_examples=40, deadline=None)
+@given(texts=documents, tokens=st.integers(1, 200), separated=st.booleans())
+def test_held_out_streams_are_whole_documents_cut_at_the_end(
+    texts: list[tuple[str, str]], tokens: int, separated: bool
+) -> None:
+    texts = [("a", "first"), ("b", "second"), *texts]
+    tokenizer = SEPARATING_TOKENIZER if separated else PLAIN_TOKENIZER
+    before = [392] if separated else []
+    with tempfile.TemporaryDirectory() as name:
+        manifest = hold_out(Given(texts=tuple(texts)), Path(name), tokens, tokenizer)
+        held_out = HeldOutText.open(Path(name))
+        streams = {domain: held_out.stream(domain).tolist() for domain in held_out.domains}
+        starts = {d: held_out.document_starts(d).tolist() for d in held_out.domains}
+    assert list(streams) == ["a", "b"]
+    for entry in manifest["domains"]:
+        domain = entry["domain"]
+        whole = sorted([*before, *text.encode()] for d, text in texts if d == domain and text)
+        stream, bounds = streams[domain], [*starts[domain], len(streams[domain])]
+        assert len(stream) == min(tokens, sum(map(len, whole))) == entry["tokens"]
+        pieces = [stream[i:j] for i, j in pairwise(bounds)]
+        assert bounds[0] == 0
+        for piece in pieces[:-1]:
+            whole.remove(piece)
+        assert any(document[: len(pieces[-1])] == pieces[-1] for document in whole)
+
+
+def test_a_part_of_the_held_out_text_does_not_depend_on_the_rest(tmp_path: Path) -> None:
+    texts = tuple(("a", f"document {i} ") for i in range(50))
+    (tmp_path / "few").mkdir()
+    (tmp_path / "many").mkdir()
+    hold_out(Given(texts=texts, names=("a",)), tmp_path / "few", 100)
+    hold_out(Given(texts=texts, names=("a",)), tmp_path / "many", 400)
+    few, many = (HeldOutText.open(tmp_path / name).stream("a") for name in ("few", "many"))
+    assert np.array_equal(few, many[:100])
+    assert PLAIN_TOKENIZER.decode(many[:40]) != "".join(text for _, text in texts)[:40]
+
+
+def test_a_domain_without_held_out_text_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="given: domain 'b' has no held-out text"):
+        hold_out(Given(texts=(("a", "x"),)), tmp_path, 10)
+
+
+def test_an_unknown_held_out_domain_is_refused(tmp_path: Path) -> None:
+    hold_out(Given(texts=(("a", "x"), ("b", "y"))), tmp_path, 10)
+    held_out = HeldOutText.open(tmp_path)
+    for ask in (held_out.stream, held_out.document_starts):
+        with pytest.raises(DataError, match="'c': held-out domains are a, b"):
+            ask("c")
+
+
+def test_local_text_packs_for_the_toy_with_the_corpus_mixture(tmp_path: Path) -> None:
+    corpus = CORPORA.parse({"name": "local_text"}, "test")
+    num_rows = 4000
+    manifest = pack(
+        corpus,
+        tmp_path,
+        model=ToyLlama(),
+        row_length=128,
+        num_rows=num_rows,
+        upsampling=Upsampling(),
+    )
+    assert manifest["tokens"] == num_rows * 128
+    for entry in manifest["domains"]:
+        assert entry["drawn_tokens"] > 0
+        assert entry["drawn_long_tokens"] / entry["drawn_tokens"] > (
+            entry["long_tokens"] / entry["tokens"]
+        )
+    tokens, _ = PackedRows.open(tmp_path).read(np.arange(1))
+    first = pq.read_table(tmp_path / "order.parquet")["document"][0].as_py()
+    name = pq.read_table(tmp_path / "documents.parquet")["name"][first].as_py()
+    (text,) = [d.text for d in corpus.documents("train", {}) if d.name == name]
+    assert text.encode().startswith(bytes(tokens[0][tokens[0] < 256].tolist()))

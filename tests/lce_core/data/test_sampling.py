@@ -1,0 +1,127 @@
+"""Synthetic corpora with known mixtures: shares, keep rates and order of the draw are compared with
+what the definition says, within four standard deviations where chance decides."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lce_core.data.sampling import Draw, draw_documents
+from lce_core.errors import DataError
+from lce_core.recipe import Upsampling
+
+NAMES = ("web", "books", "code")
+MIX = Upsampling(long_document_tokens=1000, short_keep_rate=0.1)
+
+
+def corpus(seed: int = 0, size: int = 30_000) -> tuple[np.ndarray, np.ndarray]:
+    """Many short web pages, few long books, code in between."""
+    rng = np.random.default_rng(seed)
+    domains = rng.choice(3, size=size, p=[0.8, 0.02, 0.18])
+    scale = np.array([300.0, 20_000.0, 900.0])[domains]
+    return domains, (rng.exponential(scale) + 1).astype(np.int64)
+
+
+def draw(domains: np.ndarray, lengths: np.ndarray, budget: int, seed: int = 0) -> Draw:
+    return draw_documents(domains, lengths, NAMES, budget=budget, upsampling=MIX, seed=seed)
+
+
+def test_domain_shares_of_tokens_are_kept() -> None:
+    domains, lengths = corpus()
+    budget = int(lengths.sum() // 5)
+    drawn = draw(domains, lengths, budget).documents
+    for domain in range(3):
+        share = lengths[domains == domain].sum() / lengths.sum()
+        members = drawn[domains[drawn] == domain]
+        excess = lengths[members].sum() - share * budget
+        assert 0 <= excess < lengths[members].max() + 1  # at most the last document too much
+
+
+def test_long_documents_are_always_kept_and_short_ones_at_the_rate() -> None:
+    domains, lengths = corpus()
+    drawn = draw(domains, lengths, int(lengths.sum() // 5))
+    assert drawn.passes.max() == 0
+    web = drawn.documents[domains[drawn.documents] == 0]
+    long = lengths >= MIX.long_document_tokens
+    candidates = domains == 0
+    # Kept long and short documents are in the ratio of candidates, short ones at a tenth.
+    expected = 0.1 * (candidates & ~long).sum() / (candidates & long).sum()
+    kept_long, kept_short = long[web].sum(), (~long[web]).sum()
+    error = expected * np.sqrt(1 / kept_long + 1 / kept_short)
+    assert abs(kept_short / kept_long - expected) < 4 * error
+
+
+def test_any_prefix_has_the_mixture() -> None:
+    domains, lengths = corpus()
+    drawn = draw(domains, lengths, int(lengths.sum() // 5)).documents
+    share = np.array([lengths[domains == d].sum() for d in range(3)]) / lengths.sum()
+    for part in (0.25, 0.5, 0.75):
+        prefix = drawn[: np.searchsorted(np.cumsum(lengths[drawn]), part * lengths[drawn].sum())]
+        tokens = np.array([lengths[prefix[domains[prefix] == d]].sum() for d in range(3)])
+        np.testing.assert_allclose(tokens / tokens.sum(), share, atol=0.03)
+
+
+@settings(max_examples=60)
+@given(
+    lengths=st.lists(st.integers(0, 3000), min_size=1, max_size=30),
+    budget=st.integers(1, 50_000),
+    seed=st.integers(0, 100),
+    data=st.data(),
+)
+def test_the_budget_is_reached_and_no_pass_repeats_a_document(
+    lengths: list[int], budget: int, seed: int, data: st.DataObject
+) -> None:
+    sizes = np.array(lengths)
+    domains = np.array(
+        data.draw(st.lists(st.integers(0, 2), min_size=len(lengths), max_size=len(lengths)))
+    )
+    if sizes.sum() == 0:
+        with pytest.raises(DataError, match="no tokens"):
+            draw(domains, sizes, budget, seed)
+        return
+    drawn = draw(domains, sizes, budget, seed)
+    assert sizes[drawn.documents].sum() >= budget
+    assert (sizes[drawn.documents] > 0).all()
+    pairs = list(zip(drawn.documents.tolist(), drawn.passes.tolist(), strict=True))
+    assert len(set(pairs)) == len(pairs)
+    for domain, entry in enumerate(drawn.statistics):
+        of_domain = domains[drawn.documents] == domain
+        assert entry["drawn_tokens"] == sizes[drawn.documents[of_domain]].sum()
+        assert entry["passes"] == drawn.passes[of_domain].max(initial=-1) + 1
+
+
+def test_a_small_corpus_is_gone_through_again_in_a_new_order() -> None:
+    lengths = np.full(50, 2000)
+    drawn = draw(np.zeros(50, dtype=np.int64), lengths, 250 * 2000)
+    assert np.bincount(drawn.passes).tolist() == [50] * 5
+    orders = {tuple(drawn.documents[drawn.passes == p]) for p in range(5)}
+    assert len(orders) == 5
+    assert (np.diff(drawn.passes) >= 0).all()
+
+
+def test_a_single_short_document_with_a_tiny_rate_still_fills_the_budget() -> None:
+    rare = Upsampling(long_document_tokens=1000, short_keep_rate=1e-12)
+    drawn = draw_documents(
+        np.zeros(1, dtype=np.int64), np.array([10]), ("web",), budget=95, upsampling=rare, seed=0
+    )
+    assert drawn.documents.tolist() == [0] * 10
+
+
+def test_the_seed_alone_decides() -> None:
+    domains, lengths = corpus(size=3000)
+    first, again, other = (draw(domains, lengths, 200_000, seed).documents for seed in (0, 0, 1))
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first[: len(other)], other[: len(first)])
+
+
+def test_appending_to_one_domain_leaves_the_order_of_others_alone() -> None:
+    domains, lengths = corpus(size=3000)
+    more_domains, more_lengths = np.append(domains, [0, 0]), np.append(lengths, [5, 7])
+    first = draw(domains, lengths, 10**6).documents
+    second = draw(more_domains, more_lengths, 10**6).documents
+    for domain in (1, 2):
+        a, b = (d[np.append(domains, [0, 0])[d] == domain] for d in (first, second))
+        shared = min(len(a), len(b))
+        assert np.array_equal(a[:shared], b[:shared])

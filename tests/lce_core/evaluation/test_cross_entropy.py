@@ -1,0 +1,131 @@
+"""Strategy: torch's own cross_entropy on whole logits in fp64 is the oracle for loss and gradients;
+hypothesis varies sizes, blocks and weights, gradcheck confirms the derivative itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from lce_core.evaluation.cross_entropy import linear_cross_entropy, token_nll
+
+
+def _problem(
+    seed: int, tokens: int, width: int, vocabulary: int, bias: bool
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor, Tensor]:
+    rng = torch.Generator().manual_seed(seed)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=rng, dtype=torch.float64).requires_grad_()
+
+    targets = torch.randint(vocabulary, (tokens,), generator=rng)
+    weights = torch.rand(tokens, generator=rng) * torch.randint(4, (tokens,), generator=rng)
+    head_bias = normal(vocabulary) if bias else None
+    return normal(tokens, width), normal(vocabulary, width), head_bias, targets, weights
+
+
+def _whole_logits_loss(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, weights: Tensor
+) -> Tensor:
+    logits = torch.nn.functional.linear(hidden, weight, bias)
+    return (cross_entropy(logits, targets, reduction="none") * weights).sum()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 1000),
+    tokens=st.integers(0, 23),
+    width=st.integers(1, 9),
+    vocabulary=st.integers(1, 17),
+    block=st.integers(1, 30),
+    bias=st.booleans(),
+)
+def test_loss_and_gradients_equal_those_of_whole_logits(
+    seed: int, tokens: int, width: int, vocabulary: int, block: int, bias: bool
+) -> None:
+    hidden, weight, head_bias, targets, weights = _problem(seed, tokens, width, vocabulary, bias)
+    leaves = [leaf for leaf in (hidden, weight, head_bias) if leaf is not None]
+    ours = linear_cross_entropy(hidden, weight, head_bias, targets, weights, block)
+    theirs = _whole_logits_loss(hidden, weight, head_bias, targets, weights)
+    torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
+    # An upstream factor must reach the gradients, which are made before it is known.
+    for got, expected in zip(
+        torch.autograd.grad(ours * 0.25, leaves),
+        torch.autograd.grad(theirs * 0.25, leaves),
+        strict=True,
+    ):
+        torch.testing.assert_close(got, expected, rtol=1e-10, atol=1e-10)
+    nll = token_nll(hidden, weight, head_bias, targets, block)
+    torch.testing.assert_close((nll * weights).sum(), theirs.detach(), rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_gradients_are_the_derivative_of_the_loss(bias: bool) -> None:
+    hidden, weight, head_bias, targets, weights = _problem(0, 7, 3, 5, bias)
+    leaves = [leaf for leaf in (hidden, weight, head_bias) if leaf is not None]
+
+    def loss(hidden: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        return linear_cross_entropy(hidden, weight, bias, targets, weights, block=3)
+
+    assert torch.autograd.gradcheck(loss, leaves)
+
+
+def test_frozen_inputs_get_no_gradient_and_the_others_still_do() -> None:
+    hidden, weight, _, targets, weights = _problem(1, 6, 4, 8, bias=False)
+    frozen = weight.detach()
+    linear_cross_entropy(hidden, frozen, None, targets, weights).backward()
+    assert hidden.grad is not None
+    assert frozen.grad is None
+
+
+def test_fp32_agrees_with_fp64_to_1e_5() -> None:
+    hidden, weight, bias, targets, weights = _problem(2, 300, 32, 400, bias=True)
+    assert bias is not None
+    exact = _whole_logits_loss(hidden, weight, bias, targets, weights)
+    singles = [leaf.detach().float().requires_grad_() for leaf in (hidden, weight, bias)]
+    loss = linear_cross_entropy(singles[0], singles[1], singles[2], targets, weights, block=64)
+    torch.testing.assert_close(loss.double(), exact, rtol=1e-5, atol=1e-5)
+    expected = torch.autograd.grad(exact, [hidden, weight, bias])
+    for got, want in zip(torch.autograd.grad(loss, singles), expected, strict=True):
+        torch.testing.assert_close(got.double(), want, rtol=1e-4, atol=1e-5)
+
+
+def test_under_autocast_products_are_bf16_and_sums_fp32() -> None:
+    hidden, weight, _, targets, weights = _problem(3, 256, 32, 100, bias=False)
+    exact = _whole_logits_loss(hidden, weight, None, targets, weights)
+    singles = [leaf.detach().float().requires_grad_() for leaf in (hidden, weight)]
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = linear_cross_entropy(singles[0], singles[1], None, targets, weights, block=100)
+        nll = token_nll(singles[0], singles[1], None, targets, block=100)
+    assert (loss.dtype, nll.dtype) == (torch.float32, torch.float32)
+    torch.testing.assert_close(loss.double(), exact, rtol=1e-2, atol=0.0)
+    expected = torch.autograd.grad(exact, [hidden, weight])
+    for got, want in zip(torch.autograd.grad(loss, singles), expected, strict=True):
+        assert got.dtype == torch.float32
+        # Relative error of the whole gradient; bf16 keeps 8 bits of each factor.
+        assert (got.double() - want).norm() / want.norm() < 2e-2
+
+
+def test_no_tensor_of_tokens_by_vocabulary_is_ever_made() -> None:
+    tokens, vocabulary, block = 96, 5000, 8
+    hidden, weight, _, targets, weights = _problem(4, tokens, 4, vocabulary, bias=False)
+    largest = 0
+
+    class Watch(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(
+            self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            nonlocal largest
+            out = function(*args, **(kwargs or {}))
+            if isinstance(out, Tensor):
+                largest = max(largest, out.numel())
+            return out
+
+    with Watch():  # type: ignore[no-untyped-call]
+        linear_cross_entropy(hidden, weight, None, targets, weights, block).backward()
+    assert largest <= block * vocabulary < tokens * vocabulary

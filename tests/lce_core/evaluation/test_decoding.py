@@ -1,0 +1,134 @@
+"""Greedy decoding against transformers' generate and against decoding without a cache.
+
+Batches, chunks and early stops are varied; the results must not follow them.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from lce_core.errors import NonFiniteError, SpecError
+from lce_core.evaluation.decoding import generate
+from lce_core.extension.extended_model import ExtendedModel, extend
+from lce_core.methods import METHODS
+from lce_core.models import MODELS
+
+BASE = MODELS.parse({"name": "toy_llama"}, "test")
+
+
+def _extended(method: str = "none", seed: int = 5) -> ExtendedModel:
+    model = BASE.initialise(seed).eval()
+    return extend(model, BASE, METHODS.parse({"name": method}, "test"), target=512)
+
+
+def _prompts(count: int, length: int) -> NDArray[np.int64]:
+    return np.random.default_rng(length).integers(256, size=(count, length))
+
+
+def _equal(left: list[NDArray[np.int64]], right: list[NDArray[np.int64]]) -> bool:
+    return [row.tolist() for row in left] == [row.tolist() for row in right]
+
+
+@pytest.mark.parametrize("length", [1, 50, 150])
+def test_greedy_decoding_is_that_of_transformers(length: int) -> None:
+    stock = BASE.initialise(5).eval()
+    prompts = _prompts(4, length)
+    expected = stock.generate(
+        torch.from_numpy(prompts),
+        attention_mask=torch.ones(prompts.shape, dtype=torch.long),
+        max_new_tokens=12,
+        do_sample=False,
+        pad_token_id=0,
+    )[:, length:]
+    found = generate(_extended(), prompts, max_new_tokens=12, batch_tokens=1000)
+    np.testing.assert_array_equal(np.stack(found), expected.numpy())
+
+
+@pytest.mark.parametrize("method", METHODS.names())
+def test_cached_decoding_is_decoding_from_scratch_at_every_step(method: str) -> None:
+    extended = _extended(method)
+    prompts = _prompts(2, 160)
+    found = generate(extended, prompts, max_new_tokens=6, batch_tokens=400, chunk=37)
+    extended.begin_request(166)
+    ids = torch.from_numpy(prompts)
+    with torch.no_grad():
+        for _ in range(6):
+            hidden = extended.hidden_states(ids)[:, -1]
+            logits = extended.model.get_output_embeddings()(hidden)
+            # A token of a method's own comes after the text's vocabulary and is never an answer.
+            answer = logits[:, : BASE.shape.vocab_size].argmax(-1, keepdim=True)
+            ids = torch.cat([ids, answer], dim=1)
+    np.testing.assert_array_equal(np.stack(found), ids[:, 160:].numpy())
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 90, 10_000])
+@pytest.mark.parametrize("chunk", [1, 16, 4096])
+def test_batches_and_chunks_do_not_change_answers(batch_tokens: int, chunk: int) -> None:
+    prompts, extended = _prompts(5, 40), _extended()
+    expected = generate(extended, prompts, max_new_tokens=5, batch_tokens=40, chunk=40)
+    found = generate(extended, prompts, max_new_tokens=5, batch_tokens=batch_tokens, chunk=chunk)
+    assert _equal(found, expected)
+
+
+def test_an_early_stop_cuts_answers_and_changes_none_of_the_others() -> None:
+    prompts, extended = _prompts(6, 30), _extended()
+    full = generate(extended, prompts, max_new_tokens=10, batch_tokens=1000)
+    wanted = {int(row[4]) for row in full[::2]}
+
+    def stop(ids: NDArray[np.int64]) -> bool:
+        return int(ids[-1]) in wanted
+
+    found = generate(extended, prompts, max_new_tokens=10, stop=stop, batch_tokens=1000)
+    for row, answer in zip(full, found, strict=True):
+        ends = [index for index, token in enumerate(row) if int(token) in wanted]
+        length = ends[0] + 1 if ends else 10
+        assert answer.tolist() == row[:length].tolist()
+    assert len({len(answer) for answer in found}) > 1
+
+
+def test_the_models_own_end_token_ends_an_answer() -> None:
+    prompts, extended = _prompts(1, 30), _extended()
+    full = generate(extended, prompts, max_new_tokens=10, batch_tokens=100)[0]
+    stopped = copy.deepcopy(extended)
+    stopped.model.generation_config.eos_token_id = [int(full[3]), 391]
+    first = full.tolist().index(int(full[3]))
+    found = generate(stopped, prompts, max_new_tokens=10, batch_tokens=100)[0]
+    assert found.tolist() == full[: first + 1].tolist()
+
+
+def test_only_last_positions_are_projected_onto_the_vocabulary() -> None:
+    extended, seen = _extended(), []
+    head = extended.model.get_output_embeddings()
+    head.register_forward_hook(lambda _, args, __: seen.append(tuple(args[0].shape)))
+    generate(extended, _prompts(3, 64), max_new_tokens=2, batch_tokens=1000)
+    assert seen == [(3, 96), (3, 96)]
+
+
+def test_no_forward_pass_exceeds_the_token_limit_beyond_one_prompt() -> None:
+    extended, seen = _extended(), []
+    extended.model.get_decoder().register_forward_pre_hook(
+        lambda _, __, kwargs: seen.append(kwargs["input_ids"].numel()), with_kwargs=True
+    )
+    generate(extended, _prompts(3, 64), max_new_tokens=1, batch_tokens=20)
+    assert max(seen) <= 20
+
+
+@pytest.mark.parametrize(("length", "new"), [(0, 3), (4, 0)])
+def test_empty_requests_are_refused(length: int, new: int) -> None:
+    with pytest.raises(SpecError, match="at least 1"):
+        generate(
+            _extended(), np.zeros((2, length), dtype=np.int64), max_new_tokens=new, batch_tokens=8
+        )
+
+
+def test_logits_that_are_not_finite_are_an_error() -> None:
+    extended = _extended()
+    with torch.no_grad():
+        extended.model.get_input_embeddings().weight[3] = float("inf")
+    with pytest.raises(NonFiniteError, match="token 1 of 1 answers"):
+        generate(extended, _prompts(1, 8), max_new_tokens=1, batch_tokens=8)

@@ -1,0 +1,92 @@
+"""Window losses against transformers' own loss over full logits, one window at a time.
+
+The model is a tiny random Llama; the oracle never sees the extended copy.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch.nn import functional
+
+from lce_core.errors import NonFiniteError, SpecError
+from lce_core.evaluation.likelihood import window_nll
+from lce_core.extension.extended_model import ExtendedModel, extend
+from lce_core.methods import METHODS
+from lce_core.models import MODELS
+
+BASE = MODELS.parse({"name": "toy_llama"}, "test")
+
+
+def _pair(method: str = "none") -> tuple[torch.nn.Module, ExtendedModel]:
+    stock = BASE.initialise(3).eval()
+    extended = copy.deepcopy(stock)
+    return stock, extend(extended, BASE, METHODS.parse({"name": method}, "test"), target=512)
+
+
+def _windows(count: int, length: int, seed: int = 0) -> NDArray[np.int64]:
+    return np.random.default_rng(seed).integers(256, size=(count, length))
+
+
+def _oracle(model: torch.nn.Module, window: NDArray[np.int64]) -> NDArray[np.float32]:
+    ids = torch.from_numpy(window)[None]
+    with torch.no_grad():
+        logits = model(ids).logits[0, :-1]
+    return functional.cross_entropy(logits, ids[0, 1:], reduction="none").numpy()
+
+
+@pytest.mark.parametrize("length", [2, 7, 200])
+def test_window_losses_are_those_of_full_logits(length: int) -> None:
+    stock, extended = _pair()
+    windows = _windows(5, length)
+    found = window_nll(extended, windows, batch_tokens=3 * length)
+    assert found.dtype == np.float32
+    assert found.shape == (5, length - 1)
+    np.testing.assert_allclose(found, [_oracle(stock, w) for w in windows], atol=1e-4, rtol=0)
+
+
+def test_batch_size_does_not_change_losses() -> None:
+    _, extended = _pair()
+    windows = _windows(9, 64)
+    one = window_nll(extended, windows, batch_tokens=1)
+    all_at_once = window_nll(extended, windows, batch_tokens=1 << 20)
+    np.testing.assert_allclose(one, all_at_once, atol=1e-5, rtol=0)
+
+
+def test_unsigned_ids_of_the_store_and_views_are_accepted() -> None:
+    _, extended = _pair()
+    stream = _windows(1, 100)[0].astype(np.uint32)
+    view = np.lib.stride_tricks.sliding_window_view(stream, 32)[::16]
+    found = window_nll(extended, view, batch_tokens=64)
+    again = window_nll(extended, view.astype(np.int64), batch_tokens=64)
+    np.testing.assert_array_equal(found, again)
+
+
+def test_progress_reaches_the_number_of_windows() -> None:
+    _, extended = _pair()
+    seen: list[tuple[int, int]] = []
+    window_nll(
+        extended, _windows(5, 8), batch_tokens=16, report=lambda done, n: seen.append((done, n))
+    )
+    assert seen == [(2, 5), (4, 5), (5, 5)]
+
+
+def test_windows_without_a_token_to_score_are_refused() -> None:
+    _, extended = _pair()
+    with pytest.raises(SpecError, match="at least 2 tokens"):
+        window_nll(extended, _windows(1, 1), batch_tokens=8)
+
+
+def test_a_loss_that_is_not_finite_names_window_and_token() -> None:
+    _, extended = _pair()
+    with torch.no_grad():
+        extended.model.get_input_embeddings().weight[7] = float("nan")
+    windows = np.ones((3, 6), dtype=np.int64)
+    windows[1, 2] = 7
+    with pytest.raises(NonFiniteError, match="window 0, token 1"):
+        # Tied weights: the poisoned row is also a row of the vocabulary projection.
+        window_nll(extended, windows, batch_tokens=6)

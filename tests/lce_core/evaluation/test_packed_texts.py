@@ -1,0 +1,196 @@
+"""Texts side by side in one cache: states and answers against each text by itself.
+
+Models are random and float64, of every shape that attention knows, so that what differs is a
+mistake and not rounding; texts are drawn so that some begin, equal or follow others.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM, PhiConfig, PhiForCausalLM
+
+from lce_core.evaluation import packed_texts
+from lce_core.evaluation.decoding import generate
+from lce_core.evaluation.packed_texts import PackedTexts
+from lce_core.evaluation.shared_prefixes import (
+    bundles,
+    common_prefix,
+    num_distinct_tokens,
+    reusable,
+    sharing_order,
+)
+from lce_core.extension.extended_model import ExtendedModel, extend
+from lce_core.methods import METHODS
+from lce_core.models import MODELS
+from lce_core.rope import RopeGeometry
+
+BASE = MODELS.parse({"name": "toy_llama"}, "test")
+SIZES: dict[str, Any] = {
+    "vocab_size": 40,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+}
+texts = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=9), min_size=1, max_size=7)
+
+
+def toy(method: str = "yarn") -> ExtendedModel:
+    model = BASE.initialise(3).double().eval()
+    return extend(model, BASE, METHODS.parse({"name": method}, "test"), target=512)
+
+
+class Geometry:
+    """What `extend` reads of a base model."""
+
+    def __init__(self, geometry: RopeGeometry) -> None:
+        self.geometry, self.plugin_name = geometry, "test"
+
+
+def grouped() -> ExtendedModel:
+    """Queries in groups that share keys."""
+    torch.manual_seed(0)
+    model = LlamaForCausalLM(LlamaConfig(**SIZES, num_key_value_heads=2, head_dim=8))
+    geometry = RopeGeometry(
+        head_dim=8, rotary_dim=8, theta=10000.0, num_heads=4, num_kv_heads=2, trained_context=64
+    )
+    return _extended(model, geometry)
+
+
+def partial() -> ExtendedModel:
+    """Heads of which only a half is rotated."""
+    torch.manual_seed(0)
+    model = PhiForCausalLM(PhiConfig(**SIZES, partial_rotary_factor=0.5))
+    geometry = RopeGeometry(
+        head_dim=8, rotary_dim=4, theta=10000.0, num_heads=4, num_kv_heads=4, trained_context=64
+    )
+    return _extended(model, geometry)
+
+
+def _extended(model: Any, geometry: RopeGeometry) -> ExtendedModel:
+    method = METHODS.parse({"name": "yarn"}, "test")
+    base: Any = Geometry(geometry)
+    return extend(model.double().eval(), base, method, target=256)
+
+
+def in_order(prompts: list[list[int]]) -> list[np.ndarray]:
+    found = [np.array(prompt, dtype=np.int64) for prompt in prompts]
+    return [found[index] for index in sharing_order(found)]
+
+
+def alone(model: ExtendedModel, text: np.ndarray) -> torch.Tensor:
+    return model.hidden_states(torch.from_numpy(text[None]))[0, -1]
+
+
+@pytest.mark.parametrize("make", [toy, grouped, partial])
+@pytest.mark.parametrize(("packed", "chunk"), [(512, 4096), (3, 4096), (3, 2)])
+@given(prompts=texts, held=st.integers(0, 8), following=st.lists(st.integers(0, 2), min_size=9))
+@settings(deadline=None, max_examples=15)
+@torch.no_grad()
+def test_states_are_those_of_each_text_by_itself(
+    make: Any, packed: int, chunk: int, prompts: list[list[int]], held: int, following: list[int]
+) -> None:
+    model, found = MADE.setdefault(make.__name__, make()), in_order(prompts)
+    model.begin_request(12)
+    cache, held = DynamicCache(), min(held, len(found[0]) - 1)
+    if held:
+        model.hidden_states(torch.from_numpy(found[0][None, :held]), cache)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packed_texts, "PACKED", packed)
+        side_by_side = PackedTexts(model, found, cache, held, chunk)
+        states = side_by_side.prefill()
+        torch.testing.assert_close(
+            states, torch.stack([alone(model, text) for text in found]), atol=1e-10, rtol=0
+        )
+        for start in range(2):  # all of them go on, then only every second one
+            chosen = list(range(0, len(found), 1 + start))
+            ids = np.array([following[(start + row) % 9] for row in chosen])
+            states = side_by_side.follow(chosen, torch.from_numpy(ids))
+            for row, token in zip(chosen, ids, strict=True):
+                found[row] = np.append(found[row], token)
+            expected = torch.stack([alone(model, found[row]) for row in chosen])
+            torch.testing.assert_close(states, expected, atol=1e-10, rtol=0)
+        kept = len(found[-1]) - 3
+        if kept > 0:
+            own = side_by_side.cache_of(-1, kept)
+            rest = torch.from_numpy(found[-1][None, kept:])
+            after = model.hidden_states(rest, own)[0, -1]
+            torch.testing.assert_close(after, alone(model, found[-1]), atol=1e-10, rtol=0)
+
+
+MADE: dict[str, ExtendedModel] = {}
+"""Models, made once for all examples."""
+
+
+@pytest.mark.parametrize("method", ["yarn", "dynamic_yarn", "clex", "self_extend"])
+@pytest.mark.parametrize("batch_tokens", [10, 60, 2000])
+def test_answers_do_not_follow_how_many_prompts_share_a_cache(
+    method: str, batch_tokens: int
+) -> None:
+    model, rng = toy(method), np.random.default_rng(2)
+    shots = rng.integers(256, size=150)
+    prompts = [
+        np.concatenate([shots[: rng.integers(100, 150)], rng.integers(256, size=size)])
+        for size in (3, 3, 9, 4, 40, 3)
+    ]
+    expected = generate(model, prompts, max_new_tokens=5, batch_tokens=500, share_prefixes=False)
+    wanted = {int(answer[2]) for answer in expected[::2]}
+    rules = [lambda ids, stop=stop: stop and int(ids[-1]) in wanted for stop in (True, False) * 3]
+    for rule in (None, rules):
+        before = generate(
+            model,
+            prompts,
+            max_new_tokens=5,
+            batch_tokens=500,
+            share_prefixes=False,
+            stop=rule,
+        )
+        found = generate(
+            model, prompts, max_new_tokens=5, batch_tokens=batch_tokens, stop=rule, chunk=64
+        )
+        assert [row.tolist() for row in found] == [row.tolist() for row in before]
+
+
+def test_many_questions_after_the_same_shots_take_few_passes() -> None:
+    model, rng = toy(), np.random.default_rng(0)
+    shots = rng.integers(256, size=600)
+    prompts = [np.concatenate([shots, [row], rng.integers(256, size=8)]) for row in range(30)]
+    seen: list[int] = []
+    model.model.get_decoder().register_forward_pre_hook(
+        lambda _, __, kwargs: seen.append(kwargs["input_ids"].numel()), with_kwargs=True
+    )
+    generate(model, prompts, max_new_tokens=4, batch_tokens=2000)
+    assert sum(seen) == 600 + 30 * (9 + 3)
+    assert seen == [609, 29 * 9, 30, 30, 30]
+
+
+@given(texts, st.integers(1, 40), st.integers(1, 3))
+@settings(deadline=None, max_examples=60)
+def test_a_cache_holds_as_many_successive_prompts_as_fit(
+    prompts: list[list[int]], limit: int, new: int
+) -> None:
+    found = [np.array(prompt, dtype=np.int64) for prompt in prompts]
+    order = sharing_order(found)
+    parts = bundles(found, order, limit, new)
+    assert [index for part in parts for index in part] == order
+
+    def beside_the_first(part: list[int]) -> int:
+        # A prompt that adds nothing passes its last token again.
+        again = sum(
+            reusable(found[one], found[two]) < common_prefix(found[one], found[two])
+            for one, two in pairwise(part)
+        )
+        all_tokens = num_distinct_tokens(found, part) + again + new * len(part)
+        return all_tokens - len(found[part[0]]) - new
+
+    for number, part in enumerate(parts):
+        assert beside_the_first(part) <= limit
+        if number + 1 < len(parts):
+            assert beside_the_first([*part, parts[number + 1][0]]) > limit

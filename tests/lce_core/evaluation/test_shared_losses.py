@@ -1,0 +1,171 @@
+"""Losses computed once: read off longer windows, shared between cells, stored with a cell.
+
+The oracle is the same cell with an empty cache; passes of the model are counted.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from safetensors.numpy import load_file
+
+from lce_core.benchmarks import CellResult
+from lce_core.benchmarks._text.benchmark import unpack_losses
+from lce_core.errors import UnavailableError
+from lce_core.evaluation.likelihood import window_nll
+from lce_core.evaluation.loss_cache import LossCache
+from lce_core.extension.extended_model import extend
+from lce_core.methods import METHODS
+from lce_core.runners import _write_tables
+from lce_core.store.cell_tables import ARRAYS_FILE
+from tests.support.cells import TOY
+from tests.support.cells import benchmark as _benchmark
+from tests.support.cells import request as _request
+from tests.support.cells import streams as _streams
+from tests.support.cells import values as _values
+
+
+@pytest.mark.parametrize(
+    "method", ["none", "yarn", "ntk_32k", "self_extend", "lm_infinite", "rerope"]
+)
+def test_the_first_losses_of_a_longer_window_are_those_of_a_shorter_one(method: str) -> None:
+    model = _request(_benchmark("perplexity"), 300, method).model
+    windows = np.random.default_rng(5).integers(256, size=(3, 300))
+    longest = window_nll(model, windows, batch_tokens=900)
+    for length in (2, 130, 257):
+        assert model.begins_alike(length, 300)
+        alone = window_nll(model, windows[:, :length], batch_tokens=900)
+        np.testing.assert_allclose(longest[:, : length - 1], alone, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("method", ["ntk_frozen", "dynamic_pi", "dynamic_yarn"])
+def test_frequencies_that_follow_the_length_forbid_it(method: str) -> None:
+    model = _request(_benchmark("perplexity"), 300, method).model
+    assert not model.begins_alike(100, 300)
+    assert not model.begins_alike(200, 300)
+
+
+def _counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Tokens of every pass from now on."""
+    asked: list[int] = []
+
+    def counting(model: Any, windows: Any, **options: Any) -> Any:
+        asked.append(windows.size)
+        return window_nll(model, windows, **options)
+
+    monkeypatch.setattr("lce_core.evaluation.likelihood.window_nll", counting)
+    return asked
+
+
+def test_perplexity_and_nll_by_position_run_the_model_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    perplexity = _benchmark("perplexity", profile="fast", last=32)
+    request = _request(perplexity, 128, held_out=_streams(3000))
+    by_position = _benchmark("nll_by_position")
+    alone = by_position.evaluate(replace(request, losses=LossCache()))
+    asked = _counted(monkeypatch)
+    overall = perplexity.evaluate(request)
+    assert asked == [2944]
+    shared = by_position.evaluate(request)
+    assert asked == [2944]
+    assert shared == alone
+    assert math.log(_values(overall)["perplexity"]) == pytest.approx(_values(shared)["nll"])
+
+
+@pytest.mark.parametrize(("method", "passes"), [("yarn", 1), ("ntk_frozen", 4)])
+def test_shorter_lengths_are_read_off_the_longest_where_the_method_allows(
+    monkeypatch: pytest.MonkeyPatch, method: str, passes: int
+) -> None:
+    benchmark = _benchmark("perplexity_documents", truncate=True, min_document_tokens=500)
+    request = _request(benchmark, 500, method, held_out=_streams(4000))
+    lengths = (500, 400, 200, 150)
+    requests = [replace(request, eval_length=length) for length in lengths]
+    alone = [benchmark.evaluate(replace(one, losses=LossCache())) for one in requests]
+    asked = _counted(monkeypatch)
+    shared = [benchmark.evaluate(one) for one in requests]
+    assert len(asked) == passes
+    for one, other in zip(shared, alone, strict=True):
+        assert _values(one) == pytest.approx(_values(other), rel=1e-5)
+
+
+def test_a_length_beyond_a_methods_reach_is_unavailable_whatever_is_cached() -> None:
+    benchmark = _benchmark("perplexity_documents", profile="tiny")
+    request = _request(benchmark, 250, held_out=_streams(3000))
+    benchmark.evaluate(request)
+    short = METHODS.parse({"name": "self_extend", "window": 64, "group": 2}, "test")
+    limited = extend(TOY.initialise(2).eval(), TOY, short, target=512)
+    with pytest.raises(UnavailableError, match="reaches 192 tokens"):
+        benchmark.evaluate(replace(request, model=limited))
+
+
+def test_a_full_cache_forgets_its_oldest_pass() -> None:
+    cache, text = LossCache(limit_bytes=1000), ("digest", None)
+    never = lambda shorter, longer: False  # noqa: E731
+    for length in (51, 101):
+        cache.keep(text, np.array([0]), length, np.ones((1, length - 1), np.float32))
+    assert cache.find(text, 0, 51, never) is not None
+    cache.keep(text, np.array([0, 7]), 81, np.ones((2, 80), np.float32))
+    assert cache.find(text, 0, 51, never) is None
+    assert cache.find(text, 7, 81, never) is not None
+    assert cache.find(("other", None), 7, 81, never) is None
+
+
+# Stored losses
+
+
+def _stored(result: CellResult) -> list[NDArray[np.float64]]:
+    return [row.astype(np.float64) for row in unpack_losses(result.arrays)]
+
+
+def test_every_number_of_a_cell_follows_from_its_stored_losses() -> None:
+    text = _streams(2000)
+    benchmark = _benchmark("perplexity", profile="faithful", stride=40, last=20)
+    result = benchmark.evaluate(_request(benchmark, 96, held_out=text))
+    rows = np.array(_stored(result))
+    assert result.arrays["start"].tolist() == list(range(0, 1904, 40))[:-1]
+    assert _values(result) == pytest.approx(
+        {
+            "perplexity": 2.71828 ** rows.mean(axis=1).mean(),
+            "perplexity_last": 2.71828 ** rows[:, -20:].mean(),
+        },
+        rel=1e-4,
+    )
+    within = _benchmark("perplexity_documents", stride=40)
+    result = within.evaluate(_request(within, 96, held_out=text))
+    assert result.arrays["losses"].tolist() == [s.num_prompt_tokens - 1 for s in result.samples]
+    by_position = _benchmark("nll_by_position", bin_width=1)
+    result = by_position.evaluate(_request(by_position, 96, held_out=text))
+    means = np.mean(_stored(result), axis=0)
+    assert dict(result.token_nll) == pytest.approx(dict(enumerate(means, start=1)), rel=1e-3)
+
+
+def test_arrays_of_a_cell_lie_in_its_folder(tmp_path: Path) -> None:
+    benchmark = _benchmark("perplexity", profile="tiny")
+    result = benchmark.evaluate(_request(benchmark, 128, held_out=_streams(600)))
+    _write_tables(result, tmp_path)
+    found = load_file(tmp_path / ARRAYS_FILE)
+    assert found["nll"].dtype == np.float16
+    for name, array in result.arrays.items():
+        np.testing.assert_array_equal(found[name], array)
+    (tmp_path / "none").mkdir()
+    _write_tables(replace(result, arrays={}), tmp_path / "none")
+    assert not (tmp_path / "none" / ARRAYS_FILE).exists()
+
+
+def test_losses_are_kept_where_they_are_few_or_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def kept(**parameters: Any) -> bool:
+        benchmark = _benchmark("perplexity", profile="tiny", **parameters)
+        return bool(benchmark.evaluate(_request(benchmark, 128, held_out=_streams(600))).arrays)
+
+    assert kept()
+    assert not kept(store_nll=False)
+    monkeypatch.setattr("lce_core.benchmarks._text.benchmark.SMALL_BYTES", 1000)
+    assert not kept()
+    assert kept(store_nll=True)

@@ -1,0 +1,115 @@
+"""Prompts that begin alike: the order against brute force over all orders, answers against none.
+
+Models are random and float64, so that equal answers are equal whatever the chunks were.
+"""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lce_core.evaluation.decoding import generate
+from lce_core.evaluation.shared_prefixes import common_prefix, num_distinct_tokens, sharing_order
+from lce_core.extension.extended_model import ExtendedModel, extend
+from lce_core.methods import METHODS
+from lce_core.models import MODELS
+
+BASE = MODELS.parse({"name": "toy_llama"}, "test")
+texts = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=5), min_size=1, max_size=6)
+
+
+def arrays(prompts: list[list[int]]) -> list[np.ndarray]:
+    return [np.array(prompt, dtype=np.int64) for prompt in prompts]
+
+
+def extended(method: str) -> ExtendedModel:
+    model = BASE.initialise(3).double().eval()
+    return extend(model, BASE, METHODS.parse({"name": method}, "test"), target=512)
+
+
+def needle_grid(lengths: list[int]) -> list[np.ndarray]:
+    """One haystack with something else at five depths, at each length."""
+    haystack = np.random.default_rng(0).integers(256, size=max(lengths))
+    prompts = []
+    for length in lengths:
+        for depth in (0.2, 0.5, 0.7, 0.9, 0.95):
+            place = int(depth * length)
+            prompts.append(np.concatenate([haystack[:place], [256, 257], haystack[place:length]]))
+    return prompts
+
+
+def tokens_processed(model: ExtendedModel) -> list[int]:
+    seen: list[int] = []
+    model.model.get_decoder().register_forward_pre_hook(
+        lambda _, __, kwargs: seen.append(kwargs["input_ids"].numel()), with_kwargs=True
+    )
+    return seen
+
+
+@given(texts)
+@settings(deadline=None, max_examples=60)
+def test_no_order_processes_fewer_tokens_and_the_order_is_lexicographic(
+    prompts: list[list[int]],
+) -> None:
+    found = arrays(prompts)
+    order = sharing_order(found)
+    assert [prompts[index] for index in order] == sorted(prompts)
+    nodes = {tuple(prompt[:end]) for prompt in prompts for end in range(1, len(prompt) + 1)}
+    assert num_distinct_tokens(found, order) == len(nodes)
+    if len(prompts) <= 5:
+        every = permutations(range(len(prompts)))
+        assert min(num_distinct_tokens(found, other) for other in every) == len(nodes)
+
+
+@given(st.lists(st.integers(0, 3), max_size=6), st.lists(st.integers(0, 3), max_size=6))
+def test_a_common_prefix_is_as_long_as_possible(first: list[int], second: list[int]) -> None:
+    shared = common_prefix(np.array(first, dtype=np.int64), np.array(second, dtype=np.int64))
+    assert first[:shared] == second[:shared]
+    assert first[: shared + 1] != second[: shared + 1] or shared == min(len(first), len(second))
+
+
+@pytest.mark.parametrize("method", METHODS.names())
+def test_answers_are_those_of_prompts_that_share_nothing(method: str) -> None:
+    model, prompts = extended(method), needle_grid([150, 200])
+    apart = generate(model, prompts, max_new_tokens=4, batch_tokens=1000, share_prefixes=False)
+    shared = generate(model, prompts, max_new_tokens=4, batch_tokens=1000, chunk=64)
+    assert [row.tolist() for row in shared] == [row.tolist() for row in apart]
+
+
+def test_what_prompts_share_is_processed_once() -> None:
+    model, prompts = extended("none"), needle_grid([150, 200])
+    seen = tokens_processed(model)
+    generate(model, prompts, max_new_tokens=1, batch_tokens=1000)
+    assert sum(seen) == num_distinct_tokens(prompts, sharing_order(prompts))
+    assert sum(seen) < 2 / 3 * sum(map(len, prompts))
+
+
+def test_equal_prompts_get_equal_answers_from_one_prefill() -> None:
+    model, prompts = extended("none"), [np.arange(40)] * 5
+    seen = tokens_processed(model)
+    answers = generate(model, prompts, max_new_tokens=3, batch_tokens=1000)
+    assert len({tuple(answer) for answer in answers}) == 1
+    assert sum(seen) == 40 + 2 + 4 * (1 + 2)
+
+
+def test_frequencies_that_follow_the_length_are_not_shared_across_lengths() -> None:
+    model = extended("dynamic_yarn")
+    assert model.request_key(200) != model.request_key(300)
+    assert extended("yarn").request_key(200) == extended("yarn").request_key(300)
+    prompts = needle_grid([150, 200])
+    seen = tokens_processed(model)
+    generate(model, prompts, max_new_tokens=1, batch_tokens=1000)
+    by_length = [needle_grid([150]), [*map(np.asarray, prompts[5:])]]
+    assert sum(seen) == sum(num_distinct_tokens(some, sharing_order(some)) for some in by_length)
+
+
+def test_prompts_that_share_little_are_answered_in_batches() -> None:
+    model = extended("none")
+    prompts = np.random.default_rng(1).integers(256, size=(6, 50))
+    seen = tokens_processed(model)
+    generate(model, prompts, max_new_tokens=1, batch_tokens=1000)
+    assert seen == [300]

@@ -1,0 +1,498 @@
+"""Extended tiny Llama (MHA, GQA) and Phi models: identities, caches, order, causality, refusals.
+
+Models are random and float64 where numbers are compared; the other side is stock transformers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+from transformers import (
+    DynamicCache,
+    LlamaForCausalLM,
+    StaticCache,
+)
+
+from lce_core.attention.rotary import RequestRotary
+from lce_core.errors import SpecError, UnavailableError
+from lce_core.extension import extended_model as extension
+from lce_core.extension.extended_model import extend
+from lce_core.methods import METHODS, Method
+from lce_core.models import LanguageModel
+from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
+from tests.support.extended_models import (
+    BASES,
+    FREQUENCY,
+    TARGET,
+    TRAINED,
+    VOCABULARY,
+    Tiny,
+    logits,
+    method,
+    over_bases,
+    over_methods,
+    stock,
+    tokens,
+)
+
+
+@pytest.fixture(autouse=True)
+def _inference() -> Iterator[None]:
+    with torch.no_grad():
+        yield
+
+
+@over_bases
+def test_no_extension_equals_the_stock_model(base: LanguageModel) -> None:
+    ids = tokens(40)
+    expected = stock(base)(ids).logits
+    output = logits(extend(stock(base), base, method("none"), target=TARGET), ids)
+    # Stock tables are float32.
+    torch.testing.assert_close(output, expected, rtol=1e-4, atol=1e-4)
+
+
+@over_bases
+@pytest.mark.parametrize(
+    ("name", "parameters", "rope"),
+    [
+        ("pi", {}, {"rope_type": "linear", "factor": 4.0}),
+        ("ntk_frozen", {}, {"rope_type": "dynamic", "factor": 2.0}),
+        ("ntk_32k", {"factor": 3.0}, {"rope_type": "dynamic", "factor": 3.0}),
+        ("ntk_64k", {}, {"rope_type": "dynamic", "factor": 2.0}),
+        ("dynamic_pi", {}, {"rope_type": "linear", "factor": 4.0}),
+        ("dynamic_ntk_aware", {}, {"rope_type": "dynamic", "factor": 1.0}),
+        ("abf_single_stage", {}, {"rope_theta": 5e6}),
+        ("rope_base_method_1", {}, {"rope_theta": 5e6}),
+        ("small_base", {}, {"rope_theta": 500.0}),
+        ("harpe", {"bases": [3e6] * 4}, {"rope_theta": 3e6}),
+    ],
+)
+def test_frequency_methods_equal_stock_models_with_that_scaling(
+    base: LanguageModel, name: str, parameters: dict[str, Any], rope: dict[str, Any]
+) -> None:
+    ids = tokens(TARGET)
+    expected = stock(base, **rope)(ids).logits
+    output = logits(extend(stock(base), base, method(name, **parameters), target=TARGET), ids)
+    torch.testing.assert_close(output, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["yarn", "dynamic_yarn"])
+@pytest.mark.parametrize("base", BASES[:2], ids=["llama", "llama-gqa"])
+def test_yarn_equals_a_stock_yarn_model(base: LanguageModel, name: str) -> None:
+    rope = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": TRAINED}
+    ids = tokens(TARGET)
+    expected = stock(base, **rope)(ids).logits
+    output = logits(extend(stock(base), base, method(name), target=TARGET), ids)
+    torch.testing.assert_close(output, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_yarn_sharpens_whole_heads_of_a_partially_rotated_model() -> None:
+    base, scale = BASES[2], 4.0
+    rope = {
+        "rope_type": "yarn", "factor": scale, "original_max_position_embeddings": TRAINED,
+        "attention_factor": 1.0,
+    }  # fmt: skip
+    ids, reference = tokens(TARGET), stock(base, **rope)
+    for layer in reference.model.layers:
+        layer.self_attn.scaling *= (0.1 * np.log(scale) + 1) ** 2
+    output = logits(extend(stock(base), base, method("yarn"), target=TARGET), ids)
+    torch.testing.assert_close(output, reference(ids).logits, rtol=1e-4, atol=1e-4)
+
+
+@over_bases
+@pytest.mark.parametrize(
+    ("name", "parameters", "length"),
+    [
+        ("pi", {"scale": 1.0}, 40),
+        ("ntk_aware", {"scale": 1.0}, 40),
+        ("ntk_frozen", {}, TRAINED),
+        ("yarn", {"scale": 1.0}, 40),
+        ("ntk_by_parts", {"scale": 1.0}, 40),
+        ("dynamic_pi", {}, TRAINED),
+        ("dynamic_ntk_aware", {}, TRAINED),
+        ("dynamic_yarn", {}, TRAINED),
+        ("clex", {}, TRAINED),
+        ("abf_single_stage", {"base": 1e4}, 40),
+        ("rope_base_method_2", {"scale": 1.0}, 40),
+        ("harpe", {"bases": [1e4] * 4}, 40),
+        ("self_extend", {"window": 15, "group": 1}, TRAINED),
+        ("self_extend", {"window": 8, "group": 1}, TRAINED),
+        ("self_extend", {"window": 8, "group": 4}, 8),
+        ("lm_infinite", {}, TRAINED),
+        ("lm_infinite", {"window": 8, "num_global": 1}, 8),
+        ("streaming_llm", {}, TRAINED),
+        ("streaming_llm", {"window": 5, "num_sinks": 3}, 8),
+        ("rerope", {"window": 15}, TRAINED),
+        ("rerope", {"window": 3, "leak": 1}, TRAINED),
+    ],
+)
+def test_identity_settings_equal_the_base_model(
+    base: LanguageModel, name: str, parameters: dict[str, Any], length: int
+) -> None:
+    ids = tokens(length)
+    expected = logits(extend(stock(base), base, method("none"), target=TARGET), ids)
+    chosen = METHODS.parse({"name": name, **parameters}, "test")
+    output = logits(extend(stock(base), base, chosen, target=TARGET), ids)
+    torch.testing.assert_close(output, expected, rtol=1e-9, atol=1e-9)
+
+
+@over_bases
+@over_methods
+@pytest.mark.parametrize("cuts", [(20,), (7, 8, 9, 30), tuple(range(10, 40))])
+def test_cached_chunks_equal_one_pass(
+    base: LanguageModel, name: str, cuts: tuple[int, ...]
+) -> None:
+    extended = extend(stock(base), base, method(name), target=TARGET)
+    ids = tokens(40)
+    output, expected = logits(extended, ids, cuts), logits(extended, ids)
+    torch.testing.assert_close(output, expected, rtol=1e-9, atol=1e-9)
+
+
+@over_bases
+@over_methods
+def test_results_do_not_depend_on_the_order_of_requests(base: LanguageModel, name: str) -> None:
+    extended = extend(stock(base), base, method(name), target=TARGET)
+    short, long = tokens(12), tokens(40)
+    first = [logits(extended, ids) for ids in (short, long)]
+    second = [logits(extended, ids) for ids in (long, short)]
+    assert torch.equal(first[0], second[1])
+    assert torch.equal(first[1], second[0])
+
+
+@over_bases
+@over_methods
+def test_changing_a_later_token_never_changes_an_earlier_output(
+    base: LanguageModel, name: str
+) -> None:
+    extended = extend(stock(base), base, method(name), target=TARGET)
+    ids = tokens(40, batch=1)
+    before = logits(extended, ids)
+    for changed in (1, 15, 39):
+        other = ids.clone()
+        other[:, changed] = (other[:, changed] + 1) % VOCABULARY
+        after = logits(extended, other)
+        assert torch.equal(after[:, :changed], before[:, :changed])
+        assert not torch.equal(after[:, changed], before[:, changed])
+
+
+@over_methods
+def test_beyond_the_trained_context_each_extension_changes_the_output(name: str) -> None:
+    base, ids = BASES[0], tokens(40)
+    expected = logits(extend(stock(base), base, method("none"), target=TARGET), ids)
+    output = logits(extend(stock(base), base, method(name), target=TARGET), ids)
+    difference = (output - expected).abs().max()
+    assert difference == 0 if name == "none" else difference > 1e-3
+
+
+@over_methods
+def test_generating_with_a_cache_equals_asking_again_for_every_token(name: str) -> None:
+    base, prompt = BASES[1], tokens(20)
+    extended = extend(stock(base), base, method(name), target=TARGET)
+    extended.begin_request(30)
+    settings = {"max_new_tokens": 10, "do_sample": False, "pad_token_id": 0}
+    mask = torch.ones_like(prompt)
+    generated = extended.model.generate(prompt, attention_mask=mask, **settings)
+    ids = prompt
+    for _ in range(10):
+        answer = extended.model(ids, use_cache=False).logits[:, -1].argmax(-1, keepdim=True)
+        ids = torch.cat((ids, answer), dim=1)
+    assert torch.equal(generated, ids)
+
+
+class PerHead(Method):
+    """Another base for every head, or for every key-value head."""
+
+    family = "frequency"
+    shared: int = 1
+
+    def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
+        bases = [1e4 * (1 + head // self.shared) for head in range(geometry.num_heads)]
+        return RopeTable(np.stack([geometry.inv_freq(theta) for theta in bases]))
+
+
+PerHead.plugin_name = "per_head"
+
+
+@pytest.mark.parametrize(("base", "shared"), [(BASES[0], 1), (BASES[1], 2), (BASES[2], 1)])
+def test_a_base_per_head_runs_through_cache_and_training(base: LanguageModel, shared: int) -> None:
+    extended = extend(stock(base), base, PerHead(shared=shared), target=TARGET)
+    ids = tokens(40)
+    output, expected = logits(extended, ids, (13, 14)), logits(extended, ids)
+    torch.testing.assert_close(output, expected, rtol=1e-9, atol=1e-9)
+    with torch.enable_grad():
+        logits(extended, ids).sum().backward()
+    assert all(p.grad is not None for p in extended.model.parameters() if p.requires_grad)
+
+
+def test_equal_bases_in_all_heads_equal_one_base() -> None:
+    base, ids = BASES[0], tokens(40)
+    output = logits(extend(stock(base), base, PerHead(shared=4), target=TARGET), ids)
+    expected = logits(extend(stock(base), base, method("none"), target=TARGET), ids)
+    torch.testing.assert_close(output, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_heads_that_change_places_with_their_bases_leave_the_logits_alone() -> None:
+    base, ids = BASES[0], tokens(40)
+    bases, order = [1e4, 3e5, 1e6, 5e6], [2, 0, 3, 1]
+    expected = logits(extend(stock(base), base, method("harpe", bases=bases), target=TARGET), ids)
+    moved = stock(base)
+    elements = torch.arange(32).view(4, 8)[order].flatten()
+    for layer in moved.model.layers:
+        attention = layer.self_attn
+        for projection in (attention.q_proj, attention.k_proj, attention.v_proj):
+            projection.weight.copy_(projection.weight[elements].clone())
+        attention.o_proj.weight.copy_(attention.o_proj.weight[:, elements].clone())
+    chosen = method("harpe", bases=[bases[head] for head in order])
+    output = logits(extend(moved, base, chosen, target=TARGET), ids)
+    torch.testing.assert_close(output, expected, rtol=1e-9, atol=1e-9)
+    unmoved = logits(extend(moved, base, method("harpe", bases=bases), target=TARGET), ids)
+    assert (unmoved - expected).abs().max() > 1e-3
+
+
+def test_bases_that_differ_within_a_key_value_head_are_refused() -> None:
+    with pytest.raises(SpecError, match="share one base"):
+        extend(stock(BASES[1]), BASES[1], PerHead(), target=TARGET)
+
+
+@over_bases
+@pytest.mark.parametrize("name", FREQUENCY)
+def test_frequency_methods_train_on_rows_of_the_target_length(
+    base: LanguageModel, name: str
+) -> None:
+    extended = extend(stock(base).train(), base, method(name), target=TARGET)
+    with torch.enable_grad():
+        logits(extended, tokens(TARGET)).sum().backward()
+    assert all(p.grad is not None for p in extended.model.parameters() if p.requires_grad)
+
+
+def test_a_request_can_be_trained_on_after_it_was_evaluated_in_inference_mode() -> None:
+    for chosen in (method("yarn"), PerHead()):
+        extended = extend(stock(BASES[0]), BASES[0], chosen, target=TARGET)
+        extended.begin_request(20)
+        with torch.inference_mode():
+            extended.model(tokens(20))
+        with torch.enable_grad():
+            extended.model(tokens(20)).logits.sum().backward()
+        assert all(p.grad is not None for p in extended.model.parameters())
+
+
+@pytest.mark.parametrize(
+    "name", ["self_extend", "lm_infinite", "streaming_llm", "rerope", "landmark"]
+)
+def test_inference_only_schemes_refuse_to_record_gradients(name: str) -> None:
+    extended = extend(stock(BASES[0]), BASES[0], method(name), target=TARGET)
+    with torch.enable_grad(), pytest.raises(SpecError, match="inference only"):
+        logits(extended, tokens(8))
+
+
+@over_bases
+def test_casting_the_model_to_bfloat16_rounds_no_position(base: LanguageModel) -> None:
+    extended = extend(stock(base), base, method("pi"), target=32768)
+    extended.model.to(torch.bfloat16)
+    extended.begin_request(32768)
+    rotary: Any = extended.model.model.rotary_emb
+    like = torch.zeros(1, dtype=torch.bfloat16)
+    positions = torch.arange(32768)[None]
+    cos, sin = rotary(like, positions)
+    assert cos.dtype == torch.bfloat16
+    inv_freq = base.geometry.inv_freq() / 2048
+    angles = torch.from_numpy(np.outer(np.arange(32768), np.tile(inv_freq, 2)))
+    assert (cos[0].double() - angles.cos()).abs().max() < 4e-3
+    assert (sin[0].double() - angles.sin()).abs().max() < 4e-3
+    cos, _ = rotary(torch.zeros(1), positions)
+    assert (cos[0].double() - angles.cos()).abs().max() < 1e-7
+
+
+@over_methods
+def test_bfloat16_autocast_runs_and_stays_near_float32(name: str) -> None:
+    base, ids = BASES[1], tokens(40)
+    # Rounding may exchange selected blocks, which is no small change: here all are selected.
+    everything = {"landmark": {"block": 4, "top_k": 13, "train_length": TARGET}}
+    chosen = method(name, **everything.get(name, {}))
+    extended = extend(stock(base).float(), base, chosen, target=TARGET)
+    expected = logits(extended, ids)
+    with torch.autocast("cpu", torch.bfloat16):
+        output = logits(extended, ids)
+    assert (output - expected).abs().mean() < 0.05 * expected.abs().mean()
+
+
+def test_extending_one_model_leaves_others_with_its_configuration_alone() -> None:
+    base, ids = BASES[0], tokens(40)
+    first = stock(base)
+    second = LlamaForCausalLM(first.config).double().eval()
+    before = second(ids).logits
+    extended = extend(first, base, method("self_extend"), target=TARGET)
+    assert torch.equal(second(ids).logits, before)
+    assert extended.model.config is not second.config
+    assert second.config._attn_implementation == "sdpa"
+
+
+@over_methods
+def test_extending_again_replaces_the_first_method(name: str) -> None:
+    base, ids = BASES[0], tokens(40)
+    for earlier in ("yarn", "self_extend"):
+        model = stock(base)
+        extend(model, base, method(earlier), target=TARGET).begin_request(10)
+        output = logits(extend(model, base, method(name), target=TARGET), ids)
+        expected = logits(extend(stock(base), base, method(name), target=TARGET), ids)
+        assert torch.equal(output, expected)
+
+
+@over_methods
+def test_a_saved_model_is_a_stock_model(name: str, tmp_path: Any) -> None:
+    base, ids = BASES[0], tokens(TRAINED)
+    model = stock(base)
+    expected = model(ids).logits
+    extend(model, base, method(name), target=TARGET).begin_request(30)
+    model.save_pretrained(tmp_path)
+    loaded = LlamaForCausalLM.from_pretrained(tmp_path, dtype=torch.float64).eval()
+    assert loaded.config._attn_implementation == "sdpa"
+    # A method may have added tokens of its own, at the end.
+    found = loaded(ids).logits[..., :VOCABULARY]
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_what_was_extended_is_on_record() -> None:
+    base = BASES[0]
+    extended = extend(stock(base), base, method("ntk_32k"), target=TARGET)
+    assert (extended.trained, extended.target, extended.kernel) == (TRAINED, TARGET, "sdpa")
+    assert extended.geometry == base.geometry
+    assert extended.request_key(TARGET - 1) == extended.request_key(TARGET)
+    assert extended.request_key(TARGET + 1) != extended.request_key(TARGET)
+    scheme = extend(stock(base), base, method("lm_infinite"), target=TARGET)
+    assert scheme.kernel == "torch_flash_cpu"
+
+
+def test_a_request_beyond_reach_is_unavailable_with_its_reason() -> None:
+    extended = extend(stock(BASES[0]), BASES[0], method("self_extend"), target=TARGET)
+    extended.begin_request(40)
+    with pytest.raises(UnavailableError, match=r"self_extend reaches 40 tokens.*has 41"):
+        extended.begin_request(41)
+
+
+@pytest.mark.parametrize("name", ["pi", "self_extend"])
+def test_a_forward_pass_without_a_request_is_refused(name: str) -> None:
+    extended = extend(stock(BASES[0]), BASES[0], method(name), target=TARGET)
+    with pytest.raises(SpecError, match="begin_request"):
+        extended.model(tokens(8))
+
+
+@pytest.mark.parametrize("name", ["ntk_frozen", "self_extend"])
+def test_tokens_beyond_the_request_are_refused(name: str) -> None:
+    extended = extend(stock(BASES[0]), BASES[0], method(name), target=TARGET)
+    extended.begin_request(20)
+    cache = DynamicCache()
+    extended.model(tokens(20), past_key_values=cache, use_cache=True)
+    with pytest.raises(SpecError, match="21 tokens: the request has 20 tokens"):
+        extended.model(tokens(1), past_key_values=cache, use_cache=True)
+
+
+@pytest.mark.parametrize(
+    "name", ["lm_infinite", "self_extend", "streaming_llm", "rerope", "landmark"]
+)
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        ({"attention_mask": torch.tensor([[0, 0, 1, 1, 1, 1], [1] * 6])}, "padding"),
+        ({"attention_mask": torch.zeros(2, 1, 6, 6)}, "no 4-D mask|Pass no 4-D"),
+        ({"position_ids": torch.tensor([[0, 1, 2, 0, 1, 2]])}, "packed|consecutive"),
+        ({"position_ids": torch.tensor([[0, 1, 2, 4, 5, 6]])}, "consecutive|packed"),
+    ],
+)
+def test_masks_a_scheme_would_ignore_are_refused(
+    name: str, arguments: dict[str, torch.Tensor], match: str
+) -> None:
+    extended = extend(stock(BASES[0]), BASES[0], method(name), target=TARGET)
+    extended.begin_request(8)
+    with pytest.raises(SpecError, match=match):
+        extended.model(tokens(6), **arguments, use_cache=False)
+
+
+def test_an_all_ones_mask_is_no_mask() -> None:
+    extended = extend(stock(BASES[0]), BASES[0], method("self_extend"), target=TARGET)
+    ids = tokens(20)
+    expected = logits(extended, ids)
+    output = extended.model(ids, attention_mask=torch.ones_like(ids), use_cache=False).logits
+    assert torch.equal(output, expected)
+
+
+def test_a_cache_with_empty_slots_is_refused() -> None:
+    extended = extend(stock(BASES[0]), BASES[0], method("self_extend"), target=TARGET)
+    extended.begin_request(20)
+    cache = StaticCache(config=extended.model.config, max_cache_len=20)
+    with pytest.raises(SpecError, match="DynamicCache"):
+        extended.model(tokens(6), past_key_values=cache, use_cache=True)
+
+
+def test_attention_dropout_is_refused_by_schemes() -> None:
+    model = stock(BASES[0])
+    for layer in model.model.layers:
+        layer.self_attn.attention_dropout = 0.1
+    extended = extend(model.train(), BASES[0], method("self_extend"), target=TARGET)
+    with pytest.raises(SpecError, match=r"attention dropout: 0\.1"):
+        logits(extended, tokens(8))
+
+
+@pytest.mark.parametrize("name", ["pi", "self_extend"])
+def test_flash_attention_demanded_where_it_cannot_run_is_refused(name: str) -> None:
+    with pytest.raises(SpecError, match=r"kernel: 'flash' on cpu with torch\.float64"):
+        extend(stock(BASES[0]), BASES[0], method(name), target=TARGET, kernel="flash")
+
+
+def test_the_hub_is_never_asked_for_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A GPU model without the flash-attn package, for which transformers would try the hub.
+    model = stock(BASES[0]).to(torch.bfloat16)
+    monkeypatch.setattr(type(model), "device", torch.device("cuda"))
+    monkeypatch.setattr(extension, "is_flash_attn_2_available", lambda: False)
+    extended = extend(model, BASES[0], method("pi"), target=TARGET)
+    assert extended.kernel == extended.model.config._attn_implementation == "sdpa"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "kernel", "expected"),
+    [
+        (torch.bfloat16, "auto", "flash_attention_2"),
+        (torch.float16, "flash", "flash_attention_2"),
+        (torch.bfloat16, "sdpa", "sdpa"),
+        (torch.float32, "auto", "sdpa"),
+    ],
+)
+def test_flash_attention_is_chosen_on_a_gpu_in_half_precision(
+    monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, kernel: Any, expected: str
+) -> None:
+    model = stock(BASES[0]).to(dtype)
+    chosen: list[str] = []
+    monkeypatch.setattr(type(model), "device", torch.device("cuda"))
+    monkeypatch.setattr(extension, "is_flash_attn_2_available", lambda: True)
+    monkeypatch.setattr(
+        type(model), "set_attn_implementation", lambda self, name: chosen.append(name)
+    )
+    extended = extend(model, BASES[0], method("pi"), target=TARGET, kernel=kernel)
+    assert chosen == [extended.kernel] == [expected]
+
+
+class OtherGeometry(LanguageModel):
+    geometry: ClassVar[RopeGeometry] = replace(Tiny.geometry, theta=5e5)
+
+
+def test_weights_of_another_geometry_are_refused() -> None:
+    with pytest.raises(SpecError, match=r"LlamaForCausalLM\.theta: 10000.0: .*500000.0"):
+        extend(stock(BASES[0]), OtherGeometry(), method("pi"), target=TARGET)
+
+
+def test_a_checkpoint_that_already_scales_its_positions_is_refused() -> None:
+    model = stock(BASES[0], rope_type="linear", factor=4.0)
+    with pytest.raises(SpecError, match="rope_type: linear: the base model has 'default'"):
+        extend(model, BASES[0], method("pi"), target=TARGET)
+
+
+def test_parameters_that_do_not_fit_are_refused_before_the_model_is_touched() -> None:
+    model = stock(BASES[0])
+    with pytest.raises(SpecError, match=r"lm_infinite\.window"):
+        extend(model, BASES[0], method("lm_infinite", window=17), target=TARGET)
+    assert not isinstance(model.model.rotary_emb, RequestRotary)

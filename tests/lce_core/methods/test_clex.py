@@ -1,0 +1,578 @@
+"""CLEX against a numpy integration of the whole equation by another rule and smaller steps, rows
+recomputed from their seeds, and training runs that must not depend on how they are carried out."""
+
+from __future__ import annotations
+
+import math
+import time
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from safetensors.torch import load_file
+from torch import Tensor
+
+from lce_core.errors import SpecError
+from lce_core.extension.continuous_rotary import ContinuousRotary, SampledRow, integrate, sample_row
+from lce_core.extension.extended_model import LEARNED, ExtendedModel, extend, save_learned
+from lce_core.methods import METHODS, Method
+from lce_core.methods._evidence import LLAMA2_7B, PHI2
+from lce_core.models import LanguageModel
+from lce_core.rope import ContextLengths, RopeGeometry
+from lce_core.training.job import TrainingJob
+from lce_core.training.run import run
+from tests.support.extended_models import BASES, TARGET, TRAINED, logits, over_bases, stock, tokens
+from tests.support.training_jobs import (
+    BASE,
+    ROW_LENGTH,
+    job_maker,
+    losses,
+    packed_rows,
+    silent,
+    weights,
+)
+
+SMALL = RopeGeometry(
+    head_dim=16, rotary_dim=16, num_heads=2, num_kv_heads=2, theta=5e5, trained_context=64
+)
+GEOMETRIES = [LLAMA2_7B, PHI2, SMALL]
+
+
+def clex(**parameters: Any) -> Any:
+    return METHODS.parse({"name": "clex", **parameters}, "test")
+
+
+def lengths_of(geometry: RopeGeometry, request: int = 100) -> ContextLengths:
+    trained = geometry.trained_context
+    return ContextLengths(trained, 4 * trained, request)
+
+
+def rotary_of(geometry: RopeGeometry, **parameters: Any) -> ContinuousRotary:
+    return ContinuousRotary(clex(**parameters), geometry, lengths_of(geometry))
+
+
+def teach(rotary: Any, seed: int = 0) -> None:
+    """Gives the network weights as if it were trained."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        rotary.down.normal_(0, 0.01, generator=generator)
+
+
+def taught(base: LanguageModel, **parameters: Any) -> ExtendedModel:
+    extended = extend(stock(base), base, clex(**parameters), target=TARGET)
+    teach(extended.model.model.rotary_emb)
+    return extended
+
+
+def silu(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(x / (1 + np.exp(-x)))
+
+
+def reference(
+    geometry: RopeGeometry, up: Any, down: Any, scale: int, activation: Any = silu, steps: int = 60
+) -> NDArray[np.float64]:
+    """Inverse frequencies (pairs,): the classic rule on log theta itself, network and NTK drift."""
+    up, down = np.asarray(up, np.float64), np.asarray(down, np.float64)
+    dim = geometry.rotary_dim
+    even = np.arange(0, dim, 2)
+    log_theta = -even / dim * np.log(geometry.theta)
+
+    def change(t: float, x: NDArray[np.float64]) -> Any:
+        ntk = log_theta - even / (dim - 2) * np.log(2 * t - 1)
+        return activation((x + ntk) @ up) @ down - even / (dim - 2) * 2 / (2 * t - 1)
+
+    x, h = log_theta, 1 / steps
+    for step in range((scale - 1) * steps):
+        t = 1 + step * h
+        a = change(t, x)
+        b = change(t + h / 2, x + h / 2 * a)
+        c = change(t + h / 2, x + h / 2 * b)
+        d = change(t + h, x + h * c)
+        x = x + h / 6 * (a + 2 * b + 2 * c + d)
+    return np.asarray(np.exp(x))
+
+
+# The differential equation
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+def test_before_training_every_scale_t_is_ntk_aware_with_scale_2_t_minus_1(
+    geometry: RopeGeometry,
+) -> None:
+    rotary = rotary_of(geometry)
+    found = rotary.frequencies(16).detach().numpy()
+    dim = geometry.rotary_dim
+    for t in range(1, 17):
+        base = geometry.theta * (2 * t - 1) ** (dim / (dim - 2))
+        expected = base ** (-np.arange(0, dim, 2) / dim)
+        np.testing.assert_allclose(found[t - 1], expected, rtol=1e-13)
+        request = t * geometry.trained_context
+        table = clex().rope_table(geometry, lengths_of(geometry, request))
+        assert (found[t - 1] == table.inv_freq).all()
+        rotary.begin(table, request)
+        assert rotary.table is not None
+        assert (rotary.table.inv_freq == table.inv_freq).all()
+
+
+@pytest.mark.parametrize("activation", ["silu", "tanh"])
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+def test_learned_frequencies_equal_an_integration_of_the_whole_equation_by_another_rule(
+    geometry: RopeGeometry, activation: str
+) -> None:
+    rotary = rotary_of(geometry, activation=activation, expansion=2)
+    teach(rotary)
+    found = rotary.frequencies(6).detach().numpy()
+    assert (found[0] == geometry.inv_freq()).all()
+    untrained = clex().untrained(geometry, 6)
+    assert np.abs(np.log(found[5] / untrained)).max() > 0.1
+    up, down = rotary.up.detach(), rotary.down.detach()
+    for scale in (2, 6):
+        expected = reference(geometry, up, down, scale, {"silu": silu, "tanh": np.tanh}[activation])
+        np.testing.assert_allclose(found[scale - 1], expected, rtol=1e-5)
+
+
+def test_half_the_step_leaves_a_sixteenth_of_the_error() -> None:
+    rotary = rotary_of(SMALL)
+    teach(rotary)
+    expected = reference(SMALL, rotary.up.detach(), rotary.down.detach(), 4, steps=400)
+    errors = []
+    for step in (0.5, 0.25, 0.125):
+        other = rotary_of(SMALL, step=step)
+        other.load_state_dict(rotary.state_dict())
+        found = other.frequencies(4)[-1].detach().numpy()
+        errors.append(np.abs(np.log(found / expected)).max())
+    assert 1e-9 < errors[-1] < 1e-4
+    assert 12 < errors[0] / errors[1] < 20
+    assert 12 < errors[1] / errors[2] < 20
+
+
+def test_the_reference_form_is_off_by_a_millionth_with_this_step() -> None:
+    # Integrating the NTK part too, as the reference does, has a closed form to compare with.
+    slopes = torch.arange(0, 128, 2, dtype=torch.float64) / 126
+    errors = []
+    for steps in (10, 20):
+        states = integrate(
+            lambda t, x: -slopes * 2 / (2 * t - 1), torch.zeros_like(slopes), 1.0, 7, steps
+        )
+        errors.append(float((states[-1] + slopes * math.log(15)).abs().max()))
+    assert errors[0] == pytest.approx(1.45e-6, rel=0.01)
+    assert 15 < errors[0] / errors[1] < 17
+
+
+def test_the_integration_is_differentiated_exactly() -> None:
+    generator = torch.Generator().manual_seed(1)
+    up, down, start = (
+        torch.randn(shape, dtype=torch.float64, generator=generator).requires_grad_()
+        for shape in ((3, 4), (4, 3), (3,))
+    )
+
+    def states(up: Tensor, down: Tensor, start: Tensor) -> Tensor:
+        return integrate(lambda t, x: torch.tanh((x + t) @ up) @ down, start, 1.0, 2, 4)
+
+    assert torch.autograd.gradcheck(states, (up, down, start))
+
+
+def test_gradients_of_the_network_equal_differences_of_the_reference() -> None:
+    rotary = rotary_of(SMALL)
+    teach(rotary)
+    rotary.frequencies(4)[-1].log().sum().backward()
+    up, down = (np.float64(weights.detach()) for weights in (rotary.up, rotary.down))
+    rng = np.random.default_rng(0)
+    turns, h = (rng.normal(size=up.shape), rng.normal(size=down.shape)), 1e-5
+    sides = [
+        np.log(reference(SMALL, up + e * turns[0], down + e * turns[1], 4)).sum() for e in (h, -h)
+    ]
+    assert rotary.up.grad is not None
+    assert rotary.down.grad is not None
+    slope = (rotary.up.grad.numpy() * turns[0]).sum() + (rotary.down.grad.numpy() * turns[1]).sum()
+    assert slope == pytest.approx((sides[0] - sides[1]) / (2 * h), rel=1e-5)
+
+
+def test_initial_weights_leave_the_random_state_alone_and_are_always_the_same() -> None:
+    torch.manual_seed(3)
+    first, state = rotary_of(LLAMA2_7B), torch.get_rng_state()
+    torch.manual_seed(3)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.equal(rotary_of(LLAMA2_7B).up, first.up)
+    assert sum(parameter.numel() for parameter in first.parameters()) == 16384
+    assert first.up.abs().max() <= 1 / math.sqrt(128)
+    assert float(first.up.detach().std()) == pytest.approx(1 / math.sqrt(3 * 128), rel=0.02)
+    assert not first.down.any()
+
+
+# Scales and positions of training rows
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    seed=st.integers(0, 2**64 - 1),
+    length=st.integers(2, 700),
+    trained=st.sampled_from([16, 64, 100]),
+    largest=st.integers(1, 32),
+)
+def test_positions_of_a_row_ascend_through_the_context_of_its_scale(
+    seed: int, length: int, trained: int, largest: int
+) -> None:
+    row = sample_row(seed, ContextLengths(trained, trained, length), largest)
+    dense = max(1.0, length / trained)
+    assert 1 <= row.scale <= largest
+    assert row.positions.shape == (length,)
+    assert (np.diff(row.positions) > 0).all()
+    assert row.positions[0] == 0
+    assert row.positions[-1] == pytest.approx((length * row.scale - 1) / dense, rel=1e-12)
+    assert row.positions[-1] < trained * row.scale
+    np.testing.assert_allclose(row.positions * dense, np.rint(row.positions * dense), atol=1e-6)
+    again = sample_row(seed, ContextLengths(trained, trained, length), largest)
+    assert again.scale == row.scale
+    assert (again.positions == row.positions).all()
+
+
+def test_scales_and_positions_are_uniform() -> None:
+    rows = [sample_row(seed, ContextLengths(16, 64, 32), 4) for seed in range(4000)]
+    shares = np.bincount([row.scale for row in rows])[1:] / len(rows)
+    np.testing.assert_allclose(shares, 0.25, atol=0.03)  # 4 standard deviations
+    inner = np.concatenate([row.positions[1:-1] for row in rows if row.scale == 4]) * 2
+    taken = np.bincount(inner.astype(int), minlength=128)[1:-1] / (inner.size / 30)
+    np.testing.assert_allclose(taken, 30 / 126, atol=0.06)
+
+
+def test_at_scale_1_a_row_of_the_trained_length_has_the_positions_of_use() -> None:
+    row = sample_row(5, ContextLengths(64, 256, 64), 1)
+    assert (row.positions == np.arange(64)).all()
+
+
+def announced(rotary: ContinuousRotary, seeds: list[int], num_tokens: int) -> Tensor:
+    """Cosines (rows, tokens, rotary_dim) of announced training rows."""
+    rotary.begin_rows(np.array(seeds, dtype=np.uint64))
+    cos, sin = rotary(torch.zeros(len(seeds), num_tokens, 1), torch.arange(num_tokens)[None])
+    torch.testing.assert_close(cos**2 + sin**2, torch.ones_like(cos))
+    return cos.detach()
+
+
+def begun(geometry: RopeGeometry, num_tokens: int) -> ContinuousRotary:
+    rotary = rotary_of(geometry)
+    teach(rotary)
+    request = lengths_of(geometry, num_tokens)
+    rotary.begin(clex().rope_table(geometry, request), num_tokens)
+    return rotary
+
+
+def test_rows_are_turned_by_the_frequencies_of_their_scale_at_their_positions() -> None:
+    seeds, rotary = [3, 1, 4, 1, 5, 9], begun(SMALL, 96)
+    found = announced(rotary, seeds, 96)
+    rows: list[SampledRow] = [sample_row(seed, lengths_of(SMALL, 96), 16) for seed in seeds]
+    assert len({row.scale for row in rows}) > 3
+    for row, cos in zip(rows, found, strict=True):
+        inv_freq = reference(SMALL, rotary.up.detach(), rotary.down.detach(), row.scale)
+        expected = np.cos(np.outer(row.positions, np.tile(inv_freq, 2)))
+        np.testing.assert_allclose(cos, expected, atol=5e-5)
+    assert torch.equal(found[1], found[3])
+
+
+def test_a_row_does_not_depend_on_the_rows_beside_it() -> None:
+    seeds, rotary = list(range(12)), begun(SMALL, 96)
+    whole = announced(rotary, seeds, 96)
+    for size in (1, 5):
+        parts = [announced(rotary, seeds[i : i + size], 96) for i in range(0, 12, size)]
+        assert torch.equal(torch.cat(parts), whole)
+
+
+def test_rows_of_scale_1_alone_still_give_every_weight_a_gradient() -> None:
+    seeds = [s for s in range(60) if sample_row(s, lengths_of(SMALL, 64), 16).scale == 1][:2]
+    rotary = begun(SMALL, 64)
+    rotary.begin_rows(np.array(seeds, dtype=np.uint64))
+    cos, _ = rotary(torch.zeros(2, 64, 1), torch.arange(64)[None])
+    angles = np.outer(np.arange(64), np.tile(SMALL.inv_freq(), 2))
+    np.testing.assert_allclose(cos[0].detach(), np.cos(angles), atol=1e-6)
+    cos.sum().backward()
+    for parameter in rotary.parameters():
+        assert parameter.grad is not None
+        assert not parameter.grad.any()
+
+
+def test_announced_rows_count_in_training_mode_only_and_until_the_next_request() -> None:
+    rotary = begun(SMALL, 96)
+    x, positions = torch.zeros(1, 96, 1), torch.arange(96)[None]
+    with torch.no_grad():
+        expected = rotary(x, positions)[0]
+    torch.testing.assert_close(rotary(x, positions)[0], expected, rtol=0, atol=1e-6)
+    assert not torch.equal(announced(rotary, [7], 96), expected)
+    rotary.eval()
+    with torch.no_grad():
+        assert torch.equal(rotary(x, positions)[0], expected)
+    rotary.train()
+    assert rotary.table is not None
+    rotary.begin(rotary.table, 96)
+    assert torch.equal(rotary(x, positions)[0].detach(), expected)
+
+
+def test_other_rows_than_announced_are_refused() -> None:
+    rotary = begun(SMALL, 96)
+    rotary.begin_rows(np.zeros(3, dtype=np.uint64))
+    with pytest.raises(SpecError, match="2 rows: 3 rows were announced"):
+        rotary(torch.zeros(2, 96, 1), torch.arange(96)[None])
+    with pytest.raises(SpecError, match="97 tokens: the request has 96 tokens"):
+        rotary(torch.zeros(3, 97, 1), torch.arange(97)[None])
+
+
+# Models in use
+
+
+@over_bases
+def test_frozen_clex_is_the_ntk_aware_model_of_its_scale(base: LanguageModel) -> None:
+    ids = tokens(40)  # three trained contexts
+    ntk = METHODS.parse({"name": "ntk_aware", "scale": 5.0}, "test")
+    with torch.no_grad():
+        output = logits(extend(stock(base), base, clex(), target=TARGET), ids)
+        expected = logits(extend(stock(base), base, ntk, target=TARGET), ids)
+        assert torch.equal(output, expected)
+
+
+@over_bases
+def test_a_learned_model_answers_alike_in_any_order_with_and_without_cache(
+    base: LanguageModel,
+) -> None:
+    extended, short, long = taught(base), tokens(12), tokens(40)
+    with torch.no_grad():
+        first = [logits(extended, ids) for ids in (short, long)]
+        second = [logits(extended, ids) for ids in (long, short)]
+        assert torch.equal(first[0], second[1])
+        assert torch.equal(first[1], second[0])
+        cached = logits(extended, long, (7, 8, 30))
+        torch.testing.assert_close(cached, first[1], rtol=1e-9, atol=1e-9)
+        frozen = extend(stock(base), base, clex(), target=TARGET)
+        assert torch.equal(logits(frozen, short), first[0])
+        assert (logits(frozen, long) - first[1]).abs().max() > 1e-3
+
+
+@over_bases
+def test_a_learned_model_computes_alike_with_and_without_gradients(base: LanguageModel) -> None:
+    extended, ids = taught(base), tokens(40)
+    output = logits(extended, ids)
+    with torch.inference_mode():
+        expected = logits(extended, ids)
+    torch.testing.assert_close(output, expected, rtol=1e-9, atol=1e-9)
+    output.sum().backward()
+    rotary: Any = extended.model.model.rotary_emb
+    assert rotary.up.grad.any()
+    assert rotary.down.grad.any()
+
+
+def test_new_weights_are_in_force_from_the_next_request_on() -> None:
+    extended, ids = taught(BASES[0]), tokens(40)
+    rotary: Any = extended.model.model.rotary_emb
+    with torch.no_grad():
+        first = logits(extended, ids)
+        teach(rotary, seed=5)
+        second = logits(extended, ids)
+        teach(rotary, seed=0)
+        assert torch.equal(logits(extended, ids), first)
+    assert (second - first).abs().max() > 1e-3
+
+
+def test_casting_the_model_leaves_what_was_learned_exact() -> None:
+    extended = taught(BASES[0])
+    rotary: Any = extended.model.model.rotary_emb
+    extended.begin_request(40)
+    expected = rotary.table.inv_freq.copy()
+    extended.model.to(torch.bfloat16)
+    extended.begin_request(40)
+    assert (rotary.table.inv_freq == expected).all()
+    assert {parameter.dtype for parameter in rotary.parameters()} == {torch.float32}
+    assert extended.model.lm_head.weight.dtype == torch.bfloat16
+
+
+@over_bases
+def test_log_scaling_multiplies_logits_beyond_the_trained_context(base: LanguageModel) -> None:
+    with torch.no_grad():
+        for length, factor in ((12, 1.0), (40, math.log(40) / math.log(TRAINED))):
+            ids = tokens(length)
+            output = logits(taught(base, log_scale=True), ids)
+            plain = taught(base)
+            plain.begin_request(length)
+            for layer in plain.model.model.layers:
+                layer.self_attn.scaling = factor * base.geometry.head_dim**-0.5
+            expected = plain.model(ids, use_cache=False).logits
+            torch.testing.assert_close(output, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_what_was_learned_returns_from_its_file(tmp_path: Path) -> None:
+    base, ids = BASES[1], tokens(40)
+    extended = taught(base)
+    rest = save_learned(extended.model.state_dict(), tmp_path)
+    assert not [name for name in rest if "rotary" in name]
+    again = extend(stock(base), base, clex(), target=TARGET, learned=tmp_path / LEARNED)
+    with torch.no_grad():
+        assert torch.equal(logits(again, ids), logits(extended, ids))
+
+
+# Parameters
+
+
+def test_scales_follow_the_target_and_the_request() -> None:
+    method = clex()
+    assert method.largest_scale(ContextLengths(4096, 32768, 1)) == 32
+    assert method.largest_scale(ContextLengths(4096, 16384, 1)) == 16
+    assert method.largest_scale(ContextLengths(2048, 32768, 1)) == 64
+    assert clex(max_scale=9).largest_scale(ContextLengths(4096, 32768, 1)) == 9
+    given = {1: 1, 4096: 1, 4097: 2, 32768: 8, 65536: 16, 131072: 32, 131073: 32, 10**7: 32}
+    found = {length: method.scale_at(ContextLengths(4096, 32768, length)) for length in given}
+    assert found == given
+    flags = [
+        method.length_dependent(LLAMA2_7B, ContextLengths(4096, 32768, length))
+        for length in (4096, 4097)
+    ]
+    assert flags == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "match"),
+    [
+        ({"max_scale": 3}, r"clex\.max_scale: 3: .*4 trained contexts of 128 tokens.*Give 16"),
+        ({"step": 0.3}, r"clex\.step: 0\.3: .*Give 1/3"),
+        ({"step": 0.7}, r"clex\.step: 0\.7: .*Give 1/1"),
+    ],
+)
+def test_parameters_that_do_not_fit_are_refused(parameters: dict[str, Any], match: str) -> None:
+    with pytest.raises(SpecError, match=match):
+        clex(**parameters).check(BASE.geometry, ContextLengths(128, 512, 512))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "match"),
+    [
+        ({"max_scale": 0}, r"test\.max_scale: 0"),
+        ({"step": 0.0}, r"test\.step: 0\.0"),
+        ({"step": 2.0}, r"test\.step: 2\.0"),
+        ({"expansion": 0}, r"test\.expansion: 0"),
+        ({"activation": "relu"}, "'silu' or 'tanh'"),
+    ],
+)
+def test_parameters_outside_their_range_are_refused(parameters: Any, match: str) -> None:
+    with pytest.raises(SpecError, match=match):
+        clex(**parameters)
+
+
+def test_a_single_pair_is_refused() -> None:
+    pair = RopeGeometry(
+        head_dim=2, rotary_dim=2, num_heads=2, num_kv_heads=2, theta=1e4, trained_context=64
+    )
+    with pytest.raises(SpecError, match="rotary_dim 2"):
+        clex().check(pair, lengths_of(pair))
+
+
+# Training runs
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return packed_rows(tmp_path_factory.mktemp("rows"))
+
+
+@pytest.fixture
+def make_job(rows: Path, tmp_path: Path) -> Any:
+    make = job_maker(rows, tmp_path)
+    method: Method = clex(max_scale=6)
+    fields = {"method": method.identity(), "target_context": 512}
+    return lambda training=None, **changes: make(training, **(fields | changes))
+
+
+def learned(job: TrainingJob) -> dict[str, Tensor]:
+    return load_file(job.out / "model" / LEARNED)
+
+
+def assert_close(first: TrainingJob, second: TrainingJob) -> None:
+    assert losses(first) == pytest.approx(losses(second), abs=1e-5)
+    for ours, theirs in ((weights(first), weights(second)), (learned(first), learned(second))):
+        assert ours.keys() == theirs.keys()
+        for name, tensor in ours.items():
+            torch.testing.assert_close(tensor, theirs[name], rtol=0, atol=1e-4)
+
+
+def test_training_teaches_the_network_and_its_checkpoint_is_used(make_job: Any) -> None:
+    job = make_job()
+    run(job, silent)
+    found, start = learned(job), rotary_of(BASE.geometry)
+    assert found.keys() == {"up", "down"}
+    assert not torch.equal(found["up"], start.up)
+    assert found["down"].any()
+    assert not [name for name in weights(job) if "rotary" in name]
+    model = BASE.load(job.out / "model", torch.bfloat16)
+    path = job.out / "model" / LEARNED
+    extended = extend(model, BASE, clex(max_scale=6), target=512, learned=path)
+    extended.begin_request(512)
+    rotary: Any = extended.model.model.rotary_emb
+    expected = reference(BASE.geometry, found["up"], found["down"], 4)
+    np.testing.assert_allclose(rotary.table.inv_freq, expected, rtol=1e-5)
+    assert np.abs(np.log(expected / clex().untrained(BASE.geometry, 4))).max() > 1e-3
+
+
+def test_micro_batches_change_no_run(make_job: Any) -> None:
+    # Few steps: phases of far positions carry a rounded weight on a hundredfold.
+    whole, parts = (make_job(num_steps=4, micro_batch_tokens=n * ROW_LENGTH) for n in (8, 1))
+    run(whole, silent)
+    run(parts, silent)
+    assert_close(parts, whole)
+
+
+def test_checkpointed_activations_change_no_run_at_all(make_job: Any) -> None:
+    plain, checkpointed = make_job(), make_job(gradient_checkpointing=True)
+    run(plain, silent)
+    run(checkpointed, silent)
+    assert losses(checkpointed) == losses(plain)
+    for name, tensor in learned(plain).items():
+        assert torch.equal(tensor, learned(checkpointed)[name])
+
+
+def test_bf16_follows_fp32_and_keeps_the_network_in_fp32(make_job: Any) -> None:
+    single, mixed = make_job(), make_job({"precision": "bf16"})
+    run(single, silent)
+    run(mixed, silent)
+    assert losses(mixed) != losses(single)
+    assert losses(mixed) == pytest.approx(losses(single), rel=0.02)
+    assert {tensor.dtype for tensor in learned(mixed).values()} == {torch.float32}
+
+
+class InterruptedRunError(Exception):
+    """Stands for whatever ends a run in the middle."""
+
+
+def test_a_resumed_run_equals_an_undisturbed_one_bit_for_bit(
+    make_job: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = count(0.0, 1.0)
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    undisturbed = make_job({"ema_decay": 0.9}, num_steps=8)
+    run(undisturbed, silent)
+
+    def interrupt(row: dict[str, Any]) -> None:
+        if row["step"] == 6:
+            raise InterruptedRunError
+
+    first = make_job({"ema_decay": 0.9}, num_steps=8, checkpoint_seconds=0.0)
+    with pytest.raises(InterruptedRunError):
+        run(first, interrupt)
+    second = make_job({"ema_decay": 0.9}, num_steps=8, resume=first.resume)
+    assert 0 < run(second, silent)["resumed_from"] < 6
+    assert losses(second) == losses(undisturbed)
+    for name, tensor in learned(undisturbed).items():
+        assert torch.equal(tensor, learned(second)[name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sharding", ["replicate", "shard"])
+def test_two_processes_compute_what_one_computes(make_job: Any, sharding: str) -> None:
+    training = {"tokens_per_step": 7 * ROW_LENGTH, "ema_decay": 0.75, "gradient_clip": 0.1}
+    one = make_job(training, num_steps=4)
+    two = make_job(
+        training, num_steps=4, processes=2, micro_batch_tokens=2 * ROW_LENGTH, sharding=sharding
+    )
+    run(one, silent)
+    assert run(two, silent)["processes"] == 2
+    assert_close(two, one)

@@ -1,0 +1,692 @@
+"""Landmark attention against itself written out: plain loops in float64, one query at a time.
+
+Then what must not matter (chunks, caches, later tokens), inserted tokens, and a short training.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterator
+from itertools import count, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import DynamicCache
+
+from lce_core.attention import dispatch, landmark, retrieval
+from lce_core.attention.schemes import BlockRetrieval, GroupedSoftmax
+from lce_core.data.packing import PackedRows
+from lce_core.errors import SpecError
+from lce_core.evaluation import decoding
+from lce_core.evaluation.decoding import generate
+from lce_core.evaluation.likelihood import window_nll
+from lce_core.extension.extended_model import ExtendedModel, extend
+from lce_core.extension.insertion import Inserter, reserve_token
+from lce_core.methods import METHODS, Method, TokenInsertion
+from lce_core.rope import ContextLengths, RopeTable
+from lce_core.training.job import TrainingJob
+from lce_core.training.run import run
+from lce_core.training.schedule import rows_of_step
+from tests.support.extended_models import BASES, VOCABULARY, over_bases, stock, tokens
+from tests.support.training_jobs import (
+    BASE,
+    ROW_LENGTH,
+    ROWS_PER_STEP,
+    job_maker,
+    losses,
+    packed_rows,
+    silent,
+    weights,
+)
+
+SCALING = 0.4
+PAIRS = 2
+TABLE = RopeTable(np.array([1.0, 0.03]))
+States = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+
+
+def states(heads: int, kv_heads: int, length: int, batch: int = 1, dim: int = 6) -> States:
+    """Random query, key and value; four of six elements of a head are rotated."""
+    generator = torch.Generator().manual_seed(length * 7 + heads)
+
+    def draw(number: int) -> torch.Tensor:
+        drawn = torch.randn(batch, number, length, dim, generator=generator, dtype=torch.float64)
+        return drawn * 1.5
+
+    return draw(heads), draw(kv_heads), draw(kv_heads)
+
+
+# The method written out
+
+
+def score(query: torch.Tensor, key: torch.Tensor, distance: int) -> float:
+    """Scaled product of one query and one key, `distance` positions apart."""
+    total = float(query[2 * PAIRS :] @ key[2 * PAIRS :])
+    for pair in range(PAIRS):
+        q = complex(query[pair], query[pair + PAIRS])
+        k = complex(key[pair], key[pair + PAIRS])
+        turn = complex(math.cos(angle := distance * TABLE.inv_freq[pair]), math.sin(angle))
+        total += (q * turn * k.conjugate()).real
+    return total * SCALING
+
+
+def shares(scores: list[float]) -> list[float]:
+    """Softmax."""
+    powers = [math.exp(value) for value in scores]
+    return [power / sum(powers) for power in powers]
+
+
+def grouped(
+    own: dict[int, float], others: list[tuple[float, dict[int, float]]]
+) -> dict[int, float]:
+    """Weight of each token: one softmax over own tokens and landmarks, one inside each block.
+
+    Args:
+      own: scores of the tokens of the query's block.
+      others: for each other block the score of its landmark and those of its tokens.
+    """
+    outer = shares([*own.values(), *(gate for gate, _ in others)])
+    found = dict(zip(own, outer[: len(own)], strict=True))
+    for share, (_, inside) in zip(outer[len(own) :], others, strict=True):
+        found |= {
+            token: share * part
+            for token, part in zip(inside, shares(list(inside.values())), strict=True)
+        }
+    return found
+
+
+def blocks_of(
+    place: int, start: int, block: int, at: Callable[[int, int], float]
+) -> tuple[dict[int, float], list[tuple[float, dict[int, float]]]]:
+    """Own tokens and earlier blocks, from `start` on, of the query at `place`."""
+    first = place // block * block
+    last = min(place, first + block - 2)
+    own = {j: at(place, j) for j in range(first, last + 1)}
+    others = [
+        (at(place, b + block - 1), {j: at(place, j) for j in range(b, b + block - 1)})
+        for b in range(start, first, block)
+    ]
+    return own, others
+
+
+def trained(parts: States, head: int, block: int) -> torch.Tensor:
+    """Weights (queries, keys) of one head of the first text, as in training."""
+    query, key = parts[0][0, head], parts[1][0, head * parts[1].shape[1] // parts[0].shape[1]]
+    found = torch.zeros(len(query), len(key), dtype=torch.float64)
+    for i in range(len(query)):
+        own, others = blocks_of(i, 0, block, lambda i, j: score(query[i], key[j], i - j))
+        for token, weight in grouped(own, others).items():
+            found[i, token] = weight
+    return found
+
+
+def retrieved(
+    parts: States, head: int, scheme: BlockRetrieval
+) -> tuple[torch.Tensor, list[list[int]]]:
+    """Weights (queries, keys) of one head in use, and the blocks that each query selects.
+
+    Positions are absolute here: of the `top_k + 1` slots before the chunk, the last ones are where
+    the most recent blocks really lie.
+    """
+    query, key = parts[0][0, head], parts[1][0, head * parts[1].shape[1] // parts[0].shape[1]]
+    block, found, chosen = scheme.block, torch.zeros(len(query), len(key)).double(), []
+    for i in range(len(query)):
+        start = i // scheme.chunk * scheme.chunk
+        number = start // block
+        top_k = min(scheme.top_k, number)
+        prefix = start - (top_k + 1) * block
+        gates = []
+        for b in range(number):
+            slot = max(0, b - (number - top_k) + 1)
+            lies = prefix + slot * block + block - 1
+            gates.append(score(query[i], key[b * block + block - 1], i - lies))
+        picks = sorted(sorted(range(number), key=lambda b: (-gates[b], b))[:top_k])
+        chosen.append(picks)
+        own, others = blocks_of(i, start, block, lambda i, j: score(query[i], key[j], i - j))
+        for nth, b in enumerate(picks):
+            slot = nth + (b >= number - top_k)
+            inside = {
+                b * block + t: score(query[i], key[b * block + t], i - prefix - slot * block - t)
+                for t in range(block)
+            }
+            others.append((inside.pop(b * block + block - 1), inside))
+        for token, weight in grouped(own, others).items():
+            found[i, token] = weight
+    return found, chosen
+
+
+def written_out(parts: States, weights_of: Callable[[States, int], torch.Tensor]) -> torch.Tensor:
+    """Outputs of all texts and heads from weights."""
+    query, _, value = parts
+    rows = []
+    for text in range(len(query)):
+        alone = tuple(part[[text]] for part in parts)
+        shared = query.shape[1] // value.shape[1]
+        heads = [
+            weights_of(alone, head) @ value[text, head // shared]  # type: ignore[arg-type]
+            for head in range(query.shape[1])
+        ]
+        rows.append(torch.stack(heads))
+    return torch.stack(rows)
+
+
+def in_chunks(kernel: Any, scheme: Any, parts: States, cuts: list[int]) -> torch.Tensor:
+    """The kernel called for consecutive queries over a growing cache, as decoding does."""
+    query, key, value = parts
+    outputs = []
+    for start, stop in pairwise([0, *cuts, query.shape[2]]):
+        past = (key[:, :, :stop], value[:, :, :stop])
+        outputs.append(kernel(scheme, query[:, :, start:stop], *past, TABLE, start, SCALING))
+    return torch.cat(outputs, dim=2)
+
+
+# Training: the grouped softmax
+
+
+@pytest.mark.parametrize(("heads", "kv_heads"), [(2, 2), (4, 2)])
+@pytest.mark.parametrize("length", [1, 3, 4, 5, 16, 23])
+def test_the_closed_form_is_the_grouped_softmax(heads: int, kv_heads: int, length: int) -> None:
+    parts = states(heads, kv_heads, length, batch=2)
+    output = landmark.attend(GroupedSoftmax(4), *parts, TABLE, 0, SCALING)
+    expected = written_out(parts, lambda alone, head: trained(alone, head, 4))
+    torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(2, 9), st.integers(1, 40), st.integers(0, 8))
+def test_weights_sum_to_one_and_landmarks_get_none(block: int, length: int, first: int) -> None:
+    first = min(first, length - 1)
+    generator = torch.Generator().manual_seed(block * 100 + length)
+    scores = 5 * torch.randn(2, length - first, length, generator=generator, dtype=torch.float64)
+    found = landmark.raise_scores(scores, first, block).softmax(dim=-1)
+    torch.testing.assert_close(found.sum(-1), torch.ones(2, length - first).double())
+    assert (found[..., block - 1 :: block] == 0).all()
+    later = torch.arange(length) > torch.arange(first, length)[:, None]
+    assert (found[:, later] == 0).all()
+
+
+def test_gradients_of_the_grouped_softmax_are_those_of_differences() -> None:
+    parts = tuple(part.requires_grad_() for part in states(2, 1, 10))
+
+    def output(*some: torch.Tensor) -> torch.Tensor:
+        return landmark.attend(GroupedSoftmax(4), *some, TABLE, 0, SCALING)  # type: ignore[arg-type]
+
+    assert torch.autograd.gradcheck(output, parts)
+    output(*parts).sum().backward()
+    keys = parts[1].grad
+    assert keys is not None
+    assert (keys[0, 0, [3, 7]].abs().sum(-1) > 1e-3).all()  # landmarks learn
+    values = parts[2].grad
+    assert values is not None
+    assert (values[0, 0, [3, 7]] == 0).all()
+
+
+def test_blocks_longer_than_the_text_leave_plain_causal_attention() -> None:
+    query, key, value = states(2, 2, 12)
+    output = landmark.attend(GroupedSoftmax(20), query, key, value, TABLE, 0, SCALING)
+    for i in range(12):
+        scores = [score(query[0, 1, i], key[0, 1, j], i - j) for j in range(i + 1)]
+        expected = torch.tensor(shares(scores), dtype=torch.float64) @ value[0, 1, : i + 1]
+        torch.testing.assert_close(output[0, 1, i], expected, rtol=1e-10, atol=1e-10)
+
+
+# Use: retrieval of blocks
+
+
+RETRIEVALS = [
+    BlockRetrieval(block=4, top_k=2, chunk=8),
+    BlockRetrieval(block=4, top_k=1, chunk=4),
+    BlockRetrieval(block=3, top_k=3, chunk=6),
+    BlockRetrieval(block=2, top_k=9, chunk=10),
+]
+
+
+@pytest.mark.parametrize("elements", [1, 1 << 12, 1 << 25])
+@pytest.mark.parametrize("scheme", RETRIEVALS)
+@pytest.mark.parametrize("cuts", [[], [5], [8, 16, 17, 40], [*range(30, 45)]])
+def test_retrieval_is_the_definition_in_one_pass_in_chunks_and_token_by_token(
+    scheme: BlockRetrieval, cuts: list[int], elements: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retrieval, "_ELEMENTS", elements)
+    monkeypatch.setattr(dispatch, "_TILE", 3)
+    parts = states(4, 2, 45)
+    expected = written_out(parts, lambda alone, head: retrieved(alone, head, scheme)[0])
+    output = in_chunks(retrieval.attend, scheme, parts, cuts)
+    torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
+
+
+def test_texts_of_a_batch_do_not_mix() -> None:
+    parts = states(2, 2, 30, batch=3)
+    together = retrieval.attend(RETRIEVALS[0], *parts, TABLE, 0, SCALING)
+    for text in range(3):
+        alone = [part[[text]] for part in parts]
+        output = retrieval.attend(RETRIEVALS[0], *alone, TABLE, 0, SCALING)
+        torch.testing.assert_close(together[[text]], output, rtol=1e-10, atol=1e-10)
+
+
+def test_with_all_blocks_at_their_true_place_retrieval_is_the_attention_of_training() -> None:
+    parts = states(4, 2, 47)
+    expected = landmark.attend(GroupedSoftmax(4), *parts, TABLE, 0, SCALING)
+    for scheme in (
+        BlockRetrieval(block=4, top_k=1, chunk=48),  # one chunk
+        BlockRetrieval(block=4, top_k=11, chunk=8),  # as many blocks as there are
+    ):
+        output = retrieval.attend(scheme, *parts, TABLE, 0, SCALING)
+        torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
+
+
+def test_blocks_that_are_not_selected_are_not_seen() -> None:
+    scheme, parts = RETRIEVALS[0], states(2, 2, 60)
+    query, key, value = parts
+    _, chosen = retrieved(parts, 1, scheme)
+    before = retrieval.attend(scheme, *parts, TABLE, 0, SCALING)[0, 1]
+    assert len({tuple(picks) for picks in chosen[48:56]}) > 1  # queries choose for themselves
+    for b in range(15):
+        other = value.clone()
+        other[0, 1, b * 4 : b * 4 + 3] += 1
+        after = retrieval.attend(scheme, query, key, other, TABLE, 0, SCALING)[0, 1]
+        moved = (after - before).abs().amax(dim=-1) > 1e-12
+        expected = [b in picks or i // 8 * 8 <= b * 4 <= i for i, picks in enumerate(chosen)]
+        assert moved.tolist() == expected
+
+
+def test_a_tie_goes_to_the_earlier_block_whatever_rounding_says() -> None:
+    scheme, length = BlockRetrieval(block=4, top_k=2, chunk=4), 44
+    query, key, value = (part.float() for part in states(2, 2, length))
+    key[:, :, 3::4] = key[:, :, 3:4]  # landmarks of the first layer
+    expected = in_chunks(retrieval.attend, scheme, (query, key, value), [])
+    noise = 1 + 1e-7 * torch.randn(key.shape, generator=torch.Generator().manual_seed(0))
+    noisy = retrieval.attend(scheme, query, key * noise, value, TABLE, 0, SCALING)
+    torch.testing.assert_close(noisy, expected, rtol=1e-5, atol=1e-5)
+    exact = (query.double(), key.double(), value.double())
+    oracle = written_out(exact, lambda alone, head: retrieved(alone, head, scheme)[0])
+    torch.testing.assert_close(expected.double(), oracle, rtol=1e-4, atol=1e-4)
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(2, 5), st.integers(1, 4), st.integers(1, 4), st.integers(1, 50), st.data())
+def test_retrieval_never_sees_what_comes_later(
+    block: int, top_k: int, chunk: int, length: int, data: st.DataObject
+) -> None:
+    scheme, (query, key, value) = BlockRetrieval(block, top_k, chunk * block), states(2, 1, length)
+    place = data.draw(st.integers(0, length - 1))
+    before = retrieval.attend(scheme, query, key, value, TABLE, 0, SCALING)
+    for part in (query, key, value):
+        part[:, :, place] += 3
+    after = retrieval.attend(scheme, query, key, value, TABLE, 0, SCALING)
+    torch.testing.assert_close(after[:, :, :place], before[:, :, :place], rtol=1e-12, atol=1e-12)
+
+
+def test_no_distance_is_longer_than_a_training_sequence() -> None:
+    for base in BASES:
+        method, lengths = small(), ContextLengths(16, 64, 64)
+        scheme: Any = method.attention(base.geometry, lengths)
+        assert scheme.chunk + (scheme.top_k + 1) * scheme.block == 16
+    rotations: list[int] = []
+
+    class Spy(retrieval.Rotation):
+        def __init__(self, table: RopeTable, length: int, like: torch.Tensor) -> None:
+            rotations.append(length)
+            super().__init__(table, length, like)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(retrieval, "Rotation", Spy)
+        retrieval.attend(RETRIEVALS[0], *states(2, 2, 300), TABLE, 0, SCALING)
+    assert rotations == [8 + 3 * 4]
+
+
+# Inserted tokens
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(2, 7), st.integers(1, 40), st.lists(st.integers(1, 6), max_size=8))
+def test_inserted_tokens_come_after_each_full_block_and_go_again(
+    block: int, length: int, sizes: list[int]
+) -> None:
+    inserter = Inserter(TokenInsertion(block, 8), token=99)
+    text = torch.arange(length)[None]
+    expanded, predicting = inserter.expand(text, 0)
+    expected: list[int] = []
+    for token in range(length):
+        expected.append(token)
+        if len(expected) % block == block - 1:
+            expected.append(99)
+    assert expanded[0].tolist() == expected
+    assert len(expected) == inserter.length(length)
+    assert expanded[expanded != 99].tolist() == text[0].tolist()
+    followers = [*expected[1:], None]
+    for token, index in enumerate(predicting.tolist()):
+        assert followers[index] == (token + 1 if token + 1 < length else None)
+    cached, pieces = 0, []
+    for piece in text.split([*sizes, max(0, length - sum(sizes))] if sum(sizes) < length else 1, 1):
+        fed, _ = inserter.expand(piece, cached)
+        cached += fed.shape[1]
+        pieces.append(fed)
+    assert torch.equal(torch.cat(pieces, dim=1), expanded)
+
+
+def test_training_rows_become_independent_sequences_with_weights() -> None:
+    inserter = Inserter(TokenInsertion(block=4, train_length=8), token=99)
+    ids = np.arange(32).reshape(2, 16)
+    given_weights = (np.arange(32, dtype=np.float32) / 4).reshape(2, 16)
+    found, found_weights = inserter.pieces(ids, given_weights)
+    assert found.tolist() == [
+        [start, start + 1, start + 2, 99, start + 3, start + 4, start + 5, 99, start + 6, start + 7]
+        for start in (0, 8, 16, 24)
+    ]
+    assert (found_weights[found == 99] == 1).all()
+    inner = (found != 99) & (np.arange(10) > 0)
+    assert (found_weights[inner] == found[inner] / 4).all()
+    assert (found_weights[:, 0] == 0).all()
+    with pytest.raises(SpecError, match=r"training rows: 12 tokens: .*sequences of 8 tokens"):
+        inserter.piece_of(12)
+
+
+@over_bases
+def test_the_new_token_is_the_mean_of_the_others_and_added_once(base: Any) -> None:
+    model = stock(base)
+    head = model.get_output_embeddings()
+    if head.bias is not None:
+        torch.nn.init.normal_(head.bias)
+    old = [model.get_input_embeddings().weight.clone(), head.weight.clone()]
+    state = torch.get_rng_state()
+    assert reserve_token(model) == reserve_token(model) == VOCABULARY
+    assert torch.equal(torch.get_rng_state(), state)
+    head = model.get_output_embeddings()
+    new = [model.get_input_embeddings().weight, head.weight]
+    for before, after in zip(old, new, strict=True):
+        assert torch.equal(after[:-1], before)
+        torch.testing.assert_close(after[-1], before.mean(dim=0), rtol=1e-5, atol=1e-6)
+    if head.bias is not None:
+        torch.testing.assert_close(head.bias[-1], head.bias[:-1].mean(), rtol=1e-5, atol=1e-6)
+    assert (model.config.vocab_size, model.config.landmark_token_id) == (VOCABULARY + 1, VOCABULARY)
+
+
+def test_tied_embeddings_stay_tied() -> None:
+    model = BASE.initialise(0)
+    reserve_token(model)
+    assert model.get_output_embeddings().weight is model.get_input_embeddings().weight
+    assert model.get_output_embeddings().weight.shape == (BASE.shape.vocab_size + 1, 96)
+
+
+# Models
+
+
+def small(**parameters: Any) -> Method:
+    return METHODS.parse(
+        {"name": "landmark", "block": 4, "top_k": 2, "train_length": 16, **parameters}, "test"
+    )
+
+
+@pytest.fixture
+def _inference() -> Iterator[None]:
+    with torch.no_grad():
+        yield
+
+
+@over_bases
+@pytest.mark.usefixtures("_inference")
+def test_hidden_states_are_those_of_the_expanded_text_where_text_is_predicted(base: Any) -> None:
+    extended = extend(stock(base), base, small(), target=64)
+    ids = tokens(20)
+    extended.begin_request(20)
+    output = extended.hidden_states(ids)
+    rows = []
+    for text in ids.tolist():
+        row: list[int] = []
+        for token in text:
+            row.append(token)
+            if len(row) % 4 == 3:
+                row.append(VOCABULARY)
+        rows.append(row)
+    whole = extended.model.get_decoder()(input_ids=torch.tensor(rows)).last_hidden_state
+    wanted = [i for i in range(len(rows[0])) if i % 4 != 2]
+    torch.testing.assert_close(output, whole[:, wanted], rtol=1e-9, atol=1e-9)
+
+
+@over_bases
+@pytest.mark.usefixtures("_inference")
+@pytest.mark.parametrize("cuts", [[1], [3, 4, 17], [*range(1, 50)]])
+def test_caches_of_any_chunks_hold_the_same_states(base: Any, cuts: list[int]) -> None:
+    extended = extend(stock(base).float(), base, small(), target=64)
+    ids, cache = tokens(50), DynamicCache()
+    extended.begin_request(50)
+    expected = extended.hidden_states(ids)
+    parts = [extended.hidden_states(ids[:, a:b], cache) for a, b in pairwise([0, *cuts, 50])]
+    torch.testing.assert_close(torch.cat(parts, dim=1), expected, rtol=1e-4, atol=1e-4)
+    assert cache.get_seq_length() == 50 + 50 // 3
+
+
+@over_bases
+def test_generation_in_chunks_is_generation_from_scratch(base: Any) -> None:
+    extended = extend(stock(base), base, small(), target=64)
+    prompts = tokens(30).numpy()
+    expected = generate(extended, prompts, max_new_tokens=9, batch_tokens=1000)
+    for chunk in (1, 7):
+        found = generate(extended, prompts, max_new_tokens=9, batch_tokens=1000, chunk=chunk)
+        np.testing.assert_array_equal(np.stack(found), np.stack(expected))
+    text = np.concatenate([prompts, np.stack(expected)], axis=1)
+    nll = window_nll(extended, text, batch_tokens=100)
+    head: Any = extended.model.get_output_embeddings()
+    with torch.no_grad():
+        logits = head(extended.hidden_states(torch.from_numpy(text)))
+    likelihoods = logits.log_softmax(-1)[:, :-1].gather(-1, torch.from_numpy(text)[:, 1:, None])
+    np.testing.assert_allclose(nll, -likelihoods[..., 0].numpy(), atol=1e-4, rtol=0)
+
+
+def test_a_landmark_is_never_generated(monkeypatch: pytest.MonkeyPatch) -> None:
+    extended = extend(stock(BASES[0]), BASES[0], small(), target=64)
+    head: Any = extended.model.get_output_embeddings()
+    with torch.no_grad():
+        head.weight[-1] = 0
+    extended.model.get_output_embeddings = lambda: Loud(head)  # type: ignore[method-assign]
+    answers = generate(extended, tokens(10).numpy(), max_new_tokens=8, batch_tokens=100)
+    assert np.stack(answers).max() < VOCABULARY
+    monkeypatch.setattr(extended, "inserter", None)
+    extended.begin_request(20)
+    with torch.no_grad():
+        following = decoding._most_likely(extended, extended.hidden_states(tokens(10))[:, -1], 1)
+    assert (following == VOCABULARY).all()
+
+
+class Loud:
+    """A head that wants nothing but landmarks."""
+
+    def __init__(self, head: torch.nn.Module) -> None:
+        self.head = head
+
+    def __call__(self, hidden: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.head(hidden)
+        logits[..., -1] = 1e3
+        return logits
+
+
+# Training
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return packed_rows(tmp_path_factory.mktemp("rows"))
+
+
+@pytest.fixture
+def make_job(rows: Path, tmp_path: Path) -> Any:
+    make = job_maker(rows, tmp_path)
+    method = METHODS.parse(
+        {"name": "landmark", "block": 8, "top_k": 2, "train_length": 32}, "method"
+    )
+    return lambda **changes: make(method=method.identity(), **changes)
+
+
+def _reopened(job: TrainingJob) -> ExtendedModel:
+    model = BASE.load(job.out / "model", torch.float32)
+    method = METHODS.from_identity(job.method or {})
+    return extend(model, BASE, method, target=ROW_LENGTH)
+
+
+def test_a_step_is_that_of_pieces_with_landmarks(make_job: Any) -> None:
+    job = make_job(num_steps=1, micro_batch_tokens=3 * ROW_LENGTH)
+    run(job, silent)
+    model = BASE.initialise(job.seed)
+    reserve_token(model)
+    method = METHODS.from_identity(job.method or {})
+    extended = extend(model, BASE, method, target=ROW_LENGTH, training=True)
+    extended.begin_request(32)
+    packed = PackedRows.open(job.rows)
+    text, factors = packed.read(rows_of_step(job.seed, 0, ROWS_PER_STEP, len(packed)))
+    total = weight = 0.0
+    for row, row_factors in zip(text, factors, strict=True):
+        for start in (0, 32):
+            ids, wanted = [], []
+            for token, factor in zip(
+                row[start : start + 32].tolist(), row_factors[start : start + 32], strict=True
+            ):
+                ids.append(token)
+                wanted.append(float(factor))
+                if len(ids) % 8 == 7:
+                    ids.append(BASE.shape.vocab_size)
+                    wanted.append(1.0)
+            with torch.no_grad():
+                logits = extended.model(torch.tensor([ids]), use_cache=False).logits[0]
+            nll = -logits.log_softmax(-1)[range(len(ids) - 1), ids[1:]]
+            total += float(nll @ torch.tensor(wanted[1:]))
+            weight += sum(wanted[1:])
+    assert losses(job)[0] == pytest.approx(total / weight, abs=1e-4)
+
+
+def test_training_lowers_the_loss_and_leaves_a_stock_checkpoint_that_can_be_evaluated(
+    make_job: Any,
+) -> None:
+    job = make_job(num_steps=12)
+    assert run(job, silent)["kernel"] == "matmul"
+    assert losses(job)[-1] < losses(job)[0] - 0.5
+    config = json.loads((job.out / "model/config.json").read_text())
+    assert (config["vocab_size"], config["landmark_token_id"]) == (393, 392)
+    extended = _reopened(job)
+    assert extended.inserter == Inserter(TokenInsertion(8, 32), 392)
+    saved = weights(job)["model.embed_tokens.weight"]
+    assert torch.equal(extended.model.get_input_embeddings().weight, saved)  # no second token
+    windows = PackedRows.open(job.rows).read(np.arange(4))[0]
+    nll = window_nll(extended, windows, batch_tokens=256)
+    assert nll.mean() < math.log(392)
+    found = generate(extended, windows, max_new_tokens=4, batch_tokens=256, chunk=5)
+    again = generate(extended, windows, max_new_tokens=4, batch_tokens=1 << 20)
+    np.testing.assert_array_equal(np.stack(found), np.stack(again))
+
+
+@pytest.mark.parametrize("micro_rows", [1, 3])
+def test_micro_batches_do_not_change_the_losses(make_job: Any, micro_rows: int) -> None:
+    whole = make_job(num_steps=4, micro_batch_tokens=ROWS_PER_STEP * ROW_LENGTH)
+    parts = make_job(num_steps=4, micro_batch_tokens=micro_rows * ROW_LENGTH)
+    run(whole, silent)
+    run(parts, silent)
+    assert losses(parts) == pytest.approx(losses(whole), abs=1e-5)
+
+
+class InterruptedRunError(Exception):
+    """Stands for whatever ends a run in the middle."""
+
+
+def test_a_resumed_run_equals_an_undisturbed_one(
+    make_job: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = count(0.0, 1.0)
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    undisturbed = make_job(num_steps=6)
+    run(undisturbed, silent)
+
+    def interrupt(row: dict[str, Any]) -> None:
+        if row["step"] == 4:
+            raise InterruptedRunError
+
+    first = make_job(num_steps=6, checkpoint_seconds=0.0)
+    with pytest.raises(InterruptedRunError):
+        run(first, interrupt)
+    second = make_job(num_steps=6, resume=first.resume)
+    assert 0 < run(second, silent)["resumed_from"] < 4
+    assert losses(second) == losses(undisturbed)
+    theirs = weights(undisturbed)
+    assert all(torch.equal(tensor, theirs[name]) for name, tensor in weights(second).items())
+
+
+@pytest.mark.slow
+def test_processes_that_share_the_model_train_what_one_trains(make_job: Any) -> None:
+    alone, shared = make_job(num_steps=3), make_job(num_steps=3, processes=2, sharding="shard")
+    run(alone, silent)
+    run(shared, silent)
+    assert losses(shared) == pytest.approx(losses(alone), abs=1e-4)
+    theirs = weights(alone)
+    for name, tensor in weights(shared).items():
+        torch.testing.assert_close(tensor, theirs[name], rtol=1e-4, atol=1e-4)
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("parameters", "target", "match"),
+    [
+        (
+            {"block": 7, "train_length": 16},
+            64,
+            r"landmark\.block: 7: blocks divide the 16 positions.*Give a divisor of 16",
+        ),
+        (
+            {"block": 4, "train_length": 12},
+            64,
+            r"landmark\.train_length: 12: .*3 slots and a chunk of one block of 4.*, 16 together",
+        ),
+        (
+            {"block": 4, "train_length": 16},
+            72,
+            r"landmark\.train_length: 16: training sequences divide the rows of 72 tokens",
+        ),
+    ],
+)
+def test_blocks_and_sequences_that_do_not_divide_are_refused_before_the_model_is_touched(
+    parameters: dict[str, Any], target: int, match: str
+) -> None:
+    model = stock(BASES[0])
+    with pytest.raises(SpecError, match=match):
+        extend(model, BASES[0], small(**parameters), target=target)
+    assert model.config.vocab_size == VOCABULARY
+
+
+@pytest.mark.parametrize(
+    ("entry", "match"),
+    [
+        ({"block": 1}, r"m\.block: 1"),
+        ({"top_k": 0}, r"m\.top_k: 0"),
+        ({"train_length": 0}, r"m\.train_length: 0"),
+        ({"block": 16.0}, r"m\.block: 16.0"),
+    ],
+)
+def test_sizes_out_of_range_are_refused_on_reading(entry: dict[str, Any], match: str) -> None:
+    with pytest.raises(SpecError, match=match):
+        METHODS.parse({"name": "landmark", **entry}, "m")
+
+
+def test_flash_attention_is_refused_because_there_is_none() -> None:
+    with pytest.raises(SpecError, match=r"kernel: 'flash'.*BlockRetrieval has no flash kernel"):
+        extend(stock(BASES[0]), BASES[0], small(), target=64, kernel="flash")
+
+
+def test_attention_in_use_records_no_gradients_and_training_attention_does() -> None:
+    for training in (True, False):
+        extended = extend(stock(BASES[0]), BASES[0], small(), target=64, training=training)
+        extended.begin_request(16)
+        if not training:
+            with pytest.raises(SpecError, match="inference only"):
+                extended.hidden_states(tokens(16))
+            continue
+        extended.hidden_states(tokens(16)).sum().backward()
+        gradient = extended.model.get_input_embeddings().weight.grad
+        assert gradient is not None
+        assert gradient[VOCABULARY].abs().sum() > 0

@@ -1,0 +1,727 @@
+"""Strategy: the kernel against dense float64 attention under masks cut at written-out edges; runs
+against a plain torch loop over stock transformers with those masks and W + alpha / r * B A."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from itertools import count, pairwise
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from accelerate import init_empty_weights
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from safetensors import safe_open
+from torch.nn.functional import cross_entropy
+from transformers import (
+    AutoModelForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PhiConfig,
+    PhiForCausalLM,
+)
+
+from flows.settings import STUDIES
+from lce_core.attention.schemes import ShiftedSparse
+from lce_core.attention.shifted_sparse import attend
+from lce_core.data.packing import PackedRows
+from lce_core.errors import SpecError
+from lce_core.extension.extended_model import extend
+from lce_core.methods import METHODS, LowRank, Method
+from lce_core.models import MODELS, LanguageModel
+from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
+from lce_core.study.plan import compile_study
+from lce_core.study.study_file import parse_study
+from lce_core.training.job import TrainingJob
+from lce_core.training.low_rank import LowRankLinear, add_low_rank, merged
+from lce_core.training.run import run
+from lce_core.training.schedule import learning_rate, rows_of_step
+from lce_core.training.trainer import Trainer
+from tests.support.training_jobs import (
+    BASE,
+    ROW_LENGTH,
+    ROWS_PER_STEP,
+    job_maker,
+    losses,
+    packed_rows,
+    silent,
+    weights,
+)
+
+CPU = torch.device("cpu")
+SCALING = 0.3
+TARGET = 512
+HEADS = [(4, 4), (4, 2), (3, 3), (3, 1), (6, 2), (12, 4), (5, 1)]
+"""Query and key-value heads: whole and shared, odd, and with a shared head across the middle."""
+UPDATED = ("q_proj", "k_proj", "v_proj", "o_proj", "dense")
+
+States = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+
+
+# The kernel
+
+
+def blocks(length: int, group: int, shifted: bool) -> torch.Tensor:
+    """Boolean (length, length) mask of who sees whom, from the written-out edges of blocks."""
+    half = group // 2
+    edges = [0, *range(half, length, group), length] if shifted else [*range(0, length + 1, group)]
+    mask = torch.zeros(length, length, dtype=torch.bool)
+    for start, stop in pairwise(edges):
+        mask[start:stop, start:stop] = True
+    return mask.tril()
+
+
+def visible(length: int, group: int, heads: int) -> torch.Tensor:
+    """(heads, length, length): the first heads // 2 are plain, the others shifted."""
+    plain = heads // 2
+    return torch.stack([blocks(length, group, shifted=head >= plain) for head in range(heads)])
+
+
+def turned(states: torch.Tensor, inv_freq: torch.Tensor) -> torch.Tensor:
+    """Pairs of elements as complex numbers, turned by position times frequency."""
+    pairs = len(inv_freq)
+    numbers = torch.complex(states[..., :pairs], states[..., pairs : 2 * pairs])
+    angles = torch.arange(states.shape[2], dtype=torch.float64)[:, None] * inv_freq
+    numbers = numbers * torch.polar(torch.ones_like(angles), angles)
+    return torch.cat((numbers.real, numbers.imag, states[..., 2 * pairs :]), dim=-1)
+
+
+def dense(states: States, inv_freq: np.ndarray, mask: torch.Tensor) -> torch.Tensor:
+    """Softmax over all pairs that the mask (heads, tokens, tokens) leaves."""
+    query, key, value = states
+    shared = query.shape[1] // key.shape[1]
+    frequencies = torch.from_numpy(inv_freq)
+    key, value = (part.repeat_interleave(shared, dim=1) for part in (key, value))
+    scores = turned(query, frequencies) @ turned(key, frequencies).transpose(-1, -2) * SCALING
+    return scores.masked_fill(~mask, -math.inf).softmax(-1) @ value
+
+
+def draw(heads: int, kv_heads: int, length: int, dim: int = 6, batch: int = 2) -> States:
+    generator = torch.Generator().manual_seed(length * 31 + heads)
+    query, key, value = (
+        torch.randn(batch, number, length, dim, generator=generator, dtype=torch.float64)
+        for number in (heads, kv_heads, kv_heads)
+    )
+    return query, key, value
+
+
+def table(pairs: int) -> RopeTable:
+    return RopeTable(1e4 ** (-np.arange(pairs) / pairs))
+
+
+def attended(states: States, group: int, pairs: int = 2) -> torch.Tensor:
+    return attend(ShiftedSparse(group), *states, table(pairs), 0, SCALING)
+
+
+@pytest.mark.parametrize(("heads", "kv_heads"), HEADS)
+@pytest.mark.parametrize("group", [2, 8, 16, 32])
+@pytest.mark.parametrize("pairs", [2, 3])
+def test_the_kernel_equals_dense_attention_under_the_masks_of_its_heads(
+    heads: int, kv_heads: int, group: int, pairs: int
+) -> None:
+    states = draw(heads, kv_heads, 32)
+    expected = dense(states, table(pairs).inv_freq, visible(32, group, heads))
+    output = attended(states, group, pairs)
+    torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(1, 6), st.integers(1, 12), st.integers(1, 5), st.integers(1, 3))
+def test_the_kernel_equals_dense_attention_for_any_sizes(
+    num_groups: int, half: int, kv_heads: int, shared: int
+) -> None:
+    heads, length = kv_heads * shared, num_groups * 2 * half
+    assume(heads > 1)
+    states = draw(heads, kv_heads, length)
+    expected = dense(states, table(2).inv_freq, visible(length, 2 * half, heads))
+    torch.testing.assert_close(attended(states, 2 * half), expected, rtol=1e-10, atol=1e-10)
+
+
+def test_the_scheme_describes_the_pairs_of_both_halves_of_the_heads() -> None:
+    for group in (2, 8, 24):
+        scheme = ShiftedSparse(group)
+        for shifted in (False, True):
+            mask = blocks(48, group, shifted)
+            for i in range(48):
+                for j in range(48):
+                    expected = i - j if mask[i, j] else None
+                    assert scheme.distance(i, j, shifted) == expected
+
+
+@pytest.mark.parametrize(("heads", "kv_heads"), HEADS)
+@pytest.mark.parametrize("group", [8, 32])
+def test_the_kernel_has_the_gradients_of_dense_attention(
+    heads: int, kv_heads: int, group: int
+) -> None:
+    ours, theirs = ([part.requires_grad_() for part in draw(heads, kv_heads, 32)] for _ in range(2))
+    attended((ours[0], ours[1], ours[2]), group).square().sum().backward()
+    expected = dense(
+        (theirs[0], theirs[1], theirs[2]), table(2).inv_freq, visible(32, group, heads)
+    )
+    expected.square().sum().backward()
+    for our, their in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(our.grad, their.grad, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("heads", "kv_heads"), [(2, 2), (3, 1)])
+def test_the_gradients_are_those_of_finite_differences(heads: int, kv_heads: int) -> None:
+    states = [part.requires_grad_() for part in draw(heads, kv_heads, 8, dim=4, batch=1)]
+    assert torch.autograd.gradcheck(
+        lambda query, key, value: attended((query, key, value), 4, pairs=1), states
+    )
+
+
+@pytest.mark.parametrize("group", [8, 32])
+def test_no_output_depends_on_a_later_token(group: int) -> None:
+    states, length = draw(4, 2, 32), 32
+    before = attended(states, group)
+    for first in (1, group // 2, 17, length - group // 2, length - 1):
+        changed = [part.clone() for part in states]
+        for part in changed:
+            part[:, :, first:] += 1
+        after = attended((changed[0], changed[1], changed[2]), group)
+        assert torch.equal(after[:, :, :first], before[:, :, :first])
+        assert (after[:, :, first:] != before[:, :, first:]).all(-1).any()
+
+
+def rolled(states: States, group: int, inv_freq: np.ndarray) -> torch.Tensor:
+    """The other published form: shifted heads roll the row by half a block, and back."""
+    length, heads = states[0].shape[2], states[0].shape[1]
+    shift, frequencies = group // 2, torch.from_numpy(inv_freq)
+    query, key = (turned(part, frequencies) for part in states[:2])
+    mask = blocks(length, group, shifted=False)
+    outputs = []
+    for head in range(heads):
+        parts = [part[:, head] for part in (query, key, states[2])]
+        if head >= heads // 2:
+            parts = [part.roll(-shift, dims=1) for part in parts]
+        scores = (parts[0] @ parts[1].transpose(-1, -2) * SCALING).masked_fill(~mask, -math.inf)
+        output = scores.softmax(-1) @ parts[2]
+        outputs.append(output.roll(shift, dims=1) if head >= heads // 2 else output)
+    return torch.stack(outputs, dim=1)
+
+
+def test_rolling_the_row_differs_in_the_first_half_block_of_shifted_heads_only() -> None:
+    states, group = draw(4, 4, 32), 8
+    output, other = attended(states, group), rolled(states, group, table(2).inv_freq)
+    torch.testing.assert_close(other[:, :2], output[:, :2], rtol=1e-10, atol=1e-10)
+    later = slice(group // 2, None)
+    torch.testing.assert_close(other[:, 2:, later], output[:, 2:, later], rtol=1e-10, atol=1e-10)
+    assert ((other - output)[:, 2:, : group // 2].abs().amax(-1) > 1e-3).all()
+
+
+def test_of_one_block_plain_heads_see_all_and_shifted_heads_their_half() -> None:
+    states, causal = draw(4, 4, 32), torch.ones(32, 32, dtype=torch.bool).tril()
+    output = attended(states, 32)
+    full = dense(states, table(2).inv_freq, causal)
+    torch.testing.assert_close(output[:, :2], full[:, :2], rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(output[:, 2:, :16], full[:, 2:, :16], rtol=1e-10, atol=1e-10)
+    assert ((output - full)[:, 2:, 16:].abs().amax(-1) > 1e-4).all()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 2e-2), (torch.float16, 3e-3)]
+)
+def test_lower_precision_stays_near_the_dense_oracle(dtype: torch.dtype, tolerance: float) -> None:
+    query, key, value = (part.to(dtype) for part in draw(4, 2, 64))
+    output = attended((query, key, value), 16)
+    assert output.dtype == dtype
+    exact = (query.double(), key.double(), value.double())
+    expected = dense(exact, table(2).inv_freq, visible(64, 16, 4))
+    torch.testing.assert_close(output.double(), expected, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize(("group", "first_query"), [(12, 0), (24, 0), (8, 1)])
+def test_rows_that_are_not_whole_blocks_and_caches_are_refused(
+    group: int, first_query: int
+) -> None:
+    query, key, value = draw(2, 2, 32)
+    with pytest.raises(SpecError, match="rows that are whole blocks"):
+        attend(
+            ShiftedSparse(group), query[:, :, first_query:], key, value, table(2), first_query, 1.0
+        )
+
+
+# The method on models
+
+
+class TinyLlama(LanguageModel):
+    geometry: ClassVar[RopeGeometry] = RopeGeometry(
+        head_dim=8, rotary_dim=8, num_heads=4, num_kv_heads=2, theta=1e4, trained_context=16
+    )
+
+
+class TinyPhi(LanguageModel):
+    geometry: ClassVar[RopeGeometry] = RopeGeometry(
+        head_dim=10, rotary_dim=4, num_heads=3, num_kv_heads=3, theta=1e4, trained_context=16
+    )
+
+
+BASES: list[LanguageModel] = [TinyLlama(), TinyPhi()]
+over_bases = pytest.mark.parametrize("base", BASES, ids=["llama", "phi"])
+
+
+def method(name: str = "longlora", **parameters: Any) -> Method:
+    return METHODS.parse({"name": name, **parameters}, "test")
+
+
+def low_rank(**parameters: Any) -> LowRank:
+    found = method(**parameters).low_rank()
+    assert found is not None
+    return found
+
+
+def stock(base: LanguageModel) -> Any:
+    """A random float64 model with attention sharp enough that positions matter."""
+    geometry = base.geometry
+    sizes: dict[str, Any] = {
+        "vocab_size": 50,
+        "hidden_size": geometry.num_heads * geometry.head_dim,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": geometry.num_heads,
+        "num_key_value_heads": geometry.num_kv_heads,
+        "max_position_embeddings": 16,
+        "initializer_range": 0.3,
+        "bos_token_id": None,
+        "eos_token_id": None,
+    }
+    rope: dict[str, Any] = {"rope_type": "default", "rope_theta": geometry.theta}
+    torch.manual_seed(7)
+    if geometry.rotary_dim < geometry.head_dim:
+        rope["partial_rotary_factor"] = geometry.rotary_dim / geometry.head_dim
+        return PhiForCausalLM(PhiConfig(**sizes, rope_parameters=rope)).double().eval()
+    return LlamaForCausalLM(LlamaConfig(**sizes, rope_parameters=rope)).double().eval()
+
+
+def tokens(length: int) -> torch.Tensor:
+    return torch.randint(50, (2, length), generator=torch.Generator().manual_seed(length))
+
+
+@torch.no_grad()
+def logits(model: Any, base: LanguageModel, chosen: Method, training: bool = False) -> torch.Tensor:
+    extended = extend(model, base, chosen, target=64, training=training)
+    extended.begin_request(64)
+    found: torch.Tensor = extended.model(tokens(64), use_cache=False).logits
+    return found
+
+
+@over_bases
+def test_in_use_it_is_position_interpolation_with_full_attention(base: LanguageModel) -> None:
+    assert torch.equal(logits(stock(base), base, method()), logits(stock(base), base, method("pi")))
+    assert torch.equal(
+        logits(stock(base), base, method(scale=2.0)),
+        logits(stock(base), base, method("pi", scale=2.0)),
+    )
+
+
+@over_bases
+def test_before_the_first_step_updates_change_nothing(base: LanguageModel) -> None:
+    model = stock(base)
+    add_low_rank(model, low_rank(), seed=1)
+    changed = [part for part in model.modules() if isinstance(part, LowRankLinear)]
+    assert len(changed) == 2 * 4
+    assert all(bool(part.lora_A.any()) and not bool(part.lora_B.any()) for part in changed)
+    expected = logits(stock(base), base, method("pi"))
+    torch.testing.assert_close(logits(model, base, method()), expected, rtol=1e-12, atol=1e-12)
+
+
+@over_bases
+def test_in_training_it_attends_within_blocks(base: LanguageModel) -> None:
+    output = logits(stock(base), base, method(), training=True)
+    full = logits(stock(base), base, method())
+    # Nobody looks beyond the first half-block there, and everybody does from the second block on.
+    torch.testing.assert_close(output[:, :8], full[:, :8], rtol=1e-9, atol=1e-9)
+    assert ((output - full)[:, 16:].abs().amax(-1) > 1e-3).all()
+
+
+@over_bases
+def test_in_training_no_output_depends_on_a_later_token(base: LanguageModel) -> None:
+    extended = extend(stock(base), base, method(), target=64, training=True)
+    extended.begin_request(64)
+    ids = tokens(64)
+    with torch.no_grad():
+        before = extended.model(ids).logits
+        for changed in (1, 8, 40, 57, 63):
+            other = ids.clone()
+            other[:, changed:] = (other[:, changed:] + 1) % 50
+            after = extended.model(other).logits
+            assert torch.equal(after[:, :changed], before[:, :changed])
+
+
+@over_bases
+def test_factors_embeddings_and_norms_are_trained_and_nothing_else(base: LanguageModel) -> None:
+    model = stock(base).train()
+    add_low_rank(model, low_rank(rank=3), seed=1)
+    extended = extend(model, base, method(), target=64, training=True)
+    extended.begin_request(64)
+    extended.model(tokens(64)).logits.sum().backward()
+    trained = {name for name, parameter in model.named_parameters() if parameter.grad is not None}
+    norms = ("input_layernorm", "post_attention_layernorm", "final_layernorm", "model.norm")
+    expected = set()
+    for name, parameter in stock(base).named_parameters():
+        path, _, kind = name.rpartition(".")
+        if path.rpartition(".")[2] in UPDATED and kind == "weight":
+            expected |= {f"{path}.lora_A", f"{path}.lora_B"}
+        if path.endswith(("embed_tokens", *norms)):
+            expected.add(name)
+            assert parameter.shape == model.get_parameter(name).shape
+    assert trained == expected
+    assert trained == {name for name, kept in model.named_parameters() if kept.requires_grad}
+    assert "lm_head.weight" not in trained
+    assert len(expected) == 2 * 4 * 2 + (1 + 5 if isinstance(base, TinyLlama) else 1 + 6)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        # factors 32 x 4 x 8 x (4096 + 4096), embedding 32000 x 4096, norms 65 x 4096
+        ("llama2_7b", 8_388_608 + 131_072_000 + 266_240),
+        # factors 32 x 4 x 8 x (2560 + 2560), embedding 51200 x 2560, norms 33 x (2560 + 2560)
+        ("phi2", 5_242_880 + 131_072_000 + 168_960),
+    ],
+)
+def test_as_many_parameters_are_trained_as_counted_by_hand(name: str, expected: int) -> None:
+    base: Any = MODELS.load(name)()
+    with init_empty_weights(include_buffers=False):
+        model = AutoModelForCausalLM.from_config(base.config(), dtype=torch.float32)
+    add_low_rank(model, low_rank(), seed=0)
+    assert {parameter.device.type for parameter in model.parameters()} == {"meta"}
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    assert sum(parameter.numel() for parameter in trained) == expected
+
+
+@over_bases
+def test_merged_weights_are_a_stock_model_that_computes_the_same(base: LanguageModel) -> None:
+    model = stock(base)
+    add_low_rank(model, low_rank(rank=3, alpha=5.0), seed=1)
+    torch.manual_seed(5)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith("lora_B"):
+                parameter.normal_(std=0.1)
+    before = {name: tensor.clone() for name, tensor in model.named_parameters()}
+    plain = merged(dict(model.named_parameters()), low_rank(rank=3, alpha=5.0))
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.named_parameters())
+    other = stock(base)
+    assert plain.keys() == dict(other.named_parameters()).keys()
+    other.load_state_dict(plain)
+    output, expected = logits(other, base, method("pi")), logits(model, base, method())
+    assert (expected - logits(stock(base), base, method("pi"))).abs().max() > 1e-3
+    torch.testing.assert_close(output, expected, rtol=1e-9, atol=1e-9)
+
+
+# Training runs
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return packed_rows(tmp_path_factory.mktemp("rows"))
+
+
+@pytest.fixture(scope="module")
+def saved_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Checkpoint of a base model, for fine-tuning."""
+    folder = tmp_path_factory.mktemp("base") / "model"
+    BASE.initialise(3).save_pretrained(folder)
+    BASE.tokenizer(None).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def make_job(rows: Path, saved_base: Path, tmp_path: Path) -> Callable[..., TrainingJob]:
+    make = job_maker(rows, tmp_path)
+
+    def tuned(training: dict[str, Any] | None = None, **changes: Any) -> TrainingJob:
+        fields: dict[str, Any] = {
+            "method": method().identity(),
+            "target_context": TARGET,
+            "from_scratch": False,
+            "base_folder": saved_base,
+        }
+        job: TrainingJob = make(training, **(fields | changes))
+        return job
+
+    return tuned
+
+
+def start_of(saved_base: Path) -> dict[str, torch.Tensor]:
+    return dict(BASE.load(saved_base, torch.float32).state_dict())
+
+
+def drawn_factors(seed: int) -> dict[str, torch.Tensor]:
+    """A uniform within 1 / sqrt(96), layer by layer in the order of a forward pass; B zero."""
+    generator, factors = torch.Generator().manual_seed(seed), {}
+    for layer in range(2):
+        for projection in UPDATED[:4]:
+            name = f"model.layers.{layer}.self_attn.{projection}.weight"
+            down = torch.empty(8, 96).uniform_(-(96**-0.5), 96**-0.5, generator=generator)
+            factors[f"A {name}"] = down.requires_grad_()
+            factors[f"B {name}"] = torch.zeros(96, 8, requires_grad=True)
+    return factors
+
+
+def test_a_run_equals_a_plain_torch_loop_over_stock_transformers(
+    make_job: Any, saved_base: Path
+) -> None:
+    job = make_job(micro_batch_tokens=3 * ROW_LENGTH, gradient_checkpointing=True)
+    run(job, silent)
+
+    config = BASE.config()
+    config.rope_parameters = {"rope_type": "linear", "rope_theta": 1e4, "factor": TARGET / 128}
+    model: Any = LlamaForCausalLM._from_config(config, attn_implementation="eager")
+    start = start_of(saved_base)
+    mask = torch.zeros(1, 3, ROW_LENGTH, ROW_LENGTH)
+    mask = mask.masked_fill(~visible(ROW_LENGTH, ROW_LENGTH // 4, 3), -math.inf)
+    factors = drawn_factors(job.seed)
+    whole = {
+        name: tensor.clone().requires_grad_()
+        for name, tensor in start.items()
+        if ("embed" in name or "norm" in name) and name != "lm_head.weight"
+    }
+    optimizer = torch.optim.AdamW(
+        [*whole.values(), *factors.values()], betas=(0.9, 0.95), weight_decay=0.1
+    )
+
+    def current() -> dict[str, torch.Tensor]:
+        updated = {
+            name: tensor + 2.0 * factors[f"B {name}"] @ factors[f"A {name}"]
+            for name, tensor in start.items()
+            if f"A {name}" in factors
+        }
+        head = {"lm_head.weight": whole["model.embed_tokens.weight"]}
+        return start | updated | whole | head
+
+    packed, expected = PackedRows.open(job.rows), []
+    for step in range(job.num_steps):
+        chosen = rows_of_step(job.seed, step, ROWS_PER_STEP, len(packed))
+        ids, loss_weights = map(torch.from_numpy, packed.read(chosen))
+        given = {"input_ids": ids, "attention_mask": mask.expand(len(ids), -1, -1, -1)}
+        output = torch.func.functional_call(model, current(), kwargs=given)
+        nll = cross_entropy(
+            output.logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten(), reduction="none"
+        )
+        factor = loss_weights[:, 1:].flatten()
+        loss = (nll * factor).sum() / factor.sum()
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(
+            [*whole.values(), *factors.values()], job.training.gradient_clip
+        )
+        optimizer.param_groups[0]["lr"] = learning_rate(job.training, step, job.num_steps)
+        optimizer.step()
+        expected.append(loss.item())
+
+    assert losses(job) == pytest.approx(expected, abs=1e-5)
+    wanted = current()
+    for name, tensor in weights(job).items():
+        torch.testing.assert_close(tensor, wanted[name].detach(), rtol=1e-4, atol=1e-4)
+
+
+def test_the_checkpoint_is_a_stock_model_that_computes_what_was_trained(
+    make_job: Any, saved_base: Path
+) -> None:
+    job = make_job()
+    job.resume.mkdir()
+    trainer = Trainer(job, CPU)
+    trainer.train(silent)
+    loaded = BASE.load(job.out / "model", torch.float32)
+    extended = extend(loaded, BASE, method(), target=TARGET, training=True)
+    extended.begin_request(ROW_LENGTH)
+    ids = torch.arange(2 * ROW_LENGTH).reshape(2, -1)
+    with torch.no_grad():
+        expected = trainer.model(ids).logits
+        torch.testing.assert_close(extended.model(ids).logits, expected, rtol=1e-5, atol=1e-5)
+    assert (job.out / "model/config.json").read_text() == (saved_base / "config.json").read_text()
+    assert loaded.lm_head.weight is loaded.model.embed_tokens.weight
+
+
+def test_what_is_not_trained_is_saved_as_it_was(make_job: Any, saved_base: Path) -> None:
+    job = make_job(num_steps=12)
+    run(job, silent)
+    start, after = start_of(saved_base), weights(job)
+    assert after.keys() == start.keys() - {"lm_head.weight"}
+    for name, tensor in after.items():
+        change = (tensor - start[name]).double()
+        if name.endswith("_proj.weight") and "self_attn" in name:
+            values = torch.linalg.svdvals(change)
+            assert values[7] > 1e-5
+            assert values[8] < 1e-6
+        else:
+            assert bool(change.any()) == ("embed" in name or "norm" in name), name
+
+
+def test_the_average_is_one_of_factors(make_job: Any, saved_base: Path) -> None:
+    plain, averaged = make_job(num_steps=1), make_job({"ema_decay": 0.75}, num_steps=1)
+    plain.resume.mkdir()
+    trainer = Trainer(plain, CPU)
+    trainer.train(silent)
+    run(averaged, silent)
+    start, drawn = start_of(saved_base), drawn_factors(plain.seed)
+    for name, tensor in weights(averaged).items():
+        layer = name.removesuffix(".weight")
+        expected = start[name]
+        if f"A {name}" in drawn:
+            down, up = (trainer.parameters[f"{layer}.lora_{side}"].detach() for side in "AB")
+            mean = 0.75 * drawn[f"A {name}"].detach() + 0.25 * down
+            expected = expected + 2.0 * 0.25 * up @ mean
+        elif name in trainer.parameters:
+            expected = 0.75 * expected + 0.25 * trainer.parameters[name].detach()
+        torch.testing.assert_close(tensor, expected, rtol=1e-6, atol=1e-7)
+
+
+class InterruptedRunError(Exception):
+    """Stands for whatever ends a run in the middle."""
+
+
+def test_a_resumed_run_equals_an_undisturbed_one_bit_for_bit(
+    make_job: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = count(0.0, 1.0)
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    training = {"ema_decay": 0.9}
+    undisturbed = make_job(training, num_steps=9)
+    run(undisturbed, silent)
+
+    def interrupt(row: dict[str, Any]) -> None:
+        if row["step"] == 7:
+            raise InterruptedRunError
+
+    first = make_job(training, num_steps=9, checkpoint_seconds=6.0)
+    with pytest.raises(InterruptedRunError):
+        run(first, interrupt)
+    (shard,) = first.resume.glob("point-*/shard-*")
+    with safe_open(shard, framework="pt") as point:
+        held = set(point.keys())
+    assert "weights/model.layers.0.self_attn.q_proj.lora_B" in held
+    assert "average/model.embed_tokens.weight" in held
+    assert not any("mlp" in name or "_proj.weight" in name for name in held)
+
+    second = make_job(training, num_steps=9, resume=first.resume)
+    assert 0 < run(second, silent)["resumed_from"] < 7
+    assert losses(second) == losses(undisturbed)
+    expected = weights(undisturbed)
+    assert all(torch.equal(tensor, expected[name]) for name, tensor in weights(second).items())
+
+
+def test_bf16_follows_fp32_and_saves_fp32_weights(make_job: Any) -> None:
+    single, mixed = make_job(), make_job({"precision": "bf16"})
+    run(single, silent)
+    run(mixed, silent)
+    assert losses(mixed) != losses(single)
+    assert losses(mixed) == pytest.approx(losses(single), rel=0.02)
+    assert {tensor.dtype for tensor in weights(mixed).values()} == {torch.float32}
+
+
+def _assert_close(first: TrainingJob, second: TrainingJob) -> None:
+    assert losses(first) == pytest.approx(losses(second), abs=1e-5)
+    ours, theirs = weights(first), weights(second)
+    assert ours.keys() == theirs.keys()
+    for name, tensor in ours.items():
+        torch.testing.assert_close(tensor, theirs[name], rtol=0, atol=1e-5)
+
+
+UNEVEN = {"tokens_per_step": 7 * ROW_LENGTH, "ema_decay": 0.75, "gradient_clip": 0.1}
+
+
+@pytest.mark.slow
+def test_two_whole_copies_equal_one_process(make_job: Any) -> None:
+    one = make_job(UNEVEN, num_steps=4)
+    two = make_job(UNEVEN, num_steps=4, processes=2, micro_batch_tokens=128)
+    run(one, silent)
+    assert run(two, silent)["processes"] == 2
+    _assert_close(two, one)
+
+
+@pytest.mark.slow
+def test_two_shares_equal_one_process_also_after_an_interruption(make_job: Any) -> None:
+    shared = {
+        "num_steps": 4,
+        "processes": 2,
+        "micro_batch_tokens": 128,
+        "sharding": "shard",
+        "gradient_checkpointing": True,
+        "checkpoint_seconds": 0.0,
+    }
+
+    one, first = make_job(UNEVEN, num_steps=4), make_job(UNEVEN, **shared)
+
+    def interrupt(row: dict[str, Any]) -> None:
+        if any(first.resume.glob("point-*")):  # a busy machine reports before it has one
+            raise InterruptedRunError
+
+    run(one, silent)
+    with pytest.raises(InterruptedRunError):
+        run(first, interrupt)
+    second = make_job(UNEVEN, **shared, resume=first.resume)
+    assert run(second, silent)["resumed_from"] > 0
+    _assert_close(second, one)
+
+
+# Requests that cannot be carried out
+
+
+@pytest.mark.parametrize(
+    ("parameters", "match"),
+    [
+        ({"rank": 0}, r"m\.rank: 0"),
+        ({"alpha": 0}, r"m\.alpha: 0"),
+        ({"num_groups": 0}, r"m\.num_groups: 0"),
+        ({"rank": 8.5}, r"m\.rank: 8\.5"),
+        ({"group": 64}, "longlora takes scale, num_groups, rank, alpha"),
+    ],
+)
+def test_parameters_outside_their_range_are_refused_on_reading(
+    parameters: dict[str, Any], match: str
+) -> None:
+    with pytest.raises(SpecError, match=match):
+        METHODS.parse({"name": "longlora", **parameters}, "m")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "target", "match"),
+    [
+        ({}, 516, r"longlora\.num_groups: 4 for training rows of 516 tokens.*multiple of 8"),
+        ({"num_groups": 3}, 512, "multiple of 6"),
+        ({"scale": 0.5}, 512, r"longlora\.scale: 0\.5"),
+    ],
+)
+def test_a_target_that_does_not_fit_is_refused_in_the_study(
+    parameters: dict[str, Any], target: int, match: str
+) -> None:
+    study = yaml.safe_load((STUDIES / "toy.yaml").read_text(encoding="utf-8"))
+    study["methods"] = [{"name": "longlora", "tuned": True, **parameters}]
+    study["target_context"] = target
+    study["training"]["tokens_per_step"] = 8 * target
+    with pytest.raises(SpecError, match=match):
+        compile_study(parse_study(yaml.safe_dump(study), "my.yaml"), {}, where="my.yaml")
+
+
+def test_a_row_without_training_is_refused_in_the_study() -> None:
+    study = yaml.safe_load((STUDIES / "toy.yaml").read_text(encoding="utf-8"))
+    study["methods"] = [{"name": "longlora"}]
+    with pytest.raises(SpecError, match=r"longlora is nothing without training; add `tuned: true`"):
+        parse_study(yaml.safe_dump(study), "my.yaml")
+
+
+def test_training_rows_that_are_not_whole_blocks_are_refused_before_computing() -> None:
+    extended = extend(stock(BASES[0]), BASES[0], method(), target=64, training=True)
+    with pytest.raises(SpecError, match="training rows of 60 tokens"):
+        extended.begin_request(60)
+
+
+def test_a_model_with_one_head_has_no_halves() -> None:
+    geometry = RopeGeometry(8, 8, 1, 1, 1e4, 128)
+    with pytest.raises(SpecError, match="1 attention head: half of the heads"):
+        method().check(geometry, ContextLengths(128, 512, 512))
+
+
+def test_updates_of_layers_that_a_model_lacks_are_refused() -> None:
+    with pytest.raises(SpecError, match="no linear layer called query_key_value"):
+        add_low_rank(stock(BASES[0]), LowRank(8, 16, ("query_key_value",), ()), seed=0)

@@ -1,0 +1,329 @@
+"""Every registered base model is checked against its own evidence and transformers' own classes;
+loading runs on tiny checkpoints saved here, and the hub is a closed port of this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from lce_core.errors import DataError, SpecError, UnavailableError
+from lce_core.models import MODELS, KeyVocabulary, ModelShape
+from lce_core.models._keys import ANSWER_WEIGHT, plant_keys
+from lce_core.models._stock import StockModel
+from lce_core.models.llama2_7b import Llama27B
+from lce_core.models.phi2 import Phi2
+from lce_core.models.toy_llama import ToyLlama, byte_tokenizer
+from lce_core.recipe import Training
+from lce_core.rope import RopeGeometry
+
+KEYS = ToyLlama.keys
+
+
+class TinyLlama(Llama27B):
+    plugin_name: ClassVar[str] = "tiny_llama"
+    geometry: ClassVar[RopeGeometry] = RopeGeometry(8, 8, 4, 4, 10000.0, 64)
+    shape: ClassVar[ModelShape] = ModelShape(2, 32, 48, 100)
+
+
+class TinyGroupedLlama(TinyLlama):
+    plugin_name: ClassVar[str] = "tiny_grouped_llama"
+    geometry: ClassVar[RopeGeometry] = RopeGeometry(8, 8, 4, 2, 500000.0, 64)
+
+
+class TinyPhi(Phi2):
+    plugin_name: ClassVar[str] = "tiny_phi"
+    geometry: ClassVar[RopeGeometry] = RopeGeometry(10, 4, 4, 4, 10000.0, 64)
+    shape: ClassVar[ModelShape] = ModelShape(2, 40, 48, 100, gated_mlp=False)
+
+
+TINY = (TinyLlama, TinyGroupedLlama, TinyPhi)
+
+
+def registered(name: str) -> StockModel:
+    model = MODELS.parse({"name": name}, "test")
+    assert isinstance(model, StockModel)
+    return model
+
+
+def save(model: StockModel, folder: Path, **changes: Any) -> Path:
+    """A random checkpoint of `model` in `folder`, with keys of config.json changed."""
+    model.initialise(0).save_pretrained(folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | changes))
+    return folder
+
+
+@pytest.mark.parametrize("name", MODELS.names())
+def test_number_of_parameters_is_the_evidence(name: str) -> None:
+    model = registered(name)
+    (evidence,) = model.evidence
+    with torch.device("meta"):
+        built = AutoModelForCausalLM.from_config(model.config())
+    assert evidence.given == {"quantity": "num_parameters"}
+    assert built.num_parameters() == evidence.expected
+
+
+@pytest.mark.parametrize("model", [*map(registered, MODELS.names()), *(tiny() for tiny in TINY)])
+def test_geometry_and_transformers_rotate_alike(model: StockModel) -> None:
+    config = model.config()
+    with torch.device("meta"):
+        built = AutoModelForCausalLM.from_config(config)
+    rotary = type(built.model.rotary_emb)(config)
+    np.testing.assert_allclose(rotary.inv_freq.numpy(), model.geometry.inv_freq(), rtol=1e-6)
+    attention = built.model.layers[0].self_attn
+    assert attention.q_proj.out_features == model.geometry.num_heads * model.geometry.head_dim
+    assert attention.k_proj.out_features == model.geometry.num_kv_heads * model.geometry.head_dim
+
+
+@pytest.mark.parametrize("name", MODELS.names())
+def test_a_registered_model_is_pinned_or_trained_here(name: str) -> None:
+    model = registered(name)
+    assert model.licence
+    if model.repo is None:
+        recipe = model.pretraining()
+        assert recipe is not None
+        assert recipe.num_tokens % recipe.training.tokens_per_step == 0
+        assert recipe.training.tokens_per_step % recipe.sequence_length == 0
+    else:
+        assert model.revision is not None
+        assert len(bytes.fromhex(model.revision)) == 20
+        assert model.pretraining() is None
+
+
+@pytest.mark.parametrize("name", MODELS.names())
+def test_identity_round_trips(name: str) -> None:
+    model = registered(name)
+    assert MODELS.from_identity(model.identity()) == model
+
+
+def test_listing_and_building_models_loads_no_torch() -> None:
+    code = (
+        "import sys; from lce_core.models import MODELS;"
+        "[MODELS.parse({'name': n}, 'x').pretraining() for n in MODELS.names()];"
+        "sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_toy_recipe_follows_the_number_of_steps() -> None:
+    recipe = ToyLlama(steps=10).pretraining()
+    assert isinstance(recipe.training, Training)
+    assert recipe.num_tokens == 10 * 16 * 128
+    assert recipe.training.warmup_steps < 10
+
+
+@given(st.text())
+def test_any_text_round_trips_through_the_toy_tokenizer(text: str) -> None:
+    tokenizer = TOKENIZER
+    ids = tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+    assert ids == list(text.encode("utf-8"))
+    assert tokenizer.decode(ids) == text
+
+
+TOKENIZER = byte_tokenizer(KEYS)
+
+
+def test_key_and_query_tokens_have_their_ids_after_saving(tmp_path: Path) -> None:
+    ToyLlama().tokenizer(None).save_pretrained(tmp_path)
+    for tokenizer in (AutoTokenizer.from_pretrained(tmp_path), ToyLlama().tokenizer(tmp_path)):
+        assert len(tokenizer) == ToyLlama.shape.vocab_size
+        ids = tokenizer("a<key-3-07>\u20ac<query-3>")["input_ids"]
+        key = KEYS.first_key + 3 * KEYS.members + 7
+        assert ids == [97, key, 0xE2, 0x82, 0xAC, KEYS.first_query + 3]
+        assert tokenizer.decode(ids) == "a<key-3-07>\u20ac<query-3>"
+
+
+def test_a_seed_fixes_the_weights_and_leaves_the_callers_random_state_alone() -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    first, second, other = (ToyLlama().initialise(seed) for seed in (0, 0, 1))
+    assert torch.equal(torch.rand(3), expected)
+    for name, weight in first.state_dict().items():
+        assert weight.dtype == torch.float32
+        assert torch.equal(weight, second.state_dict()[name])
+    assert not torch.equal(first.lm_head.weight, other.lm_head.weight)
+    assert first.lm_head.weight is first.model.embed_tokens.weight
+
+
+@pytest.mark.parametrize("tiny", [*TINY, ToyLlama])
+def test_a_saved_checkpoint_loads_with_equal_weights(
+    tiny: type[StockModel], tmp_path: Path
+) -> None:
+    model = tiny()
+    saved = model.initialise(0)
+    saved.save_pretrained(tmp_path)
+    loaded = model.load(tmp_path, torch.float32)
+    for name, weight in saved.state_dict().items():
+        assert torch.equal(weight, loaded.state_dict()[name]), name
+    assert not loaded.training
+    assert loaded.config._attn_implementation == "sdpa"
+    assert model.load(tmp_path, torch.bfloat16).dtype == torch.bfloat16
+
+
+LINEAR = {"rope_type": "linear", "factor": 4.0, "rope_theta": 10000.0}
+THETA = {"rope_type": "default", "rope_theta": 500000.0}
+PARTIAL = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.8}
+
+
+@pytest.mark.parametrize(
+    ("tiny", "changes", "key"),
+    [
+        (TinyLlama, {"max_position_embeddings": 128}, "max_position_embeddings"),
+        (TinyLlama, {"num_attention_heads": 2, "head_dim": 16}, "num_attention_heads"),
+        (TinyGroupedLlama, {"num_key_value_heads": 4}, "num_key_value_heads"),
+        (TinyLlama, {"num_hidden_layers": 3}, "num_hidden_layers"),
+        (TinyLlama, {"rope_parameters": THETA}, "rope_theta"),
+        (TinyLlama, {"rope_parameters": None, "rope_theta": 500000.0}, "rope_theta"),
+        (TinyLlama, {"rope_parameters": LINEAR}, "rope_type"),
+        (TinyPhi, {"rope_parameters": PARTIAL}, "partial_rotary_factor"),
+        (TinyPhi, {"model_type": "llama"}, "model_type"),
+    ],
+)
+def test_a_folder_of_another_geometry_is_refused_by_key(
+    tiny: type[StockModel], changes: dict[str, Any], key: str, tmp_path: Path
+) -> None:
+    model = tiny()
+    save(model, tmp_path, **changes)
+    with pytest.raises(SpecError, match=rf"config\.json: {key}: .*{model.plugin_name}"):
+        model.load(tmp_path, torch.float32)
+
+
+def test_a_folder_without_a_model_says_how_to_name_another(tmp_path: Path) -> None:
+    with pytest.raises(UnavailableError, match=r"no config\.json.*--model-folder tiny_llama="):
+        TinyLlama().load(tmp_path / "absent", torch.float32)
+    with pytest.raises(DataError, match="no readable tokenizer"):
+        TinyLlama().tokenizer(tmp_path)
+
+
+def test_a_broken_config_is_named(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": ')
+    with pytest.raises(DataError, match=r"config\.json: not a model configuration"):
+        TinyLlama().load(tmp_path, torch.float32)
+
+
+def test_truncated_weights_are_refused(tmp_path: Path) -> None:
+    weights = save(TinyLlama(), tmp_path) / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1000])
+    with pytest.raises(DataError, match="no readable safetensors weights"):
+        TinyLlama().load(tmp_path, torch.float32)
+
+
+def test_absent_weights_are_not_replaced_by_random_ones(tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    file = save(TinyLlama(), tmp_path) / "model.safetensors"
+    weights = load_file(file)
+    del weights["model.layers.1.mlp.up_proj.weight"]
+    save_file(weights, file, metadata={"format": "pt"})
+    with pytest.raises(DataError, match=r"1 weights are missing.*layers\.1\.mlp\.up_proj"):
+        TinyLlama().load(tmp_path, torch.float32)
+
+
+def test_pickled_weights_are_never_loaded(tmp_path: Path) -> None:
+    weights = save(TinyLlama(), tmp_path) / "model.safetensors"
+    weights.rename(tmp_path / "pytorch_model.bin")
+    with pytest.raises(DataError, match="no readable safetensors weights"):
+        TinyLlama().load(tmp_path, torch.float32)
+
+
+def test_the_toy_model_without_a_folder_points_to_the_study() -> None:
+    with pytest.raises(UnavailableError, match="a step of the study trains it"):
+        registered("toy_llama").load(None, torch.float32)
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS.names() if MODELS.load(name).repo])
+def test_an_unreachable_hub_is_noticed_in_seconds(name: str, tmp_path: Path) -> None:
+    code = (
+        "import sys; from lce_core.models import MODELS; m = MODELS.parse({'name': sys.argv[1]},"
+        " 'x')\nfor call in (lambda: m.tokenizer(None), lambda: m.load(None, None)):\n"
+        "  try: call()\n  except Exception as e: print(type(e).__name__, e)"
+    )
+    closed = {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HUB_OFFLINE": "0"}
+    start = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", code, name],
+        env=os.environ | closed | {"HF_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert time.monotonic() - start < 20
+    model = registered(name)
+    first, second = done.stdout.splitlines()
+    for line in (first, second):
+        assert line.startswith("UnavailableError")
+        for part in (f"{model.repo}@{model.revision}", f"--model-folder {name}=", "HF_TOKEN"):
+            assert part in line
+
+
+@settings(max_examples=40)
+@given(
+    length=st.sampled_from([24, 47, 128, 512]),
+    num_rows=st.integers(1, 4),
+    seed=st.integers(0, 2**32),
+)
+def test_every_query_is_answered_by_the_key_before_it(
+    length: int, num_rows: int, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    text = rng.integers(256, size=(num_rows, length)).astype(np.uint32)
+    rows, weights = plant_keys(text, KEYS, rng)
+    assert rows.shape == weights.shape == text.shape
+    assert rows.dtype == np.uint32
+    for row, weight, before in zip(rows, weights, text, strict=True):
+        check_row(row, weight, before, KEYS)
+
+
+def check_row(
+    row: np.ndarray[Any, Any],
+    weight: np.ndarray[Any, Any],
+    text: np.ndarray[Any, Any],
+    keys: KeyVocabulary,
+) -> None:
+    kept = row[row < keys.first_key]
+    assert np.array_equal(kept, text[: len(kept)])  # the text is intact and in order
+    queries = np.flatnonzero(row >= keys.first_query)
+    assert len(queries) == min(keys.families, len(row) // 24)
+    assert len(kept) == len(row) - 3 * len(queries)
+    assert np.array_equal(np.flatnonzero(weight == ANSWER_WEIGHT), queries + 1)
+    assert set(weight.tolist()) == {1, ANSWER_WEIGHT}
+    for place in queries:
+        family = row[place] - keys.first_query
+        first = keys.first_key + family * keys.members
+        seen = row[:place][(row[:place] >= first) & (row[:place] < first + keys.members)]
+        assert len(seen) == 1
+        assert row[place + 1] == seen[0]
+
+
+@pytest.mark.parametrize("length", [128, 512])
+def test_distances_from_key_to_query_reach_the_whole_row(length: int) -> None:
+    rng = np.random.default_rng(0)
+    rows, _ = plant_keys(np.zeros((400, length), dtype=np.uint32), KEYS, rng)
+    queries = rows >= KEYS.first_query
+    distances = [
+        place - np.flatnonzero(rows[row] == rows[row, place + 1])[0]
+        for row, place in np.argwhere(queries)
+    ]
+    counts, _ = np.histogram(distances, bins=8, range=(0, length))
+    assert counts.min() > 0.08 * len(distances)
+    assert max(distances) > 0.97 * length
+
+
+def test_rows_too_short_for_a_key_stay_as_they_are() -> None:
+    text = np.arange(20, dtype=np.uint32).reshape(2, 10)
+    rows, weights = plant_keys(text, KEYS, np.random.default_rng(0))
+    assert np.array_equal(rows, text)
+    assert (weights == 1).all()

@@ -1,0 +1,249 @@
+"""The store against real processes and real damage: killed writers, rivals, bit flips, full disks.
+
+Child processes run this file's helpers by `python -c`; nothing of the store is replaced by a mock.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from lce_core.errors import LeaseLostError, NonFiniteError, SpecError
+from lce_core.store.artifacts import Attempt, Store
+from lce_core.store.lease import Lease
+from lce_core.store.records import Record
+from lce_core.store.steps import Step, make_step
+
+CHILD = """
+import sys, time
+from pathlib import Path
+from lce_core.steps import make_step
+from lce_core.store import Store
+home, delay, note = Path(sys.argv[1]), float(sys.argv[2]), Path(sys.argv[3])
+def run(attempt):
+    (attempt.out / "a.txt").write_text("half")
+    note.open("a").write("ran\\n")
+    time.sleep(delay)
+    (attempt.out / "a.txt").write_text("whole")
+    return {}
+print(Store(home).ensure(make_step("cell", "x", {"n": 1}, {}), run, {}).status)
+"""
+
+
+def a_step(n: int = 1) -> Step:
+    return make_step("cell", "x", {"n": n}, {})
+
+
+def write(attempt: Attempt, text: str = "whole") -> dict[str, object]:
+    (attempt.out / "a.txt").write_text(text)
+    return {"text": text}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    store = Store(tmp_path / "home")
+    store.prepare()
+    return store
+
+
+def child(store: Store, delay: float, note: Path) -> subprocess.Popen[str]:
+    arguments = [sys.executable, "-c", CHILD, str(store.home), str(delay), str(note)]
+    return subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
+
+
+def wait_for(note: Path) -> None:
+    deadline = time.monotonic() + 30
+    while not note.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_step_is_computed_once_and_then_found(store: Store) -> None:
+    first = store.ensure(a_step(), write, {"slots": 1})
+    second = store.ensure(a_step(), lambda attempt: pytest.fail("computed again"), {})
+    assert (first.status, second.status) == ("computed", "existing")
+    assert first.record == second.record == Record.read(store.path(a_step()))
+    assert second.record.execution == {"slots": 1}
+    assert store.find(a_step().fingerprint) == store.path(a_step())
+    assert list((store.home / "leases").glob("*.json")) == []
+
+
+@pytest.mark.parametrize("damage", ["flip", "truncate", "delete", "record", "folder"])
+def test_damage_is_noticed_and_the_step_done_again(store: Store, damage: str) -> None:
+    store.ensure(a_step(), write, {})
+    file = store.path(a_step()) / "a.txt"
+    if damage == "flip":
+        file.write_text("whale")
+    elif damage == "truncate":
+        file.write_text("")
+    elif damage == "delete":
+        file.unlink()
+    elif damage == "record":
+        (file.parent / "record.json").write_text("{")
+    else:
+        file.unlink()
+        (file.parent / "record.json").unlink()
+        file.parent.rmdir()
+    fresh = Store(store.home)
+    assert fresh.record(a_step()) is None
+    assert fresh.ensure(a_step(), write, {}).status == "computed"
+    assert file.read_text() == "whole"
+    assert fresh.record(a_step()) is not None
+
+
+def test_an_unchanged_file_is_not_hashed_twice(store: Store, tmp_path: Path) -> None:
+    store.ensure(a_step(), write, {})
+    assert store.record(a_step())
+    store.remember_verified()
+    cache = json.loads((store.home / "cache" / "verified.json").read_text())
+    assert list(cache) == [f"artifacts/{a_step().folder}/a.txt"]
+
+
+def test_a_failed_attempt_leaves_a_note_and_nothing_else(store: Store) -> None:
+    kept = store.ensure(a_step(2), write, {}).record
+
+    def fail(attempt: Attempt) -> dict[str, object]:
+        write(attempt, "half")
+        raise NonFiniteError("loss is nan at step 3")
+
+    for attempts in (1, 2):
+        with pytest.raises(NonFiniteError):
+            store.ensure(a_step(), fail, {})
+        failure = store.failure(a_step())
+        assert failure is not None
+        assert (failure["class"], failure["attempts"]) == ("non_finite", attempts)
+    assert store.record(a_step()) is None
+    assert sorted(p.name for p in store.path(a_step()).parent.iterdir()) == [
+        store.path(a_step(2)).name
+    ]
+    assert store.record(a_step(2)) == kept
+    assert store.ensure(a_step(), write, {}).record.attempts == 3
+    assert store.failure(a_step()) is None
+
+
+def test_a_full_disk_removes_the_attempt_and_keeps_earlier_artifacts(store: Store) -> None:
+    store.ensure(a_step(2), write, {})
+
+    def overflow(attempt: Attempt) -> dict[str, object]:
+        write(attempt, "half")
+        with Path("/dev/full").open("w") as file:  # the kernel's own ENOSPC
+            file.write("x" * 100_000)
+        return {}
+
+    with pytest.raises(OSError) as caught:  # noqa: PT011 - errno says which
+        store.ensure(a_step(), overflow, {})
+    assert caught.value.errno == errno.ENOSPC
+    failure = store.failure(a_step())
+    assert failure is not None
+    assert failure["class"] == "disk_full"
+    assert list((store.home / "artifacts" / "cell").glob(".attempt*")) == []
+    assert store.record(a_step(2)) is not None
+
+
+def test_a_killed_writer_is_taken_over_and_its_attempt_swept(store: Store, tmp_path: Path) -> None:
+    note = tmp_path / "note"
+    writer = child(store, 60.0, note)
+    wait_for(note)
+    assert store.sweep() == []  # it lives: its attempt is not ours to remove
+    writer.send_signal(signal.SIGKILL)
+    writer.communicate()
+    assert store.record(a_step()) is None
+    assert len(store.sweep()) == 1
+    assert store.ensure(a_step(), write, {}).status == "computed"
+
+
+def test_a_live_attempt_of_another_host_is_not_swept(store: Store) -> None:
+    attempt = store.home / "artifacts" / "cell" / f".attempt-{a_step().short}-12345678"
+    attempt.mkdir(parents=True)
+    lease = store.home / "leases" / f"{a_step().short}.json"
+    lease.write_text(json.dumps({"host": "elsewhere", "pid": 1, "token": "t"}))
+    assert store.sweep() == []
+    os.utime(lease, (time.time() - 3600, time.time() - 3600))
+    assert store.sweep() == [attempt.name]
+
+
+def test_progress_of_a_finished_step_is_swept(store: Store) -> None:
+    store.ensure(a_step(), write, {})
+    for short in (a_step().short, "0" * 12):
+        (store.home / "progress" / short).mkdir()
+    store.sweep()
+    assert [path.name for path in (store.home / "progress").iterdir()] == ["0" * 12]
+
+
+def test_a_heartbeat_survives_a_file_server_that_hiccups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lce_core.store.lease.HEARTBEAT_SECONDS", 0.05)
+    with Lease.acquire(tmp_path, "s") or pytest.fail("free"):
+        path = tmp_path / "s.json"
+        content = path.read_text()
+        path.unlink()
+        path.mkdir()
+        time.sleep(0.2)
+        path.rmdir()
+        path.write_text(content)
+        os.utime(path, (1, 1))
+        time.sleep(0.3)
+        assert time.time() - path.stat().st_mtime < 10
+
+
+def test_rivals_compute_a_step_once(store: Store, tmp_path: Path) -> None:
+    note = tmp_path / "note"
+    rivals = [child(store, 0.5, note) for _ in range(4)]
+    said = sorted(rival.communicate(timeout=60)[0].strip() for rival in rivals)
+    assert said == ["computed", "existing", "existing", "existing"]
+    assert note.read_text() == "ran\n"
+
+
+def test_a_lost_lease_is_fatal_to_the_attempt(store: Store) -> None:
+    def robbed(attempt: Attempt) -> dict[str, object]:
+        lease = next((store.home / "leases").glob("*.json"))
+        lease.write_text(json.dumps({**json.loads(lease.read_text()), "token": "another"}))
+        return write(attempt)
+
+    with pytest.raises(LeaseLostError):
+        store.ensure(a_step(), robbed, {})
+    assert store.record(a_step()) is None
+
+
+def test_leases_of_the_dead_and_of_silent_hosts_are_stale(tmp_path: Path) -> None:
+    with Lease.acquire(tmp_path, "s") or pytest.fail("free"):
+        assert Lease.acquire(tmp_path, "s") is None
+        content = json.loads((tmp_path / "s.json").read_text())
+    for change, age, free in [
+        ({"started": content["started"] - 50}, 0, True),  # the pid was given to another process
+        ({"boot": "earlier"}, 0, False),  # another boot or host: its heartbeat decides
+        ({"boot": "earlier"}, 3600, True),
+        ({"host": "elsewhere"}, 0, False),
+        ({"host": "elsewhere"}, 3600, True),
+    ]:
+        path = tmp_path / "s.json"
+        path.write_text(json.dumps({**content, **change}))
+        os.utime(path, (time.time() - age, time.time() - age))
+        lease = Lease.acquire(tmp_path, "s")
+        assert (lease is not None) == free, change
+        path.unlink()
+
+
+def test_a_home_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
+    occupied = tmp_path / "file"
+    occupied.write_text("")
+    with pytest.raises(SpecError, match="Set LCE_HOME to a writable folder"):
+        Store(occupied / "home").prepare()
+
+
+def test_unreadable_artifacts_and_strangers_do_not_disturb_the_list(store: Store) -> None:
+    store.ensure(a_step(), write, {})
+    broken = store.home / "artifacts" / "cell" / "broken-000000000000"
+    broken.mkdir()
+    (broken / "record.json").write_text("no json")
+    (store.home / "artifacts" / "cell" / "stranger.txt").write_text("")
+    assert [folder for folder, _ in store.records()] == [store.path(a_step())]

@@ -1,0 +1,290 @@
+"""Plans change exactly where the study changes; states say what is missing and why.
+
+Steps are marked done by committing tiny artifacts through the real store; nothing is trained.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flows.selection import select_cells
+from flows.settings import STUDIES
+from lce_core.errors import NonFiniteError, SpecError, UnavailableError
+from lce_core.store.artifacts import Attempt, Store
+from lce_core.store.steps import Step
+from lce_core.study.plan import StudyPlan, compile_study
+from lce_core.study.progress import explain, inspect
+from lce_core.study.study_file import parse_study
+from lce_core.study.units import dependents, units_to_do
+
+WHOLE: dict[str, Any] = yaml.safe_load((STUDIES / "toy.yaml").read_text(encoding="utf-8"))
+ROWS = ("none", "self_extend", "pi", "yarn")
+TOY: dict[str, Any] = {
+    **WHOLE,
+    "methods": [entry for entry in WHOLE["methods"] if entry["name"] in ROWS],
+    "benchmarks": WHOLE["benchmarks"][:4],
+}
+"""The shipped study with some of its rows and columns: seven rows of seventeen cells."""
+
+
+def planned(**changes: Any) -> StudyPlan:
+    study = parse_study(yaml.safe_dump({**TOY, **changes}), "toy.yaml")
+    return compile_study(study, {}, where="toy.yaml")
+
+
+def finish(store: Store, steps: list[Step]) -> None:
+    def write(attempt: Attempt) -> dict[str, Any]:
+        (attempt.out / "a").write_text("a")
+        return {}
+
+    for step in steps:
+        store.ensure(step, write, {})
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    store = Store(tmp_path / "home")
+    store.prepare()
+    return store
+
+
+def fingerprints(plan: StudyPlan, kind: str) -> set[str]:
+    return {step.fingerprint for step in plan.steps.values() if step.kind == kind}
+
+
+def test_stages_are_training_runs_in_a_row_that_other_rows_share() -> None:
+    stages = {"name": "abf_multi_stage", "bases": [1e6, 2e6, 5e6], "tuned": True}
+    first = {"name": "abf_single_stage", "base": 1e6, "tuned": True}
+    plan = planned(methods=[stages], train_tokens=3 * 4096 * 10, seeds=[0])
+    base, *runs = [step for step in plan.steps.values() if step.kind in ("base", "finetune")]
+    assert [step.name for step in runs] == [
+        "toy_llama-abf_multi_stage-tuned-stage1-s0",
+        "toy_llama-abf_multi_stage-tuned-stage2-s0",
+        "toy_llama-abf_multi_stage-tuned-s0",
+    ]
+    assert [step.spec["row_length"] for step in runs] == [128, 256, 512]
+    assert [step.spec["method"].get("base") for step in runs] == [1e6, 2e6, None]
+    assert [step.spec["num_steps"] for step in runs] == [10, 10, 10]
+    parents = [step.parents["base"] for step in runs]
+    assert parents == [base.fingerprint, runs[0].fingerprint, runs[1].fingerprint]
+    assert all(cell.checkpoint == runs[-1] for cell in plan.cells)
+    alone = planned(methods=[first], target_context=128, train_tokens=4096 * 10, seeds=[0])
+    assert runs[0].fingerprint in fingerprints(alone, "finetune")
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"shares": [0.5, 0.5]}, "one positive share for each of the 3 bases"),
+        ({"shares": [0.5, 0.6, 0.1]}, "1 in sum"),
+        ({"bases": [2.0] * 12}, "the target divides by 2048"),
+        ({"shares": [0.98, 0.01, 0.01]}, "a training run has at least one step"),
+        ({"tuned": False}, "nothing without training"),
+    ],
+)
+def test_stages_that_cannot_be_are_refused(entry: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        planned(methods=[{"name": "abf_multi_stage", "tuned": True, **entry}])
+
+
+def test_a_plan_is_the_product_of_its_axes() -> None:
+    plan = planned(**WHOLE)
+    per_seed = len(WHOLE["methods"]) * (2 * 4 + 1 + 4 + 4 + 1 + 1 + 1)
+    assert len(plan.cells) == 3 * per_seed
+    assert len({cell.step.fingerprint for cell in plan.cells if cell.step}) == 3 * per_seed
+    assert len(fingerprints(plan, "base")) == 3
+    tuned = sum(entry.get("tuned", False) for entry in WHOLE["methods"])
+    stages = 2  # of abf_multi_stage, before its last one
+    assert len(fingerprints(plan, "finetune")) == 3 * (tuned + stages)
+    order = {print_: position for position, print_ in enumerate(plan.steps)}
+    for step in plan.steps.values():
+        assert all(order[parent] < order[step.fingerprint] for parent in step.parents.values())
+
+
+def test_planning_twice_gives_the_same_identities() -> None:
+    assert list(planned().steps) == list(planned().steps)
+
+
+def test_execution_names_and_descriptions_are_no_identity() -> None:
+    renamed = planned(study="other", hypothesis="something else")
+    assert list(renamed.steps) == list(planned().steps)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.permutations(TOY["methods"]), st.permutations(TOY["benchmarks"]))
+def test_the_order_of_axes_changes_no_identity(methods: Any, benchmarks: Any) -> None:
+    assert set(planned(methods=methods, benchmarks=benchmarks).steps) == set(planned().steps)
+
+
+def test_another_length_adds_its_cells_and_changes_nothing_else() -> None:
+    passkey = TOY["benchmarks"][-1]
+    longer = [*TOY["benchmarks"][:-1], {**passkey, "lengths": [*passkey["lengths"], 768]}]
+    before, after = planned(), planned(benchmarks=longer)
+    added = set(after.steps) - set(before.steps)
+    assert set(before.steps) <= set(after.steps)
+    assert {after.steps[print_].axes["eval_length"] for print_ in added} == {768}
+    assert len(added) == 3 * len(TOY["methods"])
+
+
+def test_another_training_value_changes_the_tuned_and_what_depends_on_them() -> None:
+    before = planned()
+    after = planned(training={**TOY["training"], "learning_rate": 0.001})
+    assert fingerprints(before, "base") == fingerprints(after, "base")
+    assert fingerprints(before, "rows") == fingerprints(after, "rows")
+    assert not fingerprints(before, "finetune") & fingerprints(after, "finetune")
+    moved = [cell.frozen for cell in after.cells if cell.step.fingerprint not in before.steps]  # type: ignore[union-attr]
+    assert moved
+    assert not any(moved)
+    assert len(moved) == sum(not cell.frozen for cell in after.cells)
+
+
+def test_a_default_written_out_changes_no_identity() -> None:
+    spelled = planned(training={**TOY["training"], "gradient_clip": 1.0, "precision": "fp32"})
+    assert set(spelled.steps) == set(planned().steps)
+
+
+def test_the_plan_says_which_field_differs(store: Store) -> None:
+    before = planned(seeds=[0])
+    finish(store, list(before.steps.values()))
+    after = planned(seeds=[0], training={**TOY["training"], "learning_rate": 0.001})
+    states = explain(after, store, inspect(after, store, {}))
+    for cell in after.cells:
+        assert cell.step is not None
+        state = states[cell.step.fingerprint]
+        if cell.frozen:
+            assert state.state == "done"
+        else:
+            assert state.state == "to do"
+            assert state.reason == ("changed: checkpoint.training.learning_rate: 0.0005 -> 0.001")
+
+
+def test_cells_beyond_a_methods_reach_are_rows_with_their_reason() -> None:
+    methods = [{"name": "self_extend", "window": 64, "group": 4}]
+    plan = planned(methods=methods)
+    reasons = {cell.eval_length: cell.unavailable for cell in plan.cells}
+    assert reasons[256] is None
+    assert "beyond the 320 tokens self_extend reaches" in (reasons[512] or "")
+    assert all(cell.step is None for cell in plan.cells if cell.eval_length > 320)
+
+
+def test_a_corpus_out_of_reach_makes_every_cell_unavailable() -> None:
+    plan = planned(corpus={"name": "jsonl_folder"})
+    assert plan.steps == {}
+    assert {cell.unavailable is None for cell in plan.cells} == {False}
+
+
+def test_a_failed_parent_blocks_its_cells_and_says_so(store: Store) -> None:
+    plan = planned(seeds=[0])
+    finish(store, [s for s in plan.steps.values() if s.kind in ("rows", "held_out", "base")])
+    broken = next(s for s in plan.steps.values() if s.name == "toy_llama-yarn-tuned-s0")
+    store.note_failure(broken, NonFiniteError("loss is nan at step 7"), {})
+    states = inspect(plan, store, {})
+    blocked = [s for s in plan.steps.values() if broken.fingerprint in s.parents.values()]
+    assert len(blocked) == 17
+    for step in blocked:
+        assert states[step.fingerprint].state == "failed"
+        assert "loss is nan at step 7" in states[step.fingerprint].reason
+    again = inspect(plan, store, {}, retry_failed=True)
+    assert again[broken.fingerprint].state == "to do"
+
+
+def test_what_was_out_of_reach_is_tried_again_only_with_other_folders(store: Store) -> None:
+    plan = planned(seeds=[0])
+    step = next(iter(plan.steps.values()))
+    store.note_failure(step, UnavailableError("no weights here"), {"model_folders": {"m": "/a"}})
+    assert inspect(plan, store, {"m": "/a"})[step.fingerprint].state == "unavailable"
+    assert inspect(plan, store, {"m": "/b"})[step.fingerprint].state == "to do"
+
+
+def test_an_environment_error_is_tried_again_by_the_next_run(store: Store) -> None:
+    plan = planned(seeds=[0])
+    step = next(iter(plan.steps.values()))
+    store.note_failure(step, SpecError("device", "cuda", "no GPU", "Use cpu."), {})
+    assert inspect(plan, store, {})[step.fingerprint].state == "to do"
+
+
+def test_a_finished_step_is_found_under_another_label_and_by_another_study(store: Store) -> None:
+    plan = planned(seeds=[0])
+    finish(store, list(plan.steps.values()))
+    methods = [{**row, "label": f"my_{row['name']}"} for row in TOY["methods"]]
+    other = planned(seeds=[0], study="other", methods=methods)
+    states = inspect(other, store, {})
+    assert {state.state for state in states.values()} == {"done"}
+
+
+def test_weights_from_a_folder_are_part_of_the_identity(tmp_path: Path) -> None:
+    study = parse_study(yaml.safe_dump(TOY), "toy.yaml")
+
+    def cells(content: bytes) -> set[str]:
+        (tmp_path / "model.safetensors").write_bytes(content)
+        plan = compile_study(study, {}, {"toy_llama": tmp_path})
+        return fingerprints(plan, "cell")
+
+    assert cells(b"a") == cells(b"a")
+    assert not cells(b"a") & cells(b"b")
+    assert not cells(b"a") & fingerprints(compile_study(study, {}), "cell")
+
+
+def test_data_of_a_benchmark_is_part_of_its_cells_alone(tmp_path: Path) -> None:
+    needle = {"name": "needle", "profile": "clean", "lengths": [512]}
+    text = yaml.safe_dump({**TOY, "benchmarks": [needle, TOY["benchmarks"][-1]]})
+    study = parse_study(text, "toy.yaml")
+    absent = compile_study(study, {})
+    assert {c.unavailable is None for c in absent.cells if c.benchmark == "needle"} == {False}
+    assert {c.unavailable is None for c in absent.cells if c.benchmark == "passkey"} == {True}
+
+    def ids(text: str, benchmark: str) -> set[str]:
+        (tmp_path / "one.txt").write_text(text)
+        plan = compile_study(study, {"essays": tmp_path})
+        return {c.step.fingerprint for c in plan.cells if c.step and c.benchmark == benchmark}
+
+    assert not ids("one essay", "needle") & ids("another", "needle")
+    assert ids("one essay", "passkey") == ids("another", "passkey")
+
+
+def test_units_hold_one_model_at_one_length_or_its_text_and_parents_start_first(
+    store: Store,
+) -> None:
+    plan = planned(seeds=[0])
+    units = units_to_do(plan, inspect(plan, store, {}))
+    assert sum(len(unit.steps) for unit in units) == len(plan.steps)
+    kinds = [unit.kind for unit in units]
+    assert kinds == sorted(kinds, key=["rows", "held_out", "base", "finetune", "cell"].index)
+    for unit in units:
+        assert len({(s.axes.get("method"), s.axes.get("seed")) for s in unit.steps}) == 1
+        lengths = [s.axes.get("eval_length") for s in unit.steps]
+        asked = {s.axes.get("benchmark") for s in unit.steps}
+        if asked == {"perplexity", "nll_by_position"}:
+            assert lengths == sorted(lengths, reverse=True)
+        else:
+            assert not asked & {"perplexity", "nll_by_position"}
+            assert len(set(lengths)) == 1
+    assert len({unit.name for unit in units}) == len(units)
+    base = next(unit for unit in units if unit.kind == "base")
+    blocked = dependents([u for u in units if u is not base], {base.steps[0].fingerprint})
+    assert {unit.kind for unit in blocked} == {"finetune", "cell"}
+    assert len(blocked) == len([u for u in units if u.kind in ("finetune", "cell")])
+
+
+def test_a_selection_keeps_ancestors_and_refuses_what_is_not_there() -> None:
+    plan = planned()
+    chosen = select_cells(plan, "method=yarn,frozen=false,benchmark=passkey,seed=1")
+    assert len(chosen.cells) == 4
+    assert {step.kind for step in chosen.steps.values()} == {
+        "rows",
+        "held_out",
+        "base",
+        "finetune",
+        "cell",
+    }
+    assert len([s for s in chosen.steps.values() if s.kind == "finetune"]) == 1
+    with pytest.raises(SpecError, match="Did you mean 'yarn'"):
+        select_cells(plan, "method=yran")
+    with pytest.raises(SpecError, match="Did you mean 'method'"):
+        select_cells(plan, "metod=yarn")

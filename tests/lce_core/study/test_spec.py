@@ -1,0 +1,181 @@
+"""Bad study files get one clear error each, naming file, key, value, rule and remedy.
+
+Every case edits the shipped toy study, so that the rest of the file is known to be good.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from flows.settings import STUDIES, shipped_studies, study_path
+from lce_core.errors import SpecError
+from lce_core.study.plan import compile_study
+from lce_core.study.spec import StudySpec
+from lce_core.study.study_file import load_study, parse_study
+
+TOY = (STUDIES / "toy.yaml").read_text(encoding="utf-8")
+
+
+def edited(**changes: object) -> str:
+    data = yaml.safe_load(TOY)
+    for key, value in changes.items():
+        if value is None:
+            del data[key]
+        else:
+            data[key] = value
+    return yaml.safe_dump(data)
+
+
+def refusal(text: str) -> str:
+    with pytest.raises(SpecError) as caught:
+        parse_study(text, "my.yaml")
+    message = str(caught.value)
+    assert message.startswith("my.yaml")
+    return message
+
+
+@pytest.mark.parametrize("name", shipped_studies())
+def test_every_shipped_study_is_good_and_compiles(name: str) -> None:
+    study = load_study(study_path(name))
+    plan = compile_study(study, {})
+    assert study.study == name
+    assert plan.cells
+
+
+def test_unknown_key_is_answered_with_the_nearest_one() -> None:
+    message = refusal(edited(metods=[{"name": "none"}]))
+    assert "metods" in message
+    assert "Did you mean 'methods'" in message
+
+
+def test_unknown_parameter_of_a_method_names_what_it_takes() -> None:
+    message = refusal(edited(methods=[{"name": "yarn", "beta_fst": 32.0}]))
+    assert "methods[0].beta_fst" in message
+    assert "Did you mean 'beta_fast'" in message
+
+
+def test_unknown_method_is_answered_with_the_nearest_one() -> None:
+    message = refusal(edited(methods=[{"name": "yarm"}]))
+    assert "'yarm'" in message
+    assert "Did you mean 'yarn'" in message
+
+
+def test_duplicate_key_is_refused_with_its_line() -> None:
+    line = TOY.count("\n") + 1
+    message = refusal(TOY + "seeds: [4]\n")
+    assert f"my.yaml:{line}" in message
+    assert "'seeds' is given twice" in message
+
+
+@pytest.mark.parametrize(
+    ("changes", "place", "given"),
+    [
+        ({"target_context": "long"}, "target_context", "'long'"),
+        ({"target_context": 512.0}, "target_context", "512.0"),
+        ({"target_context": -512}, "target_context", "-512"),
+        ({"train_tokens": float("nan")}, "train_tokens", "nan"),
+        ({"seeds": []}, "seeds", "[]"),
+        ({"seeds": 3}, "seeds", "3"),
+        ({"seeds": [1 << 63]}, "seeds", "2^63"),
+        ({"study": "Toy Study"}, "study", "'Toy Study'"),
+        ({"hypothesis": None}, "hypothesis", "nothing"),
+        ({"methods": [{"name": "none", "tuned": "yes"}]}, "methods[0].tuned", "'yes'"),
+        ({"methods": [{"nme": "none"}]}, "methods[0]", "nme"),
+        ({"benchmarks": [{"name": "passkey"}]}, "benchmarks[0].lengths", "nothing"),
+        ({"benchmarks": [{"name": "passkey", "lengths": [-1]}]}, "lengths[0]", "-1"),
+        ({"benchmarks": [{"name": "passkey", "lengths": [128, 128]}]}, "benchmarks[0]", "128"),
+        ({"training": {"learning_rate": "2e-5"}}, "training.learning_rate", "'2e-5'"),
+        ({"corpus": {"name": "local_txt"}}, "corpus", "'local_txt'"),
+    ],
+)
+def test_bad_values_are_named_with_their_place(
+    changes: dict[str, object], place: str, given: str
+) -> None:
+    if changes.get("training"):
+        changes["training"] = {"tokens_per_step": 4096, **changes["training"]}  # type: ignore[dict-item]
+    message = refusal(edited(**changes))
+    assert place in message
+    assert given in message
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [("{a: 1}: 2", "not text"), ("1: 2", "not text"), ("x: &a [1]\ny: *a", "alias")],
+)
+def test_yaml_beyond_names_and_numbers_is_refused(line: str, problem: str) -> None:
+    assert problem in refusal(f"{TOY}{line}\n")
+
+
+def test_a_typo_in_a_required_key_is_named_before_the_missing_key() -> None:
+    message = refusal(edited(training={"learning_rate": 0.1, "tokens_per_stepp": 4096}))
+    assert "training.tokens_per_stepp: unknown key" in message
+    assert "Did you mean 'tokens_per_step'" in message
+
+
+def test_a_number_that_yaml_reads_as_text_gets_its_spelling() -> None:
+    message = refusal(edited(training={"learning_rate": "5e-4", "tokens_per_step": 4096}))
+    assert "write 5.0e-4" in message
+
+
+def test_a_rule_between_keys_does_not_print_the_whole_study() -> None:
+    message = refusal(edited(training={"learning_rate": 0.1, "tokens_per_step": 500}))
+    assert len(message) < 200
+
+
+def test_inference_only_methods_cannot_be_tuned() -> None:
+    message = refusal(edited(methods=[{"name": "self_extend", "tuned": True}]))
+    assert "inference only" in message
+    assert "remove `tuned`" in message
+
+
+def test_two_variants_of_a_method_need_labels() -> None:
+    variants = [{"name": "yarn"}, {"name": "yarn", "scale": 2.0}]
+    assert "label" in refusal(edited(methods=variants))
+    study = parse_study(edited(methods=[*variants[:1], {**variants[1], "label": "yarn_2"}]), "x")
+    assert [row.row for row in study.methods] == ["yarn", "yarn_2"]
+
+
+def test_batches_are_whole_rows() -> None:
+    message = refusal(edited(training={"learning_rate": 0.1, "tokens_per_step": 500}))
+    assert "tokens_per_step 500 is not a multiple of target_context 512" in message
+
+
+def test_a_method_that_does_not_fit_the_model_is_refused_at_planning() -> None:
+    study = parse_study(edited(methods=[{"name": "lm_infinite", "window": 4096}]), "my.yaml")
+    with pytest.raises(SpecError, match=r"my.yaml: methods\[0\] \(toy_llama\).*4096"):
+        compile_study(study, {}, where="my.yaml")
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"absent\.yaml"):
+        load_study(tmp_path / "absent.yaml")
+    latin = tmp_path / "latin.yaml"
+    latin.write_bytes(b"study: caf\xe9\n")
+    with pytest.raises(SpecError, match="byte 10 is not UTF-8"):
+        load_study(latin)
+    with pytest.raises(SpecError, match="a study is a mapping"):
+        parse_study("- a\n- b\n", "list.yaml")
+    with pytest.raises(SpecError, match=r"no such shipped study.*Did you mean 'toy'"):
+        study_path("toyy")
+
+
+def test_specs_are_read_and_planned_without_torch() -> None:
+    code = (
+        "import sys; from flows.settings import study_path; from lce_core.study.plan import *;"
+        "from lce_core.study.study_file import load_study;"
+        "compile_study(load_study(study_path('toy')), {});"
+        "assert not {'torch', 'transformers', 'prefect'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_study_is_frozen() -> None:
+    study = parse_study(TOY, "toy.yaml")
+    assert isinstance(study, StudySpec)
+    with pytest.raises(ValueError, match="frozen"):
+        study.seeds = (9,)  # type: ignore[misc]

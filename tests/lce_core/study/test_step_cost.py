@@ -1,0 +1,146 @@
+"""Costs of steps: keys counted one by one from each scheme's definition, FLOPs written out by hand.
+
+Shapes are those of the base models' configurations; the steps are those of small studies.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lce_core.attention.schemes import (
+    BlockRetrieval,
+    CacheSinks,
+    FullCausal,
+    GroupedNeighbour,
+    GroupedSoftmax,
+    LambdaShaped,
+    Rectified,
+    ShiftedSparse,
+)
+from lce_core.data.sequences import Sequences
+from lce_core.store.steps import Step
+from lce_core.study.plan import compile_study
+from lce_core.study.step_cost import cell_cost, step_cost
+from lce_core.study.study_file import load_study
+
+TOY_WEIGHTS = 2 * (4 * 96 * 96 + 3 * 96 * 256) + 96 * 392
+"""Of toy_llama: two layers of width 96 with 256 in the MLP, 392 tokens in the vocabulary."""
+SIZES = st.integers(1, 40)
+
+
+def counted(distance: Any, length: int) -> float:
+    """Keys at some distance before each query, half of the query's own, mean over queries."""
+    seen = sum(
+        distance(query, key) is not None for query in range(length) for key in range(query + 1)
+    )
+    return seen / length - 0.5
+
+
+@settings(max_examples=40, deadline=None)
+@given(window=SIZES, first=SIZES, length=st.integers(1, 150))
+def test_keys_are_those_at_a_distance(window: int, first: int, length: int) -> None:
+    schemes = [
+        FullCausal(),
+        GroupedNeighbour(window=window * 2, group=2),
+        Rectified(window=window),
+        GroupedSoftmax(block=4),
+        LambdaShaped(window=window, num_global=first),
+        CacheSinks(window=window, num_sinks=first),
+    ]
+    for scheme in schemes:
+        found = counted(scheme.distance, length)  # type: ignore[attr-defined]
+        assert scheme.mean_keys(length) == pytest.approx(found, abs=0.51), scheme
+
+
+@settings(max_examples=20, deadline=None)
+@given(half=st.integers(1, 16), blocks=st.integers(1, 6))
+def test_keys_of_shifted_blocks_are_the_mean_of_both_kinds_of_heads(half: int, blocks: int) -> None:
+    scheme, length = ShiftedSparse(group=2 * half), 2 * half * blocks
+    shifted = counted(lambda query, key: scheme.distance(query, key, True), length)
+    found = (counted(scheme.distance, length) + shifted) / 2
+    assert scheme.mean_keys(length) == pytest.approx(found, abs=1e-9)
+
+
+def test_keys_of_retrieval_are_chunk_landmarks_and_selected_blocks() -> None:
+    scheme = BlockRetrieval(block=8, top_k=2, chunk=32)
+    found = 0.0
+    for query in range(256):
+        before = query // 32 * 32
+        found += query - before + 0.5 + before // 8 + min(before, 2 * 8)
+    assert scheme.mean_keys(256) == pytest.approx(found / 256, rel=0.01)
+    assert scheme.mean_keys(32) == 16
+
+
+def steps(tmp_path: Path, base_model: str, *methods: Any, **changes: Any) -> dict[str, list[Step]]:
+    study = {
+        "study": "costs",
+        "hypothesis": "none",
+        "target_context": 512,
+        "train_tokens": 8192,
+        "corpus": "local_text",
+        "base_models": [base_model],
+        "methods": [*methods],
+        "training": {"learning_rate": 1.0e-3, "tokens_per_step": 2048},
+        "benchmarks": [{"name": "passkey", "profile": "tiny", "lengths": [256]}],
+        "seeds": [0],
+        **changes,
+    }
+    file = tmp_path / "study.yaml"
+    file.write_text(yaml.safe_dump(study), encoding="utf-8")
+    found: dict[str, list[Step]] = {}
+    for step in compile_study(load_study(file), {}).steps.values():
+        found.setdefault(step.kind, []).append(step)
+    return found
+
+
+def test_full_attention_costs_what_it_did_without_a_method(tmp_path: Path) -> None:
+    planned = steps(tmp_path, "toy_llama", "none", {"name": "yarn", "tuned": True})
+    for cell in planned["cell"]:
+        token = 2 * TOY_WEIGHTS + 2 * 2 * 96 * 256
+        assert step_cost(cell).tokens == 120 * 256
+        assert step_cost(cell).flops == 120 * 256 * token
+    (tuned,) = planned["finetune"]
+    assert step_cost(tuned).tokens == 8192
+    assert step_cost(tuned).flops == 8192 * 3 * (2 * TOY_WEIGHTS + 2 * 2 * 96 * 512)
+
+
+def test_longlora_trains_in_blocks_without_gradients_of_kept_weights(tmp_path: Path) -> None:
+    planned = steps(tmp_path, "toy_llama", {"name": "longlora", "tuned": True})
+    (tuned,), (cell,) = planned["finetune"], planned["cell"]
+    keys = 128 / 2 - 128**2 / (8 * 512)  # four blocks of 512 tokens
+    by_hand = 2 * 2 * TOY_WEIGHTS + 3 * 4 * 2 * 96 * keys
+    assert step_cost(tuned).flops == pytest.approx(8192 * by_hand)
+    full = 2 * TOY_WEIGHTS + 2 * 2 * 96 * 256
+    assert step_cost(cell).flops == pytest.approx(120 * 256 * full)
+
+
+def test_landmark_trains_on_short_sequences_with_landmarks_among_them(tmp_path: Path) -> None:
+    landmark = {"name": "landmark", "block": 16, "train_length": 128, "top_k": 4, "tuned": True}
+    (tuned,) = steps(tmp_path, "toy_llama", landmark)["finetune"]
+    growth = 16 / 15  # a landmark after every 15 tokens of text
+    by_hand = 3 * growth * (2 * TOY_WEIGHTS + 4 * 2 * 96 * (128 * growth / 2))
+    assert step_cost(tuned).tokens == 8192
+    assert step_cost(tuned).flops == pytest.approx(8192 * by_hand)
+
+
+def test_a_window_costs_the_same_at_any_length(tmp_path: Path) -> None:
+    window = {"name": "lm_infinite", "window": 64, "num_global": 4}
+    (cell,) = steps(tmp_path, "toy_llama", window)["cell"]
+    per_token = [cell_cost(cell, Sequences({length: 1})).flops / length for length in (4096, 65536)]
+    limit = 2 * TOY_WEIGHTS + 4 * 2 * 96 * (64 + 4)
+    assert per_token == pytest.approx([limit, limit], rel=0.01)
+
+
+def test_sequences_of_several_lengths_cost_what_each_of_them_costs(tmp_path: Path) -> None:
+    (cell,) = steps(tmp_path, "toy_llama", "none")["cell"]
+    mixed = Sequences.of([100, 300, 100])
+    alone = [cell_cost(cell, Sequences.of([length])).flops for length in (100, 300, 100)]
+    assert mixed.num_tokens == 500
+    assert cell_cost(cell, mixed).flops == pytest.approx(sum(alone))
+    assert cell_cost(cell, Sequences()).flops == 0

@@ -1,0 +1,139 @@
+"""What happens between a name in a study and a plug-in's class, and the errors on the way.
+
+Broken plug-ins are real files in a temporary folder that takes part for one test.
+"""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from lce_core.errors import SpecError
+from lce_core.methods import METHODS
+
+WHOLE = '''"""A complete plug-in."""
+
+from lce_core.methods import Method
+from lce_core.registry import Source
+
+
+class Whole(Method):
+    """Nothing of its own."""
+
+    family = "none"
+
+
+METHOD = Whole
+SOURCE = Source(paper="own", place="here", reference="own")
+EVIDENCE = ()
+VERSION = 3
+'''
+
+
+@pytest.fixture
+def plugin(tmp_path: Path) -> Iterator[Callable[[str, str], None]]:
+    written = []
+
+    def write(name: str, text: str) -> None:
+        (tmp_path / f"{name}.py").write_text(text)
+        written.append(f"lce_core.methods.{name}")
+        METHODS.add_folder(tmp_path)
+        importlib.invalidate_caches()
+
+    yield write
+    search = importlib.import_module("lce_core.methods").__path__
+    if str(tmp_path) in search:
+        search.remove(str(tmp_path))
+    for module in written:
+        sys.modules.pop(module, None)
+    importlib.invalidate_caches()
+
+
+def test_names_are_listed_without_importing_any_plugin() -> None:
+    code = (
+        "import sys; from lce_core.methods import METHODS; names = METHODS.names()\n"
+        "assert 'yarn' in names and not any(n.startswith('_') for n in names), names\n"
+        "assert not [m for m in sys.modules if m.startswith('lce_core.methods.') and '._' not in m]"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_an_unknown_name_is_answered_with_the_nearest_known_one() -> None:
+    with pytest.raises(SpecError) as caught:
+        METHODS.parse({"name": "yarm"}, "study.yaml: methods[2]")
+    message = str(caught.value)
+    assert message.startswith("study.yaml: methods[2]: 'yarm': no such method.")
+    assert "Did you mean 'yarn'? Known: " in message
+    assert "self_extend" in message
+
+
+def test_a_file_starting_with_an_underscore_is_no_plugin() -> None:
+    with pytest.raises(SpecError, match="no such method"):
+        METHODS.load("_ntk")
+
+
+@pytest.mark.parametrize("part", ["METHOD", "SOURCE", "EVIDENCE", "VERSION"])
+def test_a_plugin_that_lacks_a_part_is_refused(
+    plugin: Callable[[str, str], None], part: str
+) -> None:
+    text = "\n".join(line for line in WHOLE.splitlines() if not line.startswith(f"{part} = "))
+    plugin(f"lacks_{part.lower()}", text)
+    with pytest.raises(SpecError, match=rf"lacks_{part.lower()}\.py: no {part}: .*Add {part}"):
+        METHODS.load(f"lacks_{part.lower()}")
+
+
+@pytest.mark.parametrize("value", ["dict", "Whole()", "'yarn'"])
+def test_a_plugin_of_another_kind_is_refused(
+    plugin: Callable[[str, str], None], value: str
+) -> None:
+    plugin("other_kind", WHOLE.replace("METHOD = Whole", f"METHOD = {value}"))
+    with pytest.raises(SpecError, match=r"other_kind\.py: METHOD = .* is a subclass of Method"):
+        METHODS.load("other_kind")
+
+
+def test_a_loaded_plugin_knows_its_name_version_and_summary(
+    plugin: Callable[[str, str], None],
+) -> None:
+    plugin("whole", WHOLE)
+    method = METHODS.load("whole")
+    assert (method.plugin_name, method.plugin_version) == ("whole", 3)
+    assert method.summary == "A complete plug-in."
+
+
+def test_a_folder_that_does_not_exist_takes_no_part(tmp_path: Path) -> None:
+    METHODS.add_folder(tmp_path / "absent")
+    search = importlib.import_module("lce_core.methods").__path__
+    assert str(tmp_path / "absent") not in search
+
+
+@pytest.mark.parametrize("entry", [{}, {"name": 3}, {"scale": 2.0}])
+def test_an_entry_without_a_name_is_refused(entry: dict[str, object]) -> None:
+    with pytest.raises(SpecError, match="an entry has a name"):
+        METHODS.parse(entry, "here")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_parameter_that_is_not_finite_is_refused(value: float) -> None:
+    with pytest.raises(SpecError, match=r"here\.scale"):
+        METHODS.parse({"name": "pi", "scale": value}, "here")
+
+
+def test_several_errors_are_counted() -> None:
+    with pytest.raises(SpecError, match="1 more like this"):
+        METHODS.parse({"name": "self_extend", "window": -1, "group": "many"}, "here")
+
+
+def test_defaults_leave_no_trace_in_the_identity() -> None:
+    explicit = METHODS.parse({"name": "yarn", "beta_fast": 32, "truncate": True}, "here")
+    assert explicit.identity() == METHODS.parse({"name": "yarn"}, "here").identity()
+
+
+def test_an_identity_of_another_version_is_refused() -> None:
+    payload = {**METHODS.parse({"name": "pi", "scale": 4.0}, "here").identity(), "version": 0}
+    with pytest.raises(SpecError, match="installed plug-in 'pi' is version 1"):
+        METHODS.from_identity(payload)

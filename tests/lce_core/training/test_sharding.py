@@ -1,0 +1,287 @@
+"""Strategy: one process is the oracle of two that share the model; parts of points and kernels are
+tested in this process, and files of a point against the tensors they were cut from."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from functools import partial
+from itertools import count, pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import load_file
+
+from lce_core.attention.schemes import FullCausal
+from lce_core.errors import NonFiniteError, SpecError, StoreError
+from lce_core.extension import extended_model as extension
+from lce_core.methods import METHODS
+from lce_core.models import MODELS
+from lce_core.study.plugin_folders import add_plugin_folders
+from lce_core.training.checkpoints.points import (
+    Point,
+    find_point,
+    open_point,
+    publish,
+    sweep,
+    write_shard,
+)
+from lce_core.training.job import TrainingJob
+from lce_core.training.run import run
+from tests.support.training_jobs import (
+    BASE,
+    ROW_LENGTH,
+    job_maker,
+    losses,
+    packed_rows,
+    silent,
+    weights,
+)
+
+UNTIED = '''"""The toy with a head of its own and an odd number of heads' rows."""
+
+from typing import ClassVar
+
+from lce_core.models import ModelShape
+from lce_core.models.toy_llama import EVIDENCE, SOURCE, VERSION, ToyLlama
+
+__all__ = ["EVIDENCE", "MODEL", "SOURCE", "VERSION"]
+
+
+class UntiedLlama(ToyLlama):
+    shape: ClassVar[ModelShape] = ModelShape(
+        num_layers=3, hidden_size=96, intermediate_size=129, vocab_size=393
+    )
+
+
+MODEL = UntiedLlama
+'''
+
+
+class InterruptedRunError(Exception):
+    """Stands for whatever ends a run in the middle."""
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return packed_rows(tmp_path_factory.mktemp("rows"))
+
+
+@pytest.fixture
+def make_job(rows: Path, tmp_path: Path) -> Any:
+    return job_maker(rows, tmp_path)
+
+
+def _assert_close(first: TrainingJob, second: TrainingJob) -> None:
+    assert losses(first) == pytest.approx(losses(second), abs=1e-5)
+    ours, theirs = weights(first), weights(second)
+    assert ours.keys() == theirs.keys()
+    for name, tensor in ours.items():
+        torch.testing.assert_close(tensor, theirs[name], rtol=0, atol=1e-5)
+    configs = [(job.out / "model" / "config.json").read_text() for job in (first, second)]
+    assert configs[0] == configs[1]
+
+
+# Two processes that share the model
+
+
+@pytest.mark.slow
+def test_two_shares_compute_what_one_process_computes(make_job: Any) -> None:
+    training = {
+        "tokens_per_step": 7 * ROW_LENGTH,
+        "ema_decay": 0.75,
+        "gradient_clip": 0.1,
+    }
+    shares: dict[str, Any] = {"processes": 2, "micro_batch_tokens": 128, "sharding": "shard"}
+    one = make_job(training, num_steps=4)
+    two = make_job(training, num_steps=4, gradient_checkpointing=True, **shares)
+    run(one, silent)
+    assert run(two, silent)["processes"] == 2
+    _assert_close(two, one)
+    assert {path.name for path in two.resume.iterdir()} == {"loss.jsonl"}
+
+
+@pytest.mark.slow
+def test_an_interrupted_shared_run_goes_on_exactly_also_in_one_process(
+    make_job: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "plugins" / "models").mkdir(parents=True)
+    (tmp_path / "plugins" / "models" / "untied_llama.py").write_text(UNTIED)
+    add_plugin_folders((tmp_path / "plugins",))
+    base = MODELS.load("untied_llama")()
+    folder = tmp_path / "weights"
+    base.initialise(3).save_pretrained(folder)
+    BASE.tokenizer(None).save_pretrained(folder)
+    changes: dict[str, Any] = {
+        "base_model": base.identity(),
+        "method": METHODS.parse({"name": "pi"}, "method").identity(),
+        "from_scratch": False,
+        "base_folder": folder,
+        "target_context": 512,
+        "num_steps": 60,
+        "micro_batch_tokens": 128,
+        "plugin_folders": (tmp_path / "plugins",),
+    }
+    shared = changes | {"processes": 2, "sharding": "shard", "checkpoint_seconds": 0.0}
+    training = {"ema_decay": 0.9}
+    undisturbed = make_job(training, **shared)
+    run(undisturbed, silent)
+
+    first = make_job(training, **shared)
+
+    def interrupt(row: dict[str, Any]) -> None:
+        if any(first.resume.glob("point-*")):  # a busy machine reports before it has one
+            raise InterruptedRunError
+
+    with pytest.raises(InterruptedRunError):
+        run(first, interrupt)
+    point = max(first.resume.glob("point-*"))
+    assert len(list(point.glob("shard-*"))) == 2
+    alone = make_job(training, **changes)
+    shutil.copytree(first.resume, alone.resume)
+
+    second = make_job(training, **shared, resume=first.resume)
+    assert 0 < run(second, silent)["resumed_from"] < 60
+    assert losses(second) == losses(undisturbed)
+    for name, tensor in weights(undisturbed).items():
+        assert torch.equal(tensor, weights(second)[name]), name
+
+    assert 0 < run(alone, silent)["resumed_from"] < 60
+    assert losses(alone) == pytest.approx(losses(undisturbed), abs=1e-4)
+
+
+@pytest.mark.slow
+def test_a_shared_run_stops_at_a_loss_that_is_not_finite(make_job: Any) -> None:
+    training = {"learning_rate": 1e30, "warmup_steps": 0}
+    job = make_job(training, processes=2, sharding="shard", checkpoint_seconds=0.0)
+    with pytest.raises(NonFiniteError, match="Last good resume point"):
+        run(job, silent)
+    assert list(job.out.iterdir()) == []
+
+
+def test_a_run_is_shared_on_gpus_or_on_demand(make_job: Any) -> None:
+    cpu, cuda = torch.device("cpu"), torch.device("cuda", 0)
+    assert make_job(processes=2).is_sharded(cuda)
+    assert not make_job(processes=2).is_sharded(cpu)
+    assert make_job(processes=2, sharding="shard").is_sharded(cpu)
+    assert not make_job(processes=2, sharding="replicate").is_sharded(cuda)
+    assert not make_job(processes=1, sharding="shard").is_sharded(cuda)
+
+
+# Points
+
+
+@given(
+    num_rows=st.integers(1, 12),
+    written=st.integers(1, 5),
+    wanted=st.tuples(st.integers(0, 12), st.integers(0, 12)),
+)
+def test_rows_of_shards_are_rows_of_the_whole(
+    tmp_path_factory: pytest.TempPathFactory, num_rows: int, written: int, wanted: tuple[int, int]
+) -> None:
+    folder = tmp_path_factory.mktemp("points")
+    whole = torch.arange(3.0 * num_rows).reshape(num_rows, 3)
+    point, most = Point(folder, 3, 5), -(-num_rows // written)
+    for index in range(written):
+        tensors = {"weights/a": whole[index * most : (index + 1) * most]}
+        if index == 0:
+            tensors["optimizer/step/a"] = torch.tensor(3.0)
+        write_shard(point, index, written, tensors)
+    publish(point, "run", written)
+    start, stop = sorted(min(row, num_rows) for row in wanted)
+    with open_point(point) as saved:
+        assert saved.scalar("optimizer/step/a") == 3
+        found = saved.rows("weights/a", slice(start, stop))
+    assert found.tolist() == whole[start:stop].tolist()
+
+
+def test_two_writers_never_mix_and_the_last_point_stays(tmp_path: Path) -> None:
+    mine, theirs = Point(tmp_path, 4, 1), Point(tmp_path, 4, 2)
+    for point in (mine, theirs):
+        for index in range(2):
+            write_shard(point, index, 2, {"weights/a": torch.full((1,), float(point.token))})
+    publish(mine, "run", 2)
+    publish(theirs, "run", 2)
+    assert find_point(tmp_path, "run") == theirs
+    assert [path.name for path in tmp_path.iterdir()] == [theirs.path.name]
+    for path in theirs.shards():
+        assert load_file(path)["weights/a"] == 2
+
+
+def test_unfinished_points_are_not_found_and_swept(tmp_path: Path) -> None:
+    write_shard(Point(tmp_path, 4, 1), 0, 2, {"weights/a": torch.ones(1)})
+    assert find_point(tmp_path, "run") is None
+    sweep(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_point_without_one_of_its_shards_is_none(tmp_path: Path) -> None:
+    point = Point(tmp_path, 4, 1)
+    for index in range(2):
+        write_shard(point, index, 2, {"weights/a": torch.ones(1)})
+    publish(point, "run", 2)
+    with pytest.raises(StoreError, match="belongs to one run"):
+        find_point(tmp_path, "other")
+    point.shards()[1].unlink()
+    assert find_point(tmp_path, "run") is None
+
+
+def test_points_take_a_twentieth_of_the_time_at_most(
+    make_job: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = count(0.0, 1.0)
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    seen: list[float] = []
+    monkeypatch.setattr(
+        "lce_core.training.checkpoints.points.publish", lambda *_: seen.append(next(clock))
+    )
+    run(make_job(num_steps=70, checkpoint_seconds=0.0), silent)
+    assert len(seen) >= 3
+    # A point takes two ticks here, from one look at the clock to the next.
+    assert all(later - earlier >= 40 for earlier, later in pairwise(seen))
+
+
+# Kernels follow what autocast computes in
+
+
+@pytest.fixture
+def one_gpu(monkeypatch: pytest.MonkeyPatch) -> torch.device:
+    """A GPU that only says what it can do."""
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    return torch.device("cuda", 0)
+
+
+@pytest.mark.parametrize("package", [False, True])
+def test_the_kernel_is_chosen_by_the_compute_dtype(
+    one_gpu: torch.device, package: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(extension, "is_flash_attn_2_available", lambda: package)
+    stock, scheme = extension._stock_kernel, partial(extension._scheme_kernel, FullCausal())
+    assert stock(one_gpu, torch.float32, "auto") == "sdpa"
+    assert stock(one_gpu, torch.bfloat16, "auto") == ("flash_attention_2" if package else "sdpa")
+    assert scheme(one_gpu, torch.bfloat16, "flash") == "torch_flash"
+    assert scheme(one_gpu, torch.float32, "auto") == "blocked"
+    with pytest.raises(SpecError, match="bf16"):
+        stock(one_gpu, torch.float32 if package else torch.bfloat16, "flash")
+
+
+def test_training_passes_the_compute_dtype_on(
+    make_job: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[torch.dtype] = []
+    choose = extension._stock_kernel
+
+    def spy(device: torch.device, dtype: torch.dtype, kernel: Any) -> str:
+        asked.append(dtype)
+        return choose(device, dtype, kernel)
+
+    monkeypatch.setattr(extension, "_stock_kernel", spy)
+    method = METHODS.parse({"name": "pi"}, "method").identity()
+    for precision in ("fp32", "bf16"):
+        job = make_job({"precision": precision}, method=method, target_context=512, num_steps=1)
+        run(job, silent)
+    assert asked == [torch.float32, torch.bfloat16]

@@ -1,0 +1,407 @@
+"""Strategy: a plain torch loop over whole batches, with the loss from whole logits, is the oracle;
+every other way to run the same job (micro-batches, processes, interruptions) must reproduce it."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.nn.functional import cross_entropy
+
+from lce_core.data.packing import PackedRows
+from lce_core.errors import DataError, NonFiniteError, SpecError, StoreError
+from lce_core.methods import METHODS
+from lce_core.recipe import Training
+from lce_core.training.checkpoints.points import Point, find_point, open_point, publish, write_shard
+from lce_core.training.job import TrainingJob
+from lce_core.training.run import run
+from lce_core.training.schedule import learning_rate, rows_of_step, share
+from tests.support.repository import ROOT
+from tests.support.training_jobs import (
+    BASE,
+    ROW_LENGTH,
+    ROWS_PER_STEP,
+    job_maker,
+    log,
+    losses,
+    packed_rows,
+    silent,
+    weights,
+)
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return packed_rows(tmp_path_factory.mktemp("rows"))
+
+
+@pytest.fixture
+def make_job(rows: Path, tmp_path: Path) -> Any:
+    return job_maker(rows, tmp_path)
+
+
+def _assert_same_weights(first: TrainingJob, second: TrainingJob) -> None:
+    theirs = weights(second)
+    for name, tensor in weights(first).items():
+        assert torch.equal(tensor, theirs[name]), name
+
+
+@pytest.fixture(scope="module")
+def saved_base(rows: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Checkpoint of a base model, for fine-tuning."""
+    folder = tmp_path_factory.mktemp("base") / "model"
+    BASE.initialise(3).save_pretrained(folder)
+    BASE.tokenizer(None).save_pretrained(folder)
+    return folder
+
+
+# The loop against its oracle
+
+
+def test_losses_and_weights_equal_those_of_a_plain_torch_loop(make_job: Any) -> None:
+    job = make_job(micro_batch_tokens=3 * ROW_LENGTH)
+    run(job, silent)
+
+    model = BASE.initialise(job.seed)
+    settings = job.training
+    optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.95), weight_decay=0.1)
+    packed, expected = PackedRows.open(job.rows), []
+    for step in range(job.num_steps):
+        chosen = rows_of_step(job.seed, step, ROWS_PER_STEP, len(packed))
+        tokens, factors = map(torch.from_numpy, packed.read(chosen))
+        logits = model(tokens).logits[:, :-1].flatten(0, 1)
+        nll = cross_entropy(logits, tokens[:, 1:].flatten(), reduction="none")
+        factor = factors[:, 1:].flatten()
+        loss = (nll * factor).sum() / factor.sum()
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), settings.gradient_clip)
+        optimizer.param_groups[0]["lr"] = learning_rate(settings, step, job.num_steps)
+        optimizer.step()
+        expected.append(loss.item())
+
+    assert losses(job) == pytest.approx(expected, abs=1e-5)
+    ours = weights(job)
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(ours[name], parameter.detach(), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("micro_rows", [1, 3])
+def test_accumulated_micro_batches_equal_one_batch(make_job: Any, micro_rows: int) -> None:
+    whole = make_job(micro_batch_tokens=ROWS_PER_STEP * ROW_LENGTH)
+    parts = make_job(micro_batch_tokens=micro_rows * ROW_LENGTH)
+    run(whole, silent)
+    run(parts, silent)
+    assert losses(parts) == pytest.approx(losses(whole), abs=1e-5)
+
+
+def test_gradient_checkpointing_changes_no_loss(make_job: Any) -> None:
+    plain, checkpointed = make_job(), make_job(gradient_checkpointing=True)
+    run(plain, silent)
+    run(checkpointed, silent)
+    assert losses(checkpointed) == pytest.approx(losses(plain), abs=1e-5)
+
+
+def test_bf16_follows_fp32_and_keeps_fp32_weights(make_job: Any) -> None:
+    single, mixed = make_job(), make_job({"precision": "bf16"})
+    run(single, silent)
+    run(mixed, silent)
+    assert losses(mixed) != losses(single)
+    assert losses(mixed) == pytest.approx(losses(single), rel=0.02)
+    assert {tensor.dtype for tensor in weights(mixed).values()} == {torch.float32}
+
+
+def test_the_average_of_the_weights_is_what_is_saved(make_job: Any) -> None:
+    plain, averaged = make_job(num_steps=1), make_job({"ema_decay": 0.75}, num_steps=1)
+    run(plain, silent)
+    run(averaged, silent)
+    start, after = dict(BASE.initialise(0).named_parameters()), weights(plain)
+    for name, tensor in weights(averaged).items():
+        torch.testing.assert_close(tensor, 0.75 * start[name].detach() + 0.25 * after[name])
+
+
+def test_a_tuned_checkpoint_is_a_stock_model_again(make_job: Any, saved_base: Path) -> None:
+    method = METHODS.parse({"name": "pi"}, "method")
+    changes = {"from_scratch": False, "base_folder": saved_base}
+    tuned = make_job(method=method.identity(), target_context=512, **changes)
+    stock = make_job(**changes)
+    assert run(tuned, silent)["kernel"] == "sdpa"
+    run(stock, silent)
+    assert losses(tuned)[0] != losses(stock)[0]
+    written = [json.loads((job.out / "model/config.json").read_text()) for job in (tuned, stock)]
+    assert written[0] == written[1]
+    BASE.load(tuned.out / "model", torch.float32)
+    assert BASE.tokenizer(tuned.out / "model")("abc")["input_ids"] == [97, 98, 99]
+
+
+def test_what_is_reported_is_what_is_logged(make_job: Any) -> None:
+    job = make_job()
+    seen: list[dict[str, Any]] = []
+    facts = run(job, seen.append)
+    last = log(job)[-1]
+    assert seen[-1]["step"] == seen[-1]["steps"] == last["step"] == job.num_steps
+    assert facts["loss"] == last["loss"] == seen[-1]["loss"]
+    assert last["tokens"] == job.num_steps * ROWS_PER_STEP * ROW_LENGTH
+    assert last["mfu"] is None
+    assert [row["step"] for row in log(job)] == list(range(1, job.num_steps + 1))
+
+
+# Interruptions
+
+
+class InterruptedRunError(Exception):
+    """Stands for whatever ends a run in the middle."""
+
+
+@pytest.fixture
+def every_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets each look at the clock find one more second gone, so that every step reports."""
+    clock = count(0.0, 1.0)
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+
+
+@pytest.mark.usefixtures("every_second")
+@pytest.mark.parametrize("ema_decay", [0.0, 0.9])
+@pytest.mark.parametrize("checkpoint_seconds", [0.0, 6.0])
+def test_a_resumed_run_equals_an_undisturbed_one_bit_for_bit(
+    make_job: Any, ema_decay: float, checkpoint_seconds: float
+) -> None:
+    training = {"ema_decay": ema_decay}
+    undisturbed = make_job(training, num_steps=9)
+    run(undisturbed, silent)
+
+    def interrupt(row: dict[str, Any]) -> None:
+        if row["step"] == 7:
+            raise InterruptedRunError
+
+    first = make_job(training, num_steps=9, checkpoint_seconds=checkpoint_seconds)
+    with pytest.raises(InterruptedRunError):
+        run(first, interrupt)
+    assert not (first.out / "model").exists()
+    second = make_job(training, num_steps=9, resume=first.resume, micro_batch_tokens=8192)
+    assert 0 < run(second, silent)["resumed_from"] < 7
+    assert losses(second) == losses(undisturbed)
+    _assert_same_weights(second, undisturbed)
+
+
+@pytest.mark.slow
+def test_a_run_killed_at_any_moment_goes_on_and_ends_the_same(make_job: Any) -> None:
+    undisturbed = make_job({"ema_decay": 0.9}, num_steps=40)
+    run(undisturbed, silent)
+    killed = make_job({"ema_decay": 0.9}, num_steps=40, checkpoint_seconds=0.0)
+    script = (
+        "import sys; from lce_core.training.run import TrainingJob, run;"
+        "run(TrainingJob.model_validate_json(sys.argv[1]), lambda row: None)"
+    )
+    command = [sys.executable, "-c", script, killed.model_dump_json()]
+    with subprocess.Popen(command, cwd=ROOT) as process:
+        written = killed.resume / "loss.jsonl"
+        while not (written.exists() and written.read_text().count("\n") >= 5):
+            assert process.poll() is None, "ended before it could be killed"
+            time.sleep(0.005)
+        process.kill()
+    (killed.resume / "writing-point-000000039-0123456789ab").mkdir()
+    assert 0 < run(killed, silent)["resumed_from"] < 40
+    assert losses(killed) == losses(undisturbed)
+    _assert_same_weights(killed, undisturbed)
+
+
+@pytest.mark.usefixtures("every_second")
+def test_a_damaged_point_costs_time_and_nothing_else(make_job: Any) -> None:
+    job = make_job(checkpoint_seconds=0.0)
+    run(job, silent)
+    before = losses(job)
+    (shard,) = job.resume.glob("point-*/shard-*")
+    shard.write_bytes(shard.read_bytes()[:1000])
+    assert run(job, silent)["resumed_from"] == 0
+    assert losses(job) == before
+
+
+def test_a_point_that_finds_no_room_leaves_the_one_before(tmp_path: Path) -> None:
+    first, second = Point(tmp_path, 1, 0), Point(tmp_path, 2, 0)
+    write_shard(first, 0, 1, {"weights/a": torch.ones(4)})
+    publish(first, "run", 1)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        with pytest.raises(OSError, match="resume point cannot be written") as caught:
+            write_shard(second, 0, 1, {"weights/a": torch.ones(4096)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert caught.value.errno == errno.EFBIG
+    kept = find_point(tmp_path, "run")
+    assert kept == first
+    with open_point(kept) as tensors:
+        assert torch.equal(tensors.rows("weights/a", slice(0, 4)), torch.ones(4))
+
+
+@pytest.mark.usefixtures("every_second")
+def test_the_point_of_another_run_is_refused(make_job: Any) -> None:
+    job = make_job(checkpoint_seconds=0.0)
+    run(job, silent)
+    other = make_job({"learning_rate": 1e-3}, resume=job.resume)
+    with pytest.raises(StoreError, match=r"point-\d+-\w+: run [0-9a-f]{64}: .* Remove"):
+        run(other, silent)
+
+
+# What goes wrong
+
+
+@pytest.mark.usefixtures("every_second")
+def test_a_loss_that_is_not_finite_stops_the_run_and_saves_nothing(make_job: Any) -> None:
+    job = make_job({"learning_rate": 1e30, "warmup_steps": 0}, checkpoint_seconds=0.0)
+    with pytest.raises(NonFiniteError, match=r"training step (\d) of 6: .* point: step \d in"):
+        run(job, silent)
+    assert list(job.out.iterdir()) == []
+
+
+def test_rows_of_another_length_are_refused(make_job: Any) -> None:
+    job = make_job({"tokens_per_step": 256}, row_length=32)
+    with pytest.raises(DataError, match=r"20 rows of 64 tokens: .* row of 32"):
+        run(job, silent)
+
+
+def test_a_batch_of_broken_rows_is_refused(make_job: Any) -> None:
+    with pytest.raises(SpecError, match=r"training\.tokens_per_step: 100: a multiple"):
+        run(make_job({"tokens_per_step": 100}), silent)
+
+
+def test_an_absent_gpu_is_refused(make_job: Any) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    with pytest.raises(SpecError, match=r"execution\.device: cuda"):
+        run(make_job(device="cuda"), silent)
+
+
+# More than one process
+
+
+@pytest.mark.slow
+def test_two_processes_equal_one_also_where_rows_do_not_divide(make_job: Any) -> None:
+    changes = {"training": {"tokens_per_step": 7 * ROW_LENGTH}, "num_steps": 4}
+    one, two = make_job(**changes), make_job(**changes, processes=2, micro_batch_tokens=128)
+    run(one, silent)
+    seen: list[dict[str, Any]] = []
+    facts = run(two, seen.append)
+    assert facts["processes"] == 2
+    assert seen[-1]["step"] == 4
+    assert losses(two) == pytest.approx(losses(one), abs=1e-5)
+    theirs = weights(one)
+    for name, tensor in weights(two).items():
+        torch.testing.assert_close(tensor, theirs[name], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_errors_of_launched_processes_keep_their_class(make_job: Any) -> None:
+    job = make_job({"learning_rate": 1e30, "warmup_steps": 0}, processes=2)
+    with pytest.raises(NonFiniteError, match="Last good resume point"):
+        run(job, silent)
+    assert list(job.out.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_workers_end_when_their_driver_is_killed(make_job: Any) -> None:
+    job = make_job(num_steps=1_000_000, processes=2)
+    script = (
+        "import sys; from lce_core.training.run import TrainingJob, run;"
+        "run(TrainingJob.model_validate_json(sys.argv[1]), lambda row: None)"
+    )
+    command = [sys.executable, "-c", script, job.model_dump_json()]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as driver:
+        while not (job.resume / "loss.jsonl").exists():
+            assert driver.poll() is None, "ended before it could be killed"
+            time.sleep(0.05)
+        family = _descendants(driver.pid)
+        assert len(family) >= 3
+        driver.kill()
+    deadline = time.monotonic() + 30
+    while any(map(_is_running, family)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    left = [pid for pid in family if _is_running(pid)]
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert left == []
+
+
+def _descendants(pid: int) -> list[int]:
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [found for child in map(int, children) for found in (child, *_descendants(child))]
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
+# Schedule and order
+
+
+@given(
+    schedule=st.sampled_from(["constant", "linear", "cosine"]),
+    warmup=st.integers(0, 50),
+    after=st.integers(1, 200),
+    final=st.floats(0, 1),
+)
+def test_the_rate_rises_to_the_peak_and_then_falls_to_the_final_fraction(
+    schedule: Any, warmup: int, after: int, final: float
+) -> None:
+    training = Training(
+        learning_rate=2.0,
+        tokens_per_step=1,
+        warmup_steps=warmup,
+        schedule=schedule,
+        final_fraction=final,
+    )
+    steps = warmup + after
+    rates = [learning_rate(training, step, steps) for step in range(steps + 1)]
+    assert all(0 < rate <= 2.0 for rate in rates[:-1])
+    assert rates[max(0, warmup - 1)] == rates[warmup] == 2.0
+    assert np.all(np.diff(rates[:warmup]) > 0)
+    assert np.all(np.diff(rates[warmup:]) <= 0)
+    assert rates[-1] == pytest.approx(2.0 if schedule == "constant" else 2.0 * final)
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    num_rows=st.integers(1, 60),
+    rows_per_step=st.integers(1, 70),
+    epochs=st.integers(1, 4),
+)
+def test_every_row_is_seen_once_an_epoch(
+    seed: int, num_rows: int, rows_per_step: int, epochs: int
+) -> None:
+    steps = -(-epochs * num_rows // rows_per_step)
+    order = np.concatenate(
+        [rows_of_step(seed, step, rows_per_step, num_rows) for step in range(steps)]
+    )
+    for epoch in range(epochs):
+        seen = order[epoch * num_rows : (epoch + 1) * num_rows]
+        assert sorted(seen) == list(range(num_rows))
+
+
+@given(num_rows=st.integers(1, 40), processes=st.integers(1, 9), micro_rows=st.integers(1, 45))
+def test_processes_share_all_rows_in_equally_many_passes(
+    num_rows: int, processes: int, micro_rows: int
+) -> None:
+    rows = np.arange(num_rows)
+    shares = [share(rows, process, processes, micro_rows) for process in range(processes)]
+    assert len({len(batches) for batches in shares}) == 1
+    assert max(len(batch) for batches in shares for batch in batches) <= micro_rows
+    assert np.array_equal(np.concatenate([np.concatenate(batches) for batches in shares]), rows)

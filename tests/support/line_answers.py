@@ -1,0 +1,36 @@
+"""Toy answers that have lines: for tests of what ends decoding early."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from lce_core.evaluation.decoding import generate
+from lce_core.extension.extended_model import ExtendedModel
+from lce_core.models.toy_llama import ToyLlama, byte_tokenizer
+
+FIRST_WORD = 256
+
+
+def line_tokenizer() -> PreTrainedTokenizerFast:
+    """Bytes, and 136 words: each ends a line in its middle, at its end, or behind a comment."""
+    content = json.loads(byte_tokenizer(ToyLlama.keys).backend_tokenizer.to_str())
+    backend = Tokenizer(models.BPE(vocab=content["model"]["vocab"], merges=[]))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    backend.decoder = decoders.ByteLevel()
+    ends = ("\nx", "\n", "#\nx\n")
+    backend.add_tokens([f"w{number}{ends[number % 3]}" for number in range(136)])
+    return PreTrainedTokenizerFast(tokenizer_object=backend, clean_up_tokenization_spaces=False)
+
+
+def make_words_likely(model: ExtendedModel) -> None:
+    """Makes a toy model answer in words, which no prompt of bytes contains."""
+    model.model.get_input_embeddings().weight.data[FIRST_WORD:] *= 3
+
+
+def generate_to_the_end(*given: Any, **options: Any) -> Any:
+    """`generate` without a rule that ends it early."""
+    return generate(*given, **{**options, "stop": None})

@@ -1,0 +1,109 @@
+"""What the tests of RULER share: two tokenizers, stand-in data sets, requests and prompts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+
+from lce_core.benchmarks import BENCHMARKS, Benchmark, CellRequest
+from lce_core.benchmarks._prompted.retrieval import Prompt
+from lce_core.benchmarks.ruler import RulerPrompt
+from lce_core.benchmarks.ruler._niah import NEEDLE
+from lce_core.benchmarks.ruler._vocabulary import plain_words
+from lce_core.models import MODELS
+
+TOY = MODELS.parse({"name": "toy_llama"}, "test")
+BYTES = TOY.tokenizer(None)
+STORY = "A ship left the port. Rain fell on the hills. Nobody knew why the lamp was lit. "
+
+
+def _small_bpe() -> PreTrainedTokenizerFast:
+    backend = Tokenizer(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=600,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    backend.train_from_iterator([STORY, NEEDLE, *plain_words()[:400]], trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=backend, clean_up_tokenization_spaces=False)
+
+
+BPE = _small_bpe()
+
+
+def stand_in_data(root: Path) -> dict[str, Path]:
+    """Essays, SQuAD and HotpotQA in `root`: small, in their published form."""
+    for name in ("essays", "squad", "hotpotqa"):
+        (root / name).mkdir()
+    (root / "essays" / "a.txt").write_text(STORY * 30, encoding="utf-8")
+    (root / "squad" / "dev-v2.0.json").write_text(json.dumps(_squad()), encoding="utf-8")
+    file = root / "hotpotqa" / "hotpot_dev_distractor_v1.json"
+    file.write_text(json.dumps(_hotpot()), encoding="utf-8")
+    return {name: root / name for name in ("essays", "squad", "hotpotqa")}
+
+
+def _squad() -> dict[str, Any]:
+    def paragraph(article: int, number: int) -> dict[str, Any]:
+        answer = f"code {article}{number}"
+        asked = {
+            "question": f"Which code has part {number} of article {article}?",
+            "answers": [{"text": answer}, {"text": answer.upper()}],
+            "is_impossible": False,
+        }
+        no_answer = {"question": "Unknown?", "answers": [], "is_impossible": True}
+        return {"context": f"Part {number} has {answer}.", "qas": [asked, no_answer]}
+
+    articles = [
+        {"title": f"Article {a}", "paragraphs": [paragraph(a, n) for n in range(4)]}
+        for a in range(12)
+    ]
+    return {"version": "v2.0", "data": articles}
+
+
+def _hotpot() -> list[dict[str, Any]]:
+    return [
+        {
+            "question": f"What joins town {row} and river {row}?",
+            "answer": f"bridge {row}",
+            "context": [
+                [f"Town {row}-{part}", ["It has a wall. ", f"It has gate {row}."]]
+                for part in range(10)
+            ],
+            "supporting_facts": [[f"Town {row}-3", 0], [f"Town {row}-7", 1]],
+        }
+        for row in range(8)
+    ]
+
+
+def ruler(**parameters: Any) -> Benchmark:
+    return BENCHMARKS.parse({"name": "ruler", **parameters}, "test")
+
+
+def request_for(task: str, length: int, folders: dict[str, Path], **changes: Any) -> CellRequest:
+    request = CellRequest(
+        model=None,  # type: ignore[arg-type]
+        tokenizer=BPE,
+        base_model=TOY,
+        held_out=None,  # type: ignore[arg-type]
+        task=task,
+        eval_length=length,
+        seed=0,
+        data_folders=folders,
+    )
+    return replace(request, **changes)
+
+
+def prompts_of(request: CellRequest, **parameters: Any) -> tuple[RulerPrompt, ...]:
+    parameters = {"num_samples": 4, **parameters}
+    return ruler(**parameters).prompts(request)  # type: ignore[attr-defined,no-any-return]
+
+
+def text_of(prompt: Prompt) -> str:
+    return str(BPE.decode(prompt.ids))

@@ -1,0 +1,106 @@
+"""Training jobs on a small toy base, and their results, for the tests of training."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+
+from lce_core.corpora import Corpus, Document, Split
+from lce_core.data.packing import pack_rows
+from lce_core.models import MODELS
+from lce_core.recipe import Training, Upsampling
+from lce_core.training.job import TrainingJob
+
+ROW_LENGTH = 64
+ROWS_PER_STEP = 8
+BASE = MODELS.load("toy_llama")()
+
+
+class Words(Corpus):
+    """Random words: enough for a loss to fall."""
+
+    def domains(self) -> tuple[str, ...]:
+        return ("prose",)
+
+    def documents(self, split: Split, folders: Mapping[str, Path]) -> Iterator[Document]:
+        rng = np.random.default_rng(len(split))
+        for number in range(40):
+            words = rng.choice(["key", "table", "row", "model", "of", "the"], size=120)
+            yield Document(f"{split}-{number}", "prose", " ".join(words))
+
+
+def packed_rows(out: Path) -> Path:
+    """Packs 20 rows into an existing folder."""
+    pack_rows(
+        Words(),
+        BASE,
+        BASE.tokenizer(None),
+        row_length=ROW_LENGTH,
+        num_rows=20,
+        upsampling=Upsampling(),
+        seed=0,
+        folders={},
+        out=out,
+        report=lambda done: None,
+    )
+    return out
+
+
+def job_maker(rows: Path, folder: Path) -> Any:
+    """A function of training settings and job fields that gives jobs with folders of their own."""
+    numbers = count()
+
+    def make(training: dict[str, Any] | None = None, **changes: Any) -> TrainingJob:
+        out = folder / f"out-{next(numbers)}"
+        out.mkdir()
+        settings: dict[str, Any] = {
+            "learning_rate": 2e-3,
+            "tokens_per_step": ROWS_PER_STEP * ROW_LENGTH,
+            "warmup_steps": 2,
+            "schedule": "cosine",
+            "weight_decay": 0.1,
+        }
+        fields: dict[str, Any] = {
+            "base_model": BASE.identity(),
+            "method": None,
+            "training": Training(**(settings | (training or {}))),
+            "from_scratch": True,
+            "base_folder": None,
+            "rows": rows,
+            "seed": 0,
+            "num_steps": 6,
+            "row_length": ROW_LENGTH,
+            "target_context": ROW_LENGTH,
+            "out": out,
+            "resume": folder / f"resume-{out.name}",
+            "device": "cpu",
+        }
+        return TrainingJob(**(fields | changes))
+
+    return make
+
+
+def silent(row: dict[str, Any]) -> None:
+    """A report that nobody reads."""
+
+
+def log(job: TrainingJob) -> list[dict[str, Any]]:
+    """Rows of a finished job's loss log."""
+    return [json.loads(line) for line in (job.out / "loss.jsonl").read_text().splitlines()]
+
+
+def losses(job: TrainingJob) -> list[float]:
+    """Loss of each step of a finished job."""
+    return [row["loss"] for row in log(job)]
+
+
+def weights(job: TrainingJob) -> dict[str, torch.Tensor]:
+    """Weights of a finished job's checkpoint."""
+    return load_file(job.out / "model" / "model.safetensors")

@@ -1,0 +1,162 @@
+"""Nothing survives its driver: supervisors, workers and their children after kill -9.
+
+A real driver process is killed in the middle of a real step; survivors are found by a marker in
+their environment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+import psutil
+import pytest
+
+from flows.settings import make_execution, study_path
+from lce_core.errors import SpecError
+from lce_core.store.failures import WorkerLostError
+from lce_core.store.steps import Step
+from lce_core.study.plan import compile_study
+from lce_core.study.study_file import load_study
+from tasks.gpus import leased_gpus, visible_gpus
+from tasks.workers import Pool
+
+GRANDCHILD = """
+import subprocess, sys, time
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+time.sleep(600)
+"""
+DRIVER = """
+import subprocess, sys, time
+child = subprocess.Popen(
+    [sys.executable, "-m", "tasks.supervisor", sys.executable, "-c", sys.argv[1]],
+    stdin=subprocess.PIPE)
+time.sleep(600)
+"""
+
+
+def marked(marker: str) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):  # it has ended, or is not ours
+            if process.environ().get("LCE_TEST_MARKER") == marker and lives(process):
+                found.append(process)
+    return found
+
+
+def lives(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    return False
+
+
+def children() -> set[psutil.Process]:
+    return {child for child in psutil.Process().children(recursive=True) if lives(child)}
+
+
+def until(condition: object, seconds: float = 30) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition():  # type: ignore[operator]
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def held_out_step() -> Step:
+    plan = compile_study(load_study(study_path("smoke")), {})
+    return next(step for step in plan.steps.values() if step.kind == "held_out")
+
+
+def test_kill_9_of_the_driver_leaves_no_descendant_even_in_sessions_of_their_own() -> None:
+    marker = uuid.uuid4().hex
+    driver = subprocess.Popen(
+        [sys.executable, "-c", DRIVER, GRANDCHILD], env={**os.environ, "LCE_TEST_MARKER": marker}
+    )
+    assert until(lambda: len(marked(marker)) == 4)
+    driver.kill()
+    driver.wait()
+    assert until(lambda: not marked(marker))
+
+
+def test_a_supervisor_ends_with_its_command_and_its_status() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "tasks.supervisor", sys.executable, "-c", "raise SystemExit(3)"],
+        stdin=subprocess.PIPE,
+    ) as supervisor:
+        assert supervisor.wait() == 3
+
+
+def test_a_worker_computes_answers_and_is_replaced_when_it_dies(tmp_path: Path) -> None:
+    others = children()  # of tests before this one
+    pool = Pool(make_execution({"home": tmp_path, "slots": 1, "device": "cpu"}))
+    step, events = held_out_step(), []
+    try:
+        ended = pool.run([step], events.append)
+        assert [event["status"] for event in ended] == ["computed"]
+        assert pool.run([step], events.append)[0]["status"] == "existing"
+        for process in children() - others:
+            with contextlib.suppress(psutil.Error):
+                if "tasks.worker" in process.cmdline():
+                    process.kill()
+        with pytest.raises(WorkerLostError, match=r"1 of 1 steps to go; see .*worker-.*log"):
+            pool.run([step], events.append)
+        assert pool.run([step], events.append)[0]["status"] == "existing"
+    finally:
+        pool.close()
+    assert not children() - others
+
+
+def test_failures_come_back_with_class_and_message_and_the_worker_lives(tmp_path: Path) -> None:
+    pool = Pool(make_execution({"home": tmp_path, "slots": 1, "device": "cpu"}))
+    good = held_out_step()
+    orphan = next(
+        step
+        for step in compile_study(load_study(study_path("smoke")), {}).steps.values()
+        if step.kind == "cell"
+    )
+    try:
+        failed, done = pool.run([orphan, good], lambda event: None)
+        assert (failed["status"], failed["error"]) == ("failed", "StoreError")
+        assert "is not there" in failed["message"]
+        assert done["status"] == "computed"
+    finally:
+        pool.close()
+
+
+def test_gpus_are_those_the_environment_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2, 5")
+    assert list(visible_gpus()) == ["2", "5"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    assert visible_gpus() == {}
+
+
+def test_gpus_are_leased_by_hardware_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = tmp_path / "nvidia-smi"
+    fake.write_text("#!/bin/sh\necho '0, GPU-aaa'; echo '1, GPU-bbb'\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert visible_gpus() == {"0": "GPU-aaa", "1": "GPU-bbb"}
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    assert visible_gpus() == {"1": "GPU-bbb"}
+
+
+def test_runs_on_one_host_never_share_a_gpu_nor_wait_for_each_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3,4")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    with leased_gpus(least=2, most=2) as first, leased_gpus(least=1, most=8) as second:
+        assert len(first) == 2
+        assert sorted(first + second) == ["0", "1", "2", "3", "4"]
+    with leased_gpus(least=2, most=8) as all_of_them:
+        assert len(all_of_them) == 4  # whole groups of two
+    with pytest.raises(SpecError, match="needs as many GPUs"), leased_gpus(least=6, most=6):
+        pass
