@@ -28,6 +28,7 @@ from transformers import (
 )
 
 from flows.settings import STUDIES
+from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.schemes import ShiftedSparse
 from lce_core.attention.shifted_sparse import attend
 from lce_core.data.packing import PackedRows
@@ -116,7 +117,7 @@ def table(pairs: int) -> RopeTable:
 
 
 def attended(states: States, group: int, pairs: int = 2) -> torch.Tensor:
-    return attend(ShiftedSparse(group), *states, table(pairs), 0, SCALING)
+    return attend(ShiftedSparse(group), AttentionInputs(*states, table(pairs), 0, SCALING))
 
 
 @pytest.mark.parametrize(("heads", "kv_heads"), HEADS)
@@ -242,10 +243,9 @@ def test_rows_that_are_not_whole_blocks_and_caches_are_refused(
     group: int, first_query: int
 ) -> None:
     query, key, value = draw(2, 2, 32)
+    inputs = AttentionInputs(query[:, :, first_query:], key, value, table(2), first_query, 1.0)
     with pytest.raises(SpecError, match="rows that are whole blocks"):
-        attend(
-            ShiftedSparse(group), query[:, :, first_query:], key, value, table(2), first_query, 1.0
-        )
+        attend(ShiftedSparse(group), inputs)
 
 
 # The method on models
