@@ -7,6 +7,7 @@ they show.
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -110,6 +111,48 @@ def test_a_generated_document_is_what_the_command_prints(kind: str) -> None:
     assert text(f"docs/{kind}.md") == printed.stdout, f"lce {kind} --markdown > docs/{kind}.md"
 
 
+def test_the_picture_of_imports_is_that_of_the_source(tmp_path: Path) -> None:
+    fresh = tmp_path / "imports.svg"
+    result = subprocess.run(
+        [sys.executable, "docs/imports.py", "--svg", str(fresh)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    drawn = fresh.read_text("utf-8")
+    assert text("docs/imports.svg") == drawn, "python docs/imports.py --svg docs/imports.svg"
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "complaint"),
+    [
+        ("lce_core/rope.py", "import lce_core.training.job", "rope imports training, which"),
+        ("catalog/status.py", "from flows import cli", "catalog imports flows, which"),
+        ("lce_core/store/records.py", "from lce_core.store import artifacts", "circle: lce_core."),
+    ],
+)
+def test_an_arrow_up_or_round_is_named(
+    tmp_path: Path, file: str, line: str, complaint: str
+) -> None:
+    for folder in ("lce_core", "catalog", "tasks", "flows", "dashboards"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    (tmp_path / "docs").mkdir()
+    shutil.copy(ROOT / "docs" / "imports.py", tmp_path / "docs")
+    (tmp_path / file).write_text(f"{(ROOT / file).read_text('utf-8')}\n{line}\n", "utf-8")
+    result = subprocess.run(
+        [sys.executable, "docs/imports.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 1
+    assert complaint in result.stdout, result.stdout + result.stderr
+
+
 def test_the_example_study_is_read_without_complaint() -> None:
     (example,) = examples("docs/studies.md", "yaml")
     assert parse_study(example, "docs/studies.md").study == "four-times"
@@ -120,7 +163,7 @@ def test_the_example_method_is_a_whole_plug_in(tmp_path: Path) -> None:
     (tmp_path / "methods").mkdir()
     (tmp_path / "methods" / "halved.py").write_text(example, encoding="utf-8")
     code = (
-        "import sys, pathlib; from lce_core.study.spec import add_plugin_folders;"
+        "import sys, pathlib; from lce_core.study.plugin_folders import add_plugin_folders;"
         "from lce_core.methods import METHODS; from lce_core.methods._evidence import recompute;"
         "add_plugin_folders((pathlib.Path(sys.argv[1]),)); method = METHODS.load('halved');"
         "print([(recompute(method, e.given), e.expected) for e in method.evidence])"
