@@ -82,6 +82,19 @@ def test_documents_link_only_to_files_that_exist(document: Path) -> None:
     assert [link for link in links if not (document.parent / link).exists()] == []
 
 
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_documents_name_only_files_and_modules_that_exist(document: Path) -> None:
+    content = document.read_text("utf-8")
+    folders = "lce_core|catalog|tasks|flows|dashboards|tests|perf|docs"
+    paths = re.findall(rf"(?<![\w/.-])((?:{folders})/[\w./-]*\w)", content)
+    modules = re.findall(
+        r"(?<![\w/.])((?:lce_core|catalog|tasks|flows|dashboards)(?:\.\w+)+)", content
+    )
+    named = [*paths, *(module.replace(".", "/") for module in modules)]
+    found = [path for path in named if (ROOT / path).exists() or (ROOT / f"{path}.py").exists()]
+    assert sorted(set(named) - set(found)) == []
+
+
 def test_the_study_reference_names_every_key_and_no_other() -> None:
     listed = re.findall(r"^\| `([a-z0-9_]+)` \|", text("docs/studies.md"), flags=re.MULTILINE)
     keys = {
@@ -151,6 +164,29 @@ def test_an_arrow_up_or_round_is_named(
     )
     assert result.returncode == 1
     assert complaint in result.stdout, result.stdout + result.stderr
+
+
+def test_the_readme_begins_with_a_study_of_ten_lines() -> None:
+    (example,) = examples("README.md", "yaml")
+    assert len(example.splitlines()) == 10
+    assert parse_study(example, "README.md").study == "two-methods"
+
+
+def test_the_readme_shows_rows_of_the_measured_table() -> None:
+    part = (
+        text("README.md").partition("<!-- overview:begin -->")[2].partition("<!-- overview:end")[0]
+    )
+    shown = [row.split(" | ") for row in re.findall(r"^\| (.*\.\d+) \|$", part, flags=re.MULTILINE)]
+    measured = text("docs/performance.md").partition("<!-- toy:begin -->")[2]
+    blocks = measured.partition("<!-- toy:end -->")[0].split("method ")[1:]
+    perplexity, accuracies = (
+        {line[:28].strip(): line[28:].split() for line in block.splitlines()[1:]}
+        for block in blocks
+    )
+    assert len(shown) == 6
+    for name, *values in shown:
+        first, _, *others = perplexity[name]
+        assert values == [first, *others, *accuracies[name][2:4]], name
 
 
 def test_the_example_study_is_read_without_complaint() -> None:
