@@ -137,8 +137,3 @@ def pack_losses(starts: Iterable[int], rows: Iterable[NDArray[np.floating]]) -> 
         "start": np.fromiter(starts, dtype=np.int64),
         "losses": np.array([len(row) for row in halves], dtype=np.int64),
     }
-
-
-def unpack_losses(arrays: Mapping[str, NDArray[Any]]) -> list[NDArray[np.float16]]:
-    """The losses of each window again; inverse of `pack_losses`."""
-    return np.split(arrays["nll"], np.cumsum(arrays["losses"])[:-1])
