@@ -12,9 +12,8 @@ from prefect import Task
 from prefect.futures import PrefectFuture
 
 from flows.display import Display
-from lce_core.errors import StoreError
+from lce_core.errors import StepsFailedError, StoreError
 from lce_core.execution import Execution
-from lce_core.store.failures import StepsFailedError
 from lce_core.study.units import Unit, dependents
 from tasks.evaluation import evaluate
 from tasks.finetuning import train
@@ -105,7 +104,8 @@ def _settle(unit: Unit, future: PrefectFuture[Any], done: set[str], tally: Tally
         tally.disk_full = tally.disk_full or (full[0]["message"] if full else None)
     done |= steps - lost
     if not _unavailable(answer):  # a cell that cannot be is a row with its reason, no failure
-        tally.failures[unit.name] = str(answer)
+        steps_failed = isinstance(answer, StepsFailedError)
+        tally.failures[unit.name] = answer.reason if steps_failed else str(answer)
     return lost
 
 

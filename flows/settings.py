@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from lce_core.errors import SpecError, did_you_mean
+from lce_core.errors import SpecError, StoreError, did_you_mean
 from lce_core.execution import Execution
 from lce_core.hub import is_address
 from lce_core.registry import spec_error
@@ -115,10 +115,14 @@ def existing_folders(folders: list[Path], option: str) -> tuple[Path, ...]:
     return tuple(folder.absolute() for folder in folders)
 
 
-def disk_full(folder: Path, given: str) -> SpecError:
+def disk_full(folder: Path, got: str) -> StoreError:
     """The error of a run that was stopped by a full disk; what was finished stays."""
-    remedy = "Free some, then run again: it continues."
-    return SpecError(f"LCE_HOME {folder}", given, "artifacts need free disk space", remedy)
+    return StoreError(
+        f"LCE_HOME {folder}",
+        got,
+        "free disk space for artifacts",
+        "free some, then run again, which goes on where it was",
+    )
 
 
 def _check_gpus(execution: Execution) -> None:

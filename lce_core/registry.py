@@ -181,7 +181,7 @@ class Registry(Generic[P]):
 def spec_error(
     error: ValidationError, where: str, model: type[BaseModel], label: str = ""
 ) -> SpecError:
-    """Turns pydantic's complaints into one place, value, rule and remedy.
+    """Turns pydantic's complaints into one place, finding, expectation and remedy.
 
     A key that is unknown comes first: what else is wrong most often follows from it.
     """
@@ -191,18 +191,39 @@ def spec_error(
     place = where + "".join(
         f"[{part}]" if isinstance(part, int) else f"{_joint(where)}{part}" for part in first["loc"]
     )
+    got = repr(first["input"])
     known = [name for name in model.model_fields if name != "name"]
     if first["type"] == "extra_forbidden":
-        takes = f"{label or model.__name__} takes {', '.join(known) or 'no parameters'}"
-        remedy = did_you_mean(str(first["loc"][-1]), known) if len(first["loc"]) == 1 else ""
-        return SpecError(place, "unknown key", takes, (remedy or "Remove the key.") + others)
-    message = first["msg"].removeprefix("Value error, ")
-    if first["type"] == "value_error":  # a rule between keys: the message names them
-        return SpecError(place, message, "keys must fit together", "Change one of them." + others)
+        takes = f"one of the keys of {label or model.__name__}: {', '.join(known) or '(none)'}"
+        known_here = known if len(first["loc"]) == 1 else []
+        remedy = did_you_mean(str(first["loc"][-1]), known) if known_here else "remove the key"
+        return SpecError(place, "an unknown key", takes, remedy + others)
+    if first["type"] == "value_error":
+        return _own_finding(first["ctx"]["error"], place, got, others)
     if first["type"] == "missing":
-        return SpecError(place, "nothing", "this key is required", "Add the key." + others)
-    rule = message[:1].lower() + message[1:]
-    return SpecError(place, repr(first["input"]), rule, _remedy(first["input"]) + others)
+        return SpecError(place, "nothing", "a value for this key", "add the key" + others)
+    return SpecError(place, got, _expectation(first["msg"]), _remedy(first["input"]) + others)
+
+
+def _own_finding(error: ValueError, place: str, got: str, others: str) -> SpecError:
+    if isinstance(error, SpecError):  # of a rule in our own models
+        key = f"{place}{_joint(place)}{error.where}"
+        return SpecError(key, error.got, error.expected, f"{error.remedy}{others}")
+    return SpecError(
+        place, got, f"values that fit together ({error})", f"change one of them{others}"
+    )
+
+
+def _expectation(message: str) -> str:
+    """What pydantic's `message` asks for, as a noun phrase."""
+    if found := re.match(r"(?:Input|Value) should be ((?:less|greater|a multiple).*)", message):
+        return f"a value {found[1]}".replace("value a multiple", "value that is a multiple")
+    if found := re.match(r"(?:Input|Value) should be (.*)", message):
+        return found[1]
+    if found := re.match(r"(\w+) should (have|match) (.*?)(?:, not \d+)?$", message):
+        verb = {"have": "with", "match": "that matches"}[found[2]]
+        return f"a {found[1].lower()} {verb} {found[3]}".replace(" after validation", "")
+    return f"a value that pydantic takes ({message})"
 
 
 def _joint(where: str) -> str:
@@ -214,8 +235,9 @@ def _remedy(given: object) -> str:
         with contextlib.suppress(ValueError):
             if math.isfinite(number := float(given)):
                 spelled = re.sub(r"^([^.]*)e", r"\1.0e", given, flags=re.IGNORECASE)
-                return f"YAML reads this as text; write {spelled if 'e' in spelled else number:}."
-    return "Give a value that obeys the rule."
+                number_form = spelled if "e" in spelled else f"{number}"
+                return f"write {number_form}, which YAML reads as a number and not as text"
+    return "correct the value"
 
 
 def _name_of(entry: Mapping[str, Any], where: str) -> str:

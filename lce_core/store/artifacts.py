@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lce_core.errors import SpecError, StoreError
-from lce_core.store.failures import WorkerLostError, classify
+from lce_core.store.failures import classify
 from lce_core.store.identity import SHORT, sha256_file
 from lce_core.store.lease import Lease, is_held, locked
 from lce_core.store.records import RECORD, FileEntry, Record, environment, sync, write_json
