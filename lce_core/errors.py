@@ -23,6 +23,7 @@ from __future__ import annotations
 import copyreg
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Self, TypeVar
 
 E = TypeVar("E", bound="LceError")
@@ -40,7 +41,7 @@ class LceError(Exception):
     """
 
     def __init__(
-        self, where: str, got: object, expected: str, remedy: str, details: str = ""
+        self, where: str | Path, got: object, expected: str, remedy: str, details: str = ""
     ) -> None:
         # Strings alone, so that every error crosses processes as it is.
         super().__init__(str(where), str(got), str(expected), str(remedy), str(details))
@@ -85,7 +86,8 @@ class LceError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Subclasses build the parts from arguments of their own, so __init__ cannot be called.
-        return copyreg.__newobj__, (type(self), *self.parts), self.__dict__  # type: ignore[attr-defined]
+        rebuild = copyreg.__newobj__  # type: ignore[attr-defined]
+        return rebuild, (type(self), *self.parts), self.__dict__
 
 
 class SpecError(LceError, ValueError):
@@ -128,7 +130,7 @@ class WorkerLostError(LceError):
 
 
 class ProcessFailedError(LceError):
-    """A launched process ended with an error that was not raised on purpose: most likely our bug."""
+    """A launched process raised an error that nobody meant to raise: most likely our bug."""
 
 
 class StepsFailedError(LceError):

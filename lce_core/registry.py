@@ -87,9 +87,9 @@ class Plugin(BaseModel):
         if payload["version"] != cls.plugin_version:
             raise SpecError(
                 f"{cls.__module__}",
-                f"version {payload['version']}",
-                f"the installed plug-in {cls.plugin_name!r} is version {cls.plugin_version}",
-                "Plan the study again with this installation.",
+                f"the installed version {cls.plugin_version} of {cls.plugin_name!r}",
+                f"version {payload['version']}, which the plan names",
+                "plan the study again with this installation",
             )
         fields = {key: payload[key] for key in payload if key not in ("name", "version")}
         return cls.model_validate_json(_json(fields))
@@ -132,24 +132,26 @@ class Registry(Generic[P]):
         where = where or self.package
         if not self._is_imported(name) and name not in self.names():
             kind = self.attribute.lower().replace("_", " ")
-            raise SpecError(where, repr(name), f"no such {kind}", did_you_mean(name, self.names()))
+            raise SpecError(
+                where, repr(name), f"the name of a {kind}", did_you_mean(name, self.names())
+            )
         module = importlib.import_module(f"{self.package}.{name}")
         for part in (self.attribute, "SOURCE", "EVIDENCE", "VERSION"):
             if not hasattr(module, part):
                 raise SpecError(
                     f"{module.__file__}",
-                    f"no {part}",
-                    f"a plug-in of {self.package} defines {self.attribute}, SOURCE, EVIDENCE and"
-                    " VERSION",
-                    f"Add {part} to the file.",
+                    f"a plug-in without {part}",
+                    f"{self.attribute}, SOURCE, EVIDENCE and VERSION in a plug-in of"
+                    f" {self.package}",
+                    f"add {part} to the file",
                 )
         plugin = getattr(module, self.attribute)
         if not (isinstance(plugin, type) and issubclass(plugin, self.kind)):
             raise SpecError(
                 f"{module.__file__}",
                 f"{self.attribute} = {plugin!r}",
-                f"{self.attribute} is a subclass of {self.kind.__name__}",
-                f"Let the class extend {self.kind.__module__}.{self.kind.__name__}.",
+                f"a subclass of {self.kind.__name__}",
+                f"let the class extend {self.kind.__module__}.{self.kind.__name__}",
             )
         plugin.plugin_name, plugin.plugin_version = name, module.VERSION
         plugin.source, plugin.evidence = module.SOURCE, tuple(module.EVIDENCE)
@@ -243,7 +245,7 @@ def _remedy(given: object) -> str:
 def _name_of(entry: Mapping[str, Any], where: str) -> str:
     name = entry.get("name")
     if not isinstance(name, str):
-        raise SpecError(where, repr(dict(entry)), "an entry has a name", "Write {name: ...}.")
+        raise SpecError(where, repr(dict(entry)), "an entry with a name", "write {name: ...}")
     return name
 
 

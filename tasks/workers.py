@@ -178,7 +178,12 @@ def close_pools() -> None:
 def _slots(execution: Execution) -> Iterator[tuple[Slot, ...]]:
     if execution.device == "cpu" or not visible_gpus():
         if execution.device == "cuda":
-            raise SpecError("device", "cuda", "no GPU is visible here", "Use device auto or cpu.")
+            raise SpecError(
+                "execution.device",
+                "cuda, but no GPU is visible here",
+                "a device of this machine",
+                "use device auto or cpu",
+            )
         yield tuple(Slot(number) for number in range(execution.slots))
         return
     size = execution.processes
