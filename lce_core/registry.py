@@ -201,19 +201,17 @@ def spec_error(
         remedy = did_you_mean(str(first["loc"][-1]), known) if known_here else "remove the key"
         return SpecError(place, "an unknown key", takes, remedy + others)
     if first["type"] == "value_error":
-        return _own_finding(first["ctx"]["error"], place, got, others)
+        return _own_finding(first["ctx"]["error"], place, got)
     if first["type"] == "missing":
         return SpecError(place, "nothing", "a value for this key", "add the key" + others)
     return SpecError(place, got, _expectation(first["msg"]), _remedy(first["input"]) + others)
 
 
-def _own_finding(error: ValueError, place: str, got: str, others: str) -> SpecError:
-    if isinstance(error, SpecError):  # of a rule in our own models
-        key = f"{place}{_joint(place)}{error.where}"
-        return SpecError(key, error.got, error.expected, f"{error.remedy}{others}")
-    return SpecError(
-        place, got, f"values that fit together ({error})", f"change one of them{others}"
-    )
+def _own_finding(error: ValueError, place: str, got: str) -> SpecError:
+    """Of a rule in the model itself: ours has four parts, somebody else's is one sentence."""
+    if isinstance(error, SpecError):
+        return error.within(f"{place}{_joint(place)}{error.where}")
+    return SpecError(place, got, f"values that fit together ({error})", "change one of them")
 
 
 def _expectation(message: str) -> str:

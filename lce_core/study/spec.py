@@ -109,12 +109,17 @@ class StudySpec(BaseModel):
             raise SpecError("seeds", list(self.seeds), "seeds from 0 to 2^63 - 1", "choose others")
         _refuse_repeats("seeds", self.seeds)
         _refuse_repeats("base_models", [base.plugin_name for base in self.base_models])
-        _refuse_repeats("methods", [row.row for row in self.methods], "give variants a `label`")
+        _refuse_repeats("methods", [row.row for row in self.methods])
         _refuse_repeats("benchmarks", [entry.benchmark.plugin_name for entry in self.benchmarks])
         return self
 
 
-def _refuse_repeats(what: str, values: Sequence[object], remedy: str = "name each once") -> None:
+def _refuse_repeats(what: str, values: Sequence[object]) -> None:
     repeated = sorted({str(value) for value in values if values.count(value) > 1})
     if repeated:
-        raise SpecError(what, f"{', '.join(repeated)} more than once", "distinct entries", remedy)
+        raise SpecError(
+            what,
+            f"{', '.join(repeated)} more than once",
+            "distinct entries",
+            "name each once, or give variants of a method a `label`",
+        )

@@ -12,6 +12,7 @@ from lce_core.errors import DataError
 from lce_core.store.identity import fingerprint
 
 _COLUMNS = ("input", "context", "answers", "all_classes")
+_REMEDY = "take the data set in its published form"
 
 
 @dataclass(frozen=True)
@@ -60,12 +61,16 @@ def longbench_rows(task: str, folders: Mapping[str, Path]) -> list[LongBenchRow]
 def _row(row: dict[str, Any], place: str) -> LongBenchRow:
     for column in ("input", "context"):
         if not isinstance(row[column], str):
-            raise _bad(place, column, row[column], "text")
+            raise DataError(f"{place}: column {column!r}", _short(row[column]), "text", _REMEDY)
     answers, classes = row["answers"], row["all_classes"]
     if not _are_texts(answers) or not answers:
-        raise _bad(place, "answers", answers, "a list of at least one text")
+        raise DataError(
+            f"{place}: column 'answers'", _short(answers), "a list of at least one text", _REMEDY
+        )
     if classes is not None and not _are_texts(classes):
-        raise _bad(place, "all_classes", classes, "a list of texts, or null")
+        raise DataError(
+            f"{place}: column 'all_classes'", _short(classes), "a list of texts, or null", _REMEDY
+        )
     return LongBenchRow(row["context"], row["input"], tuple(answers), tuple(classes or ()))
 
 
@@ -73,10 +78,5 @@ def _are_texts(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(one, str) for one in value)
 
 
-def _bad(place: str, column: str, value: object, expected: str) -> DataError:
-    return DataError(
-        f"{place}: column {column!r}",
-        repr(value)[:80],
-        expected,
-        "take the data set in its published form",
-    )
+def _short(value: object) -> str:
+    return repr(value)[:80]
