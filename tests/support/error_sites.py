@@ -113,7 +113,7 @@ def _sites_of(file: str, tree: ast.Module) -> Iterator[Site]:
     for call in ast.walk(tree):
         if isinstance(call, ast.Call) and (kind := ast.unparse(call.func)) in kinds():
             around = [one for one in functions if _is_in(call, one[1])]
-            name, function = max(around, key=lambda one: one[1].lineno)
+            name, _ = max(around, key=lambda one: one[1].lineno)
             parts = _parts(call, kind, [tree, *(node for _, node in around)])
             end = call.end_lineno or call.lineno
             yield Site(file, name, call.lineno, end, kind, *parts)
@@ -158,7 +158,7 @@ def _text(node: ast.AST, scopes: Sequence[ast.AST]) -> str:
         case ast.FormattedValue(value=value):
             return "{" + ast.unparse(value) + "}"
         case ast.IfExp(body=body, orelse=orelse):
-            return f"{_text(body, scopes)} / {_text(orelse, scopes)}"
+            return f"{_text(body, scopes)} OR {_text(orelse, scopes)}"
         case ast.BinOp(left=left, op=ast.Add(), right=right):
             return _text(left, scopes) + _text(right, scopes)
         case ast.Call(func=ast.Name(id="did_you_mean"), args=[_, known]):
@@ -170,7 +170,7 @@ def _text(node: ast.AST, scopes: Sequence[ast.AST]) -> str:
 
 def _assigned(name: str, scopes: Sequence[ast.AST]) -> ast.AST | None:
     """The text that a name stands for, if it is written down in one place."""
-    texts = (ast.Constant, ast.JoinedStr, ast.IfExp)
+    texts = (ast.Constant, ast.JoinedStr)
     values = [
         node.value
         for scope in scopes
@@ -186,7 +186,7 @@ def _assigned(name: str, scopes: Sequence[ast.AST]) -> ast.AST | None:
 
 
 def _pattern(template: str) -> re.Pattern[str]:
-    either = [re.split(r"\{(?:[^{}]|\{[^{}]*\})*\}", text) for text in template.split(" / ")]
+    either = [re.split(r"\{(?:[^{}]|\{[^{}]*\})*\}", text) for text in template.split(" OR ")]
     parts = [".*".join(map(re.escape, pieces)) for pieces in either]
     return re.compile("|".join(parts), re.DOTALL)
 
