@@ -12,9 +12,8 @@ from prefect import Task
 from prefect.futures import PrefectFuture
 
 from flows.display import Display
-from lce_core.errors import StoreError
+from lce_core.errors import StepsFailedError, StoreError
 from lce_core.execution import Execution
-from lce_core.store.failures import StepsFailedError
 from lce_core.study.units import Unit, dependents
 from tasks.evaluation import evaluate
 from tasks.finetuning import train
@@ -70,7 +69,12 @@ def run_units(
         if not running:
             if tally.disk_full:
                 return tally
-            raise StoreError(f"{waiting[0].name}: waits for steps that nothing computes")
+            raise StoreError(
+                waiting[0].name,
+                "steps to wait for that nothing computes",
+                "every step's parents done or in the plan",
+                "run the study again, which looks anew at what is there",
+            )
         try:
             unit, future = ended.get(timeout=REFRESH_SECONDS)
         except queue.Empty:
@@ -105,7 +109,8 @@ def _settle(unit: Unit, future: PrefectFuture[Any], done: set[str], tally: Tally
         tally.disk_full = tally.disk_full or (full[0]["message"] if full else None)
     done |= steps - lost
     if not _unavailable(answer):  # a cell that cannot be is a row with its reason, no failure
-        tally.failures[unit.name] = str(answer)
+        reason = answer.reason if isinstance(answer, StepsFailedError) else str(answer)
+        tally.failures[unit.name] = reason
     return lost
 
 

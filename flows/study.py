@@ -51,13 +51,14 @@ def controlled_study(
       study: a shipped study's name, or the path of a study file.
       select: "axis=value,..." to compute only these cells; all others stay as they are.
       execution: keys of `lce_core.execution.Execution` that differ from this machine's defaults.
-      retry_failed: try again what failed for good (NaN loss, bad data).
+      retry_failed: try again what failed for good (a loss or score that is not finite).
 
     Returns:
       Numbers of cells by status, and how many steps this run computed.
 
     Raises:
-      SpecError: the request is wrong, or the disk is full.
+      SpecError: the request is wrong.
+      StoreError: the disk is full.
       StudyIncompleteError: cells failed.
     """
     how = make_execution(execution)
@@ -86,9 +87,7 @@ def controlled_study(
     counts = record_study(str(how.home), spec.study)
     failures = {**_failed_before(wanted, states), **tally.failures}
     if failures:
-        listed = "\n".join(f"  {name}: {why}" for name, why in sorted(failures.items()))
-        others = f"\n  and {len(tally.blocked)} units that wait for these" if tally.blocked else ""
-        raise StudyIncompleteError(f"{spec.study}: failed:\n{listed}{others}")
+        raise StudyIncompleteError(spec.study, failures, len(tally.blocked))
     return {"study": spec.study, "computed": BOARD.computed, "cells": counts}
 
 

@@ -87,9 +87,9 @@ class Plugin(BaseModel):
         if payload["version"] != cls.plugin_version:
             raise SpecError(
                 f"{cls.__module__}",
-                f"version {payload['version']}",
-                f"the installed plug-in {cls.plugin_name!r} is version {cls.plugin_version}",
-                "Plan the study again with this installation.",
+                f"the installed version {cls.plugin_version} of {cls.plugin_name!r}",
+                f"version {payload['version']}, which the plan names",
+                "plan the study again with this installation",
             )
         fields = {key: payload[key] for key in payload if key not in ("name", "version")}
         return cls.model_validate_json(_json(fields))
@@ -132,24 +132,26 @@ class Registry(Generic[P]):
         where = where or self.package
         if not self._is_imported(name) and name not in self.names():
             kind = self.attribute.lower().replace("_", " ")
-            raise SpecError(where, repr(name), f"no such {kind}", did_you_mean(name, self.names()))
+            raise SpecError(
+                where, repr(name), f"the name of a {kind}", did_you_mean(name, self.names())
+            )
         module = importlib.import_module(f"{self.package}.{name}")
         for part in (self.attribute, "SOURCE", "EVIDENCE", "VERSION"):
             if not hasattr(module, part):
                 raise SpecError(
                     f"{module.__file__}",
-                    f"no {part}",
-                    f"a plug-in of {self.package} defines {self.attribute}, SOURCE, EVIDENCE and"
-                    " VERSION",
-                    f"Add {part} to the file.",
+                    f"a plug-in without {part}",
+                    f"{self.attribute}, SOURCE, EVIDENCE and VERSION in a plug-in of"
+                    f" {self.package}",
+                    f"add {part} to the file",
                 )
         plugin = getattr(module, self.attribute)
         if not (isinstance(plugin, type) and issubclass(plugin, self.kind)):
             raise SpecError(
                 f"{module.__file__}",
                 f"{self.attribute} = {plugin!r}",
-                f"{self.attribute} is a subclass of {self.kind.__name__}",
-                f"Let the class extend {self.kind.__module__}.{self.kind.__name__}.",
+                f"a subclass of {self.kind.__name__}",
+                f"let the class extend {self.kind.__module__}.{self.kind.__name__}",
             )
         plugin.plugin_name, plugin.plugin_version = name, module.VERSION
         plugin.source, plugin.evidence = module.SOURCE, tuple(module.EVIDENCE)
@@ -181,7 +183,7 @@ class Registry(Generic[P]):
 def spec_error(
     error: ValidationError, where: str, model: type[BaseModel], label: str = ""
 ) -> SpecError:
-    """Turns pydantic's complaints into one place, value, rule and remedy.
+    """Turns pydantic's complaints into one place, finding, expectation and remedy.
 
     A key that is unknown comes first: what else is wrong most often follows from it.
     """
@@ -191,18 +193,37 @@ def spec_error(
     place = where + "".join(
         f"[{part}]" if isinstance(part, int) else f"{_joint(where)}{part}" for part in first["loc"]
     )
+    got = repr(first["input"])
     known = [name for name in model.model_fields if name != "name"]
     if first["type"] == "extra_forbidden":
-        takes = f"{label or model.__name__} takes {', '.join(known) or 'no parameters'}"
-        remedy = did_you_mean(str(first["loc"][-1]), known) if len(first["loc"]) == 1 else ""
-        return SpecError(place, "unknown key", takes, (remedy or "Remove the key.") + others)
-    message = first["msg"].removeprefix("Value error, ")
-    if first["type"] == "value_error":  # a rule between keys: the message names them
-        return SpecError(place, message, "keys must fit together", "Change one of them." + others)
+        takes = f"one of the keys of {label or model.__name__}: {', '.join(known) or '(none)'}"
+        known_here = known if len(first["loc"]) == 1 else []
+        remedy = did_you_mean(str(first["loc"][-1]), known) if known_here else "remove the key"
+        return SpecError(place, "an unknown key", takes, remedy + others)
+    if first["type"] == "value_error":
+        return _own_finding(first["ctx"]["error"], place, got)
     if first["type"] == "missing":
-        return SpecError(place, "nothing", "this key is required", "Add the key." + others)
-    rule = message[:1].lower() + message[1:]
-    return SpecError(place, repr(first["input"]), rule, _remedy(first["input"]) + others)
+        return SpecError(place, "nothing", "a value for this key", "add the key" + others)
+    return SpecError(place, got, _expectation(first["msg"]), _remedy(first["input"]) + others)
+
+
+def _own_finding(error: ValueError, place: str, got: str) -> SpecError:
+    """Of a rule in the model itself: ours has four parts, somebody else's is one sentence."""
+    if isinstance(error, SpecError):
+        return error.within(f"{place}{_joint(place)}{error.where}")
+    return SpecError(place, got, f"values that fit together ({error})", "change one of them")
+
+
+def _expectation(message: str) -> str:
+    """What pydantic's `message` asks for, as a noun phrase."""
+    if found := re.match(r"(?:Input|Value) should be ((?:less|greater|a multiple).*)", message):
+        return f"a value {found[1]}".replace("value a multiple", "value that is a multiple")
+    if found := re.match(r"(?:Input|Value) should be (.*)", message):
+        return found[1]
+    if found := re.match(r"(\w+) should (have|match) (.*?)(?:, not \d+)?$", message):
+        verb = {"have": "with", "match": "that matches"}[found[2]]
+        return f"a {found[1].lower()} {verb} {found[3]}".replace(" after validation", "")
+    return f"a value that pydantic takes ({message})"
 
 
 def _joint(where: str) -> str:
@@ -214,14 +235,15 @@ def _remedy(given: object) -> str:
         with contextlib.suppress(ValueError):
             if math.isfinite(number := float(given)):
                 spelled = re.sub(r"^([^.]*)e", r"\1.0e", given, flags=re.IGNORECASE)
-                return f"YAML reads this as text; write {spelled if 'e' in spelled else number:}."
-    return "Give a value that obeys the rule."
+                number_form = spelled if "e" in spelled else f"{number}"
+                return f"write {number_form}, which YAML reads as a number and not as text"
+    return "correct the value"
 
 
 def _name_of(entry: Mapping[str, Any], where: str) -> str:
     name = entry.get("name")
     if not isinstance(name, str):
-        raise SpecError(where, repr(dict(entry)), "an entry has a name", "Write {name: ...}.")
+        raise SpecError(where, repr(dict(entry)), "an entry with a name", "write {name: ...}")
     return name
 
 

@@ -181,7 +181,12 @@ class Runner:
     def _parent(self, step: Step, role: str) -> Path:
         folder = self._store.find(step.parents[role])
         if folder is None:
-            raise StoreError(f"{step.folder}: its {role} {step.parents[role][:12]} is not there")
+            raise StoreError(
+                step.folder,
+                f"no intact {role} {step.parents[role][:12]}",
+                "every parent of a step in the store",
+                "run the study again, which computes it",
+            )
         return folder
 
     def _tokenizing_model(self, spec: Mapping[str, Any]) -> LanguageModel:
@@ -207,7 +212,12 @@ class Runner:
 def _require_finite(result: CellResult, step: Step) -> None:
     for score in result.scores:
         if not np.isfinite(score.value):
-            raise NonFiniteError(f"{step.name}: {score.metric} is {score.value}")
+            raise NonFiniteError(
+                step.name,
+                f"{score.metric} {score.value}",
+                "finite scores",
+                "check the checkpoint and its precision",
+            )
 
 
 def _write_tables(result: CellResult, out: Path) -> None:

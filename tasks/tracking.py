@@ -101,7 +101,10 @@ def project(store: Store, study: str) -> ProjectionReport:
         state, plan = state_digest(store, study), read_plan(store, study)
         if state is None or plan is None:
             raise SpecError(
-                f"{store.home}", study, "a study is planned before it is shown", f"lce plan {study}"
+                f"{store.home}: study {study!r}",
+                "no plan",
+                "a study that was planned",
+                f"run `lce run {study}` first",
             )
         _create_database(store.home)
         client = _client(store.home)

@@ -29,8 +29,8 @@ def attend(scheme: ShiftedSparse, inputs: AttentionInputs) -> torch.Tensor:
         raise SpecError(
             "shifted sparse attention",
             f"{length - first_query} queries for {length} keys in blocks of {scheme.group}",
-            "it is for training, on rows that are whole blocks of an even number of tokens",
-            "Use it without a cache, on rows of a multiple of the block.",
+            "training rows of whole blocks, each of an even number of tokens",
+            "use it without a cache, on rows of a multiple of the block",
         )
     rotate, scaling = inputs.rotation(), inputs.scaling
     states = (rotate(inputs.query, slice(length)), rotate(inputs.key, slice(length)), inputs.value)

@@ -13,6 +13,7 @@ from pydantic import model_validator
 
 from lce_core.benchmarks._data import DataSet
 from lce_core.data.sequences import Sequences
+from lce_core.errors import SpecError
 from lce_core.evaluation.loss_cache import LossCache
 from lce_core.evaluation.stats import Estimate
 from lce_core.models import LanguageModel
@@ -124,7 +125,12 @@ class Benchmark(Plugin):
     def _offered(self) -> Self:
         if self.profile not in self.forms:
             offered = ", ".join(self.forms)
-            raise ValueError(f"profile {self.profile}: {self.plugin_name} offers {offered}")
+            raise SpecError(
+                "profile",
+                repr(self.profile),
+                f"a profile that {self.plugin_name} offers: {offered}",
+                "choose one of these",
+            )
         return self
 
     def tasks(self) -> tuple[str, ...]:

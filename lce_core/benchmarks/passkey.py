@@ -182,9 +182,11 @@ def _garbage_that_fits(request: CellRequest, step: int) -> int:
     minimum = prompt_tokens(0)
     if minimum > budget:
         raise UnavailableError(
-            f"eval_length {request.eval_length}: the passkey prompt without any garbage and its"
-            f" answer need {minimum + NEW_TOKENS} tokens of this tokenizer. Evaluate longer"
-            " contexts."
+            f"eval_length {request.eval_length}",
+            f"{minimum + NEW_TOKENS} tokens of this tokenizer in the passkey prompt"
+            " without any garbage and its answer",
+            "a prompt that fits the length",
+            "evaluate longer contexts",
         )
     # Bisection in steps: `low` fits, `high` does not or is out of range.
     low, high = 0, budget * _MAX_CHARACTERS_PER_TOKEN // step + 1

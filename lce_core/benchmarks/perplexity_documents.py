@@ -51,7 +51,7 @@ from lce_core.benchmarks._text.documents import (
 )
 from lce_core.benchmarks._text.windows import Stream
 from lce_core.data.sequences import Sequences
-from lce_core.errors import UnavailableError
+from lce_core.errors import SpecError, UnavailableError
 from lce_core.models import LanguageModel
 from lce_core.registry import Evidence, Source
 
@@ -83,7 +83,12 @@ class PerplexityDocuments(TextBenchmark):
     @model_validator(mode="after")
     def _same_documents_at_all_lengths(self) -> PerplexityDocuments:
         if self.truncate and self.min_document_tokens is None:
-            raise ValueError("truncate needs min_document_tokens: the longest length of the study")
+            raise SpecError(
+                "min_document_tokens",
+                "truncate without min_document_tokens",
+                "the longest length of the study, so that all lengths see the same documents",
+                "give min_document_tokens",
+            )
         return self
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
@@ -137,8 +142,10 @@ class PerplexityDocuments(TextBenchmark):
         )
         if not cuts:
             raise UnavailableError(
-                f"{task}: no document fills a window of {request.eval_length} tokens. Give longer"
-                " documents or shorter lengths."
+                task,
+                f"no document that fills a window of {request.eval_length} tokens",
+                "at least one such document",
+                "give longer documents or shorter lengths",
             )
         rows = document_losses(request, Stream(np.concatenate(documents.tokens)), cuts, before)
         means = np.array(

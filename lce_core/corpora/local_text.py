@@ -157,7 +157,12 @@ def _sources(root: Path) -> list[str]:
         kept = (name for name in files if name.endswith(".py") and _is_library(name))
         found += [(below / name).as_posix() for name in kept]
     if not found:
-        raise DataError(f"{root}: no Python sources; this Python was installed without them")
+        raise DataError(
+            root,
+            "no Python sources",
+            "the sources of the standard library",
+            "use a Python that was installed with them",
+        )
     return sorted(found)
 
 
@@ -175,14 +180,24 @@ def _read(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except OSError as error:
-        raise DataError(f"{file}: cannot be read ({error.strerror})") from error
+        raise DataError(
+            file,
+            f"a file that cannot be read ({error.strerror})",
+            "a readable file",
+            "check its permissions",
+        ) from error
 
 
 def _decode(file: Path, data: bytes) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise DataError(f"{file}: byte {error.start} is not UTF-8") from error
+        raise DataError(
+            file,
+            f"byte {error.start}, which is not UTF-8",
+            "UTF-8 text",
+            "install this package again",
+        ) from error
 
 
 def _feed(digest: hashlib._Hash, name: str, data: bytes) -> None:

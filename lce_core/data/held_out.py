@@ -62,7 +62,12 @@ class HeldOutText:
 
     def _number(self, domain: str) -> int:
         if domain not in self.domains:
-            raise DataError(f"{domain!r}: held-out domains are {', '.join(self.domains)}")
+            raise DataError(
+                "held-out text",
+                f"domain {domain!r}",
+                f"one of its domains: {', '.join(self.domains)}",
+                "ask for one of these",
+            )
         return self.domains.index(domain)
 
 
@@ -99,8 +104,10 @@ def pack_held_out(
             members, starts = (a[starts < tokens_per_domain] for a in (members, starts))
             if not members.size:
                 raise DataError(
-                    f"{corpus.plugin_name}: domain {domain!r} has no held-out text. Give it more"
-                    " documents, or raise held_out_percent"
+                    f"{corpus.plugin_name}: domain {domain!r}",
+                    "no held-out text",
+                    "some held-out text in every domain",
+                    "give it more documents, or raise held_out_percent",
                 )
             stream = np.concatenate([pool.document(int(i)) for i in members])[:tokens_per_domain]
             stream.tofile(out / _stream_file(number))

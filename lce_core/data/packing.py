@@ -128,8 +128,8 @@ def pack_rows(
         raise SpecError(
             "packing",
             f"{num_rows} rows of {row_length} tokens",
-            "there is a row, and it has a token to predict",
-            "Raise the number of tokens or the row length.",
+            "at least one row, with a token to predict",
+            "raise the number of tokens or the row length",
         )
     vocabulary = max(base_model.shape.vocab_size, len(tokenizer))
     with tokenised_split(corpus, "train", tokenizer, vocabulary, folders, out, report) as pool:
@@ -229,7 +229,9 @@ def _map(file: Path, dtype: np.dtype[Any], shape: tuple[int, int]) -> Any:
     size = file.stat().st_size if file.is_file() else None
     if size != expected:
         raise StoreError(
-            f"{file}: {'missing' if size is None else f'{size} bytes'}; the manifest says"
-            f" {expected} bytes. Pack the rows again"
+            file,
+            "no such file" if size is None else f"{size} bytes",
+            f"the {expected} bytes of the manifest",
+            "pack the rows again",
         )
     return np.memmap(file, dtype=dtype, mode="r", shape=shape)

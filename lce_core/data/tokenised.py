@@ -187,8 +187,10 @@ def _write(
         wide = np.array(ids, dtype=np.int64)
         if wide.size and not 0 <= wide.min() <= wide.max() < vocabulary:
             raise DataError(
-                f"{document.name}: token {wide.max()} is outside the model's vocabulary of"
-                f" {vocabulary}. Use the tokenizer that belongs to the model"
+                document.name,
+                f"token {wide.max()}",
+                f"tokens of the model's vocabulary of {vocabulary}",
+                "use the tokenizer that belongs to the model",
             )
         out.write(wide.astype(dtype).tobytes())
 
@@ -198,8 +200,10 @@ def _domain_indices(batch: list[Document], domains: tuple[str, ...]) -> NDArray[
     for document in batch:
         if document.domain not in numbers:
             raise DataError(
-                f"{document.name}: domain {document.domain!r} is not one of the corpus's:"
-                f" {', '.join(domains)}"
+                document.name,
+                f"domain {document.domain!r}",
+                f"one of the corpus's domains: {', '.join(domains)}",
+                "let the corpus name this domain",
             )
     return np.array([numbers[document.domain] for document in batch], dtype=np.int64)
 

@@ -75,9 +75,9 @@ def inputs_by_length(
         if not len(context) or not len(continuation):
             raise SpecError(
                 "continuation_log_likelihoods",
-                f"text {index}: {len(context)} tokens of context, {len(continuation)} to score",
-                "both are at least 1",
-                "Correct the request.",
+                f"text {index} with {len(context)} tokens of context, {len(continuation)} to score",
+                "at least 1 of both",
+                "correct the request",
             )
         ids = np.concatenate([context, continuation[:-1]])
         found.setdefault(len(ids), {}).setdefault(ids.tobytes(), []).append(index)
@@ -90,8 +90,10 @@ def _score(
     logits = model.model.get_output_embeddings()(states[-len(continuation) :]).float()
     if not bool(torch.isfinite(logits).all()):
         raise NonFiniteError(
-            f"text of {len(states) + 1} tokens: NaN or infinite logits: logits are finite. Check"
-            " the checkpoint and its precision."
+            f"text of {len(states) + 1} tokens",
+            "NaN or infinite logits",
+            "finite logits",
+            "check the checkpoint and its precision",
         )
     targets = torch.from_numpy(continuation).to(logits.device)
     chosen = logits.log_softmax(dim=-1).gather(-1, targets[:, None])

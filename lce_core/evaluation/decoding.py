@@ -90,8 +90,8 @@ def generate(
         raise SpecError(
             "generate",
             f"prompts of {shortest} tokens, {max_new_tokens} new tokens",
-            "both are at least 1",
-            "Correct the request.",
+            "at least 1 of both",
+            "correct the request",
         )
     rules = stop if isinstance(stop, Sequence) else [stop] * len(texts)
     ended = [_stop_rule(model, rule) for rule in rules]
@@ -235,8 +235,10 @@ def _most_likely(model: ExtendedModel, states: torch.Tensor, number: int) -> tor
     logits = model.model.get_output_embeddings()(states).float()
     if not bool(torch.isfinite(logits).all()):
         raise NonFiniteError(
-            f"token {number} of {len(states)} answers: NaN or infinite logits: logits are finite."
-            " Check the checkpoint and its precision."
+            f"token {number} of {len(states)} answers",
+            "NaN or infinite logits",
+            "finite logits",
+            "check the checkpoint and its precision",
         )
     if model.inserter:  # A token of the method's own is no text.
         logits[:, model.inserter.token] = -torch.inf

@@ -49,8 +49,8 @@ def window_nll(
         raise SpecError(
             "window_nll",
             f"windows of {length} tokens",
-            "a window has a context and a token to score",
-            "Use windows of at least 2 tokens.",
+            "windows of at least 2 tokens, a context and a token to score",
+            "use longer windows",
         )
     nll = np.empty((num_windows, length - 1), dtype=np.float32)
     rows = max(1, batch_tokens // length)
@@ -79,6 +79,8 @@ def _require_finite(nll: NDArray[np.float32]) -> None:
     if len(bad):
         window, position = (int(index) for index in bad[0])
         raise NonFiniteError(
-            f"window {window}, token {position + 1}: NLL {nll[window, position]}: losses are finite"
-            f" ({len(bad)} of {nll.size} are not). Check the checkpoint and its precision."
+            f"window {window}, token {position + 1}",
+            f"NLL {nll[window, position]}, one of {len(bad)} that are not finite of {nll.size}",
+            "finite losses",
+            "check the checkpoint and its precision",
         )

@@ -53,8 +53,10 @@ def bootstrap_mean(
     data = np.asarray(values, dtype=np.float64)
     if not data.size or not np.isfinite(data).all():
         raise DataError(
-            f"bootstrap_mean: {data.size} values, {int((~np.isfinite(data)).sum())} not finite:"
-            " a mean needs finite values. Check the samples."
+            "bootstrap_mean",
+            f"{data.size} values, {int((~np.isfinite(data)).sum())} of them not finite",
+            "at least one value, all finite",
+            "check the samples",
         )
     weight = np.ones_like(data) if weights is None else np.asarray(weights, dtype=np.float64)
     sums, totals = _cluster_totals(data * weight, weight, clusters)
@@ -75,8 +77,10 @@ def wilson(num_right: int, num_samples: int) -> Estimate:
     """
     if not 0 <= num_right <= num_samples or num_samples < 1:
         raise DataError(
-            f"wilson: {num_right} right of {num_samples}: an accuracy needs samples and no more"
-            " right answers than samples. Check the samples."
+            "wilson",
+            f"{num_right} right of {num_samples}",
+            "samples, and no more right answers than samples",
+            "check the samples",
         )
     share, square = num_right / num_samples, NORMAL_QUANTILE**2
     centre = (share + square / (2 * num_samples)) / (1 + square / num_samples)

@@ -93,7 +93,7 @@ def scale_or_ratio(scale: float | None, lengths: ContextLengths, where: str) -> 
     chosen = lengths.target / lengths.trained if scale is None else scale
     if chosen < 1:
         raise SpecError(
-            f"{where}.scale", chosen, "a scale is at least 1", "Give target / trained context."
+            f"{where}.scale", chosen, "a scale of at least 1", "give target / trained context"
         )
     return chosen
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from lce_core.errors import SpecError
 from lce_core.methods import Method
 from lce_core.registry import Evidence
 from lce_core.rope import ContextLengths, RopeGeometry
@@ -89,7 +90,12 @@ def recompute(method: type[Method], given: Mapping[str, Any]) -> Any:
             scheme: Any = attention(geometry, lengths)
             return tuple(scheme.distance(*place) for place in given["positions"])
         case other:
-            raise ValueError(f"{method.__module__}: unknown quantity {other!r} in EVIDENCE")
+            raise SpecError(
+                f"{method.__module__}: EVIDENCE",
+                f"the quantity {other!r}",
+                "a quantity that the module's docstring lists",
+                "correct the evidence's `quantity`",
+            )
 
 
 def _given(

@@ -25,9 +25,9 @@ def ntk_frequencies(geometry: RopeGeometry, scale: float) -> Frequencies:
     if dim == 2:
         raise SpecError(
             "NTK-aware scaling",
-            "rotary_dim 2",
-            "a single pair is fastest and slowest at once, so its base cannot be scaled",
-            "Use pi.",
+            "rotary_dim 2, a single pair that is fastest and slowest at once",
+            "at least two pairs",
+            "use pi",
         )
     return geometry.inv_freq(geometry.theta * scale ** (dim / (dim - 2)))
 

@@ -55,15 +55,15 @@ class AdjustedBaseInStages(Method):
                     "abf_multi_stage.shares",
                     list(self.shares),
                     f"one positive share for each of the {len(self.bases)} bases, 1 in sum",
-                    "Correct the shares, or leave them out.",
+                    "correct the shares, or leave them out",
                 )
         parts = 1 << (len(self.bases) - 1)
         if lengths.target % parts:
             raise SpecError(
                 "abf_multi_stage.bases",
                 f"{len(self.bases)} stages to {lengths.target} tokens",
-                f"rows double from stage to stage, so the target divides by {parts}",
-                "Give fewer bases or another target_context.",
+                f"a target that divides by {parts}, since rows double from stage to stage",
+                "give fewer bases or another target_context",
             )
 
 

@@ -59,15 +59,16 @@ class Clex(Method):
             raise SpecError(
                 "clex.max_scale",
                 self.max_scale,
-                f"scales reach the target, {needed} trained contexts of {lengths.trained} tokens",
-                f"Give {_MARGIN * needed}, or leave it out.",
+                f"at least {needed}, the trained contexts of {lengths.trained} tokens in"
+                " the target",
+                f"give {_MARGIN * needed}, or leave it out",
             )
         if abs(self.steps_per_scale * self.step - 1) > 1e-9:
             raise SpecError(
                 "clex.step",
                 self.step,
-                "a whole number of steps makes 1, so that every scale is met",
-                f"Give 1/{self.steps_per_scale} = {1 / self.steps_per_scale}.",
+                "a step of which a whole number makes 1, so that every scale is met",
+                f"give 1/{self.steps_per_scale} = {1 / self.steps_per_scale}",
             )
         self.untrained(geometry, 1)
 

@@ -62,25 +62,25 @@ class Landmark(Method):
             raise SpecError(
                 "landmark.block",
                 block,
-                f"blocks divide the {length} positions of a training sequence, which slots and"
-                " chunk share in use",
-                f"Give a divisor of {length}, or another train_length.",
+                f"a divisor of {length}, the positions of a training sequence, which"
+                " slots and chunk share in use",
+                "change block or train_length",
             )
         least = (self.top_k + 2) * block
         if length < least:
             raise SpecError(
                 "landmark.train_length",
                 length,
-                f"it holds top_k + 1 = {self.top_k + 1} slots and a chunk of one block of {block}"
-                f" tokens at least, {least} together",
-                "Lower top_k or block, or raise train_length.",
+                f"at least {least}: top_k + 1 = {self.top_k + 1} slots and a chunk of"
+                f" one block of {block} tokens",
+                "lower top_k or block, or raise train_length",
             )
         if lengths.target % length:
             raise SpecError(
                 "landmark.train_length",
                 length,
-                f"training sequences divide the rows of {lengths.target} tokens",
-                f"Give a divisor of {lengths.target} that is a multiple of {block}.",
+                f"a divisor of the rows of {lengths.target} tokens",
+                f"give a divisor of {lengths.target} that is a multiple of {block}",
             )
 
 

@@ -47,9 +47,9 @@ class LmInfinite(Method):
             raise SpecError(
                 "lm_infinite.window",
                 self.window,
-                f"the model was trained with {geometry.trained_context} tokens and knows no larger"
-                " distance",
-                "Give a smaller window, or leave it out.",
+                f"at most the {geometry.trained_context} tokens the model was trained"
+                " with, which knows no larger distance",
+                "give a smaller window, or leave it out",
             )
 
 

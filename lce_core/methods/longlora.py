@@ -66,8 +66,8 @@ class LongLora(Method):
             raise SpecError(
                 "longlora",
                 f"a model with {geometry.num_heads} attention head",
-                "half of the heads see shifted blocks, so there are at least 2",
-                "Choose another base model or method.",
+                "at least 2 heads, half of which see shifted blocks",
+                "choose another base model or method",
             )
 
     def _group(self, row: int) -> int:
@@ -75,9 +75,9 @@ class LongLora(Method):
             raise SpecError(
                 "longlora.num_groups",
                 f"{self.num_groups} for training rows of {row} tokens",
-                "a row is whole blocks, each of an even number of tokens",
-                f"Make the target context a multiple of {2 * self.num_groups}, or change"
-                " num_groups.",
+                "rows of whole blocks, each of an even number of tokens",
+                f"make the target context a multiple of {2 * self.num_groups}, or change"
+                " num_groups",
             )
         return row // self.num_groups
 

@@ -58,9 +58,9 @@ class ReRope(Method):
             raise SpecError(
                 "rerope.window",
                 window,
-                f"the window is a distance that the model was trained with, at most"
-                f" {geometry.trained_context - 1}",
-                "Give a smaller window, or leave it out.",
+                f"at most {geometry.trained_context - 1}, the largest distance the model"
+                " was trained with",
+                "give a smaller window, or leave it out",
             )
 
 

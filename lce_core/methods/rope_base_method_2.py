@@ -45,14 +45,13 @@ class BoundBroken(Method):
         scale_or_ratio(self.scale, lengths, "rope_base_method_2")
         split = self._split(geometry)
         if split >= geometry.num_pairs:
+            last = geometry.num_pairs - 1
             raise SpecError(
                 "rope_base_method_2.split",
                 split,
-                f"the model has {geometry.num_pairs} pairs, of which at least the last is"
-                " interpolated",
-                f"Give a split from 1 to {geometry.num_pairs - 1}."
-                if geometry.num_pairs > 1
-                else "Use pi.",
+                f"a split below the model's {geometry.num_pairs} pairs, of which at least the last"
+                " is interpolated",
+                f"give a split from 1 to {last}" if last else "use pi",
             )
 
     def _split(self, geometry: RopeGeometry) -> int:

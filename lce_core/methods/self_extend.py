@@ -57,16 +57,17 @@ class SelfExtend(Method):
             raise SpecError(
                 "self_extend.window",
                 scheme.window,
-                f"the window is a multiple of the group, {scheme.group}",
-                f"Give {-(-scheme.window // scheme.group) * scheme.group}.",
+                f"a multiple of the group, {scheme.group}",
+                f"give {-(-scheme.window // scheme.group) * scheme.group}",
             )
         if scheme.window >= geometry.trained_context:
             raise SpecError(
                 "self_extend.window",
                 scheme.window,
-                f"the window is smaller than the trained context of {geometry.trained_context}"
-                " tokens, which grouped positions share with it",
-                "Give a smaller window and group, or leave them out.",
+                "a window smaller than the trained context of"
+                f" {geometry.trained_context} tokens, which grouped positions share with"
+                " it",
+                "give a smaller window and group, or leave them out",
             )
 
 

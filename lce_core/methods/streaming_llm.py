@@ -49,10 +49,10 @@ class StreamingLlm(Method):
         if cache > geometry.trained_context:
             raise SpecError(
                 "streaming_llm.window",
-                scheme.window,
-                f"with {scheme.num_sinks} sinks it makes a cache of {cache} tokens, and the model"
-                f" was trained with {geometry.trained_context}",
-                "Give a smaller window or fewer sinks, or leave the window out.",
+                f"{scheme.window}, with {scheme.num_sinks} sinks a cache of {cache} tokens",
+                f"a cache of at most the {geometry.trained_context} tokens the model was"
+                " trained with",
+                "give a smaller window or fewer sinks, or leave the window out",
             )
 
 

@@ -96,7 +96,12 @@ class Lease:
     def require(self) -> None:
         """Raises LeaseLostError if another process has taken the lease over."""
         if not self.still_ours():
-            raise LeaseLostError(f"{self._path}: another process took this step over")
+            raise LeaseLostError(
+                self._path,
+                "the lease of another process, which took this step over",
+                "the lease of this process",
+                "let the other process finish",
+            )
 
     def __enter__(self) -> Lease:
         self._thread.start()

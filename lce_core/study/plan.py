@@ -215,7 +215,7 @@ def _check(base_model: LanguageModel, row: MethodEntry, target: int, where: str)
         row.method.rope_table(base_model.geometry, lengths)
     except SpecError as error:
         place = f"{where} ({base_model.plugin_name}): {error.where}"
-        raise SpecError(place, error.given, error.rule, error.remedy) from None
+        raise error.within(place) from None
 
 
 def _unavailable(

@@ -101,8 +101,8 @@ def _training_spec(training: Training, num_steps: int, length: int, seed: int) -
         raise SpecError(
             "train_tokens",
             f"less than one step of {training.tokens_per_step} tokens",
-            "a training run has at least one step",
-            "Raise train_tokens or lower training.tokens_per_step.",
+            "at least one step of training",
+            "raise train_tokens or lower training.tokens_per_step",
         )
     identity = training.identity()
     return {"training": identity, "num_steps": num_steps, "row_length": length, "seed": seed}

@@ -40,8 +40,10 @@ def open_rows(job: TrainingJob) -> PackedRows:
     rows = PackedRows.open(job.rows)
     if rows.row_length != job.row_length or not len(rows):
         raise DataError(
-            f"{job.rows}: {len(rows)} rows of {rows.row_length} tokens: training needs at least one"
-            f" row of {job.row_length}. Pack the rows again for this length."
+            job.rows,
+            f"{len(rows)} rows of {rows.row_length} tokens",
+            f"at least one row of {job.row_length} tokens",
+            "pack the rows again for this length",
         )
     return rows
 

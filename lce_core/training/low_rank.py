@@ -67,8 +67,8 @@ def add_low_rank(model: nn.Module, low_rank: LowRank, seed: int) -> None:
         raise SpecError(
             type(model).__name__,
             f"no linear layer called {' or '.join(low_rank.targets)}",
-            "low-rank updates need a layer to update",
-            "Name layers of this model in the method's low_rank().targets.",
+            "a layer for low-rank updates",
+            "name layers of this model in the method's low_rank().targets",
         )
     for name, layer in found:
         model.set_submodule(name, LowRankLinear(layer, low_rank, generator))

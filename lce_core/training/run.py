@@ -49,7 +49,7 @@ def run(job: TrainingJob, report: Report) -> dict[str, Any]:
             "training.tokens_per_step",
             job.training.tokens_per_step,
             f"a multiple of the row length, {job.row_length} tokens",
-            "Correct the study.",
+            "correct the study",
         )
     device = resolve_device(job.device)
     if job.processes == 1:
@@ -58,9 +58,9 @@ def run(job: TrainingJob, report: Report) -> dict[str, Any]:
     if device.type == "cuda" and job.processes > torch.cuda.device_count():
         raise SpecError(
             "execution.processes",
-            job.processes,
-            f"at most one process a GPU; {torch.cuda.device_count()} here",
-            "Lower processes.",
+            f"{job.processes}, but torch sees {torch.cuda.device_count()} GPUs",
+            "at most one process a GPU",
+            "lower processes",
         )
     job.resume.mkdir(parents=True, exist_ok=True)
     payload = job.model_dump_json()

@@ -25,6 +25,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 
+from lce_core.errors import DataError
+
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
@@ -53,7 +55,13 @@ def build_on_main(build: Callable[[], PreTrainedModel], device: torch.device) ->
     empty.tie_weights()  # Building without memory unties.
     if (found := _layout(empty)) != (wanted := _broadcast_text("", device)):
         # Processes that disagree on what comes next would wait for each other for ever.
-        raise RuntimeError(f"a model's configuration gives other weights: {found}, not {wanted}")
+        raise DataError(
+            "base model",
+            "a configuration that gives other weights than the main process has:"
+            f" {found}, not {wanted}",
+            "the same weights in every process",
+            "let the plug-in's config() say all that its weights depend on",
+        )
     return empty
 
 

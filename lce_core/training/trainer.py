@@ -151,7 +151,12 @@ class Trainer:
         batches = [self._read(part) for part in mine]
         weight = self._sum(sum(float(weights[:, 1:].sum()) for _, weights in batches))[0]
         if not weight > 0:
-            raise DataError(f"{job.rows}: rows of step {step + 1}: no token has a loss weight.")
+            raise DataError(
+                f"{job.rows}: rows of step {step + 1}",
+                "no token with a loss weight",
+                "at least one token that is learned",
+                "look at the loss weights of these rows",
+            )
         # Accelerate divides by the micro-batches and averages over the processes; undone here.
         scale = len(batches) * accelerator.num_processes / weight
         self._prepare(step)
@@ -207,9 +212,12 @@ class Trainer:
     def _check(self, step: int, loss: float, norm: float) -> None:
         if not (math.isfinite(loss) and math.isfinite(norm)):
             raise NonFiniteError(
-                f"training step {step + 1} of {self.job.num_steps}: loss {loss}, gradient norm"
-                f" {norm}: both must be finite. Last good resume point: step {self.saved_step} in"
-                f" {self.job.resume}. Lower the learning rate or inspect the rows of this step."
+                f"training step {step + 1} of {self.job.num_steps}",
+                f"loss {loss}, gradient norm {norm}",
+                "both finite",
+                "lower the learning rate or inspect the rows of this step; the last"
+                f" good resume point is that of step {self.saved_step} in"
+                f" {self.job.resume}",
             )
 
     def _row(self, step: int, loss: float, seconds: float) -> dict[str, Any]:
@@ -238,9 +246,11 @@ class Trainer:
         tensors = map(local, self.parameters.values())
         if self._sum(float(not all(bool(torch.isfinite(tensor).all()) for tensor in tensors)))[0]:
             raise NonFiniteError(
-                f"training step {step} of {self.job.num_steps}: weights are NaN or infinite after"
-                f" the update. Last good resume point: step {self.saved_step} in"
-                f" {self.job.resume}. Lower the learning rate."
+                f"training step {step} of {self.job.num_steps}",
+                "NaN or infinite weights after the update",
+                "finite weights",
+                "lower the learning rate; the last good resume point is that of step"
+                f" {self.saved_step} in {self.job.resume}",
             )
 
     def _save_point(self, step: int) -> None:

@@ -19,7 +19,7 @@ from lce_core.benchmarks._text.documents import (
     read_documents,
 )
 from lce_core.data.sequences import Sequences
-from lce_core.errors import UnavailableError
+from lce_core.errors import SpecError, UnavailableError
 from lce_core.models import LanguageModel
 
 TINY_TOKENS = 16384
@@ -48,7 +48,12 @@ class TextBenchmark(Benchmark):
     @model_validator(mode="after")
     def _some_text(self) -> TextBenchmark:
         if not self.domains and not self.data_sets:
-            raise ValueError("domains and data_sets name at least 1 task together")
+            raise SpecError(
+                "domains",
+                "neither domains nor data_sets",
+                "at least 1 task named by both together",
+                "name a domain or a data set",
+            )
         return self
 
     def tasks(self) -> tuple[str, ...]:
@@ -97,8 +102,10 @@ class TextBenchmark(Benchmark):
         known = request.held_out.domains
         if request.task not in known:
             raise UnavailableError(
-                f"domain {request.task!r}: the held-out text has {', '.join(known)}."
-                " Name one of these in `domains`."
+                f"domain {request.task!r}",
+                "no such domain in the held-out text",
+                f"one of its domains: {', '.join(known)}",
+                "name one of these in `domains`",
             )
 
     def token_limit(self) -> int | None:

@@ -86,8 +86,10 @@ def cut_windows(
     if not count:
         needed = length + (stride + 1 if drop_last else 0)
         raise UnavailableError(
-            f"{len(stream)} held-out tokens: a window of {length} tokens at stride {stride} needs"
-            f" {needed}. Raise evaluation.held_out_tokens or give the domain or data set more text."
+            "held-out text",
+            f"{len(stream)} tokens",
+            f"at least the {needed} tokens of a window of {length} at stride {stride}",
+            "raise evaluation.held_out_tokens or give the domain or data set more text",
         )
     return Windows(Stream(stream), np.arange(count) * stride, length)
 

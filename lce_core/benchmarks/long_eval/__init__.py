@@ -40,6 +40,7 @@ from lce_core.benchmarks.long_eval.lines import (
     words_digest,
 )
 from lce_core.data.sequences import Sequences
+from lce_core.errors import SpecError
 from lce_core.evaluation.metrics import first_integer, has_complete_integer, last_integer
 from lce_core.evaluation.stats import wilson
 from lce_core.models import LanguageModel
@@ -71,9 +72,19 @@ class LongEval(Benchmark):
     @model_validator(mode="after")
     def _settings_have_effect(self) -> LongEval:
         if self.cases == "published" and self.profile == "tiny":
-            raise ValueError("profile tiny hides keys in held-out text: no published cases")
+            raise SpecError(
+                "cases",
+                "published cases with profile tiny, which hides keys in held-out text",
+                "published cases with another profile",
+                "leave out cases, or choose another profile",
+            )
         if self.cases == "published" and self.num_samples is not None:
-            raise ValueError("published cases come 50 a file: no num_samples")
+            raise SpecError(
+                "num_samples",
+                f"{self.num_samples} of the published cases, which come 50 a file",
+                "num_samples for generated cases alone",
+                "leave out num_samples",
+            )
         return self
 
     def tasks(self) -> tuple[str, ...]:

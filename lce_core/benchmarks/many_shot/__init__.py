@@ -47,7 +47,7 @@ from lce_core.benchmarks.many_shot.demonstrations import (
 )
 from lce_core.benchmarks.many_shot.trec import CLASSES, TREC, drawn_questions, trec_questions
 from lce_core.data.sequences import Sequences
-from lce_core.errors import UnavailableError
+from lce_core.errors import SpecError, UnavailableError
 from lce_core.evaluation.stats import bootstrap_mean
 from lce_core.models import LanguageModel
 from lce_core.registry import Evidence, Source
@@ -85,7 +85,12 @@ class ManyShot(Benchmark):
     @model_validator(mode="after")
     def _every_task_has_one_name(self) -> ManyShot:
         if len(set(self._shots())) < len(self._shots()):
-            raise ValueError(f"shots {list(self._shots())} name a task twice")
+            raise SpecError(
+                "shots",
+                list(self._shots()),
+                "numbers that give every task a name of its own",
+                "remove the repeated one",
+            )
         return self
 
     def tasks(self) -> tuple[str, ...]:
@@ -195,9 +200,11 @@ class ManyShot(Benchmark):
             needed = max(map(len, ids)) + NEW_TOKENS
             if needed > request.eval_length:
                 raise UnavailableError(
-                    f"eval_length {request.eval_length}: the longest prompt of {request.task} and"
-                    f" its answer need {needed} tokens of this tokenizer. Evaluate longer contexts"
-                    " or fewer shots."
+                    f"eval_length {request.eval_length}",
+                    f"{needed} tokens of this tokenizer in the longest prompt of"
+                    f" {request.task} and its answer",
+                    "prompts that fit the length",
+                    "evaluate longer contexts or fewer shots",
                 )
         return [
             Prompt(np.array(row, dtype=np.int64), label)

@@ -43,6 +43,7 @@ from lce_core.benchmarks.needle.text import (
     needle_prompt,
 )
 from lce_core.data.sequences import Sequences
+from lce_core.errors import SpecError
 from lce_core.evaluation.metrics import contains, word_overlap
 from lce_core.evaluation.stats import bootstrap_mean, wilson
 from lce_core.models import LanguageModel
@@ -80,8 +81,11 @@ class Needle(Benchmark):
     @model_validator(mode="after")
     def _settings_have_effect(self) -> Needle:
         if self.profile == "tiny" and (self.haystack == "essays" or self.bos_leak or self.needles):
-            raise ValueError(
-                "profile tiny hides keys in held-out text: no essays, no needles and no bos_leak"
+            raise SpecError(
+                "profile",
+                "tiny, which hides keys in held-out text, with essays, needles or bos_leak",
+                "profile tiny without these, or another profile",
+                "leave out haystack, needles and bos_leak, or choose another profile",
             )
         return self
 

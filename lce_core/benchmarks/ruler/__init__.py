@@ -39,6 +39,7 @@ from lce_core.benchmarks.ruler._tasks import (
 )
 from lce_core.benchmarks.ruler._token_form import KEY_TASKS, token_prompts, token_samples
 from lce_core.data.sequences import Sequences
+from lce_core.errors import SpecError
 from lce_core.evaluation.metrics import string_match_all, string_match_part
 from lce_core.evaluation.stats import Estimate, bootstrap_mean, wilson
 from lce_core.models import LanguageModel
@@ -75,7 +76,12 @@ class Ruler(Benchmark):
         if self.profile == "tiny" and not {"haystack", "sizes", "permutations"}.isdisjoint(
             self.model_fields_set
         ):
-            raise ValueError("profile tiny hides keys: it takes num_samples alone")
+            raise SpecError(
+                "profile",
+                "tiny, which hides keys, with settings of RULER's texts",
+                "num_samples alone with profile tiny",
+                "leave out haystack, sizes and permutations, or choose another profile",
+            )
         return self
 
     def tasks(self) -> tuple[str, ...]:

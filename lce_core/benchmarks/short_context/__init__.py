@@ -95,7 +95,12 @@ class ShortContext(Benchmark):
     def evaluate(self, request: CellRequest) -> CellResult:
         """Asks the questions of one task."""
         if reason := self.unavailable(request.base_model, request.task, request.eval_length):
-            raise UnavailableError(reason)
+            raise UnavailableError(
+                f"task {request.task!r}",
+                reason,
+                "a task that can be asked here at this length",
+                "evaluate longer contexts, or install lm-evaluation-harness where it is missing",
+            )
         from lce_core.benchmarks.short_context.lm_eval_model import ExtendedLM
         from lce_core.benchmarks.short_context.lm_eval_tasks import answered_questions
 

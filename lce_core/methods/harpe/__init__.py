@@ -43,7 +43,12 @@ class Harpe(Method):
     @model_validator(mode="after")
     def _stride_has_effect(self) -> Self:
         if self.stride is not None and self.bases != "searched":
-            raise ValueError("stride concerns the search only; leave it out with other bases")
+            raise SpecError(
+                "stride",
+                f"stride {self.stride} with bases that are not searched",
+                "a stride with `bases: searched` alone",
+                "leave out stride, or search the bases",
+            )
         return self
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
@@ -61,8 +66,8 @@ class Harpe(Method):
             raise SpecError(
                 "harpe.bases",
                 f"{len(self.bases)} bases",
-                f"there is one base for each of the {geometry.num_heads} query heads",
-                "Give as many bases as heads, or searched.",
+                f"one base for each of the {geometry.num_heads} query heads",
+                "give as many bases as heads, or searched",
             )
         group = geometry.num_heads // geometry.num_kv_heads
         for start in range(0, geometry.num_heads, group):
@@ -71,9 +76,9 @@ class Harpe(Method):
                 raise SpecError(
                     "harpe.bases",
                     f"{list(bases)} for heads {start} to {start + group - 1}",
-                    f"the {group} query heads of a key-value head share one base, because its key"
-                    " is rotated once",
-                    "Repeat one base within each group of heads.",
+                    f"one base for the {group} query heads of a key-value head, whose key is"
+                    " rotated once",
+                    "repeat one base within each group of heads",
                 )
 
     def _bases(self, geometry: RopeGeometry) -> list[float]:
