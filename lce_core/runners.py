@@ -7,7 +7,6 @@ unit, and often the next unit's, ask the same weights.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import singledispatchmethod
 from pathlib import Path
@@ -29,6 +28,7 @@ from lce_core.execution import Execution
 from lce_core.extension.extended_model import LEARNED, ExtendedModel, extend
 from lce_core.methods import Method
 from lce_core.models import MODELS, LanguageModel
+from lce_core.reports import Report
 from lce_core.store.artifacts import Attempt, Store
 from lce_core.store.cell_tables import ARRAYS_FILE, SAMPLES, SAMPLES_FILE, TOKEN_NLL, TOKEN_NLL_FILE
 from lce_core.store.steps import Step
@@ -45,8 +45,6 @@ from lce_core.study.step_kinds import (
 from lce_core.study.step_spec import StepSpec
 from lce_core.training.job import TrainingJob
 from lce_core.training.run import run
-
-Report = Callable[[Mapping[str, Any]], None]
 
 
 class Runner:

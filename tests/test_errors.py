@@ -89,7 +89,7 @@ def test_the_document_of_errors_is_that_of_the_source() -> None:
     ids=lambda error: type(error).__name__,
 )
 def test_errors_cross_processes_as_they_are(error: LceError) -> None:
-    for same in (pickle.loads(pickle.dumps(error)), copy.copy(error)):  # noqa: S301
+    for same in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
         assert type(same) is type(error)
         assert (str(same), same.parts, vars(same)) == (str(error), error.parts, vars(error))
     restored = errors.restored(type(error).__name__, error.parts)
