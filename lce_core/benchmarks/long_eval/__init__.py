@@ -42,8 +42,9 @@ from lce_core.benchmarks.long_eval.lines import (
 from lce_core.data.sequences import Sequences
 from lce_core.evaluation.metrics import first_integer, has_complete_integer, last_integer
 from lce_core.evaluation.stats import wilson
+from lce_core.evidence import calls
 from lce_core.models import LanguageModel
-from lce_core.registry import Evidence, Source
+from lce_core.registry import Source
 
 _NUM_SAMPLES = {"faithful": 50, "clean": 100, "fast": 50, "tiny": 120}
 
@@ -177,12 +178,12 @@ BENCHMARK = LongEval
 SOURCE = Source(
     paper="arXiv:2405.14591",
     place="Table 4 (Long-eval); task: lmsys.org/blog/2023-06-29-longchat",
-    reference="github.com/DachengLi1/LongChat@4b5faa5",
+    reference="https://github.com/DachengLi1/LongChat/tree/4b5faa5",
     differs="the number of lines follows from the length; generated keys are all distinct; the"
     " prompt is the one for base models in every profile",
 )
 EVIDENCE = (
-    Evidence({"call": "last_integer", "text": " <2416>. Line 7"}, 7, "LongChat's rule: the last"),
-    Evidence({"call": "first_integer", "text": " <2416>. Line 7"}, 2416, "first-integer rule"),
+    calls(last_integer, 7, "LongChat's rule: the last", text=" <2416>. Line 7"),
+    calls(first_integer, 2416, "first-integer rule", text=" <2416>. Line 7"),
 )
 VERSION = 1

@@ -21,8 +21,8 @@ from transformers import LlamaConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from lce_core.errors import SpecError
+from lce_core.evidence import LLAMA2_7B, PHI2, recompute
 from lce_core.methods import METHODS, Method
-from lce_core.methods._evidence import LLAMA2_7B, PHI2, recompute
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 EXTENSIONS = (
@@ -512,7 +512,7 @@ TOY_METHOD = '''"""A base of the user's own."""
 
 from lce_core.methods import Method
 from lce_core.registry import Evidence, Source
-from lce_core.methods._evidence import frequencies
+from lce_core.evidence import frequencies
 from lce_core.rope import RopeTable
 
 
