@@ -88,4 +88,5 @@ EVIDENCE = (
         target=131072,
     ),
 )
+EXAMPLES = ({"bases": [1e6, 4e6], "shares": [0.25, 0.75]}, {})
 VERSION = 1

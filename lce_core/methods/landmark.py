@@ -108,4 +108,5 @@ EVIDENCE = (
     frequencies((1.0, 8.659643e-1, 1.154782e-4), origin=EXACT, pairs=(0, 1, 63)),
     value("reach", None, "the method limits no length"),
 )
+EXAMPLES = ({}, {"block": 4, "top_k": 13, "train_length": 64}, {"block": 4, "top_k": 2})
 VERSION = 1

@@ -78,4 +78,5 @@ EVIDENCE = (
     ),
     value("reach", None, "the method limits no length"),
 )
+EXAMPLES = ({}, {"window": 8, "num_global": 3})
 VERSION = 1

@@ -90,4 +90,5 @@ EVIDENCE = (
     value("reach", 57841, "(4095 - 512) * 16 + 512 + 1", leak=16),
     value("reach", 49633, "(2047 - 512) * 32 + 512 + 1", geometry=PHI2, leak=32),
 )
+EXAMPLES = ({"leak": 8}, {})
 VERSION = 1

@@ -95,4 +95,5 @@ EVIDENCE = (
         positions=((9, 9), (2000, 977), (2048, 1024), (65535, 0), (5, 6)),
     ),
 )
+EXAMPLES = ({}, {"window": 8, "group": 4})
 VERSION = 1

@@ -90,4 +90,5 @@ EVIDENCE = (
     ),
     value("reach", None, "the method limits no length"),
 )
+EXAMPLES = ({}, {"window": 8, "num_sinks": 3})
 VERSION = 1

@@ -127,4 +127,5 @@ EVIDENCE = (
         bases="uniform_descending",
     ),
 )
+EXAMPLES = ({"bases": [3e6, 1e6, 2e6, 5e6]}, {})
 VERSION = 1
