@@ -26,14 +26,13 @@ from lce_core.benchmarks._prompted.key_form import KeyForm
 from lce_core.benchmarks._prompted.retrieval import Prompt, encode, generator
 from lce_core.benchmarks._text.benchmark import TextBenchmark, TextForm
 from lce_core.data.sequences import Sequences
-from lce_core.registry import Evidence, Registry, Source
+from lce_core.registry import Registry, Source
 
 __all__ = [
     "BENCHMARKS",
     "Benchmark",
     "CellRequest",
     "CellResult",
-    "Evidence",
     "Form",
     "KeyForm",
     "Profile",

@@ -32,8 +32,9 @@ from lce_core.benchmarks import (
 from lce_core.benchmarks._text.benchmark import FAITHFUL_DOCUMENTS, TINY_TOKENS, pack_losses
 from lce_core.benchmarks._text.windows import Windows, cut_windows, num_windows, window_losses
 from lce_core.evaluation.stats import bootstrap_mean
+from lce_core.evidence import calls
 from lce_core.models import LanguageModel
-from lce_core.registry import Evidence, Source
+from lce_core.registry import Source
 
 
 class NllByPosition(TextBenchmark):
@@ -136,15 +137,13 @@ SOURCE = Source(
     differs="no script was released; windows do not overlap and bins are disjoint",
 )
 EVIDENCE = (
-    Evidence(
-        {
-            "call": "bin_means",
-            "totals": [0.0, 2.0, 4.0, 6.0, 8.0],
-            "counts": [0, 2, 2, 2, 2],
-            "width": 2,
-        },
+    calls(
+        bin_means,
         ((0, 1.0), (2, 2.5), (4, 4.0)),
         "exact: position 0 is never predicted and carries no weight",
+        totals=[0.0, 2.0, 4.0, 6.0, 8.0],
+        counts=[0, 2, 2, 2, 2],
+        width=2,
     ),
 )
 VERSION = 1

@@ -21,7 +21,6 @@ from pydantic import Field
 
 from lce_core.benchmarks import (
     CellRequest,
-    Evidence,
     KeyForm,
     Profile,
     Prompt,
@@ -33,6 +32,7 @@ from lce_core.benchmarks import (
 )
 from lce_core.errors import UnavailableError
 from lce_core.evaluation.metrics import first_integer, has_complete_integer
+from lce_core.evidence import calls
 
 INSTRUCTION = (
     "There is an important info hidden inside a lot of irrelevant text. Find it and memorize them."
@@ -152,19 +152,13 @@ BENCHMARK = Passkey
 SOURCE = Source(
     paper="arXiv:2309.00071",
     place="appendix B.5 and figure of passkey accuracy; task: arXiv:2305.16300",
-    reference="github.com/jquesnelle/yarn@995db5b",
+    reference="github.com/jquesnelle/yarn@995db5b575e75230b3384d658f8b944c9662f775",
     differs="decoding is greedy and draws are seeded in every profile; the length includes the ten"
     " generated tokens",
 )
 EVIDENCE = (
-    Evidence(
-        {"call": "expected_tokens", "num_garbage": 3750}, 1072.125, "Llama tokenizer, counted"
-    ),
-    Evidence(
-        {"call": "expected_tokens", "num_garbage": 240000}, 64080.0, "Llama tokenizer, fitted line"
-    ),
-    Evidence(
-        {"call": "first_integer", "text": " 4711. Remember it. 12"}, 4711, "first-integer rule"
-    ),
+    calls(expected_tokens, 1072.125, "Llama tokenizer, counted", num_garbage=3750),
+    calls(expected_tokens, 64080.0, "Llama tokenizer, fitted line", num_garbage=240000),
+    calls(first_integer, 4711, "first-integer rule", text=" 4711. Remember it. 12"),
 )
 VERSION = 1

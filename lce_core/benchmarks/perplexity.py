@@ -46,8 +46,9 @@ from lce_core.benchmarks._text.benchmark import FAITHFUL_DOCUMENTS, TINY_TOKENS,
 from lce_core.benchmarks._text.definitions import Scored, over_tokens, over_windows, scored_means
 from lce_core.benchmarks._text.documents import Documents
 from lce_core.benchmarks._text.windows import cut_windows, num_windows, window_losses
+from lce_core.evidence import calls
 from lce_core.models import LanguageModel
-from lce_core.registry import Evidence, Source
+from lce_core.registry import Source
 
 LCEG_E = 2.71828
 """e as printed in LCEG's script; the error of a perplexity stays below 1e-5 of it."""
@@ -160,20 +161,26 @@ BENCHMARK = Perplexity
 SOURCE = Source(
     paper="arXiv:2409.12181",
     place="Tables 2, 5, 9, 10; perplexity_last: arXiv:2108.12409 (sliding window evaluation)",
-    reference="github.com/Leooyii/LCEG@2ce672d",
+    reference="github.com/Leooyii/LCEG@2ce672dc42b9b5d3e408e8117126c28caeaafcc0",
     differs="which books and papers LCEG read is not recorded: data sets are read in the order of"
     " their files; held-out domains are the study's own text",
 )
 EVIDENCE = (
-    Evidence(
-        {"call": "lceg_windows", "stream_tokens": 1_050_000, "length": 32768, "stride": 256},
+    calls(
+        lceg_windows,
         3973,
         "count of the loop in LCEG's script for a stream of 1.05 M ids",
+        stream_tokens=1_050_000,
+        length=32768,
+        stride=256,
     ),
-    Evidence(
-        {"call": "lceg_windows", "stream_tokens": 4096, "length": 2048, "stride": 256},
+    calls(
+        lceg_windows,
         7,
         "starts 0, 256, ..., 1792 without the last",
+        stream_tokens=4096,
+        length=2048,
+        stride=256,
     ),
 )
 VERSION = 1

@@ -61,8 +61,9 @@ from lce_core.benchmarks._text.documents import (
 from lce_core.benchmarks._text.windows import Stream
 from lce_core.data.sequences import Sequences
 from lce_core.errors import SpecError, UnavailableError
+from lce_core.evidence import calls
 from lce_core.models import LanguageModel
-from lce_core.registry import Evidence, Source
+from lce_core.registry import Source
 
 _YARN_MINIMUM = {"proof_pile": 131072, "govreport": 16384}
 _YARN_DOCUMENTS = {"govreport": 50}
@@ -244,20 +245,26 @@ SOURCE = Source(
     paper="arXiv:2309.00071",
     place="Tables 1, 5 to 8; perplexity: arXiv:2108.12409 (sliding window evaluation);"
     " perplexity_document_mean: arXiv:2405.14591 (PG19)",
-    reference="github.com/jquesnelle/yarn@995db5b",
+    reference="github.com/jquesnelle/yarn@995db5b575e75230b3384d658f8b944c9662f775",
     differs="documents are tokenised by the base model's tokenizer instead of read as token ids; a"
     " tokenizer without a beginning-of-text token puts none before a window",
 )
 EVIDENCE = (
-    Evidence(
-        {"call": "scored_tokens", "size": 32768, "length": 32768, "stride": 256},
+    calls(
+        scored_tokens,
         (32767, 1),
         "YaRN's loop, a special token before each window: 32767 tokens fit, then one is new",
+        size=32768,
+        length=32768,
+        stride=256,
     ),
-    Evidence(
-        {"call": "scored_tokens", "size": 1000, "length": 513, "stride": 256},
+    calls(
+        scored_tokens,
         (512, 256, 232),
         "starts 0, 256 and 512, ends 512, 768 and 1000",
+        size=1000,
+        length=513,
+        stride=256,
     ),
 )
 VERSION = 1

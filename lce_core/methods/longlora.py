@@ -16,8 +16,8 @@ from pydantic import Field
 
 from lce_core.attention.schemes import ShiftedSparse
 from lce_core.errors import SpecError
+from lce_core.evidence import EXACT, PHI2, frequencies, value
 from lce_core.methods import LowRank, ScaledMethod
-from lce_core.methods._evidence import EXACT, PHI2, frequencies, value
 from lce_core.registry import Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
@@ -86,7 +86,7 @@ METHOD = LongLora
 SOURCE = Source(
     paper="arXiv:2309.12307",
     place="sections 3.2 and 3.3; settings from tables 7, 8 of LCEG (arXiv:2409.12181)",
-    reference="github.com/dvlab-research/LongLoRA@d4eb344",
+    reference="https://github.com/dvlab-research/LongLoRA/tree/d4eb344",
     differs="no block wraps around, as in the reference's flash attention path, which LCEG trained"
     " with; its other path rolls the row and lets the first tokens see the last. With an odd number"
     " of heads the first half is the smaller one. Where embedding and head are one weight, the head"

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+from lce_core.evidence import EXACT, frequencies
 from lce_core.methods import ScaledMethod
-from lce_core.methods._evidence import EXACT, frequencies
 from lce_core.methods._ntk import ntk_frequencies
 from lce_core.registry import Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
@@ -37,7 +37,7 @@ METHOD = NtkAware
 SOURCE = Source(
     paper="arXiv:2309.00071",
     place="appendix A.2, definition 3, equations 17-20",
-    reference="github.com/jquesnelle/yarn@995db5b",
+    reference="github.com/jquesnelle/yarn@995db5b575e75230b3384d658f8b944c9662f775",
 )
 EVIDENCE = (
     frequencies(

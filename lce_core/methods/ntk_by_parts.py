@@ -7,9 +7,9 @@ Source: Peng et al. 2023, arXiv:2309.00071, section 3.2, equations 10-13.
 
 from __future__ import annotations
 
+from lce_core.evidence import EXACT, frequencies, value
 from lce_core.methods import ScaledMethod
 from lce_core.methods._by_parts import ByParts
-from lce_core.methods._evidence import EXACT, frequencies, value
 from lce_core.registry import Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+from lce_core.evidence import EXACT, PHI2, frequencies
 from lce_core.methods import ScaledMethod
-from lce_core.methods._evidence import EXACT, PHI2, frequencies
 from lce_core.registry import Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
@@ -32,7 +32,7 @@ METHOD = PositionInterpolation
 SOURCE = Source(
     paper="arXiv:2306.15595",
     place="equation 8 and tables 7, 8 of LCEG (arXiv:2409.12181)",
-    reference="github.com/Leooyii/LCEG@2ce672d",
+    reference="github.com/Leooyii/LCEG@2ce672dc42b9b5d3e408e8117126c28caeaafcc0",
     differs="angles are computed in float64; the reference trained on positions rounded to bf16",
 )
 EVIDENCE = (

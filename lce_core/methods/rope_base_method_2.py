@@ -13,8 +13,8 @@ import numpy as np
 from pydantic import Field
 
 from lce_core.errors import SpecError
+from lce_core.evidence import EXACT, frequencies
 from lce_core.methods import ScaledMethod
-from lce_core.methods._evidence import EXACT, frequencies
 from lce_core.registry import Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 

@@ -19,7 +19,6 @@ from lce_core.attention.shifted_sparse import attend
 from lce_core.extension.extended_model import extend
 from lce_core.extension.insertion import Inserter
 from lce_core.methods import METHODS
-from lce_core.methods._evidence import recompute
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 from tests.support.extended_models import BASES, TARGET, TRAINED, method, stock, tokens
 from tests.support.provocations import Place, Table
@@ -102,12 +101,6 @@ on("streaming_llm", "a cache of at most", "streaming_llm", window=16)
 @provokes("lce_core/methods/_ntk.py", "at least two pairs")
 def _(_: Place) -> None:
     parse("ntk_aware").rope_table(replace(GEOMETRY, rotary_dim=2), LENGTHS)
-
-
-@provokes("lce_core/methods/_evidence.py", "the quantity")
-def _(_: Place) -> None:
-    given = {"geometry": GEOMETRY, "target": TARGET, "request": None, "parameters": {}}
-    recompute(METHODS.load("pi"), {**given, "request": TARGET, "quantity": "colour"})
 
 
 def forward(name: str = "self_extend") -> Any:

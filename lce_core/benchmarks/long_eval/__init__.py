@@ -23,7 +23,6 @@ from pydantic import Field, model_validator
 
 from lce_core.benchmarks import (
     CellRequest,
-    Evidence,
     KeyForm,
     Profile,
     Prompt,
@@ -43,6 +42,7 @@ from lce_core.benchmarks.long_eval.lines import (
 )
 from lce_core.errors import SpecError
 from lce_core.evaluation.metrics import first_integer, has_complete_integer, last_integer
+from lce_core.evidence import calls
 from lce_core.models import LanguageModel
 
 
@@ -155,12 +155,12 @@ BENCHMARK = LongEval
 SOURCE = Source(
     paper="arXiv:2405.14591",
     place="Table 4 (Long-eval); task: lmsys.org/blog/2023-06-29-longchat",
-    reference="github.com/DachengLi1/LongChat@4b5faa5",
+    reference="https://github.com/DachengLi1/LongChat/tree/4b5faa5",
     differs="the number of lines follows from the length; generated keys are all distinct; the"
     " prompt is the one for base models in every profile",
 )
 EVIDENCE = (
-    Evidence({"call": "last_integer", "text": " <2416>. Line 7"}, 7, "LongChat's rule: the last"),
-    Evidence({"call": "first_integer", "text": " <2416>. Line 7"}, 2416, "first-integer rule"),
+    calls(last_integer, 7, "LongChat's rule: the last", text=" <2416>. Line 7"),
+    calls(first_integer, 2416, "first-integer rule", text=" <2416>. Line 7"),
 )
 VERSION = 1

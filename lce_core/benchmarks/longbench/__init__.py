@@ -25,7 +25,6 @@ from pydantic import Field
 
 from lce_core.benchmarks import (
     CellRequest,
-    Evidence,
     Profile,
     Prompt,
     PromptBenchmark,
@@ -44,6 +43,7 @@ from lce_core.benchmarks.longbench import (
 )
 from lce_core.benchmarks.longbench._rows import LongBenchRow, data_set, longbench_rows
 from lce_core.benchmarks.longbench._task import FirstLine, Task
+from lce_core.evidence import calls
 from lce_core.models import LanguageModel
 
 _FAMILIES = (_question_answering, _summarisation, _few_shot, _synthetic, _code)
@@ -197,58 +197,50 @@ BENCHMARK = LongBench
 SOURCE = Source(
     paper="arXiv:2308.14508",
     place="16 English tasks; as in arXiv:2409.12181, Tables 4 and 11",
-    reference="github.com/Leooyii/LCEG@2ce672d",
+    reference="github.com/Leooyii/LCEG@2ce672dc42b9b5d3e408e8117126c28caeaafcc0",
     differs="samsum ends at its first line as the score does, where LCEG ends it at any newline and"
     " forbids one as the first token",
 )
 EVIDENCE = (
-    Evidence(
-        {
-            "call": "answer_score",
-            "task": "qasper",
-            "prediction": "\nthe South West Ultras\nQuestion: who",
-            "answers": ("none", "West Ultras fan"),
-            "classes": (),
-            "rule": "lceg",
-        },
+    calls(
+        answer_score,
         2 / 3,
         "first line: 2 words in common, of 3 and 3 without the article, by hand",
+        task="qasper",
+        prediction="\nthe South West Ultras\nQuestion: who",
+        answers=("none", "West Ultras fan"),
+        classes=(),
+        rule="lceg",
     ),
-    Evidence(
-        {
-            "call": "answer_score",
-            "task": "multi_news",
-            "prediction": "police killed the gunman",
-            "answers": ("police kill the gunman",),
-            "classes": (),
-            "rule": "longbench",
-        },
+    calls(
+        answer_score,
         2 * 0.75 * 0.75 / (1.5 + 1e-8),
         "longest common subsequence of 3 words of 4, with the 1e-8 of the package rouge",
+        task="multi_news",
+        prediction="police killed the gunman",
+        answers=("police kill the gunman",),
+        classes=(),
+        rule="longbench",
     ),
-    Evidence(
-        {
-            "call": "answer_score",
-            "task": "trec",
-            "prediction": " Date or Price",
-            "answers": ("Date",),
-            "classes": ("Date", "Price", "Speed"),
-            "rule": "longbench",
-        },
+    calls(
+        answer_score,
         0.5,
         "LongBench's rule: one over the number of classes named",
+        task="trec",
+        prediction=" Date or Price",
+        answers=("Date",),
+        classes=("Date", "Price", "Speed"),
+        rule="longbench",
     ),
-    Evidence(
-        {
-            "call": "answer_score",
-            "task": "lcc",
-            "prediction": "# a\nx = 1\n",
-            "answers": ("x = 2",),
-            "classes": (),
-            "rule": "longbench",
-        },
+    calls(
+        answer_score,
         0.8,
         "2 x 4 matching characters of 10; the comment is passed over",
+        task="lcc",
+        prediction="# a\nx = 1\n",
+        answers=("x = 2",),
+        classes=(),
+        rule="longbench",
     ),
 )
 VERSION = 1

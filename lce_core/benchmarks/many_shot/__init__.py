@@ -29,7 +29,6 @@ from pydantic import Field, PositiveInt, model_validator
 
 from lce_core.benchmarks import (
     CellRequest,
-    Evidence,
     KeyForm,
     Profile,
     Prompt,
@@ -51,6 +50,7 @@ from lce_core.benchmarks.many_shot.demonstrations import (
 )
 from lce_core.benchmarks.many_shot.trec import CLASSES, TREC, drawn_questions, trec_questions
 from lce_core.errors import SpecError, UnavailableError
+from lce_core.evidence import calls
 from lce_core.models import LanguageModel
 
 SHOTS = (1, 5, 10, 25, 50, 75, 100, 200, 300, 400, 500, 625, 750, 875, 1000)
@@ -264,35 +264,32 @@ BENCHMARK = ManyShot
 SOURCE = Source(
     paper="arXiv:2409.12181",
     place="Figure 2 and Table 1 (Mshots); balanced rounds: arXiv:2410.02694",
-    reference="github.com/Leooyii/LCEG@2ce672d",
+    reference="github.com/Leooyii/LCEG@2ce672dc42b9b5d3e408e8117126c28caeaafcc0",
     differs="LCEG's draws are not published: examples are the first k of a seeded permutation, and"
     " the ten test questions that are also in the train file are not asked",
 )
 EVIDENCE = (
-    Evidence(
-        {"call": "expected_tokens", "shots": 1000},
+    calls(
+        expected_tokens,
         23836.0,
         "23.8 an example counted with Llama's tokenizer; 36 for the rest estimated",
+        shots=1000,
     ),
-    Evidence(
-        {
-            "call": "class_share",
-            "prediction": " Other number",
-            "reference": "Other number",
-            "classes": CLASSES,
-        },
+    calls(
+        class_share,
         1.0,
         "LongBench's rule, the gold name alone",
+        prediction=" Other number",
+        reference="Other number",
+        classes=CLASSES,
     ),
-    Evidence(
-        {
-            "call": "class_share",
-            "prediction": " Description of a person or Definition of something or City",
-            "reference": "City",
-            "classes": CLASSES,
-        },
+    calls(
+        class_share,
         1 / 3,
         "LongBench's rule: one over the number of classes named",
+        prediction=" Description of a person or Definition of something or City",
+        reference="City",
+        classes=CLASSES,
     ),
 )
 VERSION = 1

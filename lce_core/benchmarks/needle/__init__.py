@@ -24,7 +24,6 @@ from pydantic import Field
 
 from lce_core.benchmarks import (
     CellRequest,
-    Evidence,
     KeyForm,
     Profile,
     Prompt,
@@ -52,6 +51,7 @@ from lce_core.benchmarks.needle.text import (
 from lce_core.errors import SpecError
 from lce_core.evaluation.metrics import contains, word_overlap
 from lce_core.evaluation.stats import bootstrap_mean, wilson
+from lce_core.evidence import calls
 from lce_core.models import LanguageModel
 
 DEPTHS = (0, 11, 22, 33, 44, 56, 67, 78, 89, 100)
@@ -198,25 +198,19 @@ BENCHMARK = Needle
 SOURCE = Source(
     paper="arXiv:2409.12181",
     place="Figures 1 and 5, Table 1 (Needle)",
-    reference="github.com/Leooyii/LCEG@2ce672d",
+    reference="github.com/Leooyii/LCEG@2ce672dc42b9b5d3e408e8117126c28caeaafcc0",
     differs="essays are joined in the order of their names, not of the file system; the answer's"
     " tokens are always kept free",
 )
 EVIDENCE = (
-    Evidence(
-        {"call": "word_overlap", "answer": FACTS[0].answer, "expected": FACTS[0].answer},
+    calls(
+        word_overlap,
         11 / 12,
         "maximum of LCEG's figure: 12 words, 11 distinct",
+        answer=FACTS[0].answer,
+        expected=FACTS[0].answer,
     ),
-    Evidence(
-        {"call": "word_overlap", "answer": "Paris", "expected": FACTS[0].answer},
-        0.0,
-        "no word in common",
-    ),
-    Evidence(
-        {"call": "contains", "answer": f" {FACTS[0].answer}\n", "expected": FACTS[0].phrase},
-        1.0,
-        "gold answer",
-    ),
+    calls(word_overlap, 0.0, "no word in common", answer="Paris", expected=FACTS[0].answer),
+    calls(contains, 1.0, "gold answer", answer=f" {FACTS[0].answer}\n", expected=FACTS[0].phrase),
 )
 VERSION = 2

@@ -25,7 +25,6 @@ from pydantic import Field
 
 from lce_core.benchmarks import (
     CellRequest,
-    Evidence,
     Profile,
     Prompt,
     PromptBenchmark,
@@ -45,6 +44,7 @@ from lce_core.benchmarks.ruler._tasks import (
 )
 from lce_core.benchmarks.ruler._token_form import KEY_TASKS, RulerKeys
 from lce_core.evaluation.metrics import string_match_all, string_match_part
+from lce_core.evidence import calls
 
 
 class Ruler(PromptBenchmark):
@@ -138,23 +138,28 @@ BENCHMARK = Ruler
 
 SOURCE = Source(
     paper="arXiv:2404.06654",
-    place="section 3, appendix B; as run by LCEG (arXiv:2409.12181), Tables 3 and 12-16",
-    reference="github.com/NVIDIA/RULER@c3f5e3b; v1: github.com/Leooyii/LCEG@2ce672d, ruler",
+    place="section 3, appendix B; v1 as run by LCEG (arXiv:2409.12181), Tables 3 and 12-16",
+    reference="github.com/NVIDIA/RULER@c3f5e3b4f87f97e048793bb510a3a6b19a46bf3a;"
+    " github.com/Leooyii/LCEG@2ce672dc42b9b5d3e408e8117126c28caeaafcc0",
     differs="draws are seeded by sample and not from Python's one stream, so prompts are RULER's in"
     " distribution and not in bytes; adjective-noun pairs are drawn uniformly; the keys of a prompt"
     " are distinct; an own sentence splitter replaces nltk's; the beginning-of-sequence token"
     " counts into the length; decoding stops once the score cannot rise",
 )
 EVIDENCE = (
-    Evidence(
-        {"call": "string_match_all", "answer": "are 7 and\t8.", "references": ["7", "8", "9", "1"]},
+    calls(
+        string_match_all,
         0.5,
         "share of references in the answer",
+        answer="are 7 and\t8.",
+        references=["7", "8", "9", "1"],
     ),
-    Evidence(
-        {"call": "string_match_part", "answer": "In Paris.", "references": ["Rome", "paris"]},
+    calls(
+        string_match_part,
         1.0,
         "any reference, case aside",
+        answer="In Paris.",
+        references=["Rome", "paris"],
     ),
 )
 VERSION = 1

@@ -38,8 +38,9 @@ from lce_core.benchmarks.short_context.data import TASKS, request_bytes
 from lce_core.data.sequences import Sequences
 from lce_core.errors import UnavailableError
 from lce_core.evaluation.stats import Estimate, bootstrap_mean, wilson
+from lce_core.evidence import calls
 from lce_core.models import LanguageModel
-from lce_core.registry import Evidence, Source
+from lce_core.registry import Source
 
 NEW_TOKENS = 256
 """Longest generated answer; the harness's default."""
@@ -193,18 +194,18 @@ BENCHMARK = ShortContext
 SOURCE = Source(
     paper="arXiv:2309.00071",
     place="Tables 3 and 10; PIQA and TriviaQA: arXiv:2412.07171, Table 5",
-    reference="github.com/EleutherAI/lm-evaluation-harness@4e7e0d4",
+    reference="https://github.com/EleutherAI/lm-evaluation-harness/tree/4e7e0d4",
     differs="requests are batched by length instead of padded; the length holds a prompt and all of"
     " its answer, where the harness leaves the answer's last token out",
 )
 EVIDENCE = (
-    Evidence(
-        {"call": "best_choice", "log_likelihoods": (-10.0, -12.0)}, 0, "acc: the larger value"
-    ),
-    Evidence(
-        {"call": "best_choice", "log_likelihoods": (-10.0, -12.0), "lengths": (5, 10)},
+    calls(best_choice, 0, "acc: the larger value", log_likelihoods=(-10.0, -12.0)),
+    calls(
+        best_choice,
         1,
         "acc_norm by hand: -2 and -1.2 a character",
+        log_likelihoods=(-10.0, -12.0),
+        lengths=(5, 10),
     ),
 )
 VERSION = 1
