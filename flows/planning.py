@@ -9,12 +9,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from flows.settings import open_study
+from flows.request import compile_request
 from lce_core.execution import Execution
 from lce_core.store.artifacts import Store, folders_of
 from lce_core.store.lease import is_held
 from lce_core.study.cost import gpu_hours
-from lce_core.study.plan import PlannedCell, StudyPlan, compile_study
+from lce_core.study.plan import PlannedCell, StudyPlan
 from lce_core.study.progress import State, StepState, explain, inspect
 from lce_core.study.step_cost import StepCost
 from lce_core.study.step_kinds import step_cost
@@ -39,8 +39,7 @@ class Inspection:
 
 def inspect_study(study: str, execution: Execution) -> Inspection:
     """Compiles a study and looks its steps up; writes nothing but a cache of file hashes."""
-    spec, where = open_study(study, execution)
-    plan = compile_study(spec, execution.data_folders, execution.model_folders, where)
+    plan = compile_request(study, execution).plan
     store = Store(execution.home)
     folders = folders_of(execution.model_dump(mode="json"))
     states = explain(plan, store, inspect(plan, store, folders))

@@ -97,6 +97,14 @@ class TrainingSpec(StepSpec):
     """In tokens."""
     seed: int
 
+    @staticmethod
+    def curve_of(kind: str) -> str:
+        """The `curve` of a kind of training run; TypeError for a kind of another sort."""
+        spec = kind_named(kind)
+        if not issubclass(spec, TrainingSpec):
+            raise TypeError(f"steps of kind {kind} train nothing")
+        return spec.curve
+
     @property
     def num_tokens(self) -> int:
         """Tokens of all optimizer steps."""
