@@ -12,11 +12,11 @@ from typing import ClassVar, Literal
 
 from lce_core.attention import AttentionScheme
 from lce_core.errors import SpecError
-from lce_core.methods._adaptation import LowRank, TokenInsertion
+from lce_core.methods._adaptation import LoRA, TokenInsertion
 from lce_core.registry import Plugin, Registry
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
-__all__ = ["METHODS", "LowRank", "Method", "ScaledMethod", "TokenInsertion", "TrainingStage"]
+__all__ = ["METHODS", "LoRA", "Method", "ScaledMethod", "TokenInsertion", "TrainingStage"]
 
 
 class Method(Plugin):
@@ -49,8 +49,8 @@ class Method(Plugin):
         """Attention in training, where it is another than in use."""
         return self.attention(geometry, lengths)
 
-    def low_rank(self) -> LowRank | None:
-        """Which weights are trained through low-rank updates; None to train all weights."""
+    def lora(self) -> LoRA | None:
+        """Which weights are trained through LoRA; None to train all weights."""
         return None
 
     def insertion(self, geometry: RopeGeometry) -> TokenInsertion | None:

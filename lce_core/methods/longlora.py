@@ -17,7 +17,7 @@ from pydantic import Field
 from lce_core.attention.schemes import ShiftedSparse
 from lce_core.errors import SpecError
 from lce_core.evidence import EXACT, PHI2, frequencies, value
-from lce_core.methods import LowRank, ScaledMethod
+from lce_core.methods import LoRA, ScaledMethod
 from lce_core.registry import Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
@@ -54,9 +54,9 @@ class LongLora(ScaledMethod):
         """
         return ShiftedSparse(group=self._group(lengths.request))
 
-    def low_rank(self) -> LowRank:
+    def lora(self) -> LoRA:
         """Updates of the attention projections; embeddings and norms are trained whole."""
-        return LowRank(self.rank, self.alpha, TARGETS, WHOLE)
+        return LoRA(self.rank, self.alpha, TARGETS, WHOLE)
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
         """Raises SpecError for a scale below 1, one head, or a target that is not whole blocks."""

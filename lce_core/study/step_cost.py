@@ -32,7 +32,7 @@ def finetune_cost(
     """Cost of training with a method for `target` tokens of context, in rows of `length` tokens."""
     weights, attention = _forward(model, method, target, length, training=True)
     # Kept weights pass gradients on and get none; the few that low-rank methods train are left out.
-    passes = 3 if method.low_rank() is None else 2
+    passes = 3 if method.lora() is None else 2
     return StepCost(tokens, tokens * (passes * weights + 3 * attention))
 
 

@@ -154,8 +154,8 @@ def _exit_with_driver() -> None:
     os._exit(1)
 
 
-def _print_progress(row: Mapping[str, Any]) -> None:
-    sys.stdout.write(json.dumps(row) + "\n")
+def _print_progress(entry: Mapping[str, Any]) -> None:
+    sys.stdout.write(json.dumps(entry) + "\n")
     sys.stdout.flush()
 
 

@@ -361,7 +361,7 @@ def perturbed(value: Any, plugin: type[Method], name: str) -> list[Any]:
 
 def behaviour(method: Method) -> list[Any]:
     """All that a method says, at small and real sizes."""
-    said: list[Any] = [method.low_rank()]
+    said: list[Any] = [method.lora()]
     for geometry in (*(base.geometry for base in BASES), *FAR):
         trained = geometry.trained_context
         for request in (trained, 4 * trained, 64 * trained):
