@@ -83,6 +83,7 @@ class Lease:
             if is_held(folder, name):
                 return None
             token = uuid.uuid4().hex
+            # Renamed into place: owners and waiting processes read lease files without the lock.
             aside = folder / f".{name}.{token}"
             aside.write_text(json.dumps({**owner(), "token": token}), encoding="utf-8")
             aside.replace(path)
@@ -117,6 +118,7 @@ class Lease:
         while not self._stop.wait(HEARTBEAT_SECONDS):
             # A file server that hiccups must not end the heartbeat of a run of days.
             with contextlib.suppress(OSError):
+                # No lock: taken over in between, it is the new owner, alive, whose file is touched.
                 if self.still_ours():
                     os.utime(self._path)
 
