@@ -92,6 +92,7 @@ class Study:
             "target_context": TARGET,
             "base_contexts": {BASE: TRAINED},
             "cells": self.cells,
+            "kinds": {run["checkpoint"]: run["kind"] for run in self.trainings},
             "trainings": self.trainings,
         }
 
