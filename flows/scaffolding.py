@@ -5,12 +5,14 @@ from __future__ import annotations
 import keyword
 from pathlib import Path
 from string import Template
+from typing import Any
 
 from lce_core.benchmarks import BENCHMARKS
 from lce_core.errors import SpecError
 from lce_core.methods import METHODS
+from lce_core.registry import Registry
 
-KINDS = {"method": METHODS, "benchmark": BENCHMARKS}
+KINDS: dict[str, Registry[Any]] = {"method": METHODS, "benchmark": BENCHMARKS}
 TEMPLATES = Path(__file__).parent / "templates"
 
 
