@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import importlib.util
 import math
 import pkgutil
 import re
@@ -29,6 +30,8 @@ from lce_core.store.identity import canonical_json
 
 Examples = tuple[Mapping[str, Any], ...]
 """Type of a plug-in's EXAMPLES: parameters to try, as a study would give them."""
+MARK = "# <- fill in"
+"""Ends the lines of a new plug-in's file that its author still has to write."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +137,8 @@ class Registry(Generic[P]):
             raise SpecError(
                 where, repr(name), f"the name of a {kind}", did_you_mean(name, self.names())
             )
+        if f"{self.package}.{name}" not in sys.modules:
+            self._refuse_marks(name)
         module = importlib.import_module(f"{self.package}.{name}")
         for part in (self.attribute, "SOURCE", "EVIDENCE", "VERSION"):
             if not hasattr(module, part):
@@ -157,6 +162,20 @@ class Registry(Generic[P]):
         plugin.examples = _examples(plugin, module)
         plugin.summary = (module.__doc__ or "").strip().split("\n", 1)[0]
         return plugin
+
+    def _refuse_marks(self, name: str) -> None:
+        spec = importlib.util.find_spec(f"{self.package}.{name}")
+        if spec is None or spec.origin is None:
+            return
+        lines = Path(spec.origin).read_text(encoding="utf-8").splitlines()
+        marked = [number for number, line in enumerate(lines, start=1) if MARK in line]
+        if marked:
+            raise SpecError(
+                f"{spec.origin}, line {marked[0]}",
+                f"{lines[marked[0] - 1].strip()!r}, 1 of {len(marked)} lines marked {MARK!r}",
+                "lines that are written",
+                "fill them in and remove the marks",
+            )
 
     def _is_imported(self, name: str) -> bool:
         # Plans ask thousands of times, and listing the folder takes half a millisecond.

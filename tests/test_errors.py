@@ -15,12 +15,16 @@ import pytest
 
 from lce_core import errors
 from lce_core.errors import LceError, SpecError, StepsFailedError, StudyIncompleteError
-from tests.errors import of_methods
+from tests.errors import of_benchmarks, of_core, of_methods
 from tests.support.error_sites import Site, document, foreign_raises, sites
 from tests.support.provocations import Place, Provocation, recorded
 from tests.support.repository import ROOT
 
-PROVOCATIONS: list[Provocation] = [*of_methods.PROVOCATIONS]
+PROVOCATIONS: list[Provocation] = [
+    *of_methods.PROVOCATIONS,
+    *of_benchmarks.PROVOCATIONS,
+    *of_core.PROVOCATIONS,
+]
 NOT_PROVOKED: frozenset[str] = frozenset()
 
 

@@ -56,6 +56,7 @@ class StudyPlan:
     def to_json(self) -> dict[str, Any]:
         """What the store keeps of a plan, for the catalog: names, axes and ids of all cells."""
         trained = [s for s in self.steps.values() if issubclass(kind_named(s.kind), TrainingSpec)]
+        waited_for = {print_ for c in self.cells if c.step for print_ in c.step.parents.values()}
         models = self.study.base_models
         return {
             "study": self.study.study,
@@ -63,6 +64,7 @@ class StudyPlan:
             "target_context": self.study.target_context,
             "base_contexts": {m.plugin_name: m.geometry.trained_context for m in models},
             "cells": [_cell_json(cell) for cell in self.cells],
+            "kinds": {s.short: s.kind for s in self.steps.values() if s.fingerprint in waited_for},
             "trainings": [
                 {
                     "fingerprint": step.fingerprint,

@@ -139,17 +139,17 @@ def test_each_cell_without_a_result_says_why(catalog: Path) -> None:
         (row["method"], row["frozen"], row["status"], row["reason"]): row["cells"] for row in rows
     }
     assert told == {
-        ("lm_infinite", True, "unavailable", "the prompt needs 1030 tokens"): 1,
+        ("lm_infinite", True, "unavailable", "prompt: got 1030 tokens; expected 1024; evaluate longer"): 1,
         ("ntk_32k", False, "missing", "waits for finetune ID"): 13,
         (
             "ntk_32k", False, "missing",
-            "finetune ID failed: data: rows.bin: token 9999 is not in the vocabulary",
+            "finetune ID failed: data: rows.bin: got token 9999; expected the vocabulary; pack again",
         ): 13,
         ("pi", True, "unavailable", "eval length 1024 is beyond the 512 tokens pi reaches"): 12,
         ("self_extend", True, "missing", "not run yet"): 1,
         (
             "yarn", False, "failed",
-            "non_finite: score of sample 3 is NaN <script>alert(1)</script>",
+            "non_finite: sample 3: got NaN <script>alert(1)</script>; expected a finite score; look",
         ): 1,
     }  # fmt: skip
     (failed,) = ask(catalog, "FROM cells WHERE status = 'failed'")
@@ -422,7 +422,7 @@ def test_csv_and_json_hold_every_value(catalog: Path) -> None:
     assert [tuple(entry.values()) for entry in objects] == rows
     read = list(csv.DictReader(io.StringIO(format_rows(columns, rows, "csv"))))
     assert [float(entry["value"]) for entry in read] == [row[2] for row in rows]
-    with pytest.raises(SpecError, match="Did you mean 'json'"):
+    with pytest.raises(SpecError, match="write 'json'"):
         format_rows(columns, rows, "jsn")
 
 

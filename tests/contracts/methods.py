@@ -237,7 +237,7 @@ def check_gradients(plugin: type[Method], example: Example) -> None:
         reach = method.reach(base.geometry, at(TARGET)) or TARGET
         with torch.enable_grad():
             if scheme is not None and not scheme.differentiable:
-                refused(lambda: logits(extended, tokens(8)), "inference only")  # noqa: B023
+                refused(lambda: logits(extended, tokens(8)), "expected inference")  # noqa: B023
             else:
                 logits(extended, tokens(min(reach, TARGET))).sum().backward()
                 lost = [n for n, p in extended.model.named_parameters() if p.grad is None]

@@ -72,7 +72,7 @@ def test_every_reason_is_told(catalog: Path, report: Path) -> None:
 
 
 def test_an_unknown_study_is_answered_with_a_candidate(catalog: Path, tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="Did you mean 'sample'"):
+    with pytest.raises(SpecError, match="write 'sample'"):
         write_report(catalog, "sampel", tmp_path / "report.html")
     assert list(tmp_path.iterdir()) == []
 

@@ -295,8 +295,8 @@ def test_a_diverging_run_fails_its_cells_and_nothing_else(home: Path, tmp_path: 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["run", "toyy"], "Did you mean 'toy'"),
-        (["run", "toy", "--select", "method=yran"], "Did you mean 'yarn'"),
+        (["run", "toyy"], "write 'toy'"),
+        (["run", "toy", "--select", "method=yran"], "write 'yarn'"),
         (["plan", "absent.yaml"], "no such file"),
         (["run", "toy", "--model-folder", "toy_llama"], "NAME=FOLDER"),
         (["run", "toy", "--device", "tpu"], "device"),

@@ -88,8 +88,12 @@ on(
     lengths=ContextLengths(TRAINED, 63, 63),
 )
 on("lm_infinite", "at most the", "lm_infinite", window=17)
-ONE_HEAD = replace(GEOMETRY, num_heads=1, num_kv_heads=1)
-on("longlora", "at least 2 heads", "longlora", geometry=ONE_HEAD)
+on(
+    "longlora",
+    "at least 2 heads",
+    "longlora",
+    geometry=replace(GEOMETRY, num_heads=1, num_kv_heads=1),
+)
 on("longlora", "for training rows", "longlora", num_groups=5)
 on("rerope", "at most", "rerope", window=16)
 on("rope_base_method_2", "a split below", "rope_base_method_2", split=4)

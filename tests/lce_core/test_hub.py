@@ -54,7 +54,7 @@ def test_a_data_set_out_of_reach_is_unavailable_within_seconds(tmp_path: Path) -
     answer = ask(tmp_path)
     assert time.monotonic() - start < 20
     assert answer.startswith("UnavailableError data set 'squad'")
-    for part in (f"rajpurkar/squad@{COMMIT}", "Get it from the authors", "--data-folder squad="):
+    for part in (f"rajpurkar/squad@{COMMIT}", "get it from the authors", "--data-folder squad="):
         assert part in answer
 
 

@@ -94,9 +94,9 @@ def test_a_data_set_that_is_not_there_is_unavailable_with_its_origin(
 ) -> None:
     benchmark = _benchmark(name, data_sets=[data_set])
     assert benchmark.digest("code", {}) is None
-    with pytest.raises(UnavailableError, match=rf"'{data_set}' is not .*--data-folder"):
+    with pytest.raises(UnavailableError, match=rf"'{data_set}': got no folder.*--data-folder"):
         benchmark.digest(data_set, {})
-    with pytest.raises(UnavailableError, match=rf"'{data_set}' is not .*--data-folder"):
+    with pytest.raises(UnavailableError, match=rf"'{data_set}': got no folder.*--data-folder"):
         benchmark.evaluate(_request(benchmark, 300, task=data_set))
 
 
@@ -104,9 +104,13 @@ def test_a_data_set_that_is_not_there_is_unavailable_with_its_origin(
     ("name", "content", "message"),
     [
         ("a.txt", b"caf\xe9", r"a\.txt.*readable utf-8 text"),
-        ("a.jsonl", b'{"text": "x"}\n{"ids": 1}\n', r"a\.jsonl: row 2: no text in text or input"),
+        (
+            "a.jsonl",
+            b'{"text": "x"}\n{"ids": 1}\n',
+            r"a\.jsonl: row 2: got no text in text or input",
+        ),
         ("a.jsonl", b'{"input_ids": [1, 2]}\n', r"only input_ids: .*own tokenizer"),
-        ("a.parquet", b"nothing", r"a\.parquet: .*Get the file again"),
+        ("a.parquet", b"nothing", r"a\.parquet: .*get the file again"),
     ],
 )
 def test_files_that_are_no_documents_are_named(
@@ -121,7 +125,7 @@ def test_files_that_are_no_documents_are_named(
 
 def test_documents_shorter_than_asked_for_are_unavailable(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("x" * 99, encoding="utf-8")
-    with pytest.raises(UnavailableError, match="longest document has 100 tokens"):
+    with pytest.raises(UnavailableError, match="got 100 tokens in the longest document"):
         _read("pg19", tmp_path, at_least=101)
 
 
@@ -192,7 +196,7 @@ def test_a_plan_gives_each_task_its_own_data_and_cost(
     assert pg19.step.spec["data"] == DATA_SETS["pg19"].digest(folders)  # type: ignore[union-attr]
     assert step_cost(pg19.step).tokens == 128 * (7212 // 128)  # type: ignore[arg-type]
     assert proof_pile.step is None
-    assert "'proof_pile' is not on this machine" in str(proof_pile.unavailable)
+    assert "'proof_pile' : got no folder of this name" in str(proof_pile.unavailable)
 
 
 # Published text

@@ -94,7 +94,7 @@ def test_generated_answers_are_greedy_up_to_the_stop_string() -> None:
 
 def test_requests_that_the_model_cannot_answer_are_refused() -> None:
     lm = ExtendedLM(toy_request(20), new_tokens=8)
-    with pytest.raises(SpecError, match="decoding is greedy"):
+    with pytest.raises(SpecError, match="expected greedy decoding"):
         lm.generate_until(instances("generate_until", [("a", {"do_sample": True})]))
     with pytest.raises(SpecError, match="scores whole texts"):
         lm.loglikelihood_rolling(instances("loglikelihood_rolling", [("a",)]))
@@ -110,5 +110,5 @@ def test_logits_that_are_not_finite_are_refused() -> None:
     request = toy_request()
     with torch.no_grad():
         request.model.model.get_output_embeddings().weight[0] = torch.nan
-    with pytest.raises(NonFiniteError, match="logits are finite"):
+    with pytest.raises(NonFiniteError, match="got NaN or infinite logits"):
         ExtendedLM(request, new_tokens=8).loglikelihood(instances("loglikelihood", [("aaa", "b")]))

@@ -174,9 +174,11 @@ def test_prompts_follow_from_seed_and_length_alone(monkeypatch: pytest.MonkeyPat
 
 def test_a_length_below_two_lines_is_unavailable_with_the_minimum() -> None:
     benchmark = _benchmark(num_samples=1)
-    with pytest.raises(UnavailableError, match=r"eval_length 300: 2 lines .* need (\d+)") as error:
+    with pytest.raises(
+        UnavailableError, match=r"eval_length 300: got (\d+) tokens .* in 2 lines"
+    ) as error:
         benchmark.evaluate(_request(300))
-    minimum = int(str(error.value).split("need ")[1].split()[0])
+    minimum = int(str(error.value).split("got ")[1].split()[0])
     # Words differ by length, and follow from it.
     assert 600 < minimum < 700
     assert _prompts(benchmark, _request(minimum + 60))
@@ -234,7 +236,9 @@ def test_faithful_asks_the_largest_published_cases_that_fit(cases: Path) -> None
         "lines", folders
     )
     assert benchmark.digest("lines", folders) != benchmark.digest("lines", {})
-    with pytest.raises(UnavailableError, match=r"eval_length 600: 4_lines\.jsonl .* need \d+"):
+    with pytest.raises(
+        UnavailableError, match=r"eval_length 600: got \d+ tokens .* in 4_lines\.jsonl"
+    ):
         benchmark.evaluate(_request(600, data_folders=folders))
 
 
@@ -244,7 +248,9 @@ def test_other_profiles_generate_lines_unless_told_otherwise(cases: Path) -> Non
     assert len(_prompts(_benchmark(cases="published"), request)) == 3
     generated = _benchmark(profile="faithful", cases="generated", num_samples=5)
     assert len(_prompts(generated, request)) == 5
-    with pytest.raises(UnavailableError, match=r"'long_eval' is not on this machine.*LongChat"):
+    with pytest.raises(
+        UnavailableError, match=r"'long_eval': got no folder of this name.*LongChat"
+    ):
         _benchmark(cases="published").digest("lines", {})
 
 
@@ -254,7 +260,7 @@ def test_other_profiles_generate_lines_unless_told_otherwise(cases: Path) -> Non
         ({"random_idx": ["a"]}, r"7_lines\.jsonl: row 1: .*columns prompt, random_idx"),
         ({"expected_number": "many"}, r"row 1: .*'many'"),
         ({"prompt": None}, r"row 1: .*columns"),
-        ({"num_lines": ...}, r"7_lines\.jsonl: row 1: no column 'num_lines'"),
+        ({"num_lines": ...}, r"7_lines\.jsonl: row 1: got no column 'num_lines'"),
     ],
 )
 def test_cases_that_are_not_as_published_are_named(
@@ -292,7 +298,7 @@ def test_token_prompts_hide_a_key_of_every_family() -> None:
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"profile": "tiny", "cases": "published"}, "no published cases"),
+        ({"profile": "tiny", "cases": "published"}, "published cases with profile tiny"),
         ({"cases": "published", "num_samples": 5}, "50 a file"),
         ({"cases": "mine"}, "'generated' or 'published'"),
         ({"num_samples": 0}, "greater than 0"),

@@ -247,11 +247,14 @@ def test_predicted_tokens_are_rows_times_length() -> None:
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"answers": None}, r"trec\.jsonl: row 2: column 'answers': None"),
-        ({"answers": []}, r"row 2: column 'answers': \[\]: it is a list of at least one text"),
-        ({"context": 3}, r"row 2: column 'context': 3: it is text"),
-        ({"all_classes": "Food"}, r"row 2: column 'all_classes': 'Food'"),
-        ({"input": ...}, r"trec\.jsonl: row 2: no column 'input'"),
+        ({"answers": None}, r"trec\.jsonl: row 2: column 'answers': got None"),
+        (
+            {"answers": []},
+            r"row 2: column 'answers': got \[\]; expected a list of at least one text",
+        ),
+        ({"context": 3}, r"row 2: column 'context': got 3; expected text"),
+        ({"all_classes": "Food"}, r"row 2: column 'all_classes': got 'Food'"),
+        ({"input": ...}, r"trec\.jsonl: row 2: got no column 'input'"),
     ],
 )
 def test_rows_that_are_not_as_published_are_named(
@@ -268,7 +271,7 @@ def test_rows_that_are_not_as_published_are_named(
 def test_absent_files_make_their_cells_unavailable_and_others_not(folder: Path) -> None:
     (folder / "trec.jsonl").unlink()
     digest = _benchmark().digest("lcc", {"longbench": folder})
-    with pytest.raises(UnavailableError, match=r"no trec\.jsonl in .*longbench=FOLDER"):
+    with pytest.raises(UnavailableError, match=r"got no trec\.jsonl.*longbench=FOLDER"):
         _benchmark().evaluate(_request("trec", 200, folder))
     assert _benchmark(num_samples=1).evaluate(_request("lcc", 200, folder)).samples
     (folder / "lcc.jsonl").write_text("", encoding="utf-8")
@@ -282,7 +285,7 @@ def test_absent_files_make_their_cells_unavailable_and_others_not(folder: Path) 
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"profile": "tiny"}, "longbench offers faithful, clean, fast"),
+        ({"profile": "tiny"}, "longbench offers: faithful, clean, fast"),
         ({"first_line": "mine"}, "'longbench' or 'lceg'"),
         ({"num_samples": 0}, "greater than 0"),
     ],

@@ -19,8 +19,8 @@ from transformers import PreTrainedTokenizerFast
 
 from lce_core.benchmarks import BENCHMARKS, Benchmark, CellRequest
 from lce_core.benchmarks._prompted.retrieval import Prompt
-from lce_core.benchmarks.many_shot import SHOTS
 from lce_core.benchmarks.many_shot.demonstrations import drawn_order
+from lce_core.benchmarks.many_shot.forms import SHOTS
 from lce_core.benchmarks.many_shot.trec import CLASSES, LABELS
 from lce_core.errors import SpecError, UnavailableError
 from lce_core.extension.extended_model import extend
@@ -182,9 +182,9 @@ def test_prompts_follow_from_the_seed_in_any_order_of_tasks(trec: Path) -> None:
 def test_prompts_that_do_not_fit_say_the_minimum_or_lose_their_middle(trec: Path) -> None:
     settings = {"shots": [20], "num_questions": 11, "permutations": 1}
     clean, faithful = _benchmark(**settings), _benchmark(**settings, profile="faithful")
-    with pytest.raises(UnavailableError, match=r"eval_length 500: .* need (\d+) tokens") as error:
+    with pytest.raises(UnavailableError, match=r"eval_length 500: got (\d+) tokens") as error:
         clean.evaluate(_request("shots_20", 500, trec))
-    minimum = int(str(error.value).split("need ")[1].split()[0])
+    minimum = int(str(error.value).split("got ")[1].split()[0])
     fitting = clean.prompts(_request("shots_20", minimum, trec))  # type: ignore[attr-defined]
     assert max(len(prompt.ids) for prompt in fitting) == minimum - 64
     with pytest.raises(UnavailableError):
@@ -196,7 +196,7 @@ def test_prompts_that_do_not_fit_say_the_minimum_or_lose_their_middle(trec: Path
 
 
 def test_more_examples_or_questions_than_there_are_is_unavailable(trec: Path) -> None:
-    with pytest.raises(UnavailableError, match="200 questions to ask: data set 'trec' has 12"):
+    with pytest.raises(UnavailableError, match="got 12 questions to ask; expected at least 200"):
         _benchmark().evaluate(_request("shots_1", 4096, trec))
     benchmark = _benchmark(num_questions=2)
     with pytest.raises(UnavailableError, match="50 examples: data set 'trec' has 40"):
@@ -283,8 +283,8 @@ def test_token_prompts_need_keys_and_room() -> None:
     [
         ({"shots": []}, "at least 1"),
         ({"shots": [0]}, "greater than 0"),
-        ({"shots": [5, 5]}, "twice"),
-        ({"shot": [5]}, "Did you mean 'shots'"),
+        ({"shots": [5, 5]}, "a name of its own"),
+        ({"shot": [5]}, "write 'shots'"),
     ],
 )
 def test_settings_without_meaning_are_refused(parameters: dict[str, Any], message: str) -> None:

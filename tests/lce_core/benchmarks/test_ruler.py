@@ -211,7 +211,7 @@ def test_sentences_end_at_marks_and_not_at_abbreviations() -> None:
         ({"num_samples": 0}, "greater than 0"),
         ({"sizes": "v3"}, "'v1' or 'search'"),
         ({"profile": "tiny", "haystack": "held_out"}, "num_samples alone"),
-        ({"permutation": "fixed"}, "Did you mean 'permutations'"),
+        ({"permutation": "fixed"}, "write 'permutations'"),
     ],
 )
 def test_settings_without_meaning_are_refused(parameters: dict[str, Any], message: str) -> None:
@@ -236,5 +236,5 @@ def test_tasks_ask_for_the_data_they_read_and_for_no_other(
         else:
             assert ruler().digest(task, others) is None
     (tmp_path / "dev-v2.0.json").write_text('{"data": [{"title": "x"}]}', encoding="utf-8")
-    with pytest.raises(DataError, match=r"dev-v2\.0\.json: KeyError 'paragraphs'"):
+    with pytest.raises(DataError, match=r"dev-v2\.0\.json: got KeyError 'paragraphs'"):
         prompts_of(request_for("qa_1", 900, {"squad": tmp_path}))

@@ -65,9 +65,9 @@ def test_there_are_fifty_names_in_one_order() -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"NUM:date When ?\nNUM:hour When ?\n", r"train\.txt: line 2: 'NUM:hour When \?'"),
-        (b"NUM:date\n", r"line 1: 'NUM:date': a line is a code"),
-        (b"\n", r"train\.txt: no questions"),
+        (b"NUM:date When ?\nNUM:hour When ?\n", r"train\.txt: line 2: got 'NUM:hour When \?'"),
+        (b"NUM:date\n", r"line 1: got 'NUM:date'; expected a code"),
+        (b"\n", r"train\.txt: got no questions"),
     ],
 )
 def test_lines_that_are_not_as_published_are_named(
@@ -91,8 +91,8 @@ def test_questions_are_latin_1_and_those_that_are_shown_are_not_asked(tmp_path: 
 
 
 def test_absent_files_are_unavailable_with_where_to_get_them(tmp_path: Path) -> None:
-    with pytest.raises(UnavailableError, match=r"'trec' is not on this machine.*nltk_data"):
+    with pytest.raises(UnavailableError, match=r"'trec': got no folder of this name.*nltk_data"):
         trec_questions({})
     (tmp_path / "train.txt").write_bytes(b"HUM:ind Who ?\n")
-    with pytest.raises(UnavailableError, match=r"no test\.txt in .*nltk_data"):
+    with pytest.raises(UnavailableError, match=r"got no test\.txt.*nltk_data"):
         trec_questions({"trec": tmp_path})

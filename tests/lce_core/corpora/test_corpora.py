@@ -189,15 +189,18 @@ def test_the_held_out_share_is_what_is_asked_for() -> None:
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        (b'{"text": "a"}\n{"text": \n', r"x\.jsonl:2: not JSON"),
-        (b"[" * 100_000, r"x\.jsonl:1: not JSON"),
-        (b'{"text": "a"}\n{"body": "b"}\n', r"x\.jsonl:2: no text under 'text'"),
-        (b'{"text": 5}\n', r"x\.jsonl:1: no text under 'text'"),
-        (b'["text"]\n', r"x\.jsonl:1: no text under 'text'"),
-        (b'{"text": "a", "domain": "odd"}\n', r"x\.jsonl:1: domain 'odd' is not one of text"),
-        (b'{"text": "a", "domain": []}\n', r"x\.jsonl:1: domain \[\] is not one of"),
-        (b'{"text": "\\ud800"}\n', r"x\.jsonl:1: half a surrogate pair"),
-        (b'{"text": "a"}\n{"text": "\xff"}\n', r"x\.jsonl: byte 24 is not UTF-8"),
+        (b'{"text": "a"}\n{"text": \n', r"x\.jsonl:2: got a line that is not JSON"),
+        (b"[" * 100_000, r"x\.jsonl:1: got a line that is not JSON"),
+        (b'{"text": "a"}\n{"body": "b"}\n', r"x\.jsonl:2: got no text under 'text'"),
+        (b'{"text": 5}\n', r"x\.jsonl:1: got no text under 'text'"),
+        (b'["text"]\n', r"x\.jsonl:1: got no text under 'text'"),
+        (
+            b'{"text": "a", "domain": "odd"}\n',
+            r"x\.jsonl:1: got domain 'odd'; expected one of text",
+        ),
+        (b'{"text": "a", "domain": []}\n', r"x\.jsonl:1: got domain \[\]; expected one of"),
+        (b'{"text": "\\ud800"}\n', r"x\.jsonl:1: got half a surrogate pair"),
+        (b'{"text": "a"}\n{"text": "\xff"}\n', r"x\.jsonl: got byte 24, which is not UTF-8"),
     ],
 )
 def test_a_bad_line_is_named(content: bytes, complaint: str, tmp_path: Path) -> None:
@@ -208,7 +211,7 @@ def test_a_bad_line_is_named(content: bytes, complaint: str, tmp_path: Path) -> 
 
 def test_a_text_file_that_is_not_utf8_is_named_with_the_byte(tmp_path: Path) -> None:
     (tmp_path / "x.txt").write_bytes(b"caf\xe9")
-    with pytest.raises(DataError, match=r"x\.txt: byte 3 is not UTF-8"):
+    with pytest.raises(DataError, match=r"x\.txt: got byte 3, which is not UTF-8"):
         documents(folder_corpus(), {"text": tmp_path})
 
 
@@ -231,7 +234,7 @@ def test_an_unreadable_file_is_named(name: str, tmp_path: Path) -> None:
     # A link to itself cannot be opened by anyone, root included.
     (tmp_path / name).symlink_to(tmp_path / name)
     for ask in (folder_corpus().digest, lambda f: documents(folder_corpus(), f)):
-        with pytest.raises(DataError, match=rf"{name}: cannot be read"):
+        with pytest.raises(DataError, match=rf"{name}: got a file that cannot be read"):
             ask({"text": tmp_path})
 
 
@@ -251,7 +254,7 @@ def test_a_file_name_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
         ({"domain_names": ["a", "a"]}, "distinct"),
         ({"held_out_percent": 0.0}, "greater than 0"),
         ({"held_out_percent": 100.0}, "less than 100"),
-        ({"text_feild": "x"}, "Did you mean 'text_field'"),
+        ({"text_feild": "x"}, "write 'text_field'"),
     ],
 )
 def test_bad_parameters_are_refused(parameters: dict[str, Any], complaint: str) -> None:

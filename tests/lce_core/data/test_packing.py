@@ -227,7 +227,7 @@ def test_progress_is_reported(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sizes", [{"row_length": 1}, {"num_rows": 0}])
 def test_rows_without_a_prediction_are_refused(sizes: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="it has a token to predict"):
+    with pytest.raises(SpecError, match="with a token to predict"):
         pack(Given(texts=(("a", "x"),)), tmp_path, **sizes)
     assert not list(tmp_path.iterdir())
 
@@ -241,12 +241,14 @@ def test_a_corpus_without_text_is_refused(
 
 
 def test_a_document_of_an_undeclared_domain_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="train-0: domain 'c' is not one of"):
+    with pytest.raises(DataError, match="train-0: got domain 'c'; expected one of"):
         pack(Given(texts=(("c", "x"),)), tmp_path)
 
 
 def test_a_token_outside_the_vocabulary_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="doc: token 120 is outside the model's vocabulary of 100"):
+    with pytest.raises(
+        DataError, match="doc: got token 120; expected tokens of the model's vocabulary of 100"
+    ):
         tokenise(
             [Document("doc", "a", "x")],
             ("a",),
@@ -280,7 +282,9 @@ def test_a_damaged_folder_is_refused(tmp_path: Path) -> None:
     pack(Given(texts=(("a", "x" * 128),)), tmp_path)
     rows = tmp_path / "rows.bin"
     rows.write_bytes(rows.read_bytes()[:-2])
-    with pytest.raises(StoreError, match=r"rows\.bin: 254 bytes; the manifest says 256"):
+    with pytest.raises(
+        StoreError, match=r"rows\.bin: got 254 bytes; expected the 256 bytes of the manifest"
+    ):
         PackedRows.open(tmp_path)
     rows.unlink()
     with pytest.raises(StoreError, match=r"rows\.bin: missing"):
@@ -328,7 +332,7 @@ def test_a_part_of_the_held_out_text_does_not_depend_on_the_rest(tmp_path: Path)
 
 
 def test_a_domain_without_held_out_text_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="given: domain 'b' has no held-out text"):
+    with pytest.raises(DataError, match="given: domain 'b': got no held-out text"):
         hold_out(Given(texts=(("a", "x"),)), tmp_path, 10)
 
 
@@ -336,7 +340,7 @@ def test_an_unknown_held_out_domain_is_refused(tmp_path: Path) -> None:
     hold_out(Given(texts=(("a", "x"), ("b", "y"))), tmp_path, 10)
     held_out = HeldOutText.open(tmp_path)
     for ask in (held_out.stream, held_out.document_starts):
-        with pytest.raises(DataError, match="'c': held-out domains are a, b"):
+        with pytest.raises(DataError, match="got domain 'c'; expected one of its domains: a, b"):
             ask("c")
 
 

@@ -315,9 +315,9 @@ def test_announced_rows_count_in_training_mode_only_and_until_the_next_request()
 def test_other_rows_than_announced_are_refused() -> None:
     rotary = begun(SMALL, 96)
     rotary.begin_rows(np.zeros(3, dtype=np.uint64))
-    with pytest.raises(SpecError, match="2 rows: 3 rows were announced"):
+    with pytest.raises(SpecError, match="got 2 rows; expected the 3 rows that were announced"):
         rotary(torch.zeros(2, 96, 1), torch.arange(96)[None])
-    with pytest.raises(SpecError, match="97 tokens: the request has 96 tokens"):
+    with pytest.raises(SpecError, match="got 97 tokens; expected at most the 96 tokens"):
         rotary(torch.zeros(3, 97, 1), torch.arange(97)[None])
 
 
@@ -434,9 +434,9 @@ def test_scales_follow_the_target_and_the_request() -> None:
 @pytest.mark.parametrize(
     ("parameters", "match"),
     [
-        ({"max_scale": 3}, r"clex\.max_scale: 3: .*4 trained contexts of 128 tokens.*Give 16"),
-        ({"step": 0.3}, r"clex\.step: 0\.3: .*Give 1/3"),
-        ({"step": 0.7}, r"clex\.step: 0\.7: .*Give 1/1"),
+        ({"max_scale": 3}, r"clex\.max_scale: got 3; expected at least 4, .*give 16"),
+        ({"step": 0.3}, r"clex\.step: got 0\.3; .*give 1/3"),
+        ({"step": 0.7}, r"clex\.step: got 0\.7; .*give 1/1"),
     ],
 )
 def test_parameters_that_do_not_fit_are_refused(parameters: dict[str, Any], match: str) -> None:
@@ -447,10 +447,10 @@ def test_parameters_that_do_not_fit_are_refused(parameters: dict[str, Any], matc
 @pytest.mark.parametrize(
     ("parameters", "match"),
     [
-        ({"max_scale": 0}, r"test\.max_scale: 0"),
-        ({"step": 0.0}, r"test\.step: 0\.0"),
-        ({"step": 2.0}, r"test\.step: 2\.0"),
-        ({"expansion": 0}, r"test\.expansion: 0"),
+        ({"max_scale": 0}, r"test\.max_scale: got 0"),
+        ({"step": 0.0}, r"test\.step: got 0\.0"),
+        ({"step": 2.0}, r"test\.step: got 2\.0"),
+        ({"expansion": 0}, r"test\.expansion: got 0"),
         ({"activation": "relu"}, "'silu' or 'tanh'"),
     ],
 )

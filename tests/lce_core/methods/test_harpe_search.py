@@ -152,5 +152,7 @@ def walked_troughs(heights: list[float], chosen: SearchSettings) -> list[int]:
 
 @pytest.mark.parametrize("count", [0, 135])
 def test_more_bases_than_candidates_are_refused(count: int) -> None:
-    with pytest.raises(SpecError, match=f"harpe search: {count} bases: there are 134 candidates"):
+    with pytest.raises(
+        SpecError, match=f"harpe search: got {count} bases to choose; expected 1 to 134 bases"
+    ):
         search_bases(128, count)

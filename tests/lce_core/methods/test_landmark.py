@@ -392,7 +392,7 @@ def test_training_rows_become_independent_sequences_with_weights() -> None:
     inner = (found != 99) & (np.arange(10) > 0)
     assert (found_weights[inner] == found[inner] / 4).all()
     assert (found_weights[:, 0] == 0).all()
-    with pytest.raises(SpecError, match=r"training rows: 12 tokens: .*sequences of 8 tokens"):
+    with pytest.raises(SpecError, match=r"training rows: got 12 tokens; .*sequences of 8 tokens"):
         inserter.piece_of(12)
 
 
@@ -643,17 +643,17 @@ def test_processes_that_share_the_model_train_what_one_trains(make_job: Any) -> 
         (
             {"block": 7, "train_length": 16},
             64,
-            r"landmark\.block: 7: blocks divide the 16 positions.*Give a divisor of 16",
+            r"landmark\.block: got 7; expected a divisor of 16",
         ),
         (
             {"block": 4, "train_length": 12},
             64,
-            r"landmark\.train_length: 12: .*3 slots and a chunk of one block of 4.*, 16 together",
+            r"landmark\.train_length: got 12; expected at least 16: .*3 slots and a chunk of one block of 4",
         ),
         (
             {"block": 4, "train_length": 16},
             72,
-            r"landmark\.train_length: 16: training sequences divide the rows of 72 tokens",
+            r"landmark\.train_length: got 16; expected a divisor of the rows of 72 tokens",
         ),
     ],
 )
@@ -669,10 +669,10 @@ def test_blocks_and_sequences_that_do_not_divide_are_refused_before_the_model_is
 @pytest.mark.parametrize(
     ("entry", "match"),
     [
-        ({"block": 1}, r"m\.block: 1"),
-        ({"top_k": 0}, r"m\.top_k: 0"),
-        ({"train_length": 0}, r"m\.train_length: 0"),
-        ({"block": 16.0}, r"m\.block: 16.0"),
+        ({"block": 1}, r"m\.block: got 1"),
+        ({"top_k": 0}, r"m\.top_k: got 0"),
+        ({"train_length": 0}, r"m\.train_length: got 0"),
+        ({"block": 16.0}, r"m\.block: got 16.0"),
     ],
 )
 def test_sizes_out_of_range_are_refused_on_reading(entry: dict[str, Any], match: str) -> None:
@@ -681,7 +681,9 @@ def test_sizes_out_of_range_are_refused_on_reading(entry: dict[str, Any], match:
 
 
 def test_flash_attention_is_refused_because_there_is_none() -> None:
-    with pytest.raises(SpecError, match=r"kernel: 'flash'.*BlockRetrieval has no flash kernel"):
+    with pytest.raises(
+        SpecError, match=r"kernel: got 'flash' for BlockRetrieval, which has no flash kernel"
+    ):
         extend(stock(BASES[0]), BASES[0], small(), target=64, kernel="flash")
 
 
@@ -690,7 +692,7 @@ def test_attention_in_use_records_no_gradients_and_training_attention_does() -> 
         extended = extend(stock(BASES[0]), BASES[0], small(), target=64, training=training)
         extended.begin_request(16)
         if not training:
-            with pytest.raises(SpecError, match="inference only"):
+            with pytest.raises(SpecError, match="expected inference"):
                 extended.hidden_states(tokens(16))
             continue
         extended.hidden_states(tokens(16)).sum().backward()

@@ -202,7 +202,9 @@ def test_a_folder_of_another_geometry_is_refused_by_key(
 
 
 def test_a_folder_without_a_model_says_how_to_name_another(tmp_path: Path) -> None:
-    with pytest.raises(UnavailableError, match=r"no config\.json.*--model-folder tiny_llama="):
+    with pytest.raises(
+        UnavailableError, match=r"got a folder without config\.json.*--model-folder tiny_llama="
+    ):
         TinyLlama().load(tmp_path / "absent", torch.float32)
     with pytest.raises(DataError, match="no readable tokenizer"):
         TinyLlama().tokenizer(tmp_path)
@@ -210,7 +212,7 @@ def test_a_folder_without_a_model_says_how_to_name_another(tmp_path: Path) -> No
 
 def test_a_broken_config_is_named(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": ')
-    with pytest.raises(DataError, match=r"config\.json: not a model configuration"):
+    with pytest.raises(DataError, match=r"config\.json: got no readable model configuration"):
         TinyLlama().load(tmp_path, torch.float32)
 
 
@@ -228,7 +230,7 @@ def test_absent_weights_are_not_replaced_by_random_ones(tmp_path: Path) -> None:
     weights = load_file(file)
     del weights["model.layers.1.mlp.up_proj.weight"]
     save_file(weights, file, metadata={"format": "pt"})
-    with pytest.raises(DataError, match=r"1 weights are missing.*layers\.1\.mlp\.up_proj"):
+    with pytest.raises(DataError, match=r"got 1 missing weights.*layers\.1\.mlp\.up_proj"):
         TinyLlama().load(tmp_path, torch.float32)
 
 

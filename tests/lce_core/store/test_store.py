@@ -113,7 +113,7 @@ def test_a_failed_attempt_leaves_a_note_and_nothing_else(store: Store) -> None:
 
     def fail(attempt: Attempt) -> dict[str, object]:
         write(attempt, "half")
-        raise NonFiniteError("loss is nan at step 3")
+        raise NonFiniteError("step 3", "loss nan", "a finite loss", "look")
 
     for attempts in (1, 2):
         with pytest.raises(NonFiniteError):
@@ -237,7 +237,7 @@ def test_leases_of_the_dead_and_of_silent_hosts_are_stale(tmp_path: Path) -> Non
 def test_a_home_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
     occupied = tmp_path / "file"
     occupied.write_text("")
-    with pytest.raises(SpecError, match="Set LCE_HOME to a writable folder"):
+    with pytest.raises(SpecError, match="set LCE_HOME to a writable folder"):
         Store(occupied / "home").prepare()
 
 

@@ -254,7 +254,9 @@ def test_the_point_of_another_run_is_refused(make_job: Any) -> None:
     job = make_job(checkpoint_seconds=0.0)
     run(job, silent)
     other = make_job({"learning_rate": 1e-3}, resume=job.resume)
-    with pytest.raises(StoreError, match=r"point-\d+-\w+: run [0-9a-f]{64}: .* Remove"):
+    with pytest.raises(
+        StoreError, match=r"point-\d+-\w+: got a resume point of run [0-9a-f]{64}; .* remove"
+    ):
         run(other, silent)
 
 
@@ -264,26 +266,28 @@ def test_the_point_of_another_run_is_refused(make_job: Any) -> None:
 @pytest.mark.usefixtures("every_second")
 def test_a_loss_that_is_not_finite_stops_the_run_and_saves_nothing(make_job: Any) -> None:
     job = make_job({"learning_rate": 1e30, "warmup_steps": 0}, checkpoint_seconds=0.0)
-    with pytest.raises(NonFiniteError, match=r"training step (\d) of 6: .* point: step \d in"):
+    with pytest.raises(
+        NonFiniteError, match=r"training step (\d) of 6: got .* point is that of step \d in"
+    ):
         run(job, silent)
     assert list(job.out.iterdir()) == []
 
 
 def test_rows_of_another_length_are_refused(make_job: Any) -> None:
     job = make_job({"tokens_per_step": 256}, row_length=32)
-    with pytest.raises(DataError, match=r"20 rows of 64 tokens: .* row of 32"):
+    with pytest.raises(DataError, match=r"got 20 rows of 64 tokens; .* row of 32"):
         run(job, silent)
 
 
 def test_a_batch_of_broken_rows_is_refused(make_job: Any) -> None:
-    with pytest.raises(SpecError, match=r"training\.tokens_per_step: 100: a multiple"):
+    with pytest.raises(SpecError, match=r"training\.tokens_per_step: got 100; expected a multiple"):
         run(make_job({"tokens_per_step": 100}), silent)
 
 
 def test_an_absent_gpu_is_refused(make_job: Any) -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
-    with pytest.raises(SpecError, match=r"execution\.device: cuda"):
+    with pytest.raises(SpecError, match=r"execution\.device: got cuda"):
         run(make_job(device="cuda"), silent)
 
 
@@ -308,7 +312,7 @@ def test_two_processes_equal_one_also_where_rows_do_not_divide(make_job: Any) ->
 @pytest.mark.slow
 def test_errors_of_launched_processes_keep_their_class(make_job: Any) -> None:
     job = make_job({"learning_rate": 1e30, "warmup_steps": 0}, processes=2)
-    with pytest.raises(NonFiniteError, match="Last good resume point"):
+    with pytest.raises(NonFiniteError, match="last good resume point"):
         run(job, silent)
     assert list(job.out.iterdir()) == []
 
