@@ -6,17 +6,15 @@ docs/performance.md), so that another Python's library text passes too.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from catalog.queries import run_query
 from lce_core.methods import METHODS
+from tests.support.studies import lce
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(3000), pytest.mark.xdist_group("toy_study")]
 
 MEANS = """
     SELECT benchmark, method || CASE WHEN frozen THEN '' ELSE '-tuned' END, eval_length, avg(value)
@@ -34,12 +32,7 @@ Table = dict[str, dict[int, float]]
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("toy") / "home"
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "LCE_"))}
-    subprocess.run(
-        [sys.executable, "-c", "from flows.cli import main; main()", "run", "toy"],
-        env={**kept, "LCE_HOME": str(folder)},
-        check=True,
-    )
+    lce(folder, "run", "toy", timeout=2800)
     return folder
 
 
