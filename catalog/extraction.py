@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict
 
 from catalog.holdings import Holdings, take_stock
 from catalog.status import cell_status
-from lce_core.errors import DataError
+from lce_core.errors import DataError, LceError
 from lce_core.store.artifacts import Store
 from lce_core.store.cell_tables import SAMPLES, SAMPLES_FILE, TOKEN_NLL, TOKEN_NLL_FILE
 from lce_core.store.identity import SHORT, canonical_json, fingerprint
@@ -40,7 +40,7 @@ _AXES = (
     "checkpoint",
 )
 _MACHINE = ("host", "platform", "python", "cpu", "cpu_count")
-_UNREADABLE = (OSError, ValueError, KeyError, DataError, pa.ArrowException)
+_UNREADABLE = (OSError, ValueError, KeyError, LceError, pa.ArrowException)
 
 
 class _Form(BaseModel):
@@ -235,7 +235,12 @@ def _read_parquet(path: Path, schema: pa.Schema) -> pa.Table:
         table = file.read(columns=schema.names, use_threads=False)
         return table if table.schema == schema else table.select(schema.names).cast(schema)
     except _UNREADABLE as error:
-        raise DataError(f"{path.name}: {error}") from error
+        raise DataError(
+            path.name,
+            error,
+            "a parquet table with the columns of its kind",
+            "run the study again, which computes it anew",
+        ) from error
 
 
 def _with(table: pa.Table, **constants: Any) -> pa.Table:

@@ -42,7 +42,7 @@ def format_rows(columns: Sequence[str], rows: Rows, form: str, width: int = WIDT
         return _csv(columns, rows)
     if form == "json":
         return _json(_distinct(columns), rows)
-    raise SpecError("format", form, "unknown output format", did_you_mean(form, FORMATS))
+    raise SpecError("format", repr(form), "an output format", did_you_mean(form, FORMATS))
 
 
 def _csv(columns: Sequence[str], rows: Rows) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lce_core.errors import StoreError
 from lce_core.store.artifacts import Store
 from lce_core.store.records import FileEntry, Record
 from lce_core.store.steps import Step
@@ -37,10 +38,15 @@ class Holdings:
         """A file of an artifact.
 
         Raises:
-          ValueError: the record names no such file.
+          StoreError: the record names no such file.
         """
         if name not in self.records[short].files:
-            raise ValueError(f"its record names no {name}")
+            raise StoreError(
+                "record.json",
+                f"no {name} among its files",
+                "every table of the step's kind",
+                "run the study again, which computes it anew",
+            )
         return self.folders[short] / name
 
     def trouble(self, short: str, folder: str) -> str | None:

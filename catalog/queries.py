@@ -16,10 +16,7 @@ from typing import Any
 
 import duckdb
 
-from catalog.formatting import FORMATS, format_rows
 from lce_core.errors import SpecError
-
-__all__ = ["FORMATS", "format_rows", "logical_digest", "open_catalog", "run_query"]
 
 QUERY_SECONDS = 60.0
 
@@ -32,7 +29,7 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
 }
 # MULTI is PIVOT with columns found in the data: DuckDB counts its temporary type as a statement.
 _READS = {"SELECT", "EXPLAIN", "MULTI"}
-_READ_ONLY = "only reading is allowed: one SELECT (or FROM, WITH, DESCRIBE, SHOW, PIVOT, EXPLAIN)"
+_READ_ONLY = "one statement that reads: SELECT (or FROM, WITH, DESCRIBE, SHOW, PIVOT, EXPLAIN)"
 _ROWS_AT_A_TIME = 10_000
 
 
@@ -44,10 +41,10 @@ def open_catalog(path: Path) -> duckdb.DuckDBPyConnection:
     Raises:
       SpecError: there is no catalog at `path`, or the file is not one.
     """
-    rule = "the catalog is a DuckDB file made from the store"
-    remedy = "`lce run STUDY` makes it as it finishes; `lce rebuild catalog` makes it again."
+    expected = "the catalog, a DuckDB file made from the store"
+    remedy = "let `lce run STUDY` make it as it finishes, or `lce rebuild catalog` make it again"
     if not path.is_file():
-        raise SpecError(str(path), "no such file", rule, remedy)
+        raise SpecError(path, "no such file", expected, remedy)
     # Attached to an instance of its own: connecting to the path again would, within one process,
     # give the instance that is open already and with it the file from before the last swap.
     connection = duckdb.connect(":memory:", config=_CONFIG)
@@ -56,7 +53,7 @@ def open_catalog(path: Path) -> duckdb.DuckDBPyConnection:
         connection.execute(f"ATTACH '{place}' AS catalog (READ_ONLY)")
     except duckdb.Error as error:
         connection.close()
-        raise SpecError(str(path), str(error), rule, remedy) from None
+        raise SpecError(path, error, expected, remedy) from None
     connection.execute("USE catalog")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
@@ -91,7 +88,10 @@ def run_query(
                         raise duckdb.InterruptException
         except duckdb.InterruptException:
             raise SpecError(
-                "SQL", sql, f"a query takes at most {limit:g} s", "Narrow it, or add a LIMIT."
+                "SQL",
+                f"{sql} after {limit:g} s",
+                f"a query that takes at most {limit:g} s",
+                "narrow it, or add a LIMIT",
             ) from None
         except duckdb.Error as error:
             raise _explained(connection, sql, error) from None
@@ -125,12 +125,20 @@ def _only_read(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statem
     except duckdb.Error as error:
         raise _explained(connection, sql, error) from None
     if len(statements) != 1:
-        given = f"{len(statements)} statements in {sql!r}"
-        raise SpecError("SQL", given, _READ_ONLY, "Give one query at a time.")
+        raise SpecError(
+            "SQL",
+            f"{len(statements)} statements in {sql!r}",
+            _READ_ONLY,
+            "give one query at a time",
+        )
     kind = _kind(statements[0])
     if kind not in _READS:
-        remedy = "To change results, change the study and run it; the catalog follows."
-        raise SpecError("SQL", f"{sql} ({kind})", _READ_ONLY, remedy)
+        raise SpecError(
+            "SQL",
+            f"{sql} ({kind})",
+            _READ_ONLY,
+            "change the study and run it to change results; the catalog follows",
+        )
     return statements[0]
 
 
@@ -144,14 +152,22 @@ def _kind(statement: duckdb.Statement) -> str:
 def _explained(connection: duckdb.DuckDBPyConnection, sql: str, error: duckdb.Error) -> SpecError:
     message = str(error)
     if isinstance(error, duckdb.PermissionException) or "read-only mode" in message:
-        remedy = "Files, settings and other databases are out of reach of a query."
-        return SpecError("SQL", sql, f"{_READ_ONLY} ({message})", remedy)
+        return SpecError(
+            "SQL",
+            f"{sql} ({message})",
+            _READ_ONLY,
+            "leave out files, settings and other databases, which are out of reach of a query",
+        )
     views = connection.execute(
         "SELECT string_agg(view_name, ', ' ORDER BY view_name) FROM duckdb_views()"
         " WHERE schema_name = 'main' AND NOT internal"
     ).fetchone()
-    remedy = f"Views: {views[0] if views else ''}; `DESCRIBE scores` lists the columns of one."
-    return SpecError("SQL", sql, message, remedy)
+    return SpecError(
+        "SQL",
+        f"{sql} ({message})",
+        f"a query over the views {views[0] if views else ''}",
+        "correct it; `DESCRIBE scores` lists the columns of a view",
+    )
 
 
 @contextlib.contextmanager

@@ -25,9 +25,6 @@ def main() -> int:
     except SpecError as error:
         sys.stderr.write(f"lce: {error}\n")
         return 2
-    except OSError as error:
-        sys.stderr.write(f"lce: {asked.out}: {error.strerror}: a report goes to a writable file\n")
-        return 2
     return 0
 
 

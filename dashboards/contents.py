@@ -101,8 +101,9 @@ def read_contents(catalog: Path, study: str) -> Contents:
     with open_catalog(catalog) as connection:
         known = [row["study"] for row in _rows(connection, "SELECT DISTINCT study FROM studies")]
         if study not in known:
-            rule = f"the study is not in {catalog}"
-            raise SpecError("study", study, rule, did_you_mean(study, known))
+            raise SpecError(
+                "study", repr(study), f"a study of {catalog}", did_you_mean(study, known)
+            )
         found = {name: _rows(connection, sql, study) for name, sql in _QUERIES.items()}
     return Contents(study, **found)
 

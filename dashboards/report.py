@@ -15,6 +15,7 @@ from typing import Any
 from dashboards.contents import Contents, Row, read_contents, select
 from dashboards.figures import Chart, Line, Point, chart_svg, swatch_svg
 from dashboards.tables import environment_table, missing_table, numbers_table, overview_table
+from lce_core.errors import SpecError
 
 _FOLDER = Path(__file__).parent
 _CONTROL = "none"
@@ -29,14 +30,21 @@ def write_report(catalog: Path, study: str, out: Path) -> Path:
       out: The HTML file; its folder is made if need be, an earlier report is replaced.
 
     Raises:
-      SpecError: there is no catalog, or it does not hold the study.
-      OSError: the file cannot be written.
+      SpecError: there is no catalog, it does not hold the study, or the file cannot be written.
     """
     page = render(read_contents(catalog, study))
-    out.parent.mkdir(parents=True, exist_ok=True)
-    aside = out.with_name(f".{out.name}.aside")
-    aside.write_text(page, encoding="utf-8")
-    aside.replace(out)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        aside = out.with_name(f".{out.name}.aside")
+        aside.write_text(page, encoding="utf-8")
+        aside.replace(out)
+    except OSError as error:
+        raise SpecError(
+            "--out",
+            f"{out}, which cannot be written ({error.strerror})",
+            "a writable file",
+            "choose another",
+        ) from error
     return out
 
 

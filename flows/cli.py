@@ -1,7 +1,8 @@
 """The command `lce`.
 
 Commands import what they need when they run: `lce sql` never loads Prefect, `lce plan` never torch.
-Exit codes: 0 done; 1 some cells failed; 2 the request itself is wrong.
+Exit codes: 0 done; 1 some cells failed; 2 the request itself is wrong; 3 what it runs on failed (a
+server, a worker, the store, the disk).
 """
 
 from __future__ import annotations
@@ -14,7 +15,14 @@ from typing import Annotated, Any
 
 import typer
 
-from lce_core.errors import LceError, StudyIncompleteError
+from lce_core.errors import (
+    LceError,
+    ProcessFailedError,
+    ServiceError,
+    StoreError,
+    StudyIncompleteError,
+    WorkerLostError,
+)
 
 app = typer.Typer(
     name="lce",
@@ -27,6 +35,9 @@ rebuild = typer.Typer(help="Rebuilds a projection from the store.", no_args_is_h
 app.add_typer(rebuild, name="rebuild")
 
 NAMES_OF_SERVICES = {"server": "Prefect UI", "mlflow": "MLflow UI", "worker": "worker"}
+
+INFRASTRUCTURE = (ServiceError, StoreError, WorkerLostError, ProcessFailedError)
+"""Errors that no change of the request cures."""
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, which typer turns the interrupt into."""
@@ -62,12 +73,18 @@ def main() -> None:
         if end.code == INTERRUPTED:
             typer.echo("lce: interrupted; the same command goes on where it was", err=True)
         raise
-    except StudyIncompleteError as error:
-        typer.echo(f"lce: {error}", err=True)
-        sys.exit(1)
     except LceError as error:
         typer.echo(f"lce: {error}", err=True)
-        sys.exit(2)
+        sys.exit(exit_code(error))
+
+
+def exit_code(error: LceError) -> int:
+    """What a command that ends with `error` tells the shell."""
+    if isinstance(error, StudyIncompleteError):
+        return 1
+    if isinstance(error, INFRASTRUCTURE):
+        return 3
+    return 2
 
 
 @app.command()

@@ -163,9 +163,21 @@ def wait_until(
     limit = time.monotonic() + seconds
     while not ready():
         if not alive():
-            raise ServiceError(f"{what} ended while starting; {log} ends with:\n{tail(log)}")
+            raise ServiceError(
+                what,
+                "a process that ended while starting",
+                "a server that runs",
+                f"read {log}, which ends with these lines",
+                tail(log),
+            )
         if time.monotonic() > limit:
-            raise ServiceError(f"{what} is not ready after {seconds:.0f} s:\n{tail(log)}")
+            raise ServiceError(
+                what,
+                f"no answer after {seconds:.0f} s",
+                "a server that answers",
+                f"read {log}, which ends with these lines",
+                tail(log),
+            )
         time.sleep(0.05)
 
 
@@ -189,7 +201,12 @@ def ask(url: str, body: object = None) -> Any:
         with error:
             if error.code == 404:
                 return None
-            raise ServiceError(f"{url}: HTTP {error.code}: {error.read()[:500]!r}") from None
+            raise ServiceError(
+                url,
+                f"HTTP {error.code}: {error.read()[:500]!r}",
+                "an answer of Prefect's server",
+                "run `lce doctor`",
+            ) from None
 
 
 def log_path(home: Path, name: str) -> Path:
@@ -206,13 +223,13 @@ def workplace(home: Path) -> Path:
     return folder
 
 
-def tail(log: Path, lines: int = 15) -> str:
+def tail(log: Path) -> str:
     """The last lines of a log."""
     try:
         content = log.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         return str(error)
-    return "\n".join(content.splitlines()[-lines:])
+    return "\n".join(content.splitlines()[-15:])
 
 
 def _state_file(home: Path, name: str) -> Path:

@@ -27,7 +27,7 @@ def require_free(port: int, option: str) -> None:
       SpecError: out of range, not permitted, or taken; names who holds it.
     """
     if not 1 <= port <= 65535:
-        raise SpecError(option, port, "a port lies between 1 and 65535", "Choose another.")
+        raise SpecError(option, port, "a port from 1 to 65535", "choose another")
     try:
         with socket.socket() as probe:
             # Connections of a server stopped a moment ago do not count as taken.
@@ -35,15 +35,18 @@ def require_free(port: int, option: str) -> None:
             probe.bind((LOOPBACK, port))
     except PermissionError:
         raise SpecError(
-            option, port, "ports below 1024 belong to the administrator", "Choose a higher one."
+            option,
+            f"{port}, a port of the administrator's",
+            "a port of 1024 or more",
+            "choose a higher one",
         ) from None
     except OSError:
         raise SpecError(
             option,
-            port,
-            f"the port is free, but {holder(port)} listens on it",
-            f"Stop that process, or choose another port with {option};"
-            " if it is a forgotten `lce up`, run `lce down` with its LCE_HOME.",
+            f"{port}, on which {holder(port)} listens",
+            "a free port",
+            f"stop that process, or choose another port with {option}; if it is a"
+            " forgotten `lce up`, run `lce down` with its LCE_HOME",
         ) from None
 
 

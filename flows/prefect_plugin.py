@@ -16,13 +16,11 @@ from typing import Any
 
 from prefect.plugins import HookContext, register_hook
 
+from lce_core.errors import PrefectMovedError
+
 FLOW = "controlled-study"
 _METHOD = "read_deployment_by_name"
 _MARK = "_lce_bare_names"
-
-
-class PrefectMovedError(Exception):
-    """Prefect no longer has what the plug-in wraps."""
 
 
 @register_hook
@@ -54,18 +52,20 @@ def _clients(version: str) -> list[type]:
     try:
         from prefect.client.orchestration import PrefectClient, SyncPrefectClient
     except ImportError as error:
-        raise PrefectMovedError(_moved(version, str(error))) from error
+        raise _moved(version, str(error)) from error
     for client in (PrefectClient, SyncPrefectClient):
         parameters = inspect.signature(getattr(client, _METHOD, lambda: None)).parameters
         if list(parameters) != ["self", "name"]:
-            raise PrefectMovedError(_moved(version, f"{client.__name__}.{_METHOD}{parameters}"))
+            raise _moved(version, f"{client.__name__}.{_METHOD}({', '.join(parameters)})")
     return [PrefectClient, SyncPrefectClient]
 
 
-def _moved(version: str, what: str) -> str:
-    return (
-        f"Prefect {version} no longer has {_METHOD}(self, name) on its clients ({what}), so a"
-        f" deployment's name needs its flow: prefect deployment run {FLOW}/{FLOW}"
+def _moved(version: str, what: str) -> PrefectMovedError:
+    return PrefectMovedError(
+        f"Prefect {version}",
+        what,
+        f"clients with the method {_METHOD}(self, name)",
+        f"give a deployment's name with its flow: prefect deployment run {FLOW}/{FLOW}",
     )
 
 

@@ -22,8 +22,12 @@ def select_cells(plan: StudyPlan, select: str) -> StudyPlan:
     for axis, values in wanted.items():
         known = {_text(cell, axis) for cell in plan.cells}
         for value in sorted(values - known):
-            rule = f"no cell of {plan.study.study} has this {axis}"
-            raise SpecError("--select", f"{axis}={value}", rule, did_you_mean(value, known))
+            raise SpecError(
+                "--select",
+                f"{axis}={value}",
+                f"the {axis} of a cell of {plan.study.study}",
+                did_you_mean(value, known),
+            )
     cells = [
         cell
         for cell in plan.cells
@@ -47,8 +51,12 @@ def require_work(plan: StudyPlan, where: str) -> None:
       SpecError: every cell is unavailable; gives the first reason.
     """
     if not plan.steps:
-        rule = "a study has at least one cell that can be computed here"
-        raise SpecError(where, plan.cells[0].unavailable, rule, "Make what it names available.")
+        raise SpecError(
+            where,
+            f"no cell that can be computed here; the first: {plan.cells[0].unavailable}",
+            "at least one cell that can be computed here",
+            "make available what it names",
+        )
 
 
 def _parse(select: str) -> dict[str, set[str]]:
@@ -56,8 +64,8 @@ def _parse(select: str) -> dict[str, set[str]]:
     for part in select.split(","):
         axis, equals, value = (piece.strip() for piece in part.partition("="))
         if axis not in AXES or not equals:
-            rule, remedy = "a selection is axis=value,...", did_you_mean(axis, AXES)
-            raise SpecError("--select", repr(part), rule, remedy)
+            expected = "axis=value, or several joined by commas"
+            raise SpecError("--select", repr(part), expected, did_you_mean(axis, AXES))
         wanted.setdefault(axis, set()).add(value)
     return wanted
 

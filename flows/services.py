@@ -143,7 +143,12 @@ def _deploy(home: Path, server: Service) -> None:
     """Creates the work pool and the deployments of prefect.yaml, unless this server has them."""
     file = _ROOT / "prefect.yaml"
     if not file.is_file():
-        raise ServiceError(f"{file}: no such file; run `lce up` of a checkout (pip install -e .)")
+        raise ServiceError(
+            file,
+            "no such file",
+            "the checkout of this project, which `lce up` deploys from",
+            "run `lce up` of a checkout (pip install -e .)",
+        )
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     wanted = {"file": str(file), "sha256": digest, "server": server.started}
     note = home / "services" / "deployed.json"
@@ -169,4 +174,10 @@ def _prefect(home: Path, server: Service, *arguments: str) -> None:
     log_path(home, "deploy").write_text(answer.stdout, encoding="utf-8")
     if answer.returncode:
         end = "\n".join(answer.stdout.splitlines()[-15:])
-        raise ServiceError(f"prefect {' '.join(arguments)} failed:\n{end}")
+        raise ServiceError(
+            f"prefect {' '.join(arguments)}",
+            f"exit code {answer.returncode}",
+            "a deployment on this server",
+            f"read {log_path(home, 'deploy')}, which ends with these lines",
+            end,
+        )

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from lce_core.errors import SpecError, did_you_mean
+from lce_core.errors import SpecError, StoreError, did_you_mean
 from lce_core.execution import Execution
 from lce_core.hub import is_address
 from lce_core.registry import spec_error
@@ -51,10 +51,17 @@ def study_path(study: str) -> Path:
         return path
     if path.suffix in (".yaml", ".yml") or os.sep in study:
         raise SpecError(
-            study, "no such file", "a study is a file or a shipped name", "Check the path."
+            study,
+            "no such file",
+            "the path of a study file or the name of a shipped study",
+            "check the path",
         )
-    remedy = did_you_mean(study, shipped_studies()) + " Or give the path of a file."
-    raise SpecError("study", repr(study), "no such shipped study", remedy)
+    raise SpecError(
+        "study",
+        repr(study),
+        "the name of a shipped study, or the path of a study file",
+        did_you_mean(study, shipped_studies()),
+    )
 
 
 def study_name(study: str) -> str:
@@ -96,13 +103,15 @@ def named_folders(pairs: list[str], option: str) -> dict[str, Path]:
     for pair in pairs:
         name, _, folder = pair.partition("=")
         if not (name and folder):
-            raise SpecError(option, repr(pair), "it has the form NAME=FOLDER", "Add the name.")
+            raise SpecError(option, repr(pair), "the form NAME=FOLDER", "add the name")
         place = Path(folder)
         if option == DATA_FOLDER and is_address(place):
             folders[name] = place
             continue
         if not place.is_dir():
-            raise SpecError(option, repr(pair), "there is no such folder", "Check the path.")
+            raise SpecError(
+                option, f"{pair!r}, which is no folder", "an existing folder", "check the path"
+            )
         folders[name] = place.absolute()
     return folders
 
@@ -111,14 +120,20 @@ def existing_folders(folders: list[Path], option: str) -> tuple[Path, ...]:
     """The folders, absolute; a SpecError for one that is not there."""
     for folder in folders:
         if not folder.is_dir():
-            raise SpecError(option, str(folder), "there is no such folder", "Check the path.")
+            raise SpecError(
+                option, f"{folder}, which is no folder", "an existing folder", "check the path"
+            )
     return tuple(folder.absolute() for folder in folders)
 
 
-def disk_full(folder: Path, given: str) -> SpecError:
+def disk_full(folder: Path, got: str) -> StoreError:
     """The error of a run that was stopped by a full disk; what was finished stays."""
-    remedy = "Free some, then run again: it continues."
-    return SpecError(f"LCE_HOME {folder}", given, "artifacts need free disk space", remedy)
+    return StoreError(
+        f"LCE_HOME {folder}",
+        got,
+        "free disk space for artifacts",
+        "free some, then run again, which goes on where it was",
+    )
 
 
 def _check_gpus(execution: Execution) -> None:
@@ -126,10 +141,19 @@ def _check_gpus(execution: Execution) -> None:
         return
     num_gpus = len(visible_gpus())
     if num_gpus == 0:
-        raise SpecError("device", "cuda", "no GPU is visible here", "Use device auto or cpu.")
+        raise SpecError(
+            "execution.device",
+            "cuda, but no GPU is visible here",
+            "a device of this machine",
+            "use device auto or cpu",
+        )
     if num_gpus < execution.processes:
-        rule = f"a training run of {execution.processes} processes needs as many GPUs"
-        raise SpecError("processes", f"{num_gpus} GPUs visible", rule, "Lower --processes.")
+        raise SpecError(
+            "execution.processes",
+            f"{num_gpus} visible GPUs",
+            f"{execution.processes} GPUs, one a process of a training run",
+            "lower --processes",
+        )
 
 
 def _slots(execution: Execution) -> dict[str, int]:
@@ -146,9 +170,9 @@ def _read(file: Path | None) -> dict[str, Any]:
     try:
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise SpecError(str(file), error, "an execution file is YAML", "Check the file.") from None
-    if not isinstance(content, dict):
         raise SpecError(
-            str(file), repr(content), "an execution file is a mapping", "Use key: value."
-        )
+            str(file), error, "a readable execution file in YAML", "check the file"
+        ) from None
+    if not isinstance(content, dict):
+        raise SpecError(str(file), repr(content), "a mapping", "write key: value")
     return content

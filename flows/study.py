@@ -17,12 +17,13 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from rich.console import Console
 
 from flows.display import ArtifactDisplay, Display, TerminalDisplay
+from flows.request import request_for
 from flows.scheduling import run_units
 from flows.selection import require_work, select_cells
-from flows.settings import disk_full, make_execution, open_study
+from flows.settings import disk_full, make_execution
 from lce_core.errors import StudyIncompleteError
 from lce_core.store.artifacts import Store, folders_of
-from lce_core.study.plan import StudyPlan, compile_study
+from lce_core.study.plan import StudyPlan
 from lce_core.study.progress import StepState, inspect
 from lce_core.study.units import units_to_do
 from tasks.board import BOARD
@@ -51,18 +52,19 @@ def controlled_study(
       study: a shipped study's name, or the path of a study file.
       select: "axis=value,..." to compute only these cells; all others stay as they are.
       execution: keys of `lce_core.execution.Execution` that differ from this machine's defaults.
-      retry_failed: try again what failed for good (NaN loss, bad data).
+      retry_failed: try again what failed for good (a loss or score that is not finite).
 
     Returns:
       Numbers of cells by status, and how many steps this run computed.
 
     Raises:
-      SpecError: the request is wrong, or the disk is full.
+      SpecError: the request is wrong.
+      StoreError: the disk is full.
       StudyIncompleteError: cells failed.
     """
     how = make_execution(execution)
-    spec, where = open_study(study, how)
-    plan = compile_study(spec, how.data_folders, how.model_folders, where)
+    request = request_for(study, how)
+    plan, spec, where = request.plan, request.plan.study, request.where
     require_work(plan, where)
     store = Store(how.home)
     store.prepare()
@@ -86,9 +88,7 @@ def controlled_study(
     counts = record_study(str(how.home), spec.study)
     failures = {**_failed_before(wanted, states), **tally.failures}
     if failures:
-        listed = "\n".join(f"  {name}: {why}" for name, why in sorted(failures.items()))
-        others = f"\n  and {len(tally.blocked)} units that wait for these" if tally.blocked else ""
-        raise StudyIncompleteError(f"{spec.study}: failed:\n{listed}{others}")
+        raise StudyIncompleteError(spec.study, failures, len(tally.blocked))
     return {"study": spec.study, "computed": BOARD.computed, "cells": counts}
 
 

@@ -84,14 +84,19 @@ class TemporaryServer:
                     return self.url
         except Timeout:
             raise ServiceError(
-                f"{self._lock.lock_file}: another server of {self.home} has been starting for"
-                f" {START_SECONDS:.0f} s. Run `lce doctor`."
+                self._lock.lock_file,
+                f"another server of {self.home} that has been starting for {START_SECONDS:.0f} s",
+                "a server that is up by then",
+                "run `lce doctor`",
             ) from None
         finally:
             self._lock.release(force=True)
         raise ServiceError(
-            f"Prefect's server did not start on {LOOPBACK}; {self.log} ends with:\n"
-            f"{tail(self.log)}\nRun `lce doctor`."
+            f"Prefect's server on {LOOPBACK}",
+            "a process that did not start",
+            "a server that answers",
+            f"run `lce doctor`; {self.log} ends with these lines",
+            tail(self.log),
         )
 
     def close(self) -> None:
@@ -171,8 +176,10 @@ def _existing(home: Path) -> str:
     if given:
         if not answers(f"{given}/health"):
             raise ServiceError(
-                f"PREFECT_API_URL: {given}: no Prefect server answers there. Start it, or unset the"
-                " variable: `lce run` then starts one of its own."
+                "PREFECT_API_URL",
+                f"{given}, where no Prefect server answers",
+                "the address of a running server",
+                "start it, or unset the variable: `lce run` then starts one of its own",
             )
         return given
     service = find(home, "server")

@@ -35,9 +35,9 @@ def resolve_device(name: DeviceName) -> torch.device:
     if name == "cuda" and not count_accelerators():
         raise SpecError(
             "execution.device",
-            "cuda",
-            "a CUDA device is visible to torch",
-            "Use device cpu or auto, or install a CUDA build of torch.",
+            "cuda, but torch sees no CUDA device",
+            "a device of this machine",
+            "use device cpu or auto, or install a CUDA build of torch",
         )
     return torch.device("cuda" if name != "cpu" and count_accelerators() else "cpu")
 

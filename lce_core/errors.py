@@ -1,35 +1,97 @@
-"""Every error this project raises on purpose.
+"""Every error this project raises on purpose, in one form: got X; expected Y; do Z.
 
 LceError
-+-- SpecError          the request is wrong (exit code 2); nothing was computed or written
-+-- UnavailableError   a cell cannot be, whatever is tried: it becomes a row with this reason
-+-- DataError          data is unreadable or not what it claims to be; retrying cannot help
-+-- NonFiniteError     a loss or score became NaN or infinite; retrying cannot help
-+-- StoreError         an artifact or a lease is not what its record says
-|   +-- LeaseLostError another process took the lease over; the attempt must not be committed
-+-- ServiceError       a server (Prefect, MLflow) is not there or its port is taken
-+-- StudyIncompleteError  cells failed (exit code 1); all others are done
++-- SpecError             the request is wrong; nothing was computed or written
++-- UnavailableError      a cell cannot be here: it becomes a row with this reason
++-- DataError             data is unreadable or not what it claims to be
++-- NonFiniteError        a loss or score became NaN or infinite
++-- StoreError            the store contradicts itself, or its disk is full
+|   +-- LeaseLostError    another process took the lease over; the attempt must not be committed
++-- ServiceError          a server (Prefect, MLflow) is not there or does not start
+|   +-- PrefectMovedError Prefect no longer has what a plug-in of ours wraps
++-- WorkerLostError       a process ended in the middle of a step
++-- ProcessFailedError    a launched process raised what nobody meant to raise
++-- StepsFailedError      steps of a unit failed; its others are done
++-- StudyIncompleteError  units of a study failed; all others are done
+
+`lce_core.store.failures` says which of them are worth another attempt, `flows.cli` with which code
+a command ends, docs/errors.md lists all messages.
 """
 
 from __future__ import annotations
 
+import copyreg
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+E = TypeVar("E", bound="LceError")
 
 
 class LceError(Exception):
-    """Base of all errors raised on purpose."""
+    """Base of all errors raised on purpose.
+
+    Args:
+      where: the key, file, option or function concerned.
+      got: what was found there, a fact.
+      expected: a noun phrase: what belongs there.
+      remedy: an imperative in lower case, without a final period.
+      details: further lines below the message (the end of a log, a list).
+    """
+
+    def __init__(
+        self, where: str | Path, got: object, expected: str, remedy: str, details: str = ""
+    ) -> None:
+        # Strings alone, so that every error crosses processes as it is.
+        super().__init__(str(where), str(got), str(expected), str(remedy), str(details))
+
+    @property
+    def where(self) -> str:
+        """The key, file, option or function concerned."""
+        return self.parts[0]
+
+    @property
+    def got(self) -> str:
+        """What was found."""
+        return self.parts[1]
+
+    @property
+    def expected(self) -> str:
+        """What belongs there."""
+        return self.parts[2]
+
+    @property
+    def remedy(self) -> str:
+        """What to do."""
+        return self.parts[3]
+
+    @property
+    def details(self) -> str:
+        """Lines below the message; empty for most errors."""
+        return self.parts[4]
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """where, got, expected, remedy, details; `restored` is the inverse."""
+        return self.args
+
+    def within(self, where: str) -> Self:
+        """The same finding at a place that the raising code does not know."""
+        return _made(type(self), (where, *self.parts[1:]))
+
+    def __str__(self) -> str:
+        message = f"{self.where}: got {self.got}; expected {self.expected}; {self.remedy}"
+        return f"{message}:\n{self.details}" if self.details else message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Subclasses build the parts from arguments of their own, so __init__ cannot be called.
+        rebuild = copyreg.__newobj__  # type: ignore[attr-defined]
+        return rebuild, (type(self), *self.parts), self.__dict__
 
 
 class SpecError(LceError, ValueError):
-    """A request that cannot be carried out as written.
-
-    The message has four parts: where, what was given, the rule, the way out.
-    """
-
-    def __init__(self, where: str, given: object, rule: str, remedy: str) -> None:
-        self.where, self.given, self.rule, self.remedy = where, given, rule, remedy
-        super().__init__(f"{where}: {given}: {rule}. {remedy}")
+    """A request that cannot be carried out as written."""
 
 
 class UnavailableError(LceError):
@@ -37,7 +99,7 @@ class UnavailableError(LceError):
 
 
 class DataError(LceError):
-    """Text or tokens that cannot be used, with the file and the rule it breaks."""
+    """Text or tokens that cannot be used."""
 
 
 class NonFiniteError(LceError):
@@ -45,7 +107,7 @@ class NonFiniteError(LceError):
 
 
 class StoreError(LceError):
-    """An artifact, record or lease that contradicts itself."""
+    """An artifact, record or lease that contradicts itself, or a disk without room for one."""
 
 
 class LeaseLostError(StoreError):
@@ -56,13 +118,82 @@ class ServiceError(LceError):
     """A server that cannot be started or reached."""
 
 
+class PrefectMovedError(ServiceError):
+    """Prefect no longer has what the plug-in wraps."""
+
+
+class WorkerLostError(LceError):
+    """A process ended in the middle of a step (killed, out of memory, crashed)."""
+
+    fingerprint: str | None = None
+    """Of the step it was computing, if it had begun one."""
+
+
+class ProcessFailedError(LceError):
+    """A launched process raised an error that nobody meant to raise: most likely our bug."""
+
+
+class StepsFailedError(LceError):
+    """Some steps of a unit failed; the others of the unit are done.
+
+    Args:
+      unit: the unit's name.
+      failed: the end events of these steps: fingerprint, class, error, message.
+    """
+
+    def __init__(self, unit: str, failed: Sequence[Mapping[str, Any]]) -> None:
+        self.failed = tuple(failed)
+        first = self.failed[0]
+        more = f" (and {len(self.failed) - 1} more steps)" if len(self.failed) > 1 else ""
+        self.reason = f"{first['class']}: {first['error']}: {first['message']}{more}"
+        """Why the first of them failed, and how many more did."""
+        super().__init__(
+            unit,
+            f"{len(self.failed)} failed steps",
+            "every step of the unit done",
+            "correct what the first of them names, then run the study again",
+            self.reason,
+        )
+
+
 class StudyIncompleteError(LceError):
-    """Some cells failed; the others are done. Lists the failed units with their reasons."""
+    """Some units of a study failed; the others are done.
+
+    Args:
+      study: its name.
+      failures: the reason of each unit that failed, by unit.
+      num_blocked: number of units that wait for these.
+    """
+
+    def __init__(self, study: str, failures: Mapping[str, str], num_blocked: int) -> None:
+        listed = [f"  {name}: {why}" for name, why in sorted(failures.items())]
+        if num_blocked:
+            listed.append(f"  and {num_blocked} units that wait for these")
+        super().__init__(
+            study,
+            f"{len(failures)} failed units",
+            "every unit done",
+            "correct what they name, then run the study again",
+            "\n".join(listed),
+        )
+
+
+def restored(name: str, parts: Sequence[str]) -> LceError | None:
+    """The error of class `name` with these `parts`; None if no such class is defined here."""
+    kind = globals().get(name)
+    if isinstance(kind, type) and issubclass(kind, LceError):
+        return _made(kind, parts)
+    return None
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Returns "Did you mean 'x'? Known: a, b." for an unknown name, best match first."""
+    """A remedy for an unknown name: the known ones, the most similar first if one is similar."""
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    hint = f"Did you mean {close[0]!r}? " if close else ""
-    return f"{hint}Known: {', '.join(names) or '(none)'}."
+    if close:
+        return f"write {close[0]!r}, or another of {', '.join(names)}"
+    return f"write one of {', '.join(names) or '(none)'}"
+
+
+def _made(kind: type[E], parts: Sequence[str]) -> E:
+    return kind.__new__(kind, *parts)

@@ -67,7 +67,10 @@ def fetch(
     except http_errors as error:
         reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         raise UnavailableError(
-            f"{repo}@{revision} is neither in the hub cache nor reachable ({reason.rstrip(': ')})"
+            f"{repo}@{revision}",
+            f"files that are neither in the hub cache nor reachable ({reason.rstrip(': ')})",
+            "files in the cache, or a hub that answers",
+            "connect to the hub once, or give a local folder",
         ) from error
 
 
@@ -83,8 +86,8 @@ def is_address(place: Path) -> bool:
         raise SpecError(
             "data folder",
             str(place),
-            "a data set on the hub is hub:OWNER/NAME@COMMIT with the 40 hex digits of a commit",
-            "Take the commit from the data set's page, or give a local folder.",
+            "hub:OWNER/NAME@COMMIT with the 40 hex digits of a commit",
+            "take the commit from the data set's page, or give a local folder",
         )
     return True
 

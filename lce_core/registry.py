@@ -2,7 +2,8 @@
 
 `names()` lists the folder and imports nothing; `load()` imports one module and checks what every
 plug-in carries: SOURCE (where the definition comes from), EVIDENCE (reference values with their
-origin) and VERSION (raised when its numbers change). Files starting with an underscore are not
+origin) and VERSION (raised when its numbers change). EXAMPLES (parameters that the contract tests
+try) is needed where a parameter has no default. Files starting with an underscore are not
 plug-ins. Folders outside the package take part after `add_folder`.
 """
 
@@ -17,12 +18,17 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from lce_core.errors import SpecError, did_you_mean
+from lce_core.evidence import Evidence
 from lce_core.store.identity import canonical_json
+
+Examples = tuple[Mapping[str, Any], ...]
+"""Type of a plug-in's EXAMPLES: parameters to try, as a study would give them."""
 
 
 @dataclass(frozen=True)
@@ -30,23 +36,14 @@ class Source:
     """Where a plug-in's definition comes from."""
 
     paper: str
-    """arXiv id ("arXiv:2309.00071") or another persistent name."""
+    """Its arXiv id ("arXiv:2309.00071"), "doi:...", a page ("https://..."), or "own"."""
     place: str
     """Section, equation or table."""
     reference: str
-    """Reference repository at a commit ("github.com/jquesnelle/yarn@995db5b"), or "own"."""
+    """Reference repository at a commit ("github.com/OWNER/NAME@" and its 40 hexadecimal digits),
+    a page ("https://..."), several of them with "; " between, or "own"."""
     differs: str = ""
     """What is deliberately not as in the paper or the reference, and why."""
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """One reference value that the contract tests recompute."""
-
-    given: Mapping[str, Any]
-    expected: Any
-    origin: str
-    """Who computed it: paper table, repository file at commit, or an exact identity."""
 
 
 class Plugin(BaseModel):
@@ -65,6 +62,8 @@ class Plugin(BaseModel):
     """The module's VERSION, set by the registry."""
     source: ClassVar[Source]
     evidence: ClassVar[tuple[Evidence, ...]]
+    examples: ClassVar[Examples]
+    """Parameters that the contract tests try: the module's EXAMPLES, or the defaults alone."""
     summary: ClassVar[str]
     """First line of the module's docstring."""
 
@@ -87,9 +86,9 @@ class Plugin(BaseModel):
         if payload["version"] != cls.plugin_version:
             raise SpecError(
                 f"{cls.__module__}",
-                f"version {payload['version']}",
-                f"the installed plug-in {cls.plugin_name!r} is version {cls.plugin_version}",
-                "Plan the study again with this installation.",
+                f"the installed version {cls.plugin_version} of {cls.plugin_name!r}",
+                f"version {payload['version']}, which the plan names",
+                "plan the study again with this installation",
             )
         fields = {key: payload[key] for key in payload if key not in ("name", "version")}
         return cls.model_validate_json(_json(fields))
@@ -132,27 +131,30 @@ class Registry(Generic[P]):
         where = where or self.package
         if not self._is_imported(name) and name not in self.names():
             kind = self.attribute.lower().replace("_", " ")
-            raise SpecError(where, repr(name), f"no such {kind}", did_you_mean(name, self.names()))
+            raise SpecError(
+                where, repr(name), f"the name of a {kind}", did_you_mean(name, self.names())
+            )
         module = importlib.import_module(f"{self.package}.{name}")
         for part in (self.attribute, "SOURCE", "EVIDENCE", "VERSION"):
             if not hasattr(module, part):
                 raise SpecError(
                     f"{module.__file__}",
-                    f"no {part}",
-                    f"a plug-in of {self.package} defines {self.attribute}, SOURCE, EVIDENCE and"
-                    " VERSION",
-                    f"Add {part} to the file.",
+                    f"a plug-in without {part}",
+                    f"{self.attribute}, SOURCE, EVIDENCE and VERSION in a plug-in of"
+                    f" {self.package}",
+                    f"add {part} to the file",
                 )
         plugin = getattr(module, self.attribute)
         if not (isinstance(plugin, type) and issubclass(plugin, self.kind)):
             raise SpecError(
                 f"{module.__file__}",
                 f"{self.attribute} = {plugin!r}",
-                f"{self.attribute} is a subclass of {self.kind.__name__}",
-                f"Let the class extend {self.kind.__module__}.{self.kind.__name__}.",
+                f"a subclass of {self.kind.__name__}",
+                f"let the class extend {self.kind.__module__}.{self.kind.__name__}",
             )
         plugin.plugin_name, plugin.plugin_version = name, module.VERSION
         plugin.source, plugin.evidence = module.SOURCE, tuple(module.EVIDENCE)
+        plugin.examples = _examples(plugin, module)
         plugin.summary = (module.__doc__ or "").strip().split("\n", 1)[0]
         return plugin
 
@@ -178,10 +180,24 @@ class Registry(Generic[P]):
         return self.load(payload["name"]).from_identity(payload)
 
 
+def _examples(plugin: type[Plugin], module: ModuleType) -> Examples:
+    needed = [name for name, field in plugin.model_fields.items() if field.is_required()]
+    examples = tuple(getattr(module, "EXAMPLES", () if needed else ({},)))
+    if not examples:
+        raise SpecError(
+            f"{module.__file__}",
+            "no EXAMPLES",
+            "parameters to try, at least one mapping of them"
+            + (f"; {', '.join(needed)} has no default" if needed else ""),
+            "add EXAMPLES = ({...},) to the file" if needed else "add {} to EXAMPLES, or remove it",
+        )
+    return examples
+
+
 def spec_error(
     error: ValidationError, where: str, model: type[BaseModel], label: str = ""
 ) -> SpecError:
-    """Turns pydantic's complaints into one place, value, rule and remedy.
+    """Turns pydantic's complaints into one place, finding, expectation and remedy.
 
     A key that is unknown comes first: what else is wrong most often follows from it.
     """
@@ -191,18 +207,37 @@ def spec_error(
     place = where + "".join(
         f"[{part}]" if isinstance(part, int) else f"{_joint(where)}{part}" for part in first["loc"]
     )
+    got = repr(first["input"])
     known = [name for name in model.model_fields if name != "name"]
     if first["type"] == "extra_forbidden":
-        takes = f"{label or model.__name__} takes {', '.join(known) or 'no parameters'}"
-        remedy = did_you_mean(str(first["loc"][-1]), known) if len(first["loc"]) == 1 else ""
-        return SpecError(place, "unknown key", takes, (remedy or "Remove the key.") + others)
-    message = first["msg"].removeprefix("Value error, ")
-    if first["type"] == "value_error":  # a rule between keys: the message names them
-        return SpecError(place, message, "keys must fit together", "Change one of them." + others)
+        takes = f"one of the keys of {label or model.__name__}: {', '.join(known) or '(none)'}"
+        known_here = known if len(first["loc"]) == 1 else []
+        remedy = did_you_mean(str(first["loc"][-1]), known) if known_here else "remove the key"
+        return SpecError(place, "an unknown key", takes, remedy + others)
+    if first["type"] == "value_error":
+        return _own_finding(first["ctx"]["error"], place, got)
     if first["type"] == "missing":
-        return SpecError(place, "nothing", "this key is required", "Add the key." + others)
-    rule = message[:1].lower() + message[1:]
-    return SpecError(place, repr(first["input"]), rule, _remedy(first["input"]) + others)
+        return SpecError(place, "nothing", "a value for this key", "add the key" + others)
+    return SpecError(place, got, _expectation(first["msg"]), _remedy(first["input"]) + others)
+
+
+def _own_finding(error: ValueError, place: str, got: str) -> SpecError:
+    """Of a rule in the model itself: ours has four parts, somebody else's is one sentence."""
+    if isinstance(error, SpecError):
+        return error.within(f"{place}{_joint(place)}{error.where}")
+    return SpecError(place, got, f"values that fit together ({error})", "change one of them")
+
+
+def _expectation(message: str) -> str:
+    """What pydantic's `message` asks for, as a noun phrase."""
+    if found := re.match(r"(?:Input|Value) should be ((?:less|greater|a multiple).*)", message):
+        return f"a value {found[1]}".replace("value a multiple", "value that is a multiple")
+    if found := re.match(r"(?:Input|Value) should be (.*)", message):
+        return found[1]
+    if found := re.match(r"(\w+) should (have|match) (.*?)(?:, not \d+)?$", message):
+        verb = {"have": "with", "match": "that matches"}[found[2]]
+        return f"a {found[1].lower()} {verb} {found[3]}".replace(" after validation", "")
+    return f"a value that pydantic takes ({message})"
 
 
 def _joint(where: str) -> str:
@@ -214,14 +249,15 @@ def _remedy(given: object) -> str:
         with contextlib.suppress(ValueError):
             if math.isfinite(number := float(given)):
                 spelled = re.sub(r"^([^.]*)e", r"\1.0e", given, flags=re.IGNORECASE)
-                return f"YAML reads this as text; write {spelled if 'e' in spelled else number:}."
-    return "Give a value that obeys the rule."
+                number_form = spelled if "e" in spelled else f"{number}"
+                return f"write {number_form}, which YAML reads as a number and not as text"
+    return "correct the value"
 
 
 def _name_of(entry: Mapping[str, Any], where: str) -> str:
     name = entry.get("name")
     if not isinstance(name, str):
-        raise SpecError(where, repr(dict(entry)), "an entry has a name", "Write {name: ...}.")
+        raise SpecError(where, repr(dict(entry)), "an entry with a name", "write {name: ...}")
     return name
 
 

@@ -1,4 +1,4 @@
-"""Rotary position embedding as data: geometry, frequency tables, and the retrieval bound.
+"""Rotary position embedding as data: geometry and frequency tables.
 
 Everything here is numpy in float64, so that listing, planning and documenting methods never loads
 torch; `lce_core.extension.extended_model` turns a table into cosines on the model's device.
@@ -39,15 +39,15 @@ class RopeGeometry:
             raise SpecError(
                 "rope geometry",
                 f"rotary_dim {self.rotary_dim} of head_dim {self.head_dim}",
-                "rotary_dim is even and at most head_dim",
-                "Correct the base model's geometry.",
+                "an even rotary_dim of at most head_dim",
+                "correct the base model's geometry",
             )
         if self.num_heads % self.num_kv_heads:
             raise SpecError(
                 "rope geometry",
                 f"{self.num_heads} heads, {self.num_kv_heads} key-value heads",
-                "key-value heads divide the query heads",
-                "Correct the base model's geometry.",
+                "key-value heads that divide the query heads",
+                "correct the base model's geometry",
             )
 
     @property
@@ -75,7 +75,7 @@ class ContextLengths:
     def __post_init__(self) -> None:
         if min(self.trained, self.target, self.request) < 1:
             raise SpecError(
-                "context lengths", self, "lengths are at least 1 token", "Correct the lengths."
+                "context lengths", self, "lengths of at least 1 token", "correct the lengths"
             )
 
 
@@ -96,41 +96,20 @@ class RopeTable:
             raise SpecError(
                 "rope table",
                 f"{self.inv_freq.dtype} of shape {self.inv_freq.shape}",
-                "inv_freq is float64 of shape (pairs,) or (heads, pairs)",
-                "Compute frequencies in numpy float64.",
+                "inv_freq in float64 of shape (pairs,) or (heads, pairs)",
+                "compute frequencies in numpy float64",
             )
         if not (np.isfinite(self.inv_freq).all() and (self.inv_freq > 0).all()):
             raise SpecError(
                 "rope table",
-                "zero, negative or non-finite frequency",
-                "inverse frequencies are positive and finite",
-                "Check the method's scale and base.",
+                "a zero, negative or non-finite frequency",
+                "positive and finite inverse frequencies",
+                "check the method's scale and base",
             )
         if not (math.isfinite(self.attention_factor) and self.attention_factor > 0):
             raise SpecError(
                 "rope table",
-                self.attention_factor,
-                "the attention factor is positive and finite",
-                "Check the method's temperature.",
+                f"an attention factor of {self.attention_factor}",
+                "a positive and finite attention factor",
+                "check the method's temperature",
             )
-
-
-def bound(inv_freq: Frequencies, positions: NDArray[np.int64]) -> Frequencies:
-    """B_m = sum_i cos(m * inv_freq[i]) at each relative distance m in `positions`.
-
-    Source: Base of RoPE Bounds Context Length (arXiv:2405.14591), section 4: B_m >= 0 is
-    necessary for attending a similar token more than a random one at distance m.
-    """
-    angles = np.multiply.outer(positions.astype(np.float64), inv_freq)
-    return np.asarray(np.cos(angles).sum(axis=-1))
-
-
-def retrieval_limit(inv_freq: Frequencies, longest: int = 1 << 18) -> int | None:
-    """First distance m with B_m < 0, or None if there is none up to `longest`."""
-    for start in range(0, longest + 1, 4096):
-        negative = np.flatnonzero(
-            bound(inv_freq, np.arange(start, min(start + 4096, longest + 1))) < 0
-        )
-        if negative.size:
-            return start + int(negative[0])
-    return None

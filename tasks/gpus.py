@@ -44,8 +44,12 @@ def leased_gpus(least: int, most: int) -> Iterator[list[str]]:
     """
     gpus = visible_gpus()
     if len(gpus) < least:
-        rule = f"a training run of {least} processes needs as many GPUs"
-        raise SpecError("processes", f"{len(gpus)} GPUs visible", rule, "Lower --processes.")
+        raise SpecError(
+            "execution.processes",
+            f"{len(gpus)} visible GPUs",
+            f"{least} GPUs, one a process of a training run",
+            "lower --processes",
+        )
     folder = Path(tempfile.gettempdir()) / f"lce-gpus-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     while True:

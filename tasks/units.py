@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from prefect import Task, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
 
+from lce_core.errors import StepsFailedError, WorkerLostError
 from lce_core.execution import Execution
 from lce_core.store.artifacts import Store
-from lce_core.store.failures import StepsFailedError, WorkerLostError
+from lce_core.store.failures import RETRIED
 from lce_core.store.steps import Step
 from tasks.board import BOARD
 from tasks.workers import pool_for
@@ -33,14 +35,15 @@ def compute(unit: dict[str, Any], execution: dict[str, Any]) -> dict[str, Any]:
         ended = pool.run(steps, lambda event: BOARD.post(name, event))
     except WorkerLostError as error:
         # The worker could not say why it died: most often the kernel took it for want of memory.
-        if error.step is not None:
-            Store(pool.execution.home).note_failure(error.step, error, execution)
+        for step in steps:
+            if step.fingerprint == error.fingerprint:
+                Store(pool.execution.home).note_failure(step, error, execution)
         raise
     finally:
         BOARD.finish(name)
     failed = [event for event in ended if event["status"] == "failed"]
     if failed:
-        raise StepsFailedError(failed)
+        raise StepsFailedError(name, failed)
     computed = sum(event["status"] == "computed" for event in ended)
     return {"unit": name, "computed": computed, "existing": len(ended) - computed}
 
@@ -50,12 +53,13 @@ def may_pass(task: Task[Any, Any], task_run: TaskRun, state: State[Any]) -> bool
     """True for failures that may pass (out of memory, I/O, a lost worker), by failure class."""
     error = state.result(raise_on_failure=False)
     if isinstance(error, StepsFailedError):
-        return error.may_pass
+        return any(event["class"] in RETRIED for event in error.failed)
     return isinstance(error, WorkerLostError)
 
 
+@cache
 def unit_task(name: str) -> Task[[dict[str, Any], dict[str, Any]], dict[str, Any]]:
-    """`compute` as a Prefect task with retries by failure class.
+    """`compute` as the Prefect task of this name, with retries by failure class.
 
     The store is the cache: Prefect's stock policies collide between tasks and miss what a key
     needs, so none is used.

@@ -17,9 +17,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
-from lce_core.errors import SpecError
+from lce_core.errors import SpecError, WorkerLostError
 from lce_core.execution import Execution
-from lce_core.store.failures import WorkerLostError
 from lce_core.store.steps import Step
 from tasks.gpus import leased_gpus, visible_gpus
 
@@ -75,11 +74,14 @@ class Worker:
             if event["event"] == "step":
                 ended.append(event)
             on_event(event)
-        raise WorkerLostError(
-            f"worker ended with {len(steps) - len(ended)} of {len(steps)} steps to go;"
-            f" see {self.log}",
-            steps[len(ended)],
+        lost = WorkerLostError(
+            steps[len(ended)].name,
+            f"a worker that ended with {len(steps) - len(ended)} of {len(steps)} steps to go",
+            "a worker that lives until its last step has ended",
+            f"read {self.log}, and look whether the machine ran out of memory",
         )
+        lost.fingerprint = steps[len(ended)].fingerprint
+        raise lost
 
     def close(self) -> None:
         """Ends the process and everything below it."""
@@ -100,7 +102,12 @@ class Worker:
             self._requests.write(line + "\n")
             self._requests.flush()
         except OSError as error:
-            raise WorkerLostError(f"worker is gone ({error}); see {self.log}") from None
+            raise WorkerLostError(
+                "worker",
+                f"a process that takes no requests ({error.strerror})",
+                "a worker that waits for requests",
+                f"read {self.log}",
+            ) from None
 
 
 class Pool:
@@ -171,7 +178,12 @@ def close_pools() -> None:
 def _slots(execution: Execution) -> Iterator[tuple[Slot, ...]]:
     if execution.device == "cpu" or not visible_gpus():
         if execution.device == "cuda":
-            raise SpecError("device", "cuda", "no GPU is visible here", "Use device auto or cpu.")
+            raise SpecError(
+                "execution.device",
+                "cuda, but no GPU is visible here",
+                "a device of this machine",
+                "use device auto or cpu",
+            )
         yield tuple(Slot(number) for number in range(execution.slots))
         return
     size = execution.processes

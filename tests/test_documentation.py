@@ -7,6 +7,7 @@ they show.
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -81,6 +82,19 @@ def test_documents_link_only_to_files_that_exist(document: Path) -> None:
     assert [link for link in links if not (document.parent / link).exists()] == []
 
 
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_documents_name_only_files_and_modules_that_exist(document: Path) -> None:
+    content = document.read_text("utf-8")
+    folders = "lce_core|catalog|tasks|flows|dashboards|tests|perf|docs"
+    paths = re.findall(rf"(?<![\w/.-])((?:{folders})/[\w./-]*\w)", content)
+    modules = re.findall(
+        r"(?<![\w/.])((?:lce_core|catalog|tasks|flows|dashboards)(?:\.\w+)+)", content
+    )
+    named = [*paths, *(module.replace(".", "/") for module in modules)]
+    found = [path for path in named if (ROOT / path).exists() or (ROOT / f"{path}.py").exists()]
+    assert sorted(set(named) - set(found)) == []
+
+
 def test_the_study_reference_names_every_key_and_no_other() -> None:
     listed = re.findall(r"^\| `([a-z0-9_]+)` \|", text("docs/studies.md"), flags=re.MULTILINE)
     keys = {
@@ -110,6 +124,71 @@ def test_a_generated_document_is_what_the_command_prints(kind: str) -> None:
     assert text(f"docs/{kind}.md") == printed.stdout, f"lce {kind} --markdown > docs/{kind}.md"
 
 
+def test_the_picture_of_imports_is_that_of_the_source(tmp_path: Path) -> None:
+    fresh = tmp_path / "imports.svg"
+    result = subprocess.run(
+        [sys.executable, "docs/imports.py", "--svg", str(fresh)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    drawn = fresh.read_text("utf-8")
+    assert text("docs/imports.svg") == drawn, "python docs/imports.py --svg docs/imports.svg"
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "complaint"),
+    [
+        ("lce_core/rope.py", "import lce_core.training.job", "rope imports training, which"),
+        ("catalog/status.py", "from flows import cli", "catalog imports flows, which"),
+        ("lce_core/store/records.py", "from lce_core.store import artifacts", "circle: lce_core."),
+    ],
+)
+def test_an_arrow_up_or_round_is_named(
+    tmp_path: Path, file: str, line: str, complaint: str
+) -> None:
+    for folder in ("lce_core", "catalog", "tasks", "flows", "dashboards"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    (tmp_path / "docs").mkdir()
+    shutil.copy(ROOT / "docs" / "imports.py", tmp_path / "docs")
+    (tmp_path / file).write_text(f"{(ROOT / file).read_text('utf-8')}\n{line}\n", "utf-8")
+    result = subprocess.run(
+        [sys.executable, "docs/imports.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 1
+    assert complaint in result.stdout, result.stdout + result.stderr
+
+
+def test_the_readme_begins_with_a_study_of_ten_lines() -> None:
+    (example,) = examples("README.md", "yaml")
+    assert len(example.splitlines()) == 10
+    assert parse_study(example, "README.md").study == "two-methods"
+
+
+def test_the_readme_shows_rows_of_the_measured_table() -> None:
+    part = (
+        text("README.md").partition("<!-- overview:begin -->")[2].partition("<!-- overview:end")[0]
+    )
+    shown = [row.split(" | ") for row in re.findall(r"^\| (.*\.\d+) \|$", part, flags=re.MULTILINE)]
+    measured = text("docs/performance.md").partition("<!-- toy:begin -->")[2]
+    blocks = measured.partition("<!-- toy:end -->")[0].split("method ")[1:]
+    perplexity, accuracies = (
+        {line[:28].strip(): line[28:].split() for line in block.splitlines()[1:]}
+        for block in blocks
+    )
+    assert len(shown) == 6
+    for name, *values in shown:
+        first, _, *others = perplexity[name]
+        assert values == [first, *others, *accuracies[name][2:4]], name
+
+
 def test_the_example_study_is_read_without_complaint() -> None:
     (example,) = examples("docs/studies.md", "yaml")
     assert parse_study(example, "docs/studies.md").study == "four-times"
@@ -120,10 +199,10 @@ def test_the_example_method_is_a_whole_plug_in(tmp_path: Path) -> None:
     (tmp_path / "methods").mkdir()
     (tmp_path / "methods" / "halved.py").write_text(example, encoding="utf-8")
     code = (
-        "import sys, pathlib; from lce_core.study.spec import add_plugin_folders;"
-        "from lce_core.methods import METHODS; from lce_core.methods._evidence import recompute;"
+        "import sys, pathlib; from lce_core.study.plugin_folders import add_plugin_folders;"
+        "from lce_core.methods import METHODS; from lce_core.evidence import recompute;"
         "add_plugin_folders((pathlib.Path(sys.argv[1]),)); method = METHODS.load('halved');"
-        "print([(recompute(method, e.given), e.expected) for e in method.evidence])"
+        "print([(recompute(method, e), e.expected) for e in method.evidence])"
     )
     result = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path)],

@@ -55,9 +55,9 @@ def _mixed(first: Partial, second: Partial, out: torch.Tensor | None = None) -> 
     if first.output.requires_grad or second.output.requires_grad:
         raise SpecError(
             "attention in parts",
-            "a forward pass that records gradients",
-            "torch does not differentiate the log-sum-exp of its attention kernels",
-            "Run under torch.inference_mode() or torch.no_grad().",
+            "a forward pass that records gradients, through which torch cannot differentiate",
+            "inference",
+            "run under torch.inference_mode() or torch.no_grad()",
         )
     share = torch.sigmoid(second.lse - first.lse)[..., None]
     if first.output.dtype == share.dtype:

@@ -16,6 +16,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import causal_mask_function
 
 from lce_core.attention import AttentionScheme
+from lce_core.attention.inputs import AttentionInputs
 from lce_core.errors import SpecError
 
 ATTENTION = "lce_scheme"
@@ -38,23 +39,26 @@ def _attention(
     if attention_mask is not None:  # the mask function below makes none, so a caller did
         raise SpecError(
             "attention mask",
-            f"shape {tuple(attention_mask.shape)}",
-            "attention schemes decide by themselves who sees whom",
-            "Pass no 4-D mask.",
+            f"a mask of shape {tuple(attention_mask.shape)}",
+            "no mask: attention schemes decide by themselves who sees whom",
+            "pass no 4-D mask",
         )
     if dropout:
-        raise SpecError("attention dropout", dropout, "schemes run without dropout", "Set it to 0.")
+        raise SpecError(
+            "attention dropout", dropout, "no dropout in an attention scheme", "set it to 0"
+        )
     if query.requires_grad and not scheme.differentiable:
         raise SpecError(
             type(scheme).__name__,
             "a forward pass that records gradients",
-            "this scheme is for inference only",
-            "Run under torch.inference_mode().",
+            "inference, which this scheme is for",
+            "run under torch.inference_mode()",
         )
     # Under autocast the identity rotary leaves queries and keys in float32.
     query, key = query.to(value.dtype), key.to(value.dtype)
     first_query = key.shape[2] - query.shape[2]
-    output = _kernel(scheme)(scheme, query, key, value, table, first_query, scaling)
+    inputs = AttentionInputs(query, key, value, table, first_query, scaling)
+    output = _kernel(scheme)(scheme, inputs)
     return output.transpose(1, 2).contiguous(), None
 
 
@@ -79,15 +83,15 @@ def _mask(
         raise SpecError(
             "attention mask",
             "padding" if padded else "packed documents",
-            "attention schemes see every row as one document from its first token on",
-            "Batch rows of equal length, without padding.",
+            "rows that are one document from their first token on",
+            "batch rows of equal length, without padding",
         )
     if kv_length != q_offset + q_length:
         raise SpecError(
             "key-value cache",
             f"{kv_length} keys for {q_offset + q_length} tokens",
-            "attention schemes read a cache that holds exactly the tokens seen so far",
-            "Use transformers' DynamicCache.",
+            "a cache that holds exactly the tokens seen so far",
+            "use transformers' DynamicCache",
         )
 
 

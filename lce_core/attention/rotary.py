@@ -50,9 +50,9 @@ class RequestRotary(nn.Module):
         if self.table is None:
             raise SpecError(
                 "extended model",
-                "a forward pass",
-                "a request is begun first",
-                "Call begin_request(num_tokens) with prompt plus new tokens.",
+                "a forward pass outside any request",
+                "a request that was begun before",
+                "call begin_request(num_tokens) with prompt plus new tokens",
             )
         self._check(position_ids)
         if self.identity:
@@ -71,14 +71,14 @@ class RequestRotary(nn.Module):
                 raise SpecError(
                     "position_ids",
                     "gaps or restarts",
-                    "a request has consecutive positions",
-                    "Send one document per row, unpadded.",
+                    "consecutive positions within a request",
+                    "send one document per row, unpadded",
                 )
             length = int(position_ids.max()) + 1
         if length > self.num_tokens:
             raise SpecError(
                 "position_ids",
                 f"{length} tokens",
-                f"the request has {self.num_tokens} tokens",
-                "Begin the request with prompt plus new tokens.",
+                f"at most the {self.num_tokens} tokens of the request",
+                "begin the request with prompt plus new tokens",
             )

@@ -85,16 +85,16 @@ def check_heads(table: RopeTable, num_heads: int, num_kv_heads: int) -> None:
         raise SpecError(
             "rope table",
             f"{table.inv_freq.shape[0]} rows",
-            f"a table of bases per head has one row for each of the {num_heads} query heads",
-            "Give one base per query head.",
+            f"one row for each of the {num_heads} query heads",
+            "give one base per query head",
         )
     groups = table.inv_freq.reshape(num_kv_heads, num_heads // num_kv_heads, -1)
     if (groups != groups[:, :1]).any():
         raise SpecError(
             "rope table",
             "different bases within a key-value head",
-            f"the {num_heads // num_kv_heads} query heads of a key-value head share one base",
-            "Assign bases to key-value heads.",
+            f"one base for the {num_heads // num_kv_heads} query heads of a key-value head",
+            "assign bases to key-value heads",
         )
 
 

@@ -43,17 +43,32 @@ class DataSet:
         Raises:
           UnavailableError: no folder of that name, or none of the files in it.
         """
-        remedy = f"Get it from {self.origin} and give `--data-folder {self.name}=FOLDER`"
+        remedy = f"get it from {self.origin} and give `--data-folder {self.name}=FOLDER`"
         if self.name not in folders:
-            raise UnavailableError(f"data set {self.name!r} is not on this machine. {remedy}")
+            raise UnavailableError(
+                f"data set {self.name!r}",
+                "no folder of this name",
+                "the data set on this machine",
+                remedy,
+            )
         try:
             folder = local_folder(folders[self.name], self.patterns)
         except UnavailableError as error:
-            raise UnavailableError(f"data set {self.name!r}: {error}. {remedy}") from error
+            raise UnavailableError(
+                f"data set {self.name!r}: {error.where}",
+                error.got,
+                "the data set on this machine or on the hub",
+                remedy,
+            ) from error
         found = sorted({file for pattern in self.patterns for file in folder.glob(pattern)})
         if not found:
             wanted = " or ".join(self.patterns)
-            raise UnavailableError(f"data set {self.name!r}: no {wanted} in {folder}. {remedy}")
+            raise UnavailableError(
+                f"data set {self.name!r}: {folder}",
+                f"no {wanted}",
+                "the files of the data set",
+                remedy,
+            )
         return found
 
     def seen(self, folders: Mapping[str, Path]) -> Seen:
@@ -78,7 +93,12 @@ class DataSet:
                 with file.open("rb") as stream:
                     content = hashlib.file_digest(stream, "sha256").hexdigest()
             except OSError as error:
-                raise DataError(f"{file}: {error}. Make the file readable.") from None
+                raise DataError(
+                    file,
+                    f"a file that cannot be read ({error.strerror})",
+                    "a readable file",
+                    "check its permissions",
+                ) from None
             total.update(f"{content} {file.name}\n".encode())
         return total.hexdigest()
 
@@ -99,7 +119,7 @@ def read_text(file: Path, encoding: str = "utf-8") -> str:
         return file.read_text(encoding=encoding)
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(
-            f"{file}: {error}: the file is readable {encoding} text. Correct or remove it."
+            file, error, f"readable {encoding} text", "correct or remove the file"
         ) from None
 
 
@@ -113,8 +133,10 @@ def read_rows(file: Path, columns: Sequence[str]) -> Iterator[Row]:
         missing = [column for column in columns if column not in row]
         if missing:
             raise DataError(
-                f"{place}: no column {missing[0]!r}, only {', '.join(sorted(row)) or 'none'}: a row"
-                f" has {', '.join(columns)}. Take the data set in its published form."
+                place,
+                f"no column {missing[0]!r}, only {', '.join(sorted(row)) or 'none'}",
+                f"the columns {', '.join(columns)}",
+                "take the data set in its published form",
             )
         yield row
 
@@ -132,10 +154,17 @@ def _entries(file: Path) -> Iterator[tuple[str, Row]]:
                 found = content if isinstance(content, list) else [content]
         for number, row in enumerate(found, start=1):
             if not isinstance(row, dict):
-                raise DataError(f"{file}: row {number}: {type(row).__name__}: a row is an object.")
+                raise DataError(
+                    f"{file}: row {number}",
+                    type(row).__name__,
+                    "an object",
+                    "take the data set in its published form",
+                )
             yield f"{file}: row {number}", row
     except (ValueError, OSError, pa.ArrowException) as error:
-        raise DataError(f"{file}: {error}. Get the file again.") from None
+        raise DataError(
+            file, error, "rows of JSON lines, JSON or parquet", "get the file again"
+        ) from None
 
 
 def _parquet_rows(file: Path) -> Iterator[Row]:

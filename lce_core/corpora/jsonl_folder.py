@@ -24,19 +24,13 @@ from pydantic import Field, field_validator
 
 from lce_core.corpora import Corpus, Document, Split
 from lce_core.corpora._split import split_of
-from lce_core.errors import DataError, UnavailableError
+from lce_core.errors import DataError, SpecError, UnavailableError
+from lce_core.evidence import calls
 from lce_core.hub import local_folder
-from lce_core.registry import Evidence, Source
+from lce_core.registry import Source
 
 VERSION = 1
 SOURCE = Source(paper="own", place="jsonlines.org, one JSON value a line", reference="own")
-EVIDENCE = (
-    Evidence(
-        given={"name": "a.jsonl:1", "held_out_percent": 5.0},
-        expected="train",
-        origin="printf a.jsonl:1 | sha256sum",
-    ),
-)
 
 _BLOCK_BYTES = 1 << 20
 
@@ -59,12 +53,21 @@ class JsonlFolder(Corpus):
     @classmethod
     def _distinct(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         if len(set(names)) != len(names) or not all(names):
-            raise ValueError("domain names are distinct and not empty")
+            raise SpecError(
+                "domain_names",
+                list(names),
+                "distinct names that are not empty",
+                "remove the repeated and empty ones",
+            )
         return names
 
     def domains(self) -> tuple[str, ...]:
         """The domains the study lists, in its order."""
         return self.domain_names
+
+    def split(self, name: str) -> Split:
+        """The split of the file or document `name`, by its hash."""
+        return split_of(name, self.held_out_percent)
 
     def digest(self, folders: Mapping[str, Path]) -> str:
         """sha256 over paths and contents of all files, read once in blocks.
@@ -93,18 +96,26 @@ class JsonlFolder(Corpus):
             file = root / name
             found = self._lines(file, name) if name.endswith(".jsonl") else self._text(file, name)
             for document in found:
-                if split_of(document.name, self.held_out_percent) == split:
+                if self.split(document.name) == split:
                     yield document
 
     def _root(self, folders: Mapping[str, Path]) -> Path:
-        remedy = f"Give `--data-folder {self.folder}=FOLDER` or `execution: data_folders`"
+        remedy = f"give `--data-folder {self.folder}=FOLDER` or `execution: data_folders`"
         if self.folder not in folders:
             raise UnavailableError(
-                f"{self.plugin_name}: no folder is named {self.folder!r}. {remedy}"
+                f"{self.plugin_name}: folder {self.folder!r}",
+                "no folder of this name",
+                "a data folder on this machine",
+                remedy,
             )
         root = local_folder(folders[self.folder], ("**/*.jsonl", "**/*.txt"))
         if not root.is_dir():
-            raise UnavailableError(f"{self.plugin_name}: {root} is not a folder. {remedy}")
+            raise UnavailableError(
+                f"{self.plugin_name}: {root}",
+                "no folder there",
+                "a data folder on this machine",
+                remedy,
+            )
         return root
 
     def _text(self, file: Path, name: str) -> Iterator[Document]:
@@ -133,29 +144,47 @@ class JsonlFolder(Corpus):
             entry: Any = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise DataError(
-                f"{where}: not JSON ({error}); each line is one JSON object. Correct or remove the"
-                " line"
+                where,
+                f"a line that is not JSON ({error})",
+                "one JSON object a line",
+                "correct or remove the line",
             ) from error
         text = entry.get(self.text_field) if isinstance(entry, dict) else None
         if not isinstance(text, str):
             raise DataError(
-                f"{where}: no text under {self.text_field!r}; each line is an object with a"
-                " string there. Correct the line, or set text_field"
+                where,
+                f"no text under {self.text_field!r}",
+                "an object with a string there",
+                "correct the line, or set text_field",
             )
         if not _is_utf8(text):
             raise DataError(
-                f"{where}: half a surrogate pair is not UTF-8 text. Correct or remove the line"
+                where,
+                "half a surrogate pair, which is not UTF-8",
+                "UTF-8 text",
+                "correct or remove the line",
             )
         domain = entry.get(self.domain_field, self.domain_names[0])
         if domain not in self.domain_names:
             raise DataError(
-                f"{where}: domain {domain!r} is not one of {', '.join(self.domain_names)}."
-                " Add it to domain_names, or set domain_field"
+                where,
+                f"domain {domain!r}",
+                f"one of {', '.join(self.domain_names)}",
+                "add it to domain_names, or set domain_field",
             )
         return Document(name, domain, text)
 
 
 CORPUS = JsonlFolder
+EVIDENCE = (
+    calls(
+        JsonlFolder.split,
+        "train",
+        "printf a.jsonl:1 | sha256sum",
+        name="a.jsonl:1",
+        parameters={"held_out_percent": 5.0},
+    ),
+)
 
 
 def _files(root: Path) -> list[str]:
@@ -171,10 +200,20 @@ def _files(root: Path) -> list[str]:
         if name.endswith((".jsonl", ".txt"))
     ]
     if not found:
-        raise DataError(f"{root}: no .jsonl or .txt file. Put text there, or name another folder")
+        raise DataError(
+            root,
+            "no .jsonl or .txt file",
+            "a folder with text",
+            "put text there, or name another folder",
+        )
     for name in found:
         if not _is_utf8(name):
-            raise DataError(f"{root}: file name {name!r} is not UTF-8. Rename the file")
+            raise DataError(
+                root,
+                f"the file name {name!r}, which is not UTF-8",
+                "file names in UTF-8",
+                "rename the file",
+            )
     return sorted(found)
 
 
@@ -212,8 +251,15 @@ def _decode(data: bytes, file: Path, offset: int) -> str:
 
 
 def _not_utf8(file: Path, byte: int) -> DataError:
-    return DataError(f"{file}: byte {byte} is not UTF-8. Convert the file to UTF-8")
+    return DataError(
+        file, f"byte {byte}, which is not UTF-8", "UTF-8 text", "convert the file to UTF-8"
+    )
 
 
 def _unreadable(file: Path, error: OSError) -> DataError:
-    return DataError(f"{file}: cannot be read ({error.strerror}). Check its permissions")
+    return DataError(
+        file,
+        f"a file that cannot be read ({error.strerror})",
+        "a readable file",
+        "check its permissions",
+    )

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 from lce_core.corpora import Corpus
 from lce_core.data.manifest import file_digests, read_manifest, write_manifest
-from lce_core.data.tokenised import Report, token_dtype, tokenised_split
+from lce_core.data.tokenised import token_dtype, tokenised_split
 from lce_core.errors import DataError
+from lce_core.reports import Report
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -62,7 +63,12 @@ class HeldOutText:
 
     def _number(self, domain: str) -> int:
         if domain not in self.domains:
-            raise DataError(f"{domain!r}: held-out domains are {', '.join(self.domains)}")
+            raise DataError(
+                "held-out text",
+                f"domain {domain!r}",
+                f"one of its domains: {', '.join(self.domains)}",
+                "ask for one of these",
+            )
         return self.domains.index(domain)
 
 
@@ -99,8 +105,10 @@ def pack_held_out(
             members, starts = (a[starts < tokens_per_domain] for a in (members, starts))
             if not members.size:
                 raise DataError(
-                    f"{corpus.plugin_name}: domain {domain!r} has no held-out text. Give it more"
-                    " documents, or raise held_out_percent"
+                    f"{corpus.plugin_name}: domain {domain!r}",
+                    "no held-out text",
+                    "some held-out text in every domain",
+                    "give it more documents, or raise held_out_percent",
                 )
             stream = np.concatenate([pool.document(int(i)) for i in members])[:tokens_per_domain]
             stream.tofile(out / _stream_file(number))

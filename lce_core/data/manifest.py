@@ -33,5 +33,10 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     try:
         manifest: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise StoreError(f"{file}: not a readable manifest ({error}). Pack it again") from error
+        raise StoreError(
+            file,
+            f"no readable manifest ({error})",
+            "the manifest of packed tokens",
+            "pack it again",
+        ) from error
     return manifest

@@ -25,11 +25,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from lce_core.corpora import Corpus
-from lce_core.data.held_out import HeldOutText, pack_held_out
 from lce_core.data.manifest import file_digests, read_manifest, write_manifest
 from lce_core.data.sampling import Draw, draw_documents
 from lce_core.data.tokenised import (
-    Report,
     TokenArray,
     TokenisedDocuments,
     token_dtype,
@@ -38,11 +36,10 @@ from lce_core.data.tokenised import (
 from lce_core.errors import SpecError, StoreError
 from lce_core.models import LanguageModel
 from lce_core.recipe import Upsampling
+from lce_core.reports import Report
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
-__all__ = ["HeldOutText", "PackedRows", "pack_held_out", "pack_rows"]
 
 BLOCK_TOKENS = 1 << 20
 """Tokens handled at a time. Part of the rows' identity: a model's last touch is seeded by block."""
@@ -131,8 +128,8 @@ def pack_rows(
         raise SpecError(
             "packing",
             f"{num_rows} rows of {row_length} tokens",
-            "there is a row, and it has a token to predict",
-            "Raise the number of tokens or the row length.",
+            "at least one row, with a token to predict",
+            "raise the number of tokens or the row length",
         )
     vocabulary = max(base_model.shape.vocab_size, len(tokenizer))
     with tokenised_split(corpus, "train", tokenizer, vocabulary, folders, out, report) as pool:
@@ -232,7 +229,9 @@ def _map(file: Path, dtype: np.dtype[Any], shape: tuple[int, int]) -> Any:
     size = file.stat().st_size if file.is_file() else None
     if size != expected:
         raise StoreError(
-            f"{file}: {'missing' if size is None else f'{size} bytes'}; the manifest says"
-            f" {expected} bytes. Pack the rows again"
+            file,
+            "no such file" if size is None else f"{size} bytes",
+            f"the {expected} bytes of the manifest",
+            "pack the rows again",
         )
     return np.memmap(file, dtype=dtype, mode="r", shape=shape)

@@ -58,7 +58,12 @@ def draw_documents(
     """
     total = int(lengths.sum())
     if total == 0:
-        raise DataError("corpus: no tokens in the training split. Add text, or lower its share")
+        raise DataError(
+            "corpus",
+            "no tokens in the training split",
+            "text to train on",
+            "add text, or lower the held-out share",
+        )
     chosen, passes, places, statistics = [], [], [], []
     for domain, name in enumerate(names):
         members = np.flatnonzero((domains == domain) & (lengths > 0))

@@ -9,7 +9,7 @@ special token gets the tokens of its characters, not the special token.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from lce_core.corpora import Corpus, Document, Split
 from lce_core.errors import DataError
+from lce_core.reports import Report
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -30,7 +31,6 @@ BATCH_CHARACTERS = 500_000
 BATCH_DOCUMENTS = 1024
 """The Rust tokenizer needs about 100 bytes a token until a batch is done."""
 
-Report = Callable[[dict[str, Any]], None]
 TokenArray = NDArray[np.uint16] | NDArray[np.uint32]
 
 _DOCUMENTS = pa.schema([("name", pa.string()), ("domain", pa.string()), ("tokens", pa.int64())])
@@ -187,8 +187,10 @@ def _write(
         wide = np.array(ids, dtype=np.int64)
         if wide.size and not 0 <= wide.min() <= wide.max() < vocabulary:
             raise DataError(
-                f"{document.name}: token {wide.max()} is outside the model's vocabulary of"
-                f" {vocabulary}. Use the tokenizer that belongs to the model"
+                document.name,
+                f"token {wide.max()}",
+                f"tokens of the model's vocabulary of {vocabulary}",
+                "use the tokenizer that belongs to the model",
             )
         out.write(wide.astype(dtype).tobytes())
 
@@ -198,8 +200,10 @@ def _domain_indices(batch: list[Document], domains: tuple[str, ...]) -> NDArray[
     for document in batch:
         if document.domain not in numbers:
             raise DataError(
-                f"{document.name}: domain {document.domain!r} is not one of the corpus's:"
-                f" {', '.join(domains)}"
+                document.name,
+                f"domain {document.domain!r}",
+                f"one of the corpus's domains: {', '.join(domains)}",
+                "let the corpus name this domain",
             )
     return np.array([numbers[document.domain] for document in batch], dtype=np.int64)
 

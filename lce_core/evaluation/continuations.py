@@ -8,7 +8,7 @@ scored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from lce_core.errors import NonFiniteError, SpecError
+from lce_core.reports import Progress, no_progress
 
 if TYPE_CHECKING:
     from lce_core.extension.extended_model import ExtendedModel
@@ -29,7 +30,7 @@ def continuation_log_likelihoods(
     texts: Sequence[tuple[TokenIds, TokenIds]],
     *,
     batch_tokens: int,
-    report: Callable[[int, int], None] = lambda *_: None,
+    report: Progress = no_progress,
 ) -> list[tuple[float, bool]]:
     """What the model thinks of each continuation, given its context.
 
@@ -75,9 +76,9 @@ def inputs_by_length(
         if not len(context) or not len(continuation):
             raise SpecError(
                 "continuation_log_likelihoods",
-                f"text {index}: {len(context)} tokens of context, {len(continuation)} to score",
-                "both are at least 1",
-                "Correct the request.",
+                f"text {index} with {len(context)} tokens of context, {len(continuation)} to score",
+                "at least 1 of both",
+                "correct the request",
             )
         ids = np.concatenate([context, continuation[:-1]])
         found.setdefault(len(ids), {}).setdefault(ids.tobytes(), []).append(index)
@@ -90,8 +91,10 @@ def _score(
     logits = model.model.get_output_embeddings()(states[-len(continuation) :]).float()
     if not bool(torch.isfinite(logits).all()):
         raise NonFiniteError(
-            f"text of {len(states) + 1} tokens: NaN or infinite logits: logits are finite. Check"
-            " the checkpoint and its precision."
+            f"text of {len(states) + 1} tokens",
+            "NaN or infinite logits",
+            "finite logits",
+            "check the checkpoint and its precision",
         )
     targets = torch.from_numpy(continuation).to(logits.device)
     chosen = logits.log_softmax(dim=-1).gather(-1, targets[:, None])

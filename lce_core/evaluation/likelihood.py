@@ -8,7 +8,6 @@ there is no padding and no attention mask.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from lce_core.errors import NonFiniteError, SpecError
 from lce_core.evaluation.cross_entropy import token_nll
+from lce_core.reports import Progress, no_progress
 
 if TYPE_CHECKING:
     from lce_core.extension.extended_model import ExtendedModel
@@ -27,7 +27,7 @@ def window_nll(
     windows: NDArray[np.integer],
     *,
     batch_tokens: int,
-    report: Callable[[int, int], None] = lambda *_: None,
+    report: Progress = no_progress,
 ) -> NDArray[np.float32]:
     """NLL in nats of tokens 1..L-1 of each window, given the tokens before it in that window.
 
@@ -49,8 +49,8 @@ def window_nll(
         raise SpecError(
             "window_nll",
             f"windows of {length} tokens",
-            "a window has a context and a token to score",
-            "Use windows of at least 2 tokens.",
+            "windows of at least 2 tokens, a context and a token to score",
+            "use longer windows",
         )
     nll = np.empty((num_windows, length - 1), dtype=np.float32)
     rows = max(1, batch_tokens // length)
@@ -79,6 +79,8 @@ def _require_finite(nll: NDArray[np.float32]) -> None:
     if len(bad):
         window, position = (int(index) for index in bad[0])
         raise NonFiniteError(
-            f"window {window}, token {position + 1}: NLL {nll[window, position]}: losses are finite"
-            f" ({len(bad)} of {nll.size} are not). Check the checkpoint and its precision."
+            f"window {window}, token {position + 1}",
+            f"NLL {nll[window, position]}, one of {len(bad)} that are not finite of {nll.size}",
+            "finite losses",
+            "check the checkpoint and its precision",
         )

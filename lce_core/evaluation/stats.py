@@ -19,6 +19,7 @@ from lce_core.errors import DataError
 NORMAL_QUANTILE = 1.959963984540054
 """97.5 % quantile of the normal distribution."""
 _BLOCK_ELEMENTS = 1 << 20
+_SEED = 0
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,6 @@ def bootstrap_mean(
     weights: ArrayLike | None = None,
     clusters: Sequence[Hashable] | None = None,
     resamples: int = 2000,
-    seed: int = 0,
 ) -> Estimate:
     """Weighted mean of `values` with a percentile interval over resampled clusters.
 
@@ -46,7 +46,6 @@ def bootstrap_mean(
       weights: positive weight of each value, such as its number of tokens; equal if None.
       clusters: cluster of each value; None: every value is its own.
       resamples: bootstrap draws.
-      seed: of the draws.
 
     Raises:
       DataError: no values, or a value that is not finite.
@@ -54,15 +53,17 @@ def bootstrap_mean(
     data = np.asarray(values, dtype=np.float64)
     if not data.size or not np.isfinite(data).all():
         raise DataError(
-            f"bootstrap_mean: {data.size} values, {int((~np.isfinite(data)).sum())} not finite:"
-            " a mean needs finite values. Check the samples."
+            "bootstrap_mean",
+            f"{data.size} values, {int((~np.isfinite(data)).sum())} of them not finite",
+            "at least one value, all finite",
+            "check the samples",
         )
     weight = np.ones_like(data) if weights is None else np.asarray(weights, dtype=np.float64)
     sums, totals = _cluster_totals(data * weight, weight, clusters)
     value = float(sums.sum() / totals.sum())
     if len(sums) == 1:
         return Estimate(value, None, None, data.size)
-    means = _resampled_means(sums, totals, resamples, np.random.default_rng(seed))
+    means = _resampled_means(sums, totals, resamples, np.random.default_rng(_SEED))
     low, high = np.quantile(means, [0.025, 0.975])
     # The percentile interval of a skewed sample may miss its own mean.
     return Estimate(value, min(float(low), value), max(float(high), value), data.size)
@@ -76,8 +77,10 @@ def wilson(num_right: int, num_samples: int) -> Estimate:
     """
     if not 0 <= num_right <= num_samples or num_samples < 1:
         raise DataError(
-            f"wilson: {num_right} right of {num_samples}: an accuracy needs samples and no more"
-            " right answers than samples. Check the samples."
+            "wilson",
+            f"{num_right} right of {num_samples}",
+            "samples, and no more right answers than samples",
+            "check the samples",
         )
     share, square = num_right / num_samples, NORMAL_QUANTILE**2
     centre = (share + square / (2 * num_samples)) / (1 + square / num_samples)

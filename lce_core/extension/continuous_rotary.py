@@ -131,8 +131,8 @@ class ContinuousRotary(RequestRotary):
             raise SpecError(
                 "training rows",
                 f"{len(x)} rows",
-                f"{len(seeds)} rows were announced",
-                "Call begin_rows with one seed for each row of the next forward pass.",
+                f"the {len(seeds)} rows that were announced",
+                "call begin_rows with one seed for each row of the next forward pass",
             )
         largest = self.method.largest_scale(self.lengths)
         rows = [sample_row(int(seed), self.lengths, largest) for seed in seeds]

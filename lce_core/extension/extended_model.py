@@ -105,7 +105,10 @@ class ExtendedModel:
         reach = self.method.reach(self.geometry, lengths)
         if reach is not None and num_tokens > reach:
             raise UnavailableError(
-                f"{self.method.plugin_name} reaches {reach} tokens, the request has {num_tokens}"
+                f"request of {num_tokens} tokens",
+                f"{self.method.plugin_name}, which reaches {reach} tokens",
+                "a request within the method's reach",
+                "evaluate shorter contexts, or raise target_context",
             )
         table, scheme = _describe(self.method, self.geometry, lengths, training=self.training)
         self._rotary.begin(table, self.inserter.length(num_tokens) if self.inserter else num_tokens)
@@ -269,8 +272,8 @@ def _describe(
         raise SpecError(
             method.plugin_name,
             f"{table.inv_freq.shape[-1]} frequencies",
-            f"a table has one frequency for each of the {geometry.num_pairs} pairs",
-            "Compute them from geometry.rotary_dim.",
+            f"one frequency for each of the {geometry.num_pairs} pairs",
+            "compute them from geometry.rotary_dim",
         )
     check_heads(table, geometry.num_heads, geometry.num_kv_heads)
     if scheme is None and table.inv_freq.ndim == 2:
@@ -297,8 +300,8 @@ def _stock_kernel(device: torch.device, dtype: torch.dtype, kernel: Kernel) -> s
         raise SpecError(
             "kernel",
             f"'flash' on {device.type} with {dtype}",
-            "flash attention needs a CUDA device, bf16 or fp16, and the flash-attn package",
-            "Use kernel: auto, or install the extra `gpu` and set precision: bf16.",
+            "a CUDA device, bf16 or fp16, and the flash-attn package for the flash kernel",
+            "use kernel: auto, or install the extra `gpu` and set precision: bf16",
         )
     # Never pass the name on without the package: transformers would look for a kernel on the hub.
     return "flash_attention_2" if can and kernel != "sdpa" else "sdpa"
@@ -309,13 +312,18 @@ def _scheme_kernel(
 ) -> str:
     name = backend(device, dtype) if scheme.uses_flash else "matmul"
     if kernel == "flash" and name != "torch_flash":
-        rule = "the flash kernel of attention schemes needs a CUDA device and bf16 or fp16"
+        if not scheme.uses_flash:
+            raise SpecError(
+                "kernel",
+                f"'flash' for {type(scheme).__name__}, which has no flash kernel",
+                "a kernel that the method has",
+                "use kernel: auto",
+            )
         raise SpecError(
             "kernel",
             f"'flash' on {device.type} with {dtype}",
-            rule if scheme.uses_flash else f"{type(scheme).__name__} has no flash kernel",
-            "Use kernel: auto"
-            + (", or set precision: bf16 on a GPU." if scheme.uses_flash else "."),
+            "a CUDA device and bf16 or fp16 for the flash kernel of attention schemes",
+            "use kernel: auto, or set precision: bf16 on a GPU",
         )
     return name
 
@@ -326,8 +334,8 @@ def _check_model(model: PreTrainedModel, geometry: RopeGeometry) -> None:
         raise SpecError(
             type(model).__name__,
             config.model_type,
-            "extensions are made for llama and phi models",
-            "Load one of `lce models`.",
+            "a llama or phi model",
+            "load one of `lce models`",
         )
     rope = config.rope_parameters
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -345,6 +353,6 @@ def _check_model(model: PreTrainedModel, geometry: RopeGeometry) -> None:
             raise SpecError(
                 f"{type(model).__name__}.{key}",
                 value,
-                f"the base model has {expected!r}",
-                "Check that the folder holds the weights of this base model, without scaling.",
+                f"{expected!r}, as the base model has it",
+                "check that the folder holds the weights of this base model, without scaling",
             )

@@ -69,8 +69,8 @@ class Inserter:
             raise SpecError(
                 "training rows",
                 f"{row_length} tokens",
-                f"rows are cut into sequences of {text} tokens of text",
-                "Give a target context that is a multiple of the method's train_length.",
+                f"rows of whole sequences of {text} tokens of text",
+                "give a target context that is a multiple of the method's train_length",
             )
         return text
 

@@ -33,7 +33,12 @@ class ByParts(Method):
     @model_validator(mode="after")
     def _limits_in_order(self) -> Self:
         if self.beta_fast <= self.beta_slow:
-            raise ValueError("beta_fast is larger than beta_slow")
+            raise SpecError(
+                "beta_fast",
+                f"beta_fast {self.beta_fast}, beta_slow {self.beta_slow}",
+                "beta_fast larger than beta_slow",
+                "raise beta_fast or lower beta_slow",
+            )
         return self
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
@@ -42,9 +47,10 @@ class ByParts(Method):
             raise SpecError(
                 f"{self.plugin_name}.beta_slow",
                 self.beta_slow,
-                f"the fastest pair turns {geometry.trained_context / (2 * math.pi):.2f} times"
-                f" within the trained context of {geometry.trained_context} tokens",
-                "Give a beta_slow below that.",
+                f"less than the {geometry.trained_context / (2 * math.pi):.2f} turns"
+                " that the fastest pair makes within the trained context of"
+                f" {geometry.trained_context} tokens",
+                "lower beta_slow",
             )
 
     def interpolated(self, geometry: RopeGeometry) -> Frequencies:
@@ -72,8 +78,11 @@ class WithTemperature(ByParts):
     @model_validator(mode="after")
     def _truncation_has_effect(self) -> Self:
         if self.ramp == "paper" and not self.truncate:
-            raise ValueError(
-                "truncate concerns the code's ramp only; leave it out with ramp: paper"
+            raise SpecError(
+                "truncate",
+                "truncate: false with ramp: paper",
+                "truncate together with ramp: code alone",
+                "leave out truncate, or write ramp: code",
             )
         return self
 

@@ -15,10 +15,10 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from lce_core.errors import SpecError
+from lce_core.evidence import EXACT, frequencies
 from lce_core.methods import METHODS, Method, TrainingStage
-from lce_core.methods._evidence import EXACT, frequencies
 from lce_core.methods._other_base import Base
-from lce_core.registry import Source
+from lce_core.registry import Examples, Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 
@@ -55,15 +55,15 @@ class AdjustedBaseInStages(Method):
                     "abf_multi_stage.shares",
                     list(self.shares),
                     f"one positive share for each of the {len(self.bases)} bases, 1 in sum",
-                    "Correct the shares, or leave them out.",
+                    "correct the shares, or leave them out",
                 )
         parts = 1 << (len(self.bases) - 1)
         if lengths.target % parts:
             raise SpecError(
                 "abf_multi_stage.bases",
                 f"{len(self.bases)} stages to {lengths.target} tokens",
-                f"rows double from stage to stage, so the target divides by {parts}",
-                "Give fewer bases or another target_context.",
+                f"a target that divides by {parts}, since rows double from stage to stage",
+                "give fewer bases or another target_context",
             )
 
 
@@ -88,4 +88,5 @@ EVIDENCE = (
         target=131072,
     ),
 )
+EXAMPLES: Examples = ({"bases": [1e6, 4e6], "shares": [0.25, 0.75]}, {})
 VERSION = 1

@@ -15,9 +15,9 @@ from pydantic import Field
 
 from lce_core.attention.schemes import BlockRetrieval, GroupedSoftmax
 from lce_core.errors import SpecError
+from lce_core.evidence import EXACT, frequencies, value
 from lce_core.methods import Method, TokenInsertion
-from lce_core.methods._evidence import EXACT, frequencies, value
-from lce_core.registry import Source
+from lce_core.registry import Examples, Source
 from lce_core.rope import ContextLengths, RopeGeometry
 
 
@@ -62,25 +62,25 @@ class Landmark(Method):
             raise SpecError(
                 "landmark.block",
                 block,
-                f"blocks divide the {length} positions of a training sequence, which slots and"
-                " chunk share in use",
-                f"Give a divisor of {length}, or another train_length.",
+                f"a divisor of {length}, the positions of a training sequence, which"
+                " slots and chunk share in use",
+                "change block or train_length",
             )
         least = (self.top_k + 2) * block
         if length < least:
             raise SpecError(
                 "landmark.train_length",
                 length,
-                f"it holds top_k + 1 = {self.top_k + 1} slots and a chunk of one block of {block}"
-                f" tokens at least, {least} together",
-                "Lower top_k or block, or raise train_length.",
+                f"at least {least}: top_k + 1 = {self.top_k + 1} slots and a chunk of"
+                f" one block of {block} tokens",
+                "lower top_k or block, or raise train_length",
             )
         if lengths.target % length:
             raise SpecError(
                 "landmark.train_length",
                 length,
-                f"training sequences divide the rows of {lengths.target} tokens",
-                f"Give a divisor of {lengths.target} that is a multiple of {block}.",
+                f"a divisor of the rows of {lengths.target} tokens",
+                f"give a divisor of {lengths.target} that is a multiple of {block}",
             )
 
 
@@ -89,7 +89,7 @@ SOURCE = Source(
     paper="arXiv:2305.16300",
     place="sections 3.1 and 3.2; blocks of 64, 5 of them read, and sequences of 512 from LCEG's"
     " code",
-    reference="github.com/epfml/landmark-attention@d963e50",
+    reference="https://github.com/epfml/landmark-attention/tree/d963e50",
     differs="chunks lie at multiples of their size, where the reference lets them follow the calls,"
     " so that cached and uncached passes agree; a landmark is inserted as soon as its block is"
     " full, not when the next token comes; landmarks that tie go to the earlier block; chunk and"
@@ -108,4 +108,5 @@ EVIDENCE = (
     frequencies((1.0, 8.659643e-1, 1.154782e-4), origin=EXACT, pairs=(0, 1, 63)),
     value("reach", None, "the method limits no length"),
 )
+EXAMPLES: Examples = ({}, {"block": 4, "top_k": 13, "train_length": 64}, {"block": 4, "top_k": 2})
 VERSION = 1

@@ -14,9 +14,9 @@ from pydantic import Field
 
 from lce_core.attention.schemes import CacheSinks
 from lce_core.errors import SpecError
+from lce_core.evidence import value
 from lce_core.methods import Method
-from lce_core.methods._evidence import value
-from lce_core.registry import Source
+from lce_core.registry import Examples, Source
 from lce_core.rope import ContextLengths, RopeGeometry
 
 
@@ -49,10 +49,10 @@ class StreamingLlm(Method):
         if cache > geometry.trained_context:
             raise SpecError(
                 "streaming_llm.window",
-                scheme.window,
-                f"with {scheme.num_sinks} sinks it makes a cache of {cache} tokens, and the model"
-                f" was trained with {geometry.trained_context}",
-                "Give a smaller window or fewer sinks, or leave the window out.",
+                f"{scheme.window}, with {scheme.num_sinks} sinks a cache of {cache} tokens",
+                f"a cache of at most the {geometry.trained_context} tokens the model was"
+                " trained with",
+                "give a smaller window or fewer sinks, or leave the window out",
             )
 
 
@@ -60,7 +60,7 @@ METHOD = StreamingLlm
 SOURCE = Source(
     paper="arXiv:2309.17453",
     place="section 3.2; 4 sinks as there, window: the rest of the trained context",
-    reference="github.com/mit-han-lab/streaming-llm@d729b3f",
+    reference="github.com/mit-han-lab/streaming-llm@d729b3ffc947caca63fc0f7644b7468ca2d50881",
     differs="the window counts the query's own token, and rolls for each token also within a"
     " prompt; the reference evicts between calls, so that what a token sees there depends on how"
     " the text is cut into calls",
@@ -90,4 +90,5 @@ EVIDENCE = (
     ),
     value("reach", None, "the method limits no length"),
 )
+EXAMPLES: Examples = ({}, {"window": 8, "num_sinks": 3})
 VERSION = 1

@@ -42,6 +42,15 @@ class StockModel(LanguageModel):
         """The transformers configuration that follows from geometry and shape."""
         raise NotImplementedError
 
+    def num_parameters(self) -> int:
+        """Weights of the architecture, counted without memory for them."""
+        import torch
+        from transformers import AutoModelForCausalLM
+
+        with torch.device("meta"):
+            built: PreTrainedModel = AutoModelForCausalLM.from_config(self.config())
+        return int(built.num_parameters())
+
     def tokenizer(self, folder: Path | None) -> PreTrainedTokenizerBase:
         """The model's tokenizer, from `folder` or the hub at the pinned revision.
 
@@ -58,8 +67,10 @@ class StockModel(LanguageModel):
             )
         except (OSError, ValueError) as error:
             raise DataError(
-                f"{place}: no readable tokenizer ({_first_line(error)}). Copy the model's"
-                " tokenizer files there"
+                place,
+                f"no readable tokenizer ({_first_line(error)})",
+                "the model's tokenizer files",
+                "copy them there",
             ) from error
         return loaded
 
@@ -100,15 +111,19 @@ class StockModel(LanguageModel):
             )
         except (OSError, ValueError, RuntimeError, SafetensorError) as error:
             raise DataError(
-                f"{place}: no readable safetensors weights ({_first_line(error)}). Copy or"
-                " download the model again"
+                place,
+                f"no readable safetensors weights ({_first_line(error)})",
+                "the model's weights as safetensors",
+                "copy or download the model again",
             ) from error
         model: PreTrainedModel
         model, info = found
         if missing := sorted(info["missing_keys"]):
             raise DataError(
-                f"{place}: {len(missing)} weights are missing, first {missing[0]!r}; they would be"
-                " random. Copy or download the model again"
+                place,
+                f"{len(missing)} missing weights, first {missing[0]!r}, which would be random",
+                "every weight of the model",
+                "copy or download the model again",
             )
         return model
 
@@ -116,8 +131,10 @@ class StockModel(LanguageModel):
         if folder is None:
             if self.repo is None or self.revision is None:
                 raise UnavailableError(
-                    f"{self.plugin_name}: no hub has this model; a step of the study trains it."
-                    " Run the study, or name its folder with `execution: model_folders`"
+                    self.plugin_name,
+                    "no folder for a model that is on no hub",
+                    "the folder of a model that a step of the study trains",
+                    "run the study, or name its folder with `execution: model_folders`",
                 )
             required = WEIGHT_FILES if weights else ()
             try:
@@ -126,15 +143,20 @@ class StockModel(LanguageModel):
                 )
             except UnavailableError as error:
                 raise UnavailableError(
-                    f"{self.plugin_name}: {error}. Name a folder that holds it with `--model-folder"
-                    f" {self.plugin_name}=FOLDER` or `execution: model_folders`; or connect to the"
-                    " hub and, where the repository is gated, accept its licence there and set"
-                    " HF_TOKEN"
+                    f"{self.plugin_name}: {error.where}",
+                    error.got,
+                    "the model in the hub cache, on the hub or in a folder of your own",
+                    "name a folder that holds it with `--model-folder"
+                    f" {self.plugin_name}=FOLDER` or `execution: model_folders`; or connect"
+                    " to the hub and, where the repository is gated, accept its licence"
+                    " there and set HF_TOKEN",
                 ) from error
         if not (folder / "config.json").is_file() and weights:
             raise UnavailableError(
-                f"{self.plugin_name}: {folder} holds no config.json. Name the folder that holds"
-                f" the model with `--model-folder {self.plugin_name}=FOLDER`"
+                f"{self.plugin_name}: {folder}",
+                "a folder without config.json",
+                "the folder that holds the model",
+                f"name it with `--model-folder {self.plugin_name}=FOLDER`",
             )
         return folder
 
@@ -152,7 +174,12 @@ def check_config(model: StockModel, folder: Path) -> None:
     try:
         found = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
     except (OSError, ValueError) as error:
-        raise DataError(f"{file}: not a model configuration ({_first_line(error)})") from error
+        raise DataError(
+            file,
+            f"no readable model configuration ({_first_line(error)})",
+            "the configuration of a transformers model",
+            "copy or download the model again",
+        ) from error
     expected = model.config()
     for key in CHECKED:
         _compare(model, f"{file}: {key}", getattr(found, key, None), getattr(expected, key, None))
@@ -172,8 +199,8 @@ def _compare(model: StockModel, where: str, given: object, expected: object) -> 
         raise SpecError(
             where,
             repr(given),
-            f"base model {model.plugin_name} has {expected!r}",
-            "Name another folder, or write a base model plug-in for this one.",
+            f"{expected!r}, as base model {model.plugin_name} has it",
+            "name another folder, or write a base model plug-in for this one",
         )
 
 

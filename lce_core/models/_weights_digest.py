@@ -29,9 +29,19 @@ def weights_digest(folder: Path) -> str:
             digest.update(f"{file.name} {file.stat().st_size}\n".encode())
             digest.update(_sample(file))
     except OSError as error:
-        raise UnavailableError(f"{folder}: cannot be read ({error.strerror})") from error
+        raise UnavailableError(
+            folder,
+            f"a file that cannot be read ({error.strerror})",
+            "readable files of a model",
+            "change their permissions",
+        ) from error
     if not files:
-        raise UnavailableError(f"{folder}: no model file; name a folder with config.json in it")
+        raise UnavailableError(
+            folder,
+            "no model file",
+            "a folder with config.json in it",
+            "name the folder that holds the model",
+        )
     return digest.hexdigest()
 
 

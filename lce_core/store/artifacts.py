@@ -27,8 +27,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from lce_core.errors import SpecError, StoreError
-from lce_core.store.failures import WorkerLostError, classify
+from lce_core.errors import SpecError, StoreError, WorkerLostError
+from lce_core.store.failures import classify
 from lce_core.store.identity import SHORT, sha256_file
 from lce_core.store.lease import Lease, is_held, locked
 from lce_core.store.records import RECORD, FileEntry, Record, environment, sync, write_json
@@ -83,11 +83,18 @@ class Store:
             probe.write_bytes(b"lce")
             probe.unlink()
         except OSError as error:
+            if classify(error) == "disk_full":
+                raise StoreError(
+                    f"LCE_HOME {self.home}",
+                    error.strerror,
+                    "free disk space for artifacts",
+                    "free some, then run again, which goes on where it was",
+                ) from None
             raise SpecError(
                 f"LCE_HOME {self.home}",
                 error.strerror or str(error),
-                "the store's folder can be created and written to",
-                "Set LCE_HOME to a writable folder with free space.",
+                "a folder that can be created and written to",
+                "set LCE_HOME to a writable folder",
             ) from None
 
     @property
@@ -322,7 +329,12 @@ def _seal(folder: Path) -> dict[str, FileEntry]:
             entry = FileEntry(bytes=path.stat().st_size, sha256=sha256_file(path))
             files[path.relative_to(folder).as_posix()] = entry
     if not files:
-        raise StoreError(f"{folder}: a step left no file; an artifact has at least one")
+        raise StoreError(
+            folder,
+            "no file left by the step",
+            "an artifact of at least one file",
+            "let the step write its result into attempt.out",
+        )
     return files
 
 

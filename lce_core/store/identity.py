@@ -48,7 +48,7 @@ def _check(value: object, where: str) -> None:
         return
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise SpecError(where, value, "numbers in a spec are finite", "Give a finite number.")
+            raise SpecError(where, value, "a finite number", "give a finite number")
         return
     if isinstance(value, list | tuple):
         for index, item in enumerate(value):
@@ -57,12 +57,12 @@ def _check(value: object, where: str) -> None:
     if isinstance(value, Mapping):
         for key, item in value.items():
             if not isinstance(key, str):
-                raise SpecError(where, repr(key), "mapping keys are strings", "Quote the key.")
+                raise SpecError(where, f"the key {key!r}", "keys that are strings", "quote the key")
             _check(item, f"{where} {key}" if where.endswith(":") else f"{where}.{key}")
         return
     raise SpecError(
         where,
         f"{type(value).__name__} {value!r}",
-        "a fingerprint is made of str, bool, int, float, None, lists and str-keyed mappings",
-        "Convert it to one of these first.",
+        "str, bool, int, float, None, lists or str-keyed mappings, which fingerprints are made of",
+        "convert it to one of these first",
     )

@@ -16,13 +16,14 @@ from pydantic import BaseModel, Field, model_validator
 
 from lce_core.benchmarks import Benchmark
 from lce_core.corpora import Corpus
+from lce_core.errors import SpecError
 from lce_core.methods import Method
 from lce_core.models import LanguageModel
 from lce_core.recipe import STRICT, Evaluation, Section, Training, Upsampling
 
 
 class MethodEntry(Section):
-    """One row of the study: a method, frozen or fine-tuned."""
+    """An entry of `methods`: a method, frozen or fine-tuned."""
 
     method: Method
     label: str = Field(pattern=r"^[a-z0-9][a-z0-9_]*$")
@@ -34,9 +35,19 @@ class MethodEntry(Section):
     def _trainable(self) -> MethodEntry:
         name = self.method.plugin_name
         if self.tuned and self.method.training == "none":
-            raise ValueError(f"{name} works at inference only; remove `tuned`")
+            raise SpecError(
+                "tuned",
+                f"tuned: true for {name}, which works at inference only",
+                "a method that can be trained",
+                "remove `tuned`",
+            )
         if not self.tuned and self.method.training == "required":
-            raise ValueError(f"{name} is nothing without training; add `tuned: true`")
+            raise SpecError(
+                "tuned",
+                f"tuned: false for {name}, which is nothing without training",
+                "a trained row of this method",
+                "add `tuned: true`",
+            )
         return self
 
     @property
@@ -88,15 +99,17 @@ class StudySpec(BaseModel):
     @model_validator(mode="after")
     def _consistent(self) -> StudySpec:
         if self.training.tokens_per_step % self.target_context:
-            raise ValueError(
-                f"training.tokens_per_step {self.training.tokens_per_step} is not a multiple of"
-                f" target_context {self.target_context}"
+            raise SpecError(
+                "training.tokens_per_step",
+                self.training.tokens_per_step,
+                f"a multiple of target_context, {self.target_context}",
+                "change one of them",
             )
         if min(self.seeds) < 0 or max(self.seeds) >= 1 << 63:
-            raise ValueError(f"seeds lie in 0..2^63 - 1, got {list(self.seeds)}")
+            raise SpecError("seeds", list(self.seeds), "seeds from 0 to 2^63 - 1", "choose others")
         _refuse_repeats("seeds", self.seeds)
         _refuse_repeats("base_models", [base.plugin_name for base in self.base_models])
-        _refuse_repeats("methods (give variants a `label`)", [row.row for row in self.methods])
+        _refuse_repeats("methods", [row.row for row in self.methods])
         _refuse_repeats("benchmarks", [entry.benchmark.plugin_name for entry in self.benchmarks])
         return self
 
@@ -104,4 +117,9 @@ class StudySpec(BaseModel):
 def _refuse_repeats(what: str, values: Sequence[object]) -> None:
     repeated = sorted({str(value) for value in values if values.count(value) > 1})
     if repeated:
-        raise ValueError(f"{what} are distinct, got {', '.join(repeated)} more than once")
+        raise SpecError(
+            what,
+            f"{', '.join(repeated)} more than once",
+            "distinct entries",
+            "name each once, or give variants of a method a `label`",
+        )

@@ -38,11 +38,17 @@ def load_study(path: Path) -> StudySpec:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise SpecError(
-            where, error.strerror, "a study file is readable", "Check the path."
+            where,
+            f"a file that cannot be read ({error.strerror})",
+            "a readable study file",
+            "check the path",
         ) from None
     except UnicodeDecodeError as error:
         raise SpecError(
-            where, f"byte {error.start} is not UTF-8", "a study file is UTF-8", "Save it as UTF-8."
+            where,
+            f"byte {error.start}, which is not UTF-8",
+            "a study file in UTF-8",
+            "save it as UTF-8",
         ) from None
     return parse_study(text, where)
 
@@ -56,12 +62,10 @@ def parse_study(text: str, where: str) -> StudySpec:
         place = f"{where}:{mark.line + 1}" if mark else where
         problem = getattr(error, "problem", None) or str(error)
         raise SpecError(
-            place, problem, "a study is plain YAML with distinct keys", "Edit the line."
+            place, problem, "plain YAML with distinct keys and no aliases", "edit the line"
         ) from None
     if not isinstance(data, dict):
-        raise SpecError(
-            where, type(data).__name__, "a study is a mapping", "Start with `study: name`."
-        )
+        raise SpecError(where, type(data).__name__, "a mapping", "start with `study: name`")
     canonical_json(data, f"{where}:")
     return _study(data, where)
 
@@ -70,11 +74,15 @@ def _study(data: dict[str, Any], where: str) -> StudySpec:
     known = list(StudySpec.model_fields)
     for key in data:
         if key not in known:
-            rule, remedy = "a study has fixed keys", did_you_mean(str(key), known)
-            raise SpecError(f"{where}: {key}", "unknown key", rule, remedy)
+            raise SpecError(
+                f"{where}: {key}",
+                "an unknown key",
+                "a key of a study",
+                did_you_mean(str(key), known),
+            )
     for key, field in StudySpec.model_fields.items():
         if field.is_required() and key not in data:
-            raise SpecError(f"{where}: {key}", "nothing", "this key is required", f"Add `{key}:`.")
+            raise SpecError(f"{where}: {key}", "nothing", "a value for this key", f"add `{key}:`")
     at = f"{where}: "
     fields: dict[str, Any] = {
         **data,
@@ -112,14 +120,20 @@ def _benchmark(entry: dict[str, Any], where: str) -> BenchmarkEntry:
     rest = {key: entry[key] for key in entry if key not in ("lengths", "tasks")}
     benchmark = BENCHMARKS.parse(rest, where)
     if "lengths" not in entry:
-        rule, remedy = "a benchmark has lengths in tokens", "Add `lengths: [4096, 8192]`."
-        raise SpecError(f"{where}.lengths", "nothing", rule, remedy)
+        raise SpecError(
+            f"{where}.lengths",
+            "nothing",
+            "lengths of the benchmark in tokens",
+            "add `lengths: [4096, 8192]`",
+        )
     tasks = _tuple(entry.get("tasks", list(benchmark.tasks())), f"{where}.tasks")
     for task in tasks:
         if task not in benchmark.tasks():
-            rule = f"{benchmark.plugin_name} has no such task"
             raise SpecError(
-                f"{where}.tasks", repr(task), rule, did_you_mean(str(task), benchmark.tasks())
+                f"{where}.tasks",
+                repr(task),
+                f"tasks of {benchmark.plugin_name}",
+                did_you_mean(str(task), benchmark.tasks()),
             )
     lengths = _tuple(entry["lengths"], f"{where}.lengths")
     fields = {"benchmark": benchmark, "lengths": lengths, "tasks": tasks}
@@ -153,7 +167,7 @@ def _parsed(
 
 def _tuple(value: object, where: str) -> tuple[Any, ...]:
     if not isinstance(value, list) or not value:
-        raise SpecError(where, repr(value), "this key takes a list of at least one", "Use [ ].")
+        raise SpecError(where, repr(value), "a list of at least one", "write it in [ ]")
     return tuple(value)
 
 
@@ -161,9 +175,7 @@ def _mapping(value: object, where: str) -> dict[str, Any]:
     if isinstance(value, str):
         return {"name": value}
     if not isinstance(value, dict):
-        raise SpecError(
-            where, repr(value), "this key takes a mapping or a name", "Use {name: ...}."
-        )
+        raise SpecError(where, repr(value), "a mapping or a name", "write {name: ...}")
     return value
 
 

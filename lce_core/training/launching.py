@@ -18,16 +18,14 @@ import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
 import torch
 
-from lce_core import errors
-from lce_core.store.failures import WorkerLostError
-
-Report = Callable[[dict[str, Any]], None]
+from lce_core.errors import LceError, ProcessFailedError, WorkerLostError, restored
+from lce_core.reports import Report
 
 _STOP_SECONDS = 20.0
 _TAIL_CHARACTERS = 2000
@@ -50,7 +48,7 @@ def launch(
       LceError, torch.OutOfMemoryError, MemoryError, OSError: what a process raised first, in its
         own class.
       WorkerLostError: a process ended without a word (killed, crashed).
-      RuntimeError: any other error of a process, named in the message.
+      ProcessFailedError: any other error of a process, named in the message.
     """
     with tempfile.TemporaryDirectory(prefix="launch-", dir=scratch) as name:
         folder = Path(name)
@@ -72,7 +70,13 @@ def launch(
             if code or not result.exists():
                 stderr.seek(0)
                 tail = stderr.read()[-_TAIL_CHARACTERS:]
-                raise WorkerLostError(f"{module}: exit code {code} of accelerate launch\n{tail}")
+                raise WorkerLostError(
+                    module,
+                    f"exit code {code} of accelerate launch",
+                    "a result from every process",
+                    "read the end of what the processes wrote",
+                    tail,
+                )
         facts: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
         return facts
 
@@ -85,14 +89,12 @@ def work(job: Path, carry_out: Callable[[str, Report], dict[str, Any]]) -> None:
     except Exception as error:
         described = {
             "class": type(error).__name__,
-            "arguments": [str(argument) for argument in error.args],
+            "parts": error.parts if isinstance(error, LceError) else (),
             "message": str(error),
+            "module": carry_out.__module__,
             "errno": getattr(error, "errno", None),
             "trace": traceback.format_exc(),
         }
-        if isinstance(error, errors.SpecError):
-            parts = (error.where, error.given, error.rule, error.remedy)
-            described["arguments"] = [str(part) for part in parts]
         _write(job.parent / f"error-{os.getpid()}.json", described)
         raise
     if torch.distributed.get_rank() == 0:
@@ -152,8 +154,8 @@ def _exit_with_driver() -> None:
     os._exit(1)
 
 
-def _print_progress(row: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(row) + "\n")
+def _print_progress(entry: Mapping[str, Any]) -> None:
+    sys.stdout.write(json.dumps(entry) + "\n")
     sys.stdout.flush()
 
 
@@ -172,13 +174,18 @@ def _raise_first_error(folder: Path) -> None:
 
 def _raise(described: dict[str, Any]) -> NoReturn:
     name, message, trace = described["class"], described["message"], described["trace"]
-    kind = getattr(errors, name, None)
+    if own := restored(name, described["parts"]):
+        raise own
     if name == "OutOfMemoryError":
         raise torch.OutOfMemoryError(message)
     if name == "MemoryError":
         raise MemoryError(message)
-    if isinstance(kind, type) and issubclass(kind, errors.LceError):
-        raise kind(*described["arguments"])
     if described["errno"] is not None:
         raise OSError(described["errno"], message)
-    raise RuntimeError(f"{name}: {message}\n{trace}")
+    raise ProcessFailedError(
+        described["module"],
+        f"{name}: {message}",
+        "a process without errors of its own making",
+        "report it with these lines",
+        trace,
+    )

@@ -22,9 +22,10 @@ import torch
 
 from lce_core.devices import reproducible, resolve_device
 from lce_core.errors import SpecError
+from lce_core.reports import Report
 from lce_core.training import launching
 from lce_core.training.job import TrainingJob
-from lce_core.training.trainer import Report, Trainer
+from lce_core.training.trainer import Trainer
 
 
 def run(job: TrainingJob, report: Report) -> dict[str, Any]:
@@ -49,7 +50,7 @@ def run(job: TrainingJob, report: Report) -> dict[str, Any]:
             "training.tokens_per_step",
             job.training.tokens_per_step,
             f"a multiple of the row length, {job.row_length} tokens",
-            "Correct the study.",
+            "correct the study",
         )
     device = resolve_device(job.device)
     if job.processes == 1:
@@ -58,9 +59,9 @@ def run(job: TrainingJob, report: Report) -> dict[str, Any]:
     if device.type == "cuda" and job.processes > torch.cuda.device_count():
         raise SpecError(
             "execution.processes",
-            job.processes,
-            f"at most one process a GPU; {torch.cuda.device_count()} here",
-            "Lower processes.",
+            f"{job.processes}, but torch sees {torch.cuda.device_count()} GPUs",
+            "at most one process a GPU",
+            "lower processes",
         )
     job.resume.mkdir(parents=True, exist_ok=True)
     payload = job.model_dump_json()

@@ -1,6 +1,6 @@
 """A model split over the processes of a run: each holds its rows of every weight.
 
-Weights, gradients, optimiser moments and the average are split along their first dimension (torch's
+Weights, gradients, optimiser moments and the EMA are split along their first dimension (torch's
 `fully_shard`, FSDP2). A decoder layer is gathered before it is used and let go afterwards;
 embedding, last norm and head stay gathered from forward to backward, because the loss reads them
 directly. Everything is gathered and reduced in fp32, and autocast casts what was gathered, so N
@@ -24,6 +24,8 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
+
+from lce_core.errors import DataError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -53,7 +55,13 @@ def build_on_main(build: Callable[[], PreTrainedModel], device: torch.device) ->
     empty.tie_weights()  # Building without memory unties.
     if (found := _layout(empty)) != (wanted := _broadcast_text("", device)):
         # Processes that disagree on what comes next would wait for each other for ever.
-        raise RuntimeError(f"a model's configuration gives other weights: {found}, not {wanted}")
+        raise DataError(
+            "base model",
+            "a configuration that gives other weights than the main process has:"
+            f" {found}, not {wanted}",
+            "the same weights in every process",
+            "let the plug-in's config() say all that its weights depend on",
+        )
     return empty
 
 

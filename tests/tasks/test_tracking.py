@@ -21,7 +21,7 @@ import pytest
 
 from lce_core.errors import SpecError
 from lce_core.store.artifacts import Attempt, Store
-from lce_core.store.steps import Step, make_step
+from lce_core.store.steps import Step
 from tasks.run_content import MAX_CURVE_POINTS, read_plan, run_contents
 from tasks.tracking import (
     artifact_root,
@@ -32,6 +32,7 @@ from tasks.tracking import (
     project,
     tracking_uri,
 )
+from tests.support.free_steps import free_step
 from tests.support.repository import ROOT
 
 LENGTHS = (128, 512)
@@ -40,14 +41,14 @@ TARGET = 512
 
 def finetune(method: str, seed: int, rows: int = 5) -> Step:
     spec = {"method": method, "seed": seed, "rows": rows}
-    return make_step("finetune", f"{method}-s{seed}", spec, {})
+    return free_step("finetune", f"{method}-s{seed}", spec, {})
 
 
 def cell(method: str, seed: int, benchmark: str, length: int, parent: Step | None) -> Step:
     spec = {"method": {"name": method, "version": 1, "scale": 4.0}, "seed": seed}
     spec |= {"benchmark": benchmark, "eval_length": length}
     name = f"{method}-s{seed}-{benchmark}-{length}"
-    return make_step("cell", name, spec, {"checkpoint": parent} if parent else {})
+    return free_step("cell", name, spec, {"checkpoint": parent} if parent else {})
 
 
 def compute(attempt: Attempt) -> dict[str, Any]:

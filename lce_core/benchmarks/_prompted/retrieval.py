@@ -51,8 +51,10 @@ def long_streams(request: CellRequest, num_tokens: int) -> list[Stream]:
     if not long_enough:
         longest = max((len(stream) for stream in streams), default=0)
         raise UnavailableError(
-            f"{longest} held-out tokens in the longest domain: the text around a needle needs"
-            f" {num_tokens}. Raise evaluation.held_out_tokens or give the corpus more text."
+            "held-out text",
+            f"{longest} tokens in the longest domain",
+            f"at least the {num_tokens} tokens of text around a needle",
+            "raise evaluation.held_out_tokens or give the corpus more text",
         )
     return long_enough
 

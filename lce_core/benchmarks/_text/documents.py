@@ -104,8 +104,10 @@ def read_documents(
             break
     if not chosen:
         raise UnavailableError(
-            f"data set {name!r}: the longest document has {longest} tokens: documents of at least"
-            f" {at_least} are asked for. Lower min_document_tokens or give longer documents."
+            f"data set {name!r}",
+            f"{longest} tokens in the longest document",
+            f"a document of at least {at_least} tokens",
+            "lower min_document_tokens or give longer documents",
         )
     names, tokens = zip(*chosen, strict=True)
     return Documents(names, tokens, request.tokenizer.bos_token_id)
@@ -130,9 +132,10 @@ def held_out_documents(request: CellRequest, *, at_least: int, max_tokens: int |
     chosen = [index for index, ids in enumerate(tokens) if len(ids) >= at_least]
     if not chosen:
         raise UnavailableError(
-            f"domain {request.task!r}: the longest held-out document has"
-            f" {max(map(len, tokens))} tokens: documents of at least {at_least} are asked for."
-            " Lower min_document_tokens or give longer documents."
+            f"domain {request.task!r}",
+            f"{max(map(len, tokens))} tokens in the longest held-out document",
+            f"a document of at least {at_least} tokens",
+            "lower min_document_tokens or give longer documents",
         )
     names = tuple(f"{request.task}-{index}" for index in chosen)
     return Documents(names, tuple(tokens[index] for index in chosen), bos)
@@ -174,9 +177,11 @@ def _texts(name: str, files: Seen) -> Iterator[tuple[str, str]]:
             text = next((row[key] for key in _COLUMNS if isinstance(row.get(key), str)), None)
             if text is None:
                 raise DataError(
-                    f"{file}: row {number}: no text in {' or '.join(_COLUMNS)}, only"
-                    f" {', '.join(sorted(row)) or 'nothing'}: documents are text, for the base"
-                    " model's own tokenizer. Take the data set in its published form."
+                    f"{file}: row {number}",
+                    f"no text in {' or '.join(_COLUMNS)}, only"
+                    f" {', '.join(sorted(row)) or 'nothing'}",
+                    "documents as text, for the base model's own tokenizer",
+                    "take the data set in its published form",
                 )
             yield f"{file.name}:{number}", text
 

@@ -106,8 +106,10 @@ def published_prompts(request: CellRequest) -> list[Prompt]:
             if not fitting:
                 needed = max(len(prompt.ids) for prompt in prompts) + NEW_TOKENS
                 raise UnavailableError(
-                    f"eval_length {request.eval_length}: {file.name} and its answers need {needed}"
-                    " tokens of this tokenizer. Evaluate longer contexts or set cases: generated."
+                    f"eval_length {request.eval_length}",
+                    f"{needed} tokens of this tokenizer in {file.name} and its answers",
+                    "published cases that fit the length",
+                    "evaluate longer contexts or set cases: generated",
                 )
             break
         fitting = prompts
@@ -163,15 +165,23 @@ def _checked(request: CellRequest, prompt: Prompt) -> Prompt:
     if _fits(request, prompt):
         return prompt
     raise UnavailableError(
-        f"eval_length {request.eval_length}: {MIN_LINES} lines and the answer need"
-        f" {len(prompt.ids) + NEW_TOKENS} tokens of this tokenizer. Evaluate longer contexts."
+        f"eval_length {request.eval_length}",
+        f"{len(prompt.ids) + NEW_TOKENS} tokens of this tokenizer in {MIN_LINES}"
+        " lines and the answer",
+        "a prompt that fits the length",
+        "evaluate longer contexts",
     )
 
 
 def _num_lines(file: Path) -> int:
     number = re.match(r"\d+(?=_lines)", file.name)
     if number is None:
-        raise DataError(f"{file}: a file of cases is called 200_lines.jsonl. Rename or remove it.")
+        raise DataError(
+            file,
+            "a name without a number of lines",
+            "a file of cases called like 200_lines.jsonl",
+            "rename or remove it",
+        )
     return int(number[0])
 
 
@@ -179,7 +189,7 @@ def _published(request: CellRequest, file: Path) -> list[Prompt]:
     rows = enumerate(read_rows(file, _COLUMNS), start=1)
     prompts = [_case(request, row, f"{file}: row {number}") for number, row in rows]
     if not prompts:
-        raise DataError(f"{file}: no rows: a file of cases has 50. Get it again.")
+        raise DataError(file, "no rows", "the 50 rows of a file of cases", "get it again")
     return prompts
 
 
@@ -190,7 +200,9 @@ def _case(request: CellRequest, row: dict[str, Any], place: str) -> Prompt:
         text, number = row["prompt"] + _begun_answer(asked), int(row["expected_number"])
     except (TypeError, ValueError, ZeroDivisionError) as error:
         raise DataError(
-            f"{place}: {error}: columns {', '.join(_COLUMNS)} are a text, a key with its position"
-            " and two numbers. Get the file again."
+            place,
+            error,
+            f"in columns {', '.join(_COLUMNS)} a text, a key with its position and two numbers",
+            "get the file again",
         ) from None
     return Prompt(np.array(encode(request, text), dtype=np.int64), str(number), depth)

@@ -12,6 +12,7 @@ from lce_core.errors import DataError
 from lce_core.store.identity import fingerprint
 
 _COLUMNS = ("input", "context", "answers", "all_classes")
+_REMEDY = "take the data set in its published form"
 
 
 @dataclass(frozen=True)
@@ -53,19 +54,23 @@ def longbench_rows(task: str, folders: Mapping[str, Path]) -> list[LongBenchRow]
         for number, row in enumerate(read_rows(file, _COLUMNS), start=1)
     ]
     if not rows:
-        raise DataError(f"{file}: no rows: a task has rows. Get the data set again.")
+        raise DataError(file, "no rows", "the rows of a task", "get the data set again")
     return rows
 
 
 def _row(row: dict[str, Any], place: str) -> LongBenchRow:
     for column in ("input", "context"):
         if not isinstance(row[column], str):
-            raise _bad(place, column, row[column], "is text")
+            raise DataError(f"{place}: column {column!r}", _short(row[column]), "text", _REMEDY)
     answers, classes = row["answers"], row["all_classes"]
     if not _are_texts(answers) or not answers:
-        raise _bad(place, "answers", answers, "is a list of at least one text")
+        raise DataError(
+            f"{place}: column 'answers'", _short(answers), "a list of at least one text", _REMEDY
+        )
     if classes is not None and not _are_texts(classes):
-        raise _bad(place, "all_classes", classes, "is a list of texts or null")
+        raise DataError(
+            f"{place}: column 'all_classes'", _short(classes), "a list of texts, or null", _REMEDY
+        )
     return LongBenchRow(row["context"], row["input"], tuple(answers), tuple(classes or ()))
 
 
@@ -73,8 +78,5 @@ def _are_texts(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(one, str) for one in value)
 
 
-def _bad(place: str, column: str, value: object, rule: str) -> DataError:
-    given = repr(value)[:80]
-    return DataError(
-        f"{place}: column {column!r}: {given}: it {rule}. Take the data set in its published form."
-    )
+def _short(value: object) -> str:
+    return repr(value)[:80]

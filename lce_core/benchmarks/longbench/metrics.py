@@ -82,8 +82,10 @@ def paragraph_share(prediction: str, reference: str) -> float:
     paragraph = re.search(r"Paragraph (\d+)", reference)
     if paragraph is None:
         raise DataError(
-            f"{reference!r}: an answer of passage retrieval reads 'Paragraph 15'. Get the data set"
-            " again."
+            "passage retrieval",
+            f"the answer {reference!r}",
+            "an answer such as 'Paragraph 15'",
+            "get the data set again",
         )
     return number_share(prediction, paragraph[1])
 

@@ -104,7 +104,10 @@ def trec_questions(folders: Mapping[str, Path]) -> tuple[list[Question], list[Qu
         if name not in found:
             folder = folders[TREC.name]
             raise UnavailableError(
-                f"data set 'trec': no {name} in {folder}. Get it from {TREC.origin}."
+                f"data set 'trec': {folder}",
+                f"no {name}",
+                "both files of the data set",
+                f"get it from {TREC.origin}",
             )
     shown, asked = (_questions(found[name]) for name in TREC.patterns)
     known = {question.text for question in shown}
@@ -127,7 +130,10 @@ def drawn_questions(
     ):
         if wanted > found:
             raise UnavailableError(
-                f"{wanted} {what}: data set 'trec' has {found}. Set fewer, or get the whole set."
+                "data set 'trec'",
+                f"{found} {what}",
+                f"at least {wanted}",
+                "set fewer, or get the whole set",
             )
     drawn = np.sort(rng.permutation(len(asked))[:num_asked])
     return shown, [asked[index] for index in drawn]
@@ -141,9 +147,11 @@ def _questions(file: Path) -> list[Question]:
             questions.append(Question(text.strip(), LABELS[code]))
         elif line:
             raise DataError(
-                f"{file}: line {number}: {line[:60]!r}: a line is a code such as NUM:date, a blank"
-                " and a question. Take the file as published."
+                f"{file}: line {number}",
+                repr(line[:60]),
+                "a code such as NUM:date, a blank and a question",
+                "take the file as published",
             )
     if not questions:
-        raise DataError(f"{file}: no questions: the file has one a line. Get it again.")
+        raise DataError(file, "no questions", "one question a line", "get it again")
     return questions

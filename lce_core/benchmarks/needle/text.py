@@ -70,8 +70,10 @@ def needle_prompt(
     """
     if bos_leak and not request.tokenizer.bos_token:
         raise UnavailableError(
-            "bos_leak: the tokenizer has no beginning-of-sequence token to leak. Set bos_leak:"
-            " false."
+            "bos_leak",
+            "a tokenizer without a beginning-of-sequence token",
+            "a token to leak",
+            "set bos_leak: false",
         )
     num_tokens = request.eval_length - RESERVED_TOKENS - len(encode(request, fact.needle))
     num_tokens = max(0, num_tokens)
@@ -86,9 +88,11 @@ def needle_prompt(
         # Decoding and tokenising again may change the count by a few tokens.
         num_tokens = max(0, num_tokens - excess)
     raise UnavailableError(
-        f"eval_length {request.eval_length}: the needle prompt without any haystack and its answer"
-        f" need {len(ids) - num_tokens + NEW_TOKENS} tokens of this tokenizer. Evaluate longer"
-        " contexts."
+        f"eval_length {request.eval_length}",
+        f"{len(ids) - num_tokens + NEW_TOKENS} tokens of this tokenizer in the"
+        " needle prompt without any haystack and its answer",
+        "a prompt that fits the length",
+        "evaluate longer contexts",
     )
 
 
@@ -108,7 +112,9 @@ def essay_tokens(request: CellRequest) -> list[int]:
     text = essays(request.data_folders)
     ids = encode(request, text, special_tokens=False) if text.strip() else []
     if not ids:
-        raise UnavailableError("data set 'essays': there is no text in it. Get it again.")
+        raise UnavailableError(
+            "data set 'essays'", "no text", "the text of the essays", "get it again"
+        )
     return ids * -(-request.eval_length // len(ids))
 
 

@@ -110,9 +110,13 @@ def _checked(file: Path, read: Callable[[list[Row]], Collection], rows: list[Row
         found = read(rows)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise DataError(
-            f"{file}: {type(error).__name__} {error}: not in the form in which the data set is"
-            " published. Get the file again."
+            file,
+            f"{type(error).__name__} {error}",
+            "rows in the form in which the data set is published",
+            "get the file again",
         ) from None
     if not found.questions:
-        raise DataError(f"{file}: no question with an answer. Get the file again.")
+        raise DataError(
+            file, "no question with an answer", "questions with answers", "get the file again"
+        )
     return found

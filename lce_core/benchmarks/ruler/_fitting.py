@@ -54,7 +54,13 @@ class Fitting:
         """
         fitted = self._in_units(count) if self.sizes == "v1" else self._searched(count)
         if len(fitted) < count:
-            raise UnavailableError(self._reason(count))
+            raise UnavailableError(
+                f"{self.request.task} at eval_length {self.request.eval_length}",
+                f"at least {self._smallest(count)} tokens of this tokenizer in the"
+                " smallest prompts and their answers",
+                "prompts that fit the length",
+                "evaluate longer contexts",
+            )
         return fitted
 
     def _searched(self, count: int) -> list[RulerPrompt]:
@@ -111,13 +117,9 @@ class Fitting:
     def _room(self) -> int:
         return self.request.eval_length - self.task.reserved
 
-    def _reason(self, count: int) -> str:
+    def _smallest(self, count: int) -> int:
         longest = max(len(self._prompt(0, index).ids) for index in range(count))
-        return (
-            f"{self.request.task} at eval_length {self.request.eval_length}: the smallest prompts"
-            f" and their answers need at least {longest + self.task.reserved} tokens of this"
-            " tokenizer. Evaluate longer contexts."
-        )
+        return longest + self.task.reserved
 
 
 def largest_place(

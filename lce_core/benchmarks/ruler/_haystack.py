@@ -37,7 +37,7 @@ class Haystack:
     def __init__(self, text: str, source: str) -> None:
         self._words = text.split()
         if not self._words:
-            raise UnavailableError(f"{source}: there is no text in it. Get it again.")
+            raise UnavailableError(source, "no text", "text for a haystack", "get it again")
         self._split: tuple[int, list[str]] = (0, [])
 
     def sentences(self, num_words: int) -> list[str]:

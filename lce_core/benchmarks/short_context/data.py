@@ -184,15 +184,20 @@ def read_split(
         if not files:
             folder = folders[data_set.name]
             raise UnavailableError(
-                f"data set {data_set.name!r}: no {subject}/{split}* in {folder}. Get it from"
-                f" {data_set.origin}"
+                f"data set {data_set.name!r}: {folder}",
+                f"no {subject}/{split}*",
+                "a folder for each subject",
+                f"get it from {data_set.origin}",
             )
     labels = [file for file in files if file.suffix == ".lst"]
     if labels:
         return _published_piqa(files, labels[0], task.columns)
     if len({(file.parent, file.suffix) for file in files}) > 1:
         raise DataError(
-            f"{files[0]} and {files[-1]}: a split lies in one folder and one format. Keep one."
+            f"{files[0]} and {files[-1]}",
+            "a split in two places or formats",
+            "a split in one folder and one format",
+            "keep one of them",
         )
     return [row for file in files for row in read_rows(file, task.columns)]
 
@@ -202,14 +207,18 @@ def _published_piqa(files: list[Path], labels: Path, columns: Sequence[str]) -> 
     texts = [file for file in files if file != labels]
     if len(texts) != 1:
         raise DataError(
-            f"{labels}: the labels of {len(texts)} files of questions: labels belong to one file."
-            " Keep valid.jsonl and valid-labels.lst, or the hub's file."
+            labels,
+            f"the labels of {len(texts)} files of questions",
+            "labels of one file",
+            "keep valid.jsonl and valid-labels.lst, or the hub's file",
         )
     rows = list(read_rows(texts[0], [column for column in columns if column != "label"]))
     values = read_text(labels).split()
     if len(values) != len(rows) or not {*values} <= {"0", "1"}:
         raise DataError(
-            f"{labels}: {len(values)} labels for {len(rows)} questions: each question of"
-            f" {texts[0].name} has the label 0 or 1. Get both files again."
+            labels,
+            f"{len(values)} labels for {len(rows)} questions",
+            f"the label 0 or 1 for each question of {texts[0].name}",
+            "get both files again",
         )
     return [{**row, "label": int(value)} for row, value in zip(rows, values, strict=True)]

@@ -58,8 +58,8 @@ class ExtendedLM(TemplateLM):  # type: ignore[misc]
             raise SpecError(
                 "an empty context",
                 "a tokenizer without special tokens",
-                "a token comes before the first one that is scored",
-                "Take tasks with a prompt.",
+                "a token before the first one that is scored",
+                "take tasks with a prompt",
             )
         return int(found)
 
@@ -103,8 +103,8 @@ class ExtendedLM(TemplateLM):  # type: ignore[misc]
         raise SpecError(
             "short_context",
             "a task that scores whole texts",
-            "its tasks are multiple choice or generate an answer",
-            "Use the benchmark perplexity.",
+            "a task that is multiple choice or generates an answer",
+            "use the benchmark perplexity",
         )
 
     def generate_until(self, requests: list[Any], disable_tqdm: bool = True) -> list[str]:
@@ -125,7 +125,7 @@ class ExtendedLM(TemplateLM):  # type: ignore[misc]
 
     def _generate(self, contexts: Sequence[str], settings: dict[str, Any]) -> list[str]:
         if settings["do_sample"]:
-            raise SpecError("generate_until", settings, "decoding is greedy", "Set do_sample off.")
+            raise SpecError("generate_until", settings, "greedy decoding", "set do_sample off")
         until, new_tokens = settings["until"], settings["max_gen_toks"]
         encoded = [np.array(self.tok_encode(context), dtype=np.int64) for context in contexts]
         prompts = [self._kept(ids, new_tokens) for ids in encoded]
@@ -148,8 +148,11 @@ class ExtendedLM(TemplateLM):  # type: ignore[misc]
         limit = self._request.eval_length
         if answer >= limit:
             raise UnavailableError(
-                f"eval_length {limit}: an answer of {answer} tokens of this tokenizer and its"
-                f" question need at least {answer + 1}. Evaluate longer contexts."
+                f"eval_length {limit}",
+                f"an answer of {answer} tokens of this tokenizer, which leaves no room"
+                " for its question",
+                f"a length of at least {answer + 1}",
+                "evaluate longer contexts",
             )
         self.num_requests += 1
         self.num_cut += len(context) + answer > limit

@@ -77,8 +77,10 @@ def _load(name: str, folders: Folders) -> dict[str, Any]:
             built = manager.load([{"group": "short_context", "task": [changes]}])
         except (ValueError, TypeError, KeyError, IndexError) as error:
             raise DataError(
-                f"data of task {member!r}: {type(error).__name__}: {error}: rows have the columns"
-                f" and types of huggingface.co/datasets/{task.repo}. Get them from there."
+                f"data of task {member!r}",
+                f"{type(error).__name__}: {error}",
+                f"rows with the columns and types of huggingface.co/datasets/{task.repo}",
+                "get them from there",
             ) from error
         loaded |= built["tasks"]
     for found in loaded.values():

@@ -15,11 +15,11 @@ import numpy as np
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from lce_core.errors import SpecError
+from lce_core.evidence import EXACT, frequencies
 from lce_core.methods import Method
-from lce_core.methods._evidence import EXACT, frequencies
 from lce_core.methods._other_base import Base
 from lce_core.methods.harpe.search import PUBLISHED, SearchSettings, search_bases
-from lce_core.registry import Source
+from lce_core.registry import Examples, Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 Bases = Annotated[
@@ -43,7 +43,12 @@ class Harpe(Method):
     @model_validator(mode="after")
     def _stride_has_effect(self) -> Self:
         if self.stride is not None and self.bases != "searched":
-            raise ValueError("stride concerns the search only; leave it out with other bases")
+            raise SpecError(
+                "stride",
+                f"stride {self.stride} with bases that are not searched",
+                "a stride with `bases: searched` alone",
+                "leave out stride, or search the bases",
+            )
         return self
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
@@ -61,8 +66,8 @@ class Harpe(Method):
             raise SpecError(
                 "harpe.bases",
                 f"{len(self.bases)} bases",
-                f"there is one base for each of the {geometry.num_heads} query heads",
-                "Give as many bases as heads, or searched.",
+                f"one base for each of the {geometry.num_heads} query heads",
+                "give as many bases as heads, or searched",
             )
         group = geometry.num_heads // geometry.num_kv_heads
         for start in range(0, geometry.num_heads, group):
@@ -71,9 +76,9 @@ class Harpe(Method):
                 raise SpecError(
                     "harpe.bases",
                     f"{list(bases)} for heads {start} to {start + group - 1}",
-                    f"the {group} query heads of a key-value head share one base, because its key"
-                    " is rotated once",
-                    "Repeat one base within each group of heads.",
+                    f"one base for the {group} query heads of a key-value head, whose key is"
+                    " rotated once",
+                    "repeat one base within each group of heads",
                 )
 
     def _bases(self, geometry: RopeGeometry) -> list[float]:
@@ -98,7 +103,7 @@ METHOD = Harpe
 SOURCE = Source(
     paper="arXiv:2412.07171",
     place="section 3.2, tables 2 and 6",
-    reference="github.com/AlibabaResearch/DAMO-ConvAI@ef1f2e1",
+    reference="https://github.com/AlibabaResearch/DAMO-ConvAI/tree/ef1f2e1",
     differs="the search is the reference's, which gives table 2, and not algorithm 1, which does"
     " not; it looks at distances up to 131072 tokens whatever the study's target",
 )
@@ -127,4 +132,5 @@ EVIDENCE = (
         bases="uniform_descending",
     ),
 )
+EXAMPLES: Examples = ({"bases": [3e6, 1e6, 2e6, 5e6]}, {})
 VERSION = 1

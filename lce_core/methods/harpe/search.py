@@ -67,10 +67,10 @@ class SearchSettings:
         if not 1 <= count <= len(self.candidates):
             raise SpecError(
                 "harpe search",
-                f"{count} bases",
-                f"there are {len(self.candidates)} candidates from {self.lowest} to"
-                f" {self.highest} in steps of {self.stride}",
-                "Ask for at least 1 and at most that many, or take a smaller stride.",
+                f"{count} bases to choose",
+                f"1 to {len(self.candidates)} bases, the candidates from {self.lowest}"
+                f" to {self.highest} in steps of {self.stride}",
+                "ask for fewer bases, or take a smaller stride",
             )
 
 

@@ -136,8 +136,10 @@ def find_point(folder: Path, identity: str) -> Point | None:
             continue
         if facts["identity"] != identity:
             raise StoreError(
-                f"{point.path}: run {facts['identity']}: a resume folder belongs to one run,"
-                f" here {identity}. Remove the folder, or give this run its own."
+                point.path,
+                f"a resume point of run {facts['identity']}",
+                f"one of this run, {identity}",
+                "remove the folder, or give this run its own",
             )
         try:
             with open_point(point):
