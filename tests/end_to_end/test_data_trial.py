@@ -227,7 +227,7 @@ def test_without_their_folders_the_cells_are_unavailable_and_say_what_to_get(
     reasons = [cell["reason"] for cell in json.loads(told)["cells"]]
     assert {cell["state"] for cell in json.loads(told)["cells"]} == {"unavailable"}
     for name, tasks in READ.items():
-        mine = [one for one in reasons if f"data set '{name}' is not on this machine" in one]
+        mine = [one for one in reasons if f"data set '{name}': got no folder" in one]
         assert len(mine) == 2 * tasks, name
         assert all(f"--data-folder {name}=FOLDER" in one for one in mine)
-        assert all("Get it from" in one for one in mine)
+        assert all("get it from" in one for one in mine)

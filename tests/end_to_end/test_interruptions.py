@@ -119,8 +119,8 @@ def test_a_full_disk_stops_the_run_and_keeps_what_is_done(
                 file.write(b"0" * 4096)
                 file.flush()
         output = run.communicate(timeout=300)[0]
-        assert run.returncode == 2, output
-        assert "Free some, then run again" in output
+        assert run.returncode == 3, output
+        assert "free some, then run again" in output
         assert [record.kind for _, record in Store(home).records()]
         assert not list((home / "artifacts").glob("*/.attempt*"))
     finally:

@@ -19,7 +19,7 @@ def test_a_study_without_its_data_is_refused_and_keeps_its_results(
 ) -> None:
     before = logical_digest(home / "catalog.duckdb")
     output = lce(home, "run", write_study(tmp_path, corpus=NO_FOLDER), status=2)
-    assert "no folder is named 'text'" in output
+    assert "folder 'text': got no folder of this name" in output
     assert "--data-folder text=FOLDER" in output
     assert logical_digest(home / "catalog.duckdb") == before
 
@@ -27,13 +27,13 @@ def test_a_study_without_its_data_is_refused_and_keeps_its_results(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["run", "toyy"], "Did you mean 'toy'"),
-        (["run", "toy", "--select", "method=yran"], "Did you mean 'yarn'"),
+        (["run", "toyy"], "write 'toy', or another of"),
+        (["run", "toy", "--select", "method=yran"], "write 'yarn', or another of"),
         (["plan", "absent.yaml"], "no such file"),
         (["run", "toy", "--model-folder", "toy_llama"], "NAME=FOLDER"),
         (["run", "toy", "--device", "tpu"], "device"),
         (["run", "toy", "--device", "cuda"], "no GPU is visible"),
-        (["run", "toy", "--plugins", "absent"], "no such folder"),
+        (["run", "toy", "--plugins", "absent"], "absent, which is no folder"),
         (["run", "toy", "--slots", "0"], "slots"),
         (["sql", "SELECT 1"], "lce run STUDY"),
     ],
@@ -47,7 +47,11 @@ def test_wrong_requests_exit_with_2_and_write_nothing(
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(None, "no .jsonl or .txt"), (b"caf\xe9", "byte 3 is not UTF-8"), ("locked", "cannot be")],
+    [
+        (None, "no .jsonl or .txt"),
+        (b"caf\xe9", "byte 3, which is not UTF-8"),
+        ("locked", "cannot be"),
+    ],
     ids=["empty folder", "latin-1", "unreadable"],
 )
 def test_unusable_text_is_refused_before_anything_is_written(
@@ -69,11 +73,11 @@ def test_unusable_text_is_refused_before_anything_is_written(
 def test_a_home_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     output = lce(tmp_path / "file" / "home", "run", "smoke", status=2)
-    assert "Set LCE_HOME to a writable folder" in output
+    assert "set LCE_HOME to a writable folder" in output
 
 
 def test_sql_that_writes_is_refused_and_changes_nothing(home: Path) -> None:
     before = (home / "catalog.duckdb").read_bytes()
     for statement in ("DELETE FROM scores", "DROP VIEW scores", "COPY scores TO 'x.csv'"):
-        assert "only reading is allowed" in lce(home, "sql", statement, status=2)
+        assert "expected one statement that reads" in lce(home, "sql", statement, status=2)
     assert (home / "catalog.duckdb").read_bytes() == before

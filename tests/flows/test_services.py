@@ -74,6 +74,7 @@ def gone(home: Path, seconds: float = 15) -> bool:
     return below(home) == []
 
 
+@pytest.mark.slow
 def test_two_runs_that_meet_a_new_database_both_get_a_server(home: Path) -> None:
     # First in the file: here the database is new.
     with temporary_server(home) as one, temporary_server(home) as two:
@@ -83,6 +84,7 @@ def test_two_runs_that_meet_a_new_database_both_get_a_server(home: Path) -> None
     assert gone(home)
 
 
+@pytest.mark.slow
 def test_a_temporary_server_keeps_the_record_of_every_task_and_leaves_nothing(home: Path) -> None:
     with temporary_server(home) as server:
         settings = client_settings(home, server.wait_ready())
@@ -100,6 +102,7 @@ def test_a_temporary_server_keeps_the_record_of_every_task_and_leaves_nothing(ho
     assert gone(home)
 
 
+@pytest.mark.slow
 def test_starting_returns_at_once_and_loads_no_prefect(home: Path) -> None:
     code = (
         "import sys, time, pathlib; from flows.temporary_server import temporary_server\n"
@@ -113,6 +116,7 @@ def test_starting_returns_at_once_and_loads_no_prefect(home: Path) -> None:
     assert gone(home)
 
 
+@pytest.mark.slow
 def test_a_temporary_server_dies_with_a_killed_run(home: Path) -> None:
     code = (
         "import sys, pathlib, time; from flows.temporary_server import TemporaryServer\n"
@@ -130,6 +134,7 @@ def test_a_temporary_server_dies_with_a_killed_run(home: Path) -> None:
     assert not answers(f"{url}/health")
 
 
+@pytest.mark.slow
 def test_a_given_server_is_used_and_not_stopped(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,6 +157,7 @@ def test_a_given_server_that_does_not_answer_is_named(
         TemporaryServer(home).start()
 
 
+@pytest.mark.slow
 def test_a_server_that_cannot_start_shows_its_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -35,6 +35,8 @@ from tasks.tracking import (
 from tests.support.free_steps import free_step
 from tests.support.repository import ROOT
 
+pytestmark = pytest.mark.slow
+
 LENGTHS = (128, 512)
 TARGET = 512
 
