@@ -10,7 +10,7 @@ import pytest
 
 from catalog.queries import run_query
 from flows.daemons import ask
-from flows.ports import free_port
+from tests.support.ports import unused_port
 from tests.support.repository import ROOT
 from tests.support.studies import environment, lce
 
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def test_prefect_deployment_run_as_typed_completes(home: Path) -> None:
-    server, mlflow = free_port(), free_port()
+    server, mlflow = unused_port(), unused_port()
     lce(home, "up", "--port", str(server), "--mlflow-port", str(mlflow))
     try:
         settings = {

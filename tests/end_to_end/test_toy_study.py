@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from catalog.queries import run_query
+from catalog.queries import logical_digest, run_query
 from lce_core.methods import METHODS
 from tests.support.studies import lce
 
@@ -143,3 +143,12 @@ def test_retrieval_by_needle_tells_the_same_story(means: dict[str, Table]) -> No
     assert needle["none"][1024] < 0.35 < 0.8 < needle["self_extend"][1024]
     assert needle["lm_infinite"][1024] < 0.5
     assert min(needle["yarn-tuned"][512], needle["ntk_32k-tuned"][512]) > 0.9
+
+
+def test_its_catalog_is_rebuilt_equal_and_its_report_has_every_method(home: Path) -> None:
+    before = logical_digest(home / "catalog.duckdb")
+    (home / "catalog.duckdb").unlink()
+    lce(home, "rebuild", "catalog")
+    assert logical_digest(home / "catalog.duckdb") == before
+    page = Path(lce(home, "report", "toy").strip()).read_text(encoding="utf-8")
+    assert [name for name in METHODS.names() if name not in page] == []

@@ -22,9 +22,10 @@ import pytest
 from flows import services
 from flows.daemons import answers, ask, environment, find, launch, marked, tail
 from flows.doctor import leftovers
-from flows.ports import free_port, holder, require_free
+from flows.ports import holder, require_free
 from flows.temporary_server import TemporaryServer, client_settings, temporary_server
 from lce_core.errors import ServiceError, SpecError
+from tests.support.ports import unused_port
 from tests.support.repository import ROOT
 
 FLOW = """
@@ -154,7 +155,7 @@ def test_a_given_server_is_used_and_not_stopped(
 def test_a_given_server_that_does_not_answer_is_named(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url = f"http://127.0.0.1:{free_port()}/api"
+    url = f"http://127.0.0.1:{unused_port()}/api"
     monkeypatch.setenv("PREFECT_API_URL", url)
     with pytest.raises(ServiceError, match=f"PREFECT_API_URL: {url}"):
         TemporaryServer(home).start()
@@ -177,7 +178,7 @@ def test_a_taken_port_is_refused_with_its_holder_and_nothing_starts(tmp_path: Pa
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(SpecError) as refused:
-            services.up(tmp_path, {"server": free_port(), "mlflow": port})
+            services.up(tmp_path, {"server": unused_port(), "mlflow": port})
     message = str(refused.value)
     assert f"--mlflow-port: {port}" in message
     assert f"PID {os.getpid()}" in message
@@ -192,8 +193,8 @@ def test_a_port_that_is_none_is_refused(port: int) -> None:
         require_free(port, "--port")
 
 
-def test_nobody_holds_a_free_port() -> None:
-    port = free_port()
+def test_nobody_holds_a_unused_port() -> None:
+    port = unused_port()
     require_free(port, "--port")
     assert "another user" in holder(port)
 
@@ -246,7 +247,7 @@ def test_down_finds_descendants_that_lost_their_parent(tmp_path: Path) -> None:
 def test_up_brings_server_worker_deployments_and_mlflow_and_down_leaves_nothing(
     home: Path,
 ) -> None:
-    ports = {"server": free_port(), "mlflow": free_port()}
+    ports = {"server": unused_port(), "mlflow": unused_port()}
     server, mlflow, worker = services.up(home, ports)
     assert answers(f"{server.url}/health"), tail(Path(server.log))
     assert answers(f"{mlflow.url}/health")
