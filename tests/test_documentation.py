@@ -311,7 +311,8 @@ assert {sample.score for sample in gold} == {1.0}
 try:
     asked.evaluate(request(asked, 30))
 except UnavailableError as error:
-    assert "need 42 tokens" in str(error)  # "The number is 12345. The number is" and 8
+    # "The number is 12345. The number is", and 8 for the answer
+    assert "answer take 42; expected at least 42 tokens" in str(error)
 else:
     raise AssertionError("30 tokens hold no prompt")
 for one in asked.evidence:

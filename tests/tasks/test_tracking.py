@@ -35,6 +35,8 @@ from tasks.tracking import (
 from tests.support.free_steps import free_step
 from tests.support.repository import ROOT
 
+pytestmark = pytest.mark.slow
+
 LENGTHS = (128, 512)
 TARGET = 512
 
@@ -318,13 +320,13 @@ def test_asking_whether_a_large_study_is_current_is_quick_and_loads_no_mlflow(
     code = (
         "import sys, time, pathlib; import tasks.tracking as t;"
         " from lce_core.store.artifacts import Store;"
-        " s = Store(pathlib.Path(sys.argv[1])); c = time.perf_counter(); t.is_current(s, 'small');"
-        " print(time.perf_counter() - c); sys.exit('mlflow' in sys.modules)"
+        " s = Store(pathlib.Path(sys.argv[1])); c = time.process_time(); t.is_current(s, 'small');"
+        " print(time.process_time() - c); sys.exit('mlflow' in sys.modules)"
     )
     command = [sys.executable, "-c", code, str(store.home)]
     answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert answer.returncode == 0, answer.stderr
-    assert float(answer.stdout) < 0.5  # 0.03 s on an idle core
+    assert float(answer.stdout) < 0.5  # 0.03 s of the processor, whoever else uses it
 
 
 def test_processes_that_meet_a_missing_database_create_it_once(

@@ -20,6 +20,8 @@ from tests.support.cells import benchmark, request
 from tests.support.line_answers import line_tokenizer, make_words_likely
 from tests.support.ruler_prompts import stand_in_data
 
+pytestmark = pytest.mark.slow
+
 READS_DATA = ("short_context",)
 TINY = [
     name
