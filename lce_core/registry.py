@@ -27,6 +27,9 @@ from lce_core.errors import SpecError, did_you_mean
 from lce_core.evidence import Evidence
 from lce_core.store.identity import canonical_json
 
+Examples = tuple[Mapping[str, Any], ...]
+"""Parameters of a plug-in to try, each a mapping as in a study."""
+
 
 @dataclass(frozen=True)
 class Source:
@@ -59,7 +62,7 @@ class Plugin(BaseModel):
     """The module's VERSION, set by the registry."""
     source: ClassVar[Source]
     evidence: ClassVar[tuple[Evidence, ...]]
-    examples: ClassVar[tuple[Mapping[str, Any], ...]]
+    examples: ClassVar[Examples]
     """Parameters that the contract tests try: the module's EXAMPLES, or the defaults alone."""
     summary: ClassVar[str]
     """First line of the module's docstring."""
@@ -175,7 +178,7 @@ class Registry(Generic[P]):
         return self.load(payload["name"]).from_identity(payload)
 
 
-def _examples(plugin: type[Plugin], module: ModuleType) -> tuple[Mapping[str, Any], ...]:
+def _examples(plugin: type[Plugin], module: ModuleType) -> Examples:
     needed = [name for name, field in plugin.model_fields.items() if field.is_required()]
     examples = tuple(getattr(module, "EXAMPLES", () if needed else ({},)))
     if not examples:

@@ -7,7 +7,7 @@ unit, and often the next unit's, ask the same weights.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from lce_core.extension.extended_model import LEARNED, ExtendedModel, extend
 from lce_core.methods import METHODS
 from lce_core.models import MODELS, LanguageModel
 from lce_core.recipe import Evaluation, Training, Upsampling
+from lce_core.reports import Report
 from lce_core.store.artifacts import Attempt, Store
 from lce_core.store.cell_tables import ARRAYS_FILE, SAMPLES, SAMPLES_FILE, TOKEN_NLL, TOKEN_NLL_FILE
 from lce_core.store.identity import canonical_json
@@ -37,8 +38,6 @@ from lce_core.store.steps import Step
 from lce_core.study.step_cost import cell_cost, step_cost
 from lce_core.training.job import TrainingJob
 from lce_core.training.run import run
-
-Report = Callable[[Mapping[str, Any]], None]
 
 
 class Runner:

@@ -20,8 +20,16 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from lce_core.benchmarks import CellRequest, CellResult, Profile, Sample, score
-from lce_core.benchmarks._text.benchmark import TextBenchmark, pack_losses
+from lce_core.benchmarks import (
+    CellRequest,
+    CellResult,
+    Profile,
+    Sample,
+    TextBenchmark,
+    TextForm,
+    score,
+)
+from lce_core.benchmarks._text.benchmark import FAITHFUL_DOCUMENTS, TINY_TOKENS, pack_losses
 from lce_core.benchmarks._text.windows import Windows, cut_windows, num_windows, window_losses
 from lce_core.evaluation.stats import bootstrap_mean
 from lce_core.evidence import calls
@@ -33,14 +41,19 @@ class NllByPosition(TextBenchmark):
     """NLL against position."""
 
     unit: ClassVar[Literal["nats"]] = "nats"
-    seeded: ClassVar[bool] = False
     default_metric: ClassVar[str] = "nll"
-    forms: ClassVar[Mapping[Profile, str]] = {
-        "faithful": "the unextended model sees chunks of its trained context only, as in LCEG's"
-        " figure",
-        "clean": "every method sees the whole window",
-        "fast": "as clean",
-        "tiny": "the first 16,384 tokens, bins of an eighth of the trained context",
+    forms: ClassVar[Mapping[Profile, TextForm]] = {
+        "faithful": TextForm(
+            "the unextended model sees chunks of its trained context only, as in LCEG's figure",
+            max_documents=FAITHFUL_DOCUMENTS,
+        ),
+        "clean": TextForm("every method sees the whole window"),
+        "fast": TextForm("as clean"),
+        "tiny": TextForm(
+            "the first 16,384 tokens, bins of an eighth of the trained context",
+            max_tokens=TINY_TOKENS,
+            span_share=8,
+        ),
     }
 
     bin_width: int | None = Field(default=None, gt=0)
@@ -100,9 +113,7 @@ class NllByPosition(TextBenchmark):
         return losses
 
     def _bin_width(self, base_model: LanguageModel) -> int:
-        if self.bin_width is not None:
-            return self.bin_width
-        return max(1, base_model.geometry.trained_context // 8) if self.profile == "tiny" else 256
+        return self.bin_width or self.form.span(base_model)
 
 
 def bin_means(

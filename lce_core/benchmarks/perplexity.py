@@ -33,8 +33,16 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from lce_core.benchmarks import CellRequest, CellResult, Profile, Sample, score
-from lce_core.benchmarks._text.benchmark import TextBenchmark, pack_losses
+from lce_core.benchmarks import (
+    CellRequest,
+    CellResult,
+    Profile,
+    Sample,
+    TextBenchmark,
+    TextForm,
+    score,
+)
+from lce_core.benchmarks._text.benchmark import FAITHFUL_DOCUMENTS, TINY_TOKENS, pack_losses
 from lce_core.benchmarks._text.definitions import Scored, over_tokens, over_windows, scored_means
 from lce_core.benchmarks._text.documents import Documents
 from lce_core.benchmarks._text.windows import cut_windows, num_windows, window_losses
@@ -50,15 +58,21 @@ class Perplexity(TextBenchmark):
     """Perplexity over windows of joined documents."""
 
     unit: ClassVar[Literal["perplexity"]] = "perplexity"
-    seeded: ClassVar[bool] = False
     default_metric: ClassVar[str] = "perplexity"
-    forms: ClassVar[Mapping[Profile, str]] = {
-        "faithful": "stride 256, LCEG's window count (its last window dropped) and its 2.71828 for"
-        " e",
-        "clean": "stride 256, all windows",
-        "fast": "stride = length",
-        "tiny": "stride = length over the first 16,384 tokens; perplexity_last over a quarter of"
-        " the trained context",
+    forms: ClassVar[Mapping[Profile, TextForm]] = {
+        "faithful": TextForm(
+            "stride 256, LCEG's window count (its last window dropped) and its 2.71828 for e",
+            stride=256,
+            max_documents=FAITHFUL_DOCUMENTS,
+        ),
+        "clean": TextForm("stride 256, all windows", stride=256),
+        "fast": TextForm("stride = length"),
+        "tiny": TextForm(
+            "stride = length over the first 16,384 tokens; perplexity_last over a quarter of"
+            " the trained context",
+            max_tokens=TINY_TOKENS,
+            span_share=4,
+        ),
     }
 
     stride: int | None = Field(default=None, gt=0)
@@ -115,14 +129,10 @@ class Perplexity(TextBenchmark):
         )
 
     def _stride(self, eval_length: int) -> int:
-        if self.stride is not None:
-            return self.stride
-        return eval_length if self.profile in ("fast", "tiny") else 256
+        return self.stride or self.form.stride or eval_length
 
     def _last(self, base_model: LanguageModel) -> int:
-        if self.last is not None:
-            return self.last
-        return max(1, base_model.geometry.trained_context // 4) if self.profile == "tiny" else 256
+        return self.last or self.form.span(base_model)
 
 
 def lceg_windows(stream_tokens: int, length: int, stride: int) -> int:

@@ -32,8 +32,17 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from lce_core.benchmarks import CellRequest, CellResult, Profile, Sample, Score, score
-from lce_core.benchmarks._text.benchmark import TextBenchmark, pack_losses
+from lce_core.benchmarks import (
+    CellRequest,
+    CellResult,
+    Profile,
+    Sample,
+    Score,
+    TextBenchmark,
+    TextForm,
+    score,
+)
+from lce_core.benchmarks._text.benchmark import FAITHFUL_DOCUMENTS, TINY_TOKENS, pack_losses
 from lce_core.benchmarks._text.definitions import (
     Scored,
     over_document_losses,
@@ -64,14 +73,18 @@ class PerplexityDocuments(TextBenchmark):
     """Perplexity over windows that stay within a document."""
 
     unit: ClassVar[Literal["perplexity"]] = "perplexity"
-    seeded: ClassVar[bool] = False
     default_metric: ClassVar[str] = "perplexity"
-    forms: ClassVar[Mapping[Profile, str]] = {
-        "faithful": "stride 256 and YaRN's choice of documents: Proof-pile truncated, the first 10"
-        " of at least 131,072 tokens; GovReport the first 50 of at least 16,384; PG19 the first 10",
-        "clean": "stride 256, all documents",
-        "fast": "stride = length, all documents",
-        "tiny": "stride = length over the first 16,384 tokens",
+    forms: ClassVar[Mapping[Profile, TextForm]] = {
+        "faithful": TextForm(
+            "stride 256 and YaRN's choice of documents: Proof-pile truncated, the first 10"
+            " of at least 131,072 tokens; GovReport the first 50 of at least 16,384; PG19 the first"
+            " 10",
+            stride=256,
+            max_documents=FAITHFUL_DOCUMENTS,
+        ),
+        "clean": TextForm("stride 256, all documents", stride=256),
+        "fast": TextForm("stride = length, all documents"),
+        "tiny": TextForm("stride = length over the first 16,384 tokens", max_tokens=TINY_TOKENS),
     }
 
     stride: int | None = Field(default=None, gt=0)
@@ -184,9 +197,7 @@ class PerplexityDocuments(TextBenchmark):
         return Sequences.of(cut.length for cut in cuts)
 
     def _stride(self, eval_length: int) -> int:
-        if self.stride is not None:
-            return self.stride
-        return eval_length if self.profile in ("fast", "tiny") else 256
+        return self.stride or self.form.stride or eval_length
 
     def _truncates(self, task: str) -> bool:
         if self.truncate is not None:

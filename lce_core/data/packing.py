@@ -29,7 +29,6 @@ from lce_core.data.held_out import HeldOutText, pack_held_out
 from lce_core.data.manifest import file_digests, read_manifest, write_manifest
 from lce_core.data.sampling import Draw, draw_documents
 from lce_core.data.tokenised import (
-    Report,
     TokenArray,
     TokenisedDocuments,
     token_dtype,
@@ -38,6 +37,7 @@ from lce_core.data.tokenised import (
 from lce_core.errors import SpecError, StoreError
 from lce_core.models import LanguageModel
 from lce_core.recipe import Upsampling
+from lce_core.reports import Report
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

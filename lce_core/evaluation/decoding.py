@@ -32,6 +32,7 @@ from lce_core.evaluation.shared_prefixes import (
     reusable,
     sharing_order,
 )
+from lce_core.reports import Progress, no_progress
 
 if TYPE_CHECKING:
     from lce_core.extension.extended_model import ExtendedModel
@@ -61,7 +62,7 @@ def generate(
     batch_tokens: int,
     chunk: int = 4096,
     share_prefixes: bool = True,
-    report: Callable[[int, int], None] = lambda *_: None,
+    report: Progress = no_progress,
 ) -> list[TokenIds]:
     """The most likely continuation of each prompt, token by token.
 

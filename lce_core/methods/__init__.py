@@ -16,7 +16,7 @@ from lce_core.methods._adaptation import LowRank, TokenInsertion
 from lce_core.registry import Plugin, Registry
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
-__all__ = ["METHODS", "LowRank", "Method", "TokenInsertion", "TrainingStage", "scale_or_ratio"]
+__all__ = ["METHODS", "LowRank", "Method", "ScaledMethod", "TokenInsertion", "TrainingStage"]
 
 
 class Method(Plugin):
@@ -73,6 +73,41 @@ class Method(Plugin):
         return False
 
 
+class ScaledMethod(Method):
+    """Base of methods with one scale: how many trained contexts they reach."""
+
+    scale: float | None = None
+    """Divisor of the frequencies; None: target / trained context."""
+
+    def scale_for(self, lengths: ContextLengths) -> float:
+        """The given scale, or target / trained context; at least 1.
+
+        Raises:
+          SpecError: a scale below 1.
+        """
+        return checked_scale(self, self.scale, lengths)
+
+    def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
+        """Raises SpecError for a scale below 1."""
+        self.scale_for(lengths)
+        super().check(geometry, lengths)
+
+
+def checked_scale(method: Method, scale: float | None, lengths: ContextLengths) -> float:
+    """The given scale of a method, or target / trained context.
+
+    Raises:
+      SpecError: a scale below 1.
+    """
+    where = method.plugin_name
+    chosen = lengths.target / lengths.trained if scale is None else scale
+    if chosen < 1:
+        raise SpecError(
+            f"{where}.scale", chosen, "a scale is at least 1", "Give target / trained context."
+        )
+    return chosen
+
+
 @dataclass(frozen=True)
 class TrainingStage:
     """One of several fine-tuning runs in a row."""
@@ -82,20 +117,6 @@ class TrainingStage:
     """Tokens of its rows."""
     share: float
     """Part of the study's train_tokens that it takes."""
-
-
-def scale_or_ratio(scale: float | None, lengths: ContextLengths, where: str) -> float:
-    """The given scale, or target / trained; at least 1.
-
-    Raises:
-      SpecError: a scale below 1.
-    """
-    chosen = lengths.target / lengths.trained if scale is None else scale
-    if chosen < 1:
-        raise SpecError(
-            f"{where}.scale", chosen, "a scale is at least 1", "Give target / trained context."
-        )
-    return chosen
 
 
 METHODS: Registry[Method] = Registry("lce_core.methods", "METHOD", Method)

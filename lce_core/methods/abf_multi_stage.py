@@ -18,7 +18,7 @@ from lce_core.errors import SpecError
 from lce_core.evidence import EXACT, frequencies
 from lce_core.methods import METHODS, Method, TrainingStage
 from lce_core.methods._other_base import Base
-from lce_core.registry import Source
+from lce_core.registry import Examples, Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 
@@ -88,5 +88,5 @@ EVIDENCE = (
         target=131072,
     ),
 )
-EXAMPLES = ({"bases": [1e6, 4e6], "shares": [0.25, 0.75]}, {})
+EXAMPLES: Examples = ({"bases": [1e6, 4e6], "shares": [0.25, 0.75]}, {})
 VERSION = 1

@@ -17,7 +17,7 @@ from lce_core.attention.schemes import BlockRetrieval, GroupedSoftmax
 from lce_core.errors import SpecError
 from lce_core.evidence import EXACT, frequencies, value
 from lce_core.methods import Method, TokenInsertion
-from lce_core.registry import Source
+from lce_core.registry import Examples, Source
 from lce_core.rope import ContextLengths, RopeGeometry
 
 
@@ -108,5 +108,5 @@ EVIDENCE = (
     frequencies((1.0, 8.659643e-1, 1.154782e-4), origin=EXACT, pairs=(0, 1, 63)),
     value("reach", None, "the method limits no length"),
 )
-EXAMPLES = ({}, {"block": 4, "top_k": 13, "train_length": 64}, {"block": 4, "top_k": 2})
+EXAMPLES: Examples = ({}, {"block": 4, "top_k": 13, "train_length": 64}, {"block": 4, "top_k": 2})
 VERSION = 1

@@ -16,7 +16,7 @@ from lce_core.attention.schemes import LambdaShaped
 from lce_core.errors import SpecError
 from lce_core.evidence import value
 from lce_core.methods import Method
-from lce_core.registry import Source
+from lce_core.registry import Examples, Source
 from lce_core.rope import ContextLengths, RopeGeometry
 
 
@@ -78,5 +78,5 @@ EVIDENCE = (
     ),
     value("reach", None, "the method limits no length"),
 )
-EXAMPLES = ({}, {"window": 8, "num_global": 3})
+EXAMPLES: Examples = ({}, {"window": 8, "num_global": 3})
 VERSION = 1

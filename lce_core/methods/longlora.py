@@ -17,7 +17,7 @@ from pydantic import Field
 from lce_core.attention.schemes import ShiftedSparse
 from lce_core.errors import SpecError
 from lce_core.evidence import EXACT, PHI2, frequencies, value
-from lce_core.methods import LowRank, Method, scale_or_ratio
+from lce_core.methods import LowRank, ScaledMethod
 from lce_core.registry import Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
@@ -26,7 +26,7 @@ TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "dense")
 WHOLE = ("embed", "norm")
 
 
-class LongLora(Method):
+class LongLora(ScaledMethod):
     """Shifted sparse attention with low-rank updates, for training."""
 
     family: ClassVar[Literal["none", "frequency", "approximate"]] = "approximate"
@@ -44,7 +44,7 @@ class LongLora(Method):
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
         """Base frequencies divided by the scale."""
-        return RopeTable(geometry.inv_freq() / scale_or_ratio(self.scale, lengths, "longlora"))
+        return RopeTable(geometry.inv_freq() / self.scale_for(lengths))
 
     def training_attention(self, geometry: RopeGeometry, lengths: ContextLengths) -> ShiftedSparse:
         """Blocks of request / num_groups tokens; the request is a training row.
@@ -60,7 +60,7 @@ class LongLora(Method):
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
         """Raises SpecError for a scale below 1, one head, or a target that is not whole blocks."""
-        scale_or_ratio(self.scale, lengths, "longlora")
+        super().check(geometry, lengths)
         self._group(lengths.target)
         if geometry.num_heads < 2:
             raise SpecError(

@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from lce_core.evidence import EXACT, frequencies
-from lce_core.methods import Method, scale_or_ratio
+from lce_core.methods import ScaledMethod
 from lce_core.methods._ntk import ntk_frequencies
 from lce_core.registry import Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 
-class NtkAware(Method):
+class NtkAware(ScaledMethod):
     """Static NTK-aware scaling of the base."""
 
     family: ClassVar[Literal["none", "frequency", "approximate"]] = "frequency"
@@ -26,8 +26,7 @@ class NtkAware(Method):
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
         """Frequencies of the scaled base."""
-        scale = scale_or_ratio(self.scale, lengths, "ntk_aware")
-        return RopeTable(ntk_frequencies(geometry, scale))
+        return RopeTable(ntk_frequencies(geometry, self.scale_for(lengths)))
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
         """Raises SpecError for a scale below 1."""

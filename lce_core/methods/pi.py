@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from lce_core.evidence import EXACT, PHI2, frequencies
-from lce_core.methods import Method, scale_or_ratio
+from lce_core.methods import ScaledMethod
 from lce_core.registry import Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 
-class PositionInterpolation(Method):
+class PositionInterpolation(ScaledMethod):
     """Linear interpolation of positions."""
 
     family: ClassVar[Literal["none", "frequency", "approximate"]] = "frequency"
@@ -25,11 +25,7 @@ class PositionInterpolation(Method):
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
         """Base frequencies divided by the scale."""
-        return RopeTable(geometry.inv_freq() / scale_or_ratio(self.scale, lengths, "pi"))
-
-    def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
-        """Raises SpecError for a scale below 1."""
-        scale_or_ratio(self.scale, lengths, "pi")
+        return RopeTable(geometry.inv_freq() / self.scale_for(lengths))
 
 
 METHOD = PositionInterpolation

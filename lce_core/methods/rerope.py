@@ -17,7 +17,7 @@ from lce_core.attention.schemes import Rectified
 from lce_core.errors import SpecError
 from lce_core.evidence import PHI2, value
 from lce_core.methods import Method
-from lce_core.registry import Source
+from lce_core.registry import Examples, Source
 from lce_core.rope import ContextLengths, RopeGeometry
 
 
@@ -90,5 +90,5 @@ EVIDENCE = (
     value("reach", 57841, "(4095 - 512) * 16 + 512 + 1", leak=16),
     value("reach", 49633, "(2047 - 512) * 32 + 512 + 1", geometry=PHI2, leak=32),
 )
-EXAMPLES = ({"leak": 8}, {})
+EXAMPLES: Examples = ({"leak": 8}, {})
 VERSION = 1

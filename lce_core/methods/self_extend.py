@@ -16,7 +16,7 @@ from lce_core.attention.schemes import GroupedNeighbour
 from lce_core.errors import SpecError
 from lce_core.evidence import PHI2, value
 from lce_core.methods import Method
-from lce_core.registry import Source
+from lce_core.registry import Examples, Source
 from lce_core.rope import ContextLengths, RopeGeometry
 
 
@@ -95,5 +95,5 @@ EVIDENCE = (
         positions=((9, 9), (2000, 977), (2048, 1024), (65535, 0), (5, 6)),
     ),
 )
-EXAMPLES = ({}, {"window": 8, "group": 4})
+EXAMPLES: Examples = ({}, {"window": 8, "group": 4})
 VERSION = 1

@@ -16,7 +16,7 @@ from lce_core.attention.schemes import CacheSinks
 from lce_core.errors import SpecError
 from lce_core.evidence import value
 from lce_core.methods import Method
-from lce_core.registry import Source
+from lce_core.registry import Examples, Source
 from lce_core.rope import ContextLengths, RopeGeometry
 
 
@@ -90,5 +90,5 @@ EVIDENCE = (
     ),
     value("reach", None, "the method limits no length"),
 )
-EXAMPLES = ({}, {"window": 8, "num_sinks": 3})
+EXAMPLES: Examples = ({}, {"window": 8, "num_sinks": 3})
 VERSION = 1

@@ -10,13 +10,13 @@ Source: Peng et al. 2023, arXiv:2309.00071, sections 3.2 (ramp) and 3.3 (tempera
 from __future__ import annotations
 
 from lce_core.evidence import EXACT, PHI2, frequencies, value
-from lce_core.methods import scale_or_ratio
+from lce_core.methods import ScaledMethod
 from lce_core.methods._by_parts import WithTemperature
 from lce_core.registry import Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 
-class Yarn(WithTemperature):
+class Yarn(ScaledMethod, WithTemperature):
     """Interpolation by parts with attention temperature."""
 
     scale: float | None = None
@@ -24,12 +24,7 @@ class Yarn(WithTemperature):
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
         """Frequencies mixed by the ramp, and the attention factor."""
-        return self.table(geometry, scale_or_ratio(self.scale, lengths, "yarn"))
-
-    def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
-        """Raises SpecError for a scale below 1 or a context too short for a ramp."""
-        scale_or_ratio(self.scale, lengths, "yarn")
-        super().check(geometry, lengths)
+        return self.table(geometry, self.scale_for(lengths))
 
 
 METHOD = Yarn

@@ -18,16 +18,15 @@ import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
 import torch
 
 from lce_core import errors
+from lce_core.reports import Report
 from lce_core.store.failures import WorkerLostError
-
-Report = Callable[[dict[str, Any]], None]
 
 _STOP_SECONDS = 20.0
 _TAIL_CHARACTERS = 2000
@@ -152,7 +151,7 @@ def _exit_with_driver() -> None:
     os._exit(1)
 
 
-def _print_progress(row: dict[str, Any]) -> None:
+def _print_progress(row: Mapping[str, Any]) -> None:
     sys.stdout.write(json.dumps(row) + "\n")
     sys.stdout.flush()
 

@@ -11,7 +11,7 @@ import math
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from torch.distributed.tensor import DTensor
 from lce_core.devices import peak_flops
 from lce_core.errors import DataError, NonFiniteError
 from lce_core.extension.extended_model import save_learned
+from lce_core.reports import Report
 from lce_core.study.cost import model_flops_utilisation, training_flops
 from lce_core.training.assembly import build, open_rows, plugin_of, sequence_length
 from lce_core.training.average import WeightAverage
@@ -37,7 +38,6 @@ from lce_core.training.sharding import gathered, local
 if TYPE_CHECKING:
     from lce_core.training.job import TrainingJob
 
-Report = Callable[[dict[str, Any]], None]
 
 _REPORT_SECONDS = 1.0
 _WRITING_SHARE = 20

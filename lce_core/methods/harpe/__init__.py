@@ -19,7 +19,7 @@ from lce_core.evidence import EXACT, frequencies
 from lce_core.methods import Method
 from lce_core.methods._other_base import Base
 from lce_core.methods.harpe.search import PUBLISHED, SearchSettings, search_bases
-from lce_core.registry import Source
+from lce_core.registry import Examples, Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 Bases = Annotated[
@@ -127,5 +127,5 @@ EVIDENCE = (
         bases="uniform_descending",
     ),
 )
-EXAMPLES = ({"bases": [3e6, 1e6, 2e6, 5e6]}, {})
+EXAMPLES: Examples = ({"bases": [3e6, 1e6, 2e6, 5e6]}, {"stride": 60000}, {})
 VERSION = 1
