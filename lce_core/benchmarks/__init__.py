@@ -27,13 +27,14 @@ from lce_core.benchmarks._prompted.retrieval import Prompt, blank_prompt, encode
 from lce_core.benchmarks._text.benchmark import TextBenchmark, TextForm
 from lce_core.data.sequences import Sequences
 from lce_core.evidence import calls
-from lce_core.registry import Registry, Source
+from lce_core.registry import Examples, Registry, Source
 
 __all__ = [
     "BENCHMARKS",
     "Benchmark",
     "CellRequest",
     "CellResult",
+    "Examples",
     "Form",
     "KeyForm",
     "Profile",

@@ -21,6 +21,7 @@ from pydantic import Field
 
 from lce_core.benchmarks import (
     CellRequest,
+    Examples,
     KeyForm,
     Profile,
     Prompt,
@@ -190,4 +191,5 @@ EVIDENCE = (
         )
     ),
 )
+EXAMPLES: Examples = ({"num_samples": 6},)
 VERSION = 1

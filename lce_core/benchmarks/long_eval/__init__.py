@@ -23,6 +23,7 @@ from pydantic import Field, model_validator
 
 from lce_core.benchmarks import (
     CellRequest,
+    Examples,
     KeyForm,
     Profile,
     Prompt,
@@ -166,4 +167,5 @@ EVIDENCE = tuple(
         ("clean", " Line 7: <2416>", 0.0, "the first integer is the line's number"),
     )
 )
+EXAMPLES: Examples = ({"num_samples": 6}, {})
 VERSION = 1

@@ -29,6 +29,7 @@ from pydantic import Field, PositiveInt, model_validator
 
 from lce_core.benchmarks import (
     CellRequest,
+    Examples,
     KeyForm,
     Profile,
     Prompt,
@@ -283,4 +284,5 @@ EVIDENCE = tuple(
         ("City", " Date", 0.0, "LongBench's rule: another class"),
     )
 )
+EXAMPLES: Examples = ({"shots": (5,), "permutations": 2, "num_questions": 4},)
 VERSION = 1

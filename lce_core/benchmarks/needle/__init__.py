@@ -24,6 +24,7 @@ from pydantic import Field
 
 from lce_core.benchmarks import (
     CellRequest,
+    Examples,
     KeyForm,
     Profile,
     Prompt,
@@ -216,4 +217,5 @@ EVIDENCE = tuple(
         ("clean", "Paris", 0.0, "the phrase is missing"),
     )
 )
+EXAMPLES: Examples = ({"trials": 1}, {"trials": 2, "haystack": "held_out"})
 VERSION = 2

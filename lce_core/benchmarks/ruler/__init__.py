@@ -25,6 +25,7 @@ from pydantic import Field
 
 from lce_core.benchmarks import (
     CellRequest,
+    Examples,
     Profile,
     Prompt,
     PromptBenchmark,
@@ -164,4 +165,5 @@ EVIDENCE = (
         references=["Rome", "paris"],
     ),
 )
+EXAMPLES: Examples = ({"num_samples": 4},)
 VERSION = 1
