@@ -47,6 +47,10 @@ RANGES: dict[str, tuple[float, float]] = {
 }
 
 
+_FITTING: dict[tuple[Any, ...], int] = {}
+"""The shortest of these for a benchmark, task and tokenizer."""
+
+
 @dataclass(frozen=True)
 class Case:
     """A benchmark with parameters to try in one profile."""
@@ -376,6 +380,9 @@ def request_for(case: Case, task: str, **changes: Any) -> CellRequest:
     )
     request = replace(request, **changes)
     reason = "nothing"
+    place = (case.benchmark.__class__, case.benchmark.model_dump_json(), task, request.tokenizer)
+    if place in _FITTING:
+        return replace(request, eval_length=_FITTING[place])
     for length in LENGTHS:
         sized = replace(request, eval_length=length)
         missing = case.benchmark.unavailable(TOY, task, length)
@@ -388,6 +395,7 @@ def request_for(case: Case, task: str, **changes: Any) -> CellRequest:
         except UnavailableError as error:
             reason = str(error)
         else:
+            _FITTING[place] = length
             return sized
     raise UnavailableError(f"{task} at {LENGTHS[-1]} tokens: {reason}")
 
