@@ -21,18 +21,20 @@ from pydantic import Field
 
 from lce_core.benchmarks import (
     CellRequest,
+    Examples,
     KeyForm,
     Profile,
     Prompt,
     PromptBenchmark,
     PromptForm,
     Source,
+    blank_prompt,
+    calls,
     encode,
     strata,
 )
 from lce_core.errors import UnavailableError
 from lce_core.evaluation.metrics import first_integer, has_complete_integer
-from lce_core.evidence import calls
 
 INSTRUCTION = (
     "There is an important info hidden inside a lot of irrelevant text. Find it and memorize them."
@@ -157,8 +159,39 @@ SOURCE = Source(
     " generated tokens",
 )
 EVIDENCE = (
-    calls(expected_tokens, 1072.125, "Llama tokenizer, counted", num_garbage=3750),
-    calls(expected_tokens, 64080.0, "Llama tokenizer, fitted line", num_garbage=240000),
-    calls(first_integer, 4711, "first-integer rule", text=" 4711. Remember it. 12"),
+    calls(
+        prompt_text,
+        "There is an important info hidden inside a lot of irrelevant text. Find it and memorize"
+        " them. I will quiz you about the important information there.\nThe grass\nThe pass key is"
+        " 12. Remember it. 12 is the pass key.\nThe g\nWhat is the pass key? The pass key is",
+        "the prompt of the reference's passkey.py, written out",
+        key=12,
+        num_before=9,
+        num_after=5,
+    ),
+    calls(
+        expected_tokens,
+        1073,
+        "counted with Llama's tokenizer for one prompt; another of that length counts 1064",
+        tolerance=0.01,
+        num_garbage=3750,
+    ),
+    *(
+        calls(
+            Passkey.score_answer,
+            score,
+            origin,
+            parameters={},
+            task="single",
+            prompt=blank_prompt("4711"),
+            answer=answer,
+        )
+        for answer, score, origin in (
+            (" 4711. Remember it. 12", 1.0, "the first integer is the key"),
+            (" 12. Remember it. 4711", 0.0, "the first integer is another"),
+            (" grass", 0.0, "no integer"),
+        )
+    ),
 )
+EXAMPLES: Examples = ({"num_samples": 6},)
 VERSION = 1
