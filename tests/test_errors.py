@@ -15,7 +15,7 @@ import pytest
 
 from lce_core import errors
 from lce_core.errors import LceError, SpecError, StepsFailedError, StudyIncompleteError
-from tests.errors import of_benchmarks, of_core, of_methods
+from tests.errors import of_benchmarks, of_core, of_methods, of_running
 from tests.support.error_sites import Site, document, foreign_raises, sites
 from tests.support.provocations import Place, Provocation, recorded
 from tests.support.repository import ROOT
@@ -24,6 +24,7 @@ PROVOCATIONS: list[Provocation] = [
     *of_methods.PROVOCATIONS,
     *of_benchmarks.PROVOCATIONS,
     *of_core.PROVOCATIONS,
+    *of_running.PROVOCATIONS,
 ]
 NOT_PROVOKED: frozenset[str] = frozenset()
 
@@ -93,7 +94,7 @@ def test_the_document_of_errors_is_that_of_the_source() -> None:
     ids=lambda error: type(error).__name__,
 )
 def test_errors_cross_processes_as_they_are(error: LceError) -> None:
-    for same in (pickle.loads(pickle.dumps(error)), copy.copy(error)):  # noqa: S301
+    for same in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
         assert type(same) is type(error)
         assert (str(same), same.parts, vars(same)) == (str(error), error.parts, vars(error))
     restored = errors.restored(type(error).__name__, error.parts)

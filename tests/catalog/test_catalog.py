@@ -138,17 +138,17 @@ def test_each_cell_without_a_result_says_why(catalog: Path) -> None:
         (row["method"], row["frozen"], row["status"], row["reason"]): row["cells"] for row in rows
     }
     assert told == {
-        ("lm_infinite", True, "unavailable", "prompt: got 1030 tokens; expected 1024; evaluate longer"): 1,
+        ("lm_infinite", True, "unavailable", "prompt: got 1030 tokens; expected 1024; cut"): 1,
         ("ntk_32k", False, "missing", "waits for finetune ID"): 13,
         (
             "ntk_32k", False, "missing",
-            "finetune ID failed: data: rows.bin: got token 9999; expected the vocabulary; pack again",
+            "finetune ID failed: data: rows.bin: got token 9999; expected the vocabulary; pack",
         ): 13,
         ("pi", True, "unavailable", "eval length 1024 is beyond the 512 tokens pi reaches"): 12,
         ("self_extend", True, "missing", "not run yet"): 1,
         (
             "yarn", False, "failed",
-            "non_finite: sample 3: got NaN <script>alert(1)</script>; expected a finite score; look",
+            "non_finite: sample 3: got NaN <script>alert(1)</script>; expected a number; look",
         ): 1,
     }  # fmt: skip
     (failed,) = ask(catalog, "FROM cells WHERE status = 'failed'")

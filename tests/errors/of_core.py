@@ -15,8 +15,7 @@ from pydantic import BaseModel, ValidationError, model_validator
 from flows.settings import STUDIES
 from lce_core import devices
 from lce_core.benchmarks import CellResult, Score
-from lce_core.corpora import CORPORA, Corpus, Document, Split
-from lce_core.corpora import local_text
+from lce_core.corpora import CORPORA, Corpus, Document, Split, local_text
 from lce_core.data.held_out import HeldOutText, pack_held_out
 from lce_core.data.manifest import read_manifest
 from lce_core.data.packing import PackedRows, pack_rows
@@ -121,7 +120,7 @@ def _(_: Place) -> None:
 
 @provokes("lce_core/registry.py", "a value for this key")
 def _(_: Place) -> None:
-    METHODS.parse({"name": "small_base"}, "methods[0]")
+    parse_study(yaml.safe_dump({**TOY, "training": {"learning_rate": 0.1}}), "my.yaml")
 
 
 class _TheirModel(BaseModel):
