@@ -22,7 +22,7 @@ from catalog.holdings import take_stock
 from catalog.queries import open_catalog, run_query
 from dashboards.contents import read_contents
 from dashboards.report import write_report
-from flows import prefect_plugin, services, study, temporary_server
+from flows import prefect_plugin, running, services, study, temporary_server
 from flows.daemons import Service, ask, wait_until
 from flows.display import TerminalDisplay
 from flows.ports import free_port, require_free
@@ -532,6 +532,14 @@ def _(place: Place) -> None:
 @provokes("flows/services.py", "a deployment on this server")
 def _(place: Place) -> None:
     services._prefect(place.folder, prefect_server(), "no-such-command")
+
+
+@provokes("flows/running.py", "lives as long as the run")
+def _(place: Place) -> None:
+    server = temporary_server.TemporaryServer(place.folder)
+    server.url = f"http://127.0.0.1:{free_port()}/api"
+    if cause := running._cause(ConnectionError(), place.folder, server):
+        raise cause
 
 
 @provokes("flows/temporary_server.py", "where no Prefect server answers")
