@@ -30,7 +30,15 @@ NOT_PROVOKED: frozenset[str] = frozenset()
 
 
 @pytest.mark.parametrize(
-    "provocation", PROVOCATIONS, ids=lambda one: f"{Path(one.file).stem}-{one.says}"
+    "provocation",
+    [
+        pytest.param(
+            one,
+            marks=[pytest.mark.slow] if one.slow else [],
+            id=f"{one.file.removesuffix('.py')}-{one.says}",
+        )
+        for one in PROVOCATIONS
+    ],
 )
 def test_a_provocation_raises_the_message_it_claims(
     provocation: Provocation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

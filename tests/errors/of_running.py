@@ -6,6 +6,7 @@ import contextlib
 import http.server
 import json
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -80,32 +81,32 @@ def toy(*, broken: bool = False) -> Any:
 
 @provokes("lce_core/evaluation/continuations.py", "NaN or infinite logits")
 def _(_: Place) -> None:
-    continuation_log_likelihoods(toy(broken=True), [(PROMPT, PROMPT)])
+    continuation_log_likelihoods(toy(broken=True), [(PROMPT, PROMPT)], batch_tokens=64)
 
 
 @provokes("lce_core/evaluation/continuations.py", "of context")
 def _(_: Place) -> None:
-    continuation_log_likelihoods(toy(), [(PROMPT[:0], PROMPT)])
+    continuation_log_likelihoods(toy(), [(PROMPT[:0], PROMPT)], batch_tokens=64)
 
 
 @provokes("lce_core/evaluation/decoding.py", "new tokens")
 def _(_: Place) -> None:
-    generate(toy(), [PROMPT], max_new_tokens=0)
+    generate(toy(), [PROMPT], max_new_tokens=0, batch_tokens=64)
 
 
 @provokes("lce_core/evaluation/decoding.py", "NaN or infinite logits")
 def _(_: Place) -> None:
-    generate(toy(broken=True), [PROMPT], max_new_tokens=2)
+    generate(toy(broken=True), [PROMPT], max_new_tokens=2, batch_tokens=64)
 
 
 @provokes("lce_core/evaluation/likelihood.py", "windows of")
 def _(_: Place) -> None:
-    window_nll(toy(), np.zeros((2, 1), np.uint32))
+    window_nll(toy(), np.zeros((2, 1), np.uint32), batch_tokens=64)
 
 
 @provokes("lce_core/evaluation/likelihood.py", "finite losses")
 def _(_: Place) -> None:
-    window_nll(toy(broken=True), np.zeros((2, 8), np.uint32))
+    window_nll(toy(broken=True), np.zeros((2, 8), np.uint32), batch_tokens=64)
 
 
 @provokes("lce_core/evaluation/stats.py", "all finite")
@@ -166,7 +167,7 @@ def _(place: Place) -> None:
 
 @provokes("lce_core/training/low_rank.py", "no linear layer")
 def _(_: Place) -> None:
-    add_low_rank(stock(BASES[0]), LowRank(rank=2, alpha=2, targets=("query_key_value",)), 0)
+    add_low_rank(stock(BASES[0]), LowRank(2, 2, targets=("query_key_value",), whole=()), 0)
 
 
 @provokes("lce_core/training/sharding.py", "gives other weights")
@@ -185,7 +186,7 @@ def _(place: Place) -> None:
     find_point(place.folder, "another")
 
 
-@provokes("lce_core/training/launching.py", "of accelerate launch")
+@provokes("lce_core/training/launching.py", "of accelerate launch", slow=True)
 def _(place: Place) -> None:
     launch("tests.no_such_module", "{}", 1, silent, place.folder)
 
@@ -271,7 +272,7 @@ def _(place: Place) -> None:
     read_contents(database(place), "toyy")
 
 
-@provokes("dashboards/report.py", "a writable file")
+@provokes("dashboards/report.py", "a writable file", slow=True)
 def _(place: Place) -> None:
     from catalog.build import build_catalog
     from tests.support.sample_store import STUDY, sample_store
@@ -302,7 +303,7 @@ def _(place: Place) -> None:
     project(Store(place.folder), "toy")
 
 
-@provokes("tasks/units.py", "failed steps")
+@provokes("tasks/units.py", "failed steps", slow=True)
 def _(place: Place) -> None:
     store = Store(place.folder)
     store.prepare()
@@ -326,12 +327,15 @@ def worker(place: Place) -> Any:
 
 
 def kill(found: Worker) -> None:
-    for process in psutil.Process(found._process.pid).children(recursive=True):
+    """Kills the worker below its supervisor, once it is there."""
+    while not (below := psutil.Process(found._process.pid).children()):
+        time.sleep(0.05)
+    for process in below:
         process.kill()
     found._process.wait(30)
 
 
-@provokes("tasks/workers.py", "steps to go")
+@provokes("tasks/workers.py", "steps to go", slow=True)
 def _(place: Place) -> None:
     with worker(place) as found:
         send = found._send
@@ -339,7 +343,7 @@ def _(place: Place) -> None:
         found.run([make_step("rows", "toy", {}, {})], print)
 
 
-@provokes("tasks/workers.py", "takes no requests")
+@provokes("tasks/workers.py", "takes no requests", slow=True)
 def _(place: Place) -> None:
     with worker(place) as found:
         kill(found)
@@ -399,7 +403,7 @@ def _(_: Place) -> None:
     named_folders(["pg19"], "--data-folder")
 
 
-@provokes("flows/settings.py", "{pair!r}, which is no folder")
+@provokes("flows/settings.py", "{pair}, which is no folder")
 def _(place: Place) -> None:
     named_folders([f"pg19={place.folder / 'none'}"], "--data-folder")
 
@@ -465,7 +469,7 @@ def _(place: Place) -> None:
         close_pools()
 
 
-@provokes("flows/study.py", "failed units")
+@provokes("flows/study.py", "failed units", slow=True)
 def _(place: Place) -> None:
     store = Store(place.folder)
     store.prepare()
@@ -529,7 +533,7 @@ def _(place: Place) -> None:
     services._deploy(place.folder, prefect_server())
 
 
-@provokes("flows/services.py", "a deployment on this server")
+@provokes("flows/services.py", "a deployment on this server", slow=True)
 def _(place: Place) -> None:
     services._prefect(place.folder, prefect_server(), "no-such-command")
 
@@ -566,6 +570,6 @@ def _(place: Place) -> None:
     ready(place, taken=True)
 
 
-@provokes("flows/temporary_server.py", "a process that did not start")
+@provokes("flows/temporary_server.py", "a process that did not start", slow=True)
 def _(place: Place) -> None:
     ready(place, taken=False)

@@ -16,8 +16,8 @@ import pytest
 
 from flows.daemons import ask
 from flows.prefect_plugin import full_name, is_active, setup_environment
-from lce_core.errors import PrefectMovedError
 from flows.temporary_server import client_settings, temporary_server
+from lce_core.errors import PrefectMovedError
 from tests.support.repository import ROOT
 
 DEPLOY = """
