@@ -253,7 +253,7 @@ def seal_a_score_that_is_text(folder: Path) -> None:
         (change_a_byte, "the content of a file is not what its record says"),
         (lose, "token_nll.parquet is not there"),
         (spoil_the_record, "its record.json cannot be read"),
-        (seal_rubbish, "samples.parquet: Parquet magic bytes not found"),
+        (seal_rubbish, "samples.parquet: got Parquet magic bytes not found"),
         (seal_a_score_that_is_text, "1 validation error for"),
     ],
 )
