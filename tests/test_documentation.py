@@ -120,7 +120,7 @@ def test_the_example_method_is_a_whole_plug_in(tmp_path: Path) -> None:
     (tmp_path / "methods").mkdir()
     (tmp_path / "methods" / "halved.py").write_text(example, encoding="utf-8")
     code = (
-        "import sys, pathlib; from lce_core.study.spec import add_plugin_folders;"
+        "import sys, pathlib; from lce_core.study.plugin_folders import add_plugin_folders;"
         "from lce_core.methods import METHODS; from lce_core.methods._evidence import recompute;"
         "add_plugin_folders((pathlib.Path(sys.argv[1]),)); method = METHODS.load('halved');"
         "print([(recompute(method, e.given), e.expected) for e in method.evidence])"

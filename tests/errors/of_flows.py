@@ -143,7 +143,7 @@ def _(place: Place) -> None:
         close_pools()
 
 
-@provokes("flows/study.py", "failed units", slow=True)
+@provokes("flows/study.py", "failed unit", slow=True)
 def _(place: Place) -> None:
     store = Store(place.folder)
     store.prepare()

@@ -49,7 +49,7 @@ def _(place: Place) -> None:
     LLAMA.load(place.folder, None)
 
 
-@provokes("lce_core/models/_stock.py", "missing weights")
+@provokes("lce_core/models/_stock.py", "weights that are missing")
 def _(place: Place) -> None:
     import torch
     from safetensors.torch import save_file

@@ -43,7 +43,7 @@ def _(place: Place) -> None:
     project(Store(place.folder), "toy")
 
 
-@provokes("tasks/units.py", "failed steps", slow=True)
+@provokes("tasks/units.py", "failed step", slow=True)
 def _(place: Place) -> None:
     store = Store(place.folder)
     store.prepare()

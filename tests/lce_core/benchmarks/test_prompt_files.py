@@ -58,7 +58,7 @@ WRITER = """
 import sys
 from pathlib import Path
 import numpy as np
-from lce_core.benchmarks._prompt_files import write_prompts
+from lce_core.benchmarks._prompted.files import write_prompts
 from lce_core.benchmarks.ruler import RulerPrompt
 prompts = [RulerPrompt(np.arange(40), "reference 40", 40 / 7, ("a 40", "b"), "one")] * 200
 for _ in range(int(sys.argv[2])):

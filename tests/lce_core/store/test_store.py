@@ -25,8 +25,8 @@ from lce_core.store.steps import Step, make_step
 CHILD = """
 import sys, time
 from pathlib import Path
-from lce_core.steps import make_step
-from lce_core.store import Store
+from lce_core.store.steps import make_step
+from lce_core.store.artifacts import Store
 home, delay, note = Path(sys.argv[1]), float(sys.argv[2]), Path(sys.argv[3])
 def run(attempt):
     (attempt.out / "a.txt").write_text("half")
