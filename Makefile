@@ -1,22 +1,25 @@
-# make study   sets up .venv, runs the toy study, prints its table and where to look next
-# make test    the same set-up plus the development tools, then lint, types and the fast tests
-# make format  rewrites the files as `make test` wants them
-# make perf    prints the speed measurements of docs/performance.md
-# make clean   removes .venv and tool caches; results in lce-home stay
+# make study      sets up .venv, runs the toy study, prints its table and where to look next
+# make test       the same set-up plus the tools, then lint, types and all but the long tests
+# make test-long  runs the long tests: the whole toy study and what it shows
+# make format     rewrites the files as `make test` wants them
+# make perf       prints the speed measurements of docs/performance.md
+# make clean      removes .venv and tool caches; results in lce-home stay
 #
 # PYTHON chooses the interpreter of a new .venv (make PYTHON=python3.12 study).
 # PYTEST_ARGS is added to pytest (make test PYTEST_ARGS="-k plan").
+# JOBS processes share the tests of `make test`; tests/conftest.py says which stay together.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 LOCK := pyproject.toml constraints.txt
 PYTEST_ARGS ?=
+JOBS ?= 2
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input \
 	--constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help study test format perf clean
+.PHONY: help study test test-long format perf clean
 .NOTPARALLEL:
 
 help:
@@ -29,7 +32,11 @@ test: $(VENV)/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -m "not gpu and not network" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder --durations=10 \
+	  -m "not long and not gpu and not network" $(PYTEST_ARGS)
+
+test-long: $(VENV)/installed-dev
+	$(BIN)/python -m pytest -m "long and not gpu and not network" $(PYTEST_ARGS)
 
 format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix .

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING
 import duckdb
 from filelock import FileLock
 
-from catalog.origin import is_current, note_origin, state_digest
+from catalog.origin import Maker, add_to_note, noted, state_digest
 from lce_core.store.artifacts import Store
+from lce_core.store.identity import sha256_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,6 +29,10 @@ STORAGE_VERSION = "v1.0.0"
 CATALOG = "catalog.duckdb"
 
 _SQL = Path(__file__).parent / "sql"
+_MAKER = Maker(
+    (Path(__file__).parent, Path(__file__).parents[1] / "lce_core"),
+    ("duckdb", "pyarrow", "pydantic"),
+)
 _VIEWS = ("cells", "scores", "provenance", "overview")
 
 
@@ -43,7 +48,7 @@ def build_catalog(store: Store, path: Path | None = None) -> Path:
     """
     path = path or store.home / CATALOG
     with _only_builder(path):
-        _build(store, path, state_digest(store))
+        _build(store, path, state_digest(store, _MAKER))
     return path
 
 
@@ -51,10 +56,20 @@ def refresh_catalog(store: Store, path: Path | None = None) -> Path:
     """As `build_catalog`, but keeps a catalog that a build would give again."""
     path = path or store.home / CATALOG
     with _only_builder(path):
-        state = state_digest(store)
-        if not is_current(path, state):
+        state = state_digest(store, _MAKER)
+        if not _is_current(path, state):
             _build(store, path, state)
     return path
+
+
+def _is_current(path: Path, state: str) -> bool:
+    """Whether the file is the one that was built from a store in this state."""
+    note = noted(_note(path))
+    return note.get("store") == state and path.is_file() and note.get("sha256") == sha256_file(path)
+
+
+def _note(path: Path) -> Path:
+    return path.with_name(f".{path.name}.origin.json")
 
 
 def _only_builder(path: Path) -> FileLock:
@@ -69,7 +84,7 @@ def _build(store: Store, path: Path, state: str) -> None:
     with _aside(path) as aside:
         _write(extract(store), aside)
         aside.replace(path)
-    note_origin(path, state)
+    add_to_note(_note(path), {"store": state, "sha256": sha256_file(path)})
 
 
 @contextlib.contextmanager

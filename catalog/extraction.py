@@ -164,13 +164,12 @@ def _study_rows(plans: list[Row]) -> Iterator[Row]:
 
 def _cell_rows(plans: list[Row], holdings: Holdings) -> Iterator[Row]:
     for plan in plans:
-        kinds = {run["checkpoint"]: run["kind"] for run in plan["trainings"]}
         for position, cell in enumerate(plan["cells"]):
             yield {
                 "study": plan["study"],
                 "position": position,
                 **{axis: cell[axis] for axis in _AXES},
-                **cell_status(cell, holdings, kinds),
+                **cell_status(cell, holdings, plan.get("kinds", {})),
                 **_costs(cell["cell"], holdings),
             }
 

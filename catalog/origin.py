@@ -1,8 +1,9 @@
-"""What a catalog was built from, noted beside it, so that an unchanged store is not read again.
+"""What a projection of the store was made from, noted beside it, so that it is not made again.
 
-The note holds a digest of everything a build looks at, taken before it looks, and the sha256 of the
-catalog that came out. A catalog is current if both are as noted: whatever was added, changed or
-lost in the store, and whatever happened to the file, makes it outdated. A lost note costs a build.
+The note holds digests by name: one of everything that making it looks at, taken before it looks. A
+projection is current if that is as noted: whatever was added, changed or lost in the store makes it
+outdated, and so does other code. A lost note costs making it once more. The catalog, which shows
+the whole store, and MLflow, which shows one study at a time, both ask here.
 """
 
 from __future__ import annotations
@@ -13,73 +14,86 @@ import importlib.metadata
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from lce_core.store.artifacts import Store
 from lce_core.store.identity import sha256_file
 from lce_core.store.records import RECORD, Record, write_json
 
-_CODE = (Path(__file__).parent, Path(__file__).parents[1] / "lce_core")
-"""Folders whose own files decide what a build makes of a store."""
-_LIBRARIES = ("duckdb", "pyarrow", "pydantic")
+
+@dataclass(frozen=True)
+class Maker:
+    """The code that decides what becomes of a store in a projection."""
+
+    folders: tuple[Path, ...]
+    """Of our own source."""
+    libraries: tuple[str, ...]
 
 
-def state_digest(store: Store) -> str:
-    """sha256 over all that a build would look at: 64 hex digits.
+def state_digest(store: Store, maker: Maker, study: str | None = None) -> str:
+    """sha256 over all that making a projection would look at: 64 hex digits.
 
     Plans, records and failures count by their content, the files that records name by size and
-    times, and the code of the build by its source.
+    times, the code by its source.
+
+    Args:
+      store: what is projected.
+      maker: the code that does.
+      study: look only at this study's plan and at the artifacts that it names.
     """
+    shown = _all(store.home) if study is None else _of_study(store.home, study)
     digest = hashlib.sha256()
-    for part in (*_code(), *_contents(store.home), *_artifacts(store.home / "artifacts")):
+    for part in (*_code(maker), *shown):
         digest.update(repr(part).encode())
     return digest.hexdigest()
 
 
-def is_current(catalog: Path, state: str) -> bool:
-    """Whether the file is the one that was built from a store in this state."""
+def noted(note: Path) -> dict[str, str]:
+    """Digests by name; empty without a readable note."""
     try:
-        noted = json.loads(_note(catalog).read_text(encoding="utf-8"))
-        return bool(noted == _content(catalog, state))
+        content = json.loads(note.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return False
+        return {}
+    return dict(content) if isinstance(content, dict) else {}
 
 
-def note_origin(catalog: Path, state: str) -> None:
-    """Remembers that the file was built from a store in this state."""
-    with contextlib.suppress(OSError):  # without a note the next call builds again
-        write_json(_note(catalog), _content(catalog, state))
+def add_to_note(note: Path, digests: Mapping[str, str]) -> None:
+    """Notes these digests; those of other names stay."""
+    with contextlib.suppress(OSError):  # without a note the next call makes it again
+        write_json(note, {**noted(note), **digests})
 
 
-def _note(catalog: Path) -> Path:
-    return catalog.with_name(f".{catalog.name}.origin.json")
-
-
-def _content(catalog: Path, state: str) -> dict[str, str]:
-    return {"store": state, "sha256": sha256_file(catalog)}
-
-
-def _code() -> Iterator[tuple[str, str]]:
-    for folder in _CODE:
+def _code(maker: Maker) -> Iterator[tuple[str, str]]:
+    for folder in maker.folders:
         for path in sorted((*folder.rglob("*.py"), *folder.rglob("*.sql"))):
             yield path.relative_to(folder).as_posix(), sha256_file(path)
-    for name in _LIBRARIES:
+    for name in maker.libraries:
         yield name, importlib.metadata.version(name)
 
 
-def _contents(home: Path) -> Iterator[tuple[str, str | None]]:
-    """Plans and failures; plans are written anew by every run, so their times say nothing."""
+def _all(home: Path) -> Iterator[tuple[object, ...]]:
     for path in sorted((*home.glob("studies/*/plan.json"), *home.glob("failures/*.json"))):
+        # Plans are written anew by every run, so their times say nothing.
         yield path.relative_to(home).as_posix(), _sha256(_read(path))
-
-
-def _artifacts(folder: Path) -> Iterator[tuple[object, ...]]:
-    """Artifacts in the order of their names, also those without a readable record."""
-    for kind in _folders(folder):
+    for kind in _folders(home / "artifacts"):
         for artifact in _folders(kind):
-            content = _read(artifact / RECORD)
-            files = [(name, *_times(artifact / name)) for name in _named(content)]
-            yield kind.name, artifact.name, _sha256(content), files
+            yield f"{kind.name}/{artifact.name}", *_artifact(artifact)
+
+
+def _of_study(home: Path, study: str) -> Iterator[tuple[object, ...]]:
+    content = _read(home / "studies" / study / "plan.json")
+    yield study, _sha256(content)
+    plan = json.loads(content) if content else {"cells": (), "trainings": ()}
+    for planned in (*plan["cells"], *plan["trainings"]):
+        if (folder := planned["folder"]) is not None:
+            yield folder, *_artifact(home / "artifacts" / folder)
+
+
+def _artifact(folder: Path) -> tuple[str | None, list[tuple[object, ...]]]:
+    """An artifact may be without a readable record, or not be there."""
+    content = _read(folder / RECORD)
+    return _sha256(content), [(name, *_times(folder / name)) for name in _named(content)]
 
 
 def _folders(folder: Path) -> list[Path]:
@@ -91,8 +105,10 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def _named(content: bytes | None) -> Iterable[str]:
+    if content is None:
+        return ()
     try:
-        files: Mapping[str, object] = Record.model_validate_json(content or b"").files
+        files: Mapping[str, object] = Record.model_validate_json(content).files
     except ValueError:
         return ()
     return files

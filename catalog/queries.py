@@ -16,10 +16,7 @@ from typing import Any
 
 import duckdb
 
-from catalog.formatting import FORMATS, format_rows
 from lce_core.errors import SpecError
-
-__all__ = ["FORMATS", "format_rows", "logical_digest", "open_catalog", "run_query"]
 
 QUERY_SECONDS = 60.0
 

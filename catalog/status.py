@@ -16,7 +16,7 @@ def cell_status(
     Args:
       cell: One entry of the plan's `cells`.
       holdings: What the store holds.
-      kinds: Kind of the study's training runs by short fingerprint.
+      kinds: Kind of each step that a cell of the study waits for, by short fingerprint.
     """
     if cell["unavailable"]:
         return _status("unavailable", cell["unavailable"])
@@ -42,8 +42,8 @@ def _obstacle(parents: list[str], holdings: Holdings, kinds: Mapping[str, str]) 
             return f"{kind} {parent} failed: {_cause(failure)}"
     if not waiting:
         return "not run yet"
-    # What is no training run is the other thing a cell is made from: its held-out text.
-    return f"waits for {kinds.get(waiting[0], 'held_out')} {waiting[0]}"
+    # Plans of earlier versions do not say what their cells wait for.
+    return f"waits for {kinds.get(waiting[0], 'step')} {waiting[0]}"
 
 
 def _cause(failure: Mapping[str, Any]) -> str:

@@ -223,13 +223,13 @@ def workplace(home: Path) -> Path:
     return folder
 
 
-def tail(log: Path, lines: int = 15) -> str:
+def tail(log: Path) -> str:
     """The last lines of a log."""
     try:
         content = log.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         return str(error)
-    return "\n".join(content.splitlines()[-lines:])
+    return "\n".join(content.splitlines()[-15:])
 
 
 def _state_file(home: Path, name: str) -> Path:

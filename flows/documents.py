@@ -74,7 +74,7 @@ def _benchmark(name: str, benchmark: type[Benchmark]) -> str:
     lines += [f"- data set `{data}`: {origin}" for data, origin in _data_sets(benchmark).items()]
     lines += ["", f"| profile | what it does | tokens at {_COST_LENGTH:,} |", "|---|---|---|"]
     for profile, form in benchmark.forms.items():
-        lines.append(f"| `{profile}` | {form} | {_tokens(benchmark, profile):,} |")
+        lines.append(f"| `{profile}` | {form.summary} | {_tokens(benchmark, profile):,} |")
     return "\n".join([*lines, *_parameters(benchmark)])
 
 

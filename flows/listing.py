@@ -32,14 +32,15 @@ def benchmarks() -> None:
 
 
 def models() -> None:
-    """Prints every base model with context, RoPE base and where its weights come from."""
-    table = _table("base model", "context", "theta", "rotary", "weights")
+    """Prints every base model with context, RoPE base, origin and licence of its weights."""
+    table = _table("base model", "context", "theta", "rotary", "weights", "licence")
     for name in MODELS.names():
         model = MODELS.load(name)
         geometry = model.geometry
         weights = f"{model.repo}@{(model.revision or '')[:7]}" if model.repo else "trained here"
         rotary = f"{geometry.rotary_dim} of {geometry.head_dim}"
-        table.add_row(name, str(geometry.trained_context), f"{geometry.theta:g}", rotary, weights)
+        context = str(geometry.trained_context)
+        table.add_row(name, context, f"{geometry.theta:g}", rotary, weights, model.licence)
     Console().print(table)
 
 

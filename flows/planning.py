@@ -9,14 +9,15 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from flows.settings import open_study
+from flows.request import compile_request
 from lce_core.execution import Execution
 from lce_core.store.artifacts import Store, folders_of
 from lce_core.store.lease import is_held
 from lce_core.study.cost import gpu_hours
-from lce_core.study.plan import PlannedCell, StudyPlan, compile_study
+from lce_core.study.plan import PlannedCell, StudyPlan
 from lce_core.study.progress import State, StepState, explain, inspect
-from lce_core.study.step_cost import StepCost, step_cost
+from lce_core.study.step_cost import StepCost
+from lce_core.study.step_kinds import step_cost
 
 STATES: tuple[State, ...] = ("done", "to do", "failed", "unavailable")
 
@@ -38,8 +39,7 @@ class Inspection:
 
 def inspect_study(study: str, execution: Execution) -> Inspection:
     """Compiles a study and looks its steps up; writes nothing but a cache of file hashes."""
-    spec, where = open_study(study, execution)
-    plan = compile_study(spec, execution.data_folders, execution.model_folders, where)
+    plan = compile_request(study, execution).plan
     store = Store(execution.home)
     folders = folders_of(execution.model_dump(mode="json"))
     states = explain(plan, store, inspect(plan, store, folders))
@@ -49,6 +49,7 @@ def inspect_study(study: str, execution: Execution) -> Inspection:
 def as_json(found: Inspection) -> dict[str, Any]:
     """Everything, for programs: cells with state, reason and cost; trainings; totals."""
     cells = []
+    shown = {cell.step.fingerprint for cell in found.plan.cells if cell.step}
     for cell, row in zip(found.plan.cells, found.plan.to_json()["cells"], strict=True):
         state = found.cell_state(cell)
         cost = step_cost(cell.step) if cell.step else StepCost()
@@ -63,7 +64,7 @@ def as_json(found: Inspection) -> dict[str, Any]:
             **_cost_json(step_cost(step)),
         }
         for step in found.plan.steps.values()
-        if step.kind != "cell"
+        if step.fingerprint not in shown
     ]
     total = _cost_json(_cost_to_do(found))
     return {"study": found.plan.study.study, "to_do": total, "steps": steps, "cells": cells}

@@ -1,4 +1,4 @@
-"""The table that a run ends with: every benchmark against length, one row a method."""
+"""The table that a run ends with: every benchmark against length, one line a method."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def show_results(plan: StudyPlan, home: Path, console: Console) -> None:
     )
     blocks = [_Block(entry.benchmark.plugin_name, entry.lengths) for entry in study.benchmarks]
     shown = [block for block in blocks if len(block.lengths) > 1] or blocks
-    beside = max(len(_label(row)) for row in study.methods) + 2
+    beside = max(len(_label(entry)) for entry in study.methods) + 2
     if len(study.base_models) > 1:
         beside += max(len(model.plugin_name) for model in study.base_models) + 2
     for group in _fitting(shown, WIDTH - beside):
@@ -84,19 +84,19 @@ def _table(plan: StudyPlan, home: Path, blocks: Sequence[_Block]) -> Table:
             header = Text(f"{title}\n{length}", justify="right")
             table.add_column(header, justify="right", no_wrap=True)
     for model in plan.study.base_models:
-        for row in plan.study.methods:
-            key = (model.plugin_name, row.label, not row.tuned)
+        for entry in plan.study.methods:
+            key = (model.plugin_name, entry.label, not entry.tuned)
             cells = [
                 _number(found.get((*key, length)))
                 for block, found in zip(blocks, values, strict=True)
                 for length in block.lengths
             ]
-            table.add_row(*([model.plugin_name] if several else []), _label(row), *cells)
+            table.add_row(*([model.plugin_name] if several else []), _label(entry), *cells)
     return table
 
 
-def _label(row: MethodEntry) -> str:
-    return f"{row.label}{' tuned' * row.tuned}{' ~' * (not row.method.exact_attention)}"
+def _label(entry: MethodEntry) -> str:
+    return f"{entry.label}{' tuned' * entry.tuned}{' ~' * (not entry.method.exact_attention)}"
 
 
 def _fitting(blocks: Sequence[_Block], width: int) -> list[list[_Block]]:

@@ -11,14 +11,14 @@ from pathlib import Path
 from rich.console import Console
 
 from flows.daemons import answers
+from flows.request import compile_request, prepared
 from flows.results import show_results
 from flows.selection import require_work, select_cells
-from flows.settings import disk_full, open_study
+from flows.settings import disk_full
 from flows.temporary_server import TemporaryServer, client_settings, temporary_server
 from lce_core.errors import LceError, ServiceError, StudyIncompleteError
 from lce_core.execution import Execution
 from lce_core.store.artifacts import Store
-from lce_core.study.plan import compile_study
 
 FULL_BYTES = 1 << 20
 """With less free disk space than this, any failure is put down to the disk."""
@@ -35,8 +35,8 @@ def run_study(study: str, execution: Execution, *, select: str, retry_failed: bo
       ServiceError: Prefect's server does not start, or died.
       StudyIncompleteError: some cells failed; the overview was printed all the same.
     """
-    spec, where = open_study(study, execution)
-    plan = compile_study(spec, execution.data_folders, execution.model_folders, where)
+    request = compile_request(study, execution)
+    plan, spec, where = request.plan, request.plan.study, request.where
     select_cells(plan, select)
     require_work(plan, where)
     store, tell = Store(execution.home), Console(stderr=True, highlight=False)
@@ -54,7 +54,8 @@ def run_study(study: str, execution: Execution, *, select: str, retry_failed: bo
 
         from flows.study import controlled_study  # seconds of imports
 
-        with temporary_settings({PREFECT_API_URL: server.wait_ready()}):
+        api = temporary_settings({PREFECT_API_URL: server.wait_ready()})
+        with api, prepared(request):
             try:
                 result = controlled_study(
                     study=study,

@@ -3,34 +3,24 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from prefect import Task
 from prefect.futures import PrefectFuture
 
 from flows.display import Display
 from lce_core.errors import StepsFailedError, StoreError
 from lce_core.execution import Execution
+from lce_core.study.step_kinds import kind_named
 from lce_core.study.units import Unit, dependents
-from tasks.evaluation import evaluate
-from tasks.finetuning import train
-from tasks.sampling import sample
+from tasks.units import unit_task
 from tasks.workers import pool_for
 
 REFRESH_SECONDS = 0.5
 
 Ended = queue.SimpleQueue[tuple[Unit, PrefectFuture[Any]]]
-
-TASKS: Mapping[str, Task[[dict[str, Any], dict[str, Any]], dict[str, Any]]] = {
-    "rows": sample,
-    "held_out": sample,
-    "base": train,
-    "finetune": train,
-    "cell": evaluate,
-}
 
 
 @dataclass
@@ -62,7 +52,8 @@ def run_units(
     while running or waiting:
         while running < limit and (unit := _next(waiting, done)) and not tally.disk_full:
             waiting.remove(unit)
-            task = TASKS[unit.kind].with_options(retries=execution.max_attempts - 1)
+            task = unit_task(kind_named(unit.kind).submitted_as)
+            task = task.with_options(retries=execution.max_attempts - 1)
             future = task.submit(unit.to_json(), settings)
             future.add_done_callback(partial(_book, ended, unit))
             running += 1

@@ -17,12 +17,13 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from rich.console import Console
 
 from flows.display import ArtifactDisplay, Display, TerminalDisplay
+from flows.request import request_for
 from flows.scheduling import run_units
 from flows.selection import require_work, select_cells
-from flows.settings import disk_full, make_execution, open_study
+from flows.settings import disk_full, make_execution
 from lce_core.errors import StudyIncompleteError
 from lce_core.store.artifacts import Store, folders_of
-from lce_core.study.plan import StudyPlan, compile_study
+from lce_core.study.plan import StudyPlan
 from lce_core.study.progress import StepState, inspect
 from lce_core.study.units import units_to_do
 from tasks.board import BOARD
@@ -62,8 +63,8 @@ def controlled_study(
       StudyIncompleteError: cells failed.
     """
     how = make_execution(execution)
-    spec, where = open_study(study, how)
-    plan = compile_study(spec, how.data_folders, how.model_folders, where)
+    request = request_for(study, how)
+    plan, spec, where = request.plan, request.plan.study, request.where
     require_work(plan, where)
     store = Store(how.home)
     store.prepare()

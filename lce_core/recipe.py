@@ -59,10 +59,19 @@ class Upsampling(Section):
     """Probability of keeping a shorter one; token shares of the domains do not change."""
 
 
-class Evaluation(Section):
-    """Settings shared by all benchmarks of the study."""
+class Inference(Section):
+    """How a model is run to be evaluated."""
 
     precision: Precision = "fp32"
     kernel: Kernel = "auto"
+
+
+class Evaluation(Inference):
+    """Settings shared by all benchmarks of the study."""
+
     held_out_tokens: int = Field(default=65536, gt=0)
     """Tokens of held-out text kept for each domain."""
+
+    def inference(self) -> Inference:
+        """The settings that bear on every cell, whatever it reads."""
+        return Inference(precision=self.precision, kernel=self.kernel)

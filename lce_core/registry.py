@@ -2,7 +2,8 @@
 
 `names()` lists the folder and imports nothing; `load()` imports one module and checks what every
 plug-in carries: SOURCE (where the definition comes from), EVIDENCE (reference values with their
-origin) and VERSION (raised when its numbers change). Files starting with an underscore are not
+origin) and VERSION (raised when its numbers change). EXAMPLES (parameters that the contract tests
+try) is needed where a parameter has no default. Files starting with an underscore are not
 plug-ins. Folders outside the package take part after `add_folder`.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import importlib.util
 import math
 import pkgutil
 import re
@@ -17,12 +19,19 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from lce_core.errors import SpecError, did_you_mean
+from lce_core.evidence import Evidence
 from lce_core.store.identity import canonical_json
+
+Examples = tuple[Mapping[str, Any], ...]
+"""Type of a plug-in's EXAMPLES: parameters to try, as a study would give them."""
+MARK = "# <- fill in"
+"""Ends the lines of a new plug-in's file that its author still has to write."""
 
 
 @dataclass(frozen=True)
@@ -30,23 +39,14 @@ class Source:
     """Where a plug-in's definition comes from."""
 
     paper: str
-    """arXiv id ("arXiv:2309.00071") or another persistent name."""
+    """Its arXiv id ("arXiv:2309.00071"), "doi:...", a page ("https://..."), or "own"."""
     place: str
     """Section, equation or table."""
     reference: str
-    """Reference repository at a commit ("github.com/jquesnelle/yarn@995db5b"), or "own"."""
+    """Reference repository at a commit ("github.com/OWNER/NAME@" and its 40 hexadecimal digits),
+    a page ("https://..."), several of them with "; " between, or "own"."""
     differs: str = ""
     """What is deliberately not as in the paper or the reference, and why."""
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """One reference value that the contract tests recompute."""
-
-    given: Mapping[str, Any]
-    expected: Any
-    origin: str
-    """Who computed it: paper table, repository file at commit, or an exact identity."""
 
 
 class Plugin(BaseModel):
@@ -65,6 +65,8 @@ class Plugin(BaseModel):
     """The module's VERSION, set by the registry."""
     source: ClassVar[Source]
     evidence: ClassVar[tuple[Evidence, ...]]
+    examples: ClassVar[Examples]
+    """Parameters that the contract tests try: the module's EXAMPLES, or the defaults alone."""
     summary: ClassVar[str]
     """First line of the module's docstring."""
 
@@ -135,6 +137,8 @@ class Registry(Generic[P]):
             raise SpecError(
                 where, repr(name), f"the name of a {kind}", did_you_mean(name, self.names())
             )
+        if f"{self.package}.{name}" not in sys.modules:
+            self._refuse_marks(name)
         module = importlib.import_module(f"{self.package}.{name}")
         for part in (self.attribute, "SOURCE", "EVIDENCE", "VERSION"):
             if not hasattr(module, part):
@@ -155,8 +159,23 @@ class Registry(Generic[P]):
             )
         plugin.plugin_name, plugin.plugin_version = name, module.VERSION
         plugin.source, plugin.evidence = module.SOURCE, tuple(module.EVIDENCE)
+        plugin.examples = _examples(plugin, module)
         plugin.summary = (module.__doc__ or "").strip().split("\n", 1)[0]
         return plugin
+
+    def _refuse_marks(self, name: str) -> None:
+        spec = importlib.util.find_spec(f"{self.package}.{name}")
+        if spec is None or spec.origin is None:
+            return
+        lines = Path(spec.origin).read_text(encoding="utf-8").splitlines()
+        marked = [number for number, line in enumerate(lines, start=1) if MARK in line]
+        if marked:
+            raise SpecError(
+                f"{spec.origin}, line {marked[0]}",
+                f"{lines[marked[0] - 1].strip()!r}, 1 of {len(marked)} lines marked {MARK!r}",
+                "lines that are written",
+                "fill them in and remove the marks",
+            )
 
     def _is_imported(self, name: str) -> bool:
         # Plans ask thousands of times, and listing the folder takes half a millisecond.
@@ -178,6 +197,20 @@ class Registry(Generic[P]):
     def from_identity(self, payload: Mapping[str, Any]) -> P:
         """Rebuilds the plug-in that wrote `payload` with `Plugin.identity`."""
         return self.load(payload["name"]).from_identity(payload)
+
+
+def _examples(plugin: type[Plugin], module: ModuleType) -> Examples:
+    needed = [name for name, field in plugin.model_fields.items() if field.is_required()]
+    examples = tuple(getattr(module, "EXAMPLES", () if needed else ({},)))
+    if not examples:
+        raise SpecError(
+            f"{module.__file__}",
+            "no EXAMPLES",
+            "parameters to try, at least one mapping of them"
+            + (f"; {', '.join(needed)} has no default" if needed else ""),
+            "add EXAMPLES = ({...},) to the file" if needed else "add {} to EXAMPLES, or remove it",
+        )
+    return examples
 
 
 def spec_error(

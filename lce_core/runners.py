@@ -7,8 +7,8 @@ unit, and often the next unit's, ask the same weights.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from functools import singledispatchmethod
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,7 @@ import pyarrow.parquet as pq
 import torch
 from safetensors.numpy import save_file
 
-from lce_core.benchmarks import BENCHMARKS, CellRequest, CellResult
-from lce_core.corpora import CORPORA
+from lce_core.benchmarks import CellRequest, CellResult
 from lce_core.data.held_out import HeldOutText, pack_held_out
 from lce_core.data.packing import pack_rows
 from lce_core.devices import resolve_device, resolve_dtype
@@ -27,18 +26,25 @@ from lce_core.errors import NonFiniteError, StoreError
 from lce_core.evaluation.loss_cache import LossCache
 from lce_core.execution import Execution
 from lce_core.extension.extended_model import LEARNED, ExtendedModel, extend
-from lce_core.methods import METHODS
+from lce_core.methods import Method
 from lce_core.models import MODELS, LanguageModel
-from lce_core.recipe import Evaluation, Training, Upsampling
+from lce_core.reports import Report
 from lce_core.store.artifacts import Attempt, Store
 from lce_core.store.cell_tables import ARRAYS_FILE, SAMPLES, SAMPLES_FILE, TOKEN_NLL, TOKEN_NLL_FILE
-from lce_core.store.identity import canonical_json
 from lce_core.store.steps import Step
-from lce_core.study.step_cost import cell_cost, step_cost
+from lce_core.study.step_kinds import (
+    BaseSpec,
+    CellSpec,
+    FinetuneSpec,
+    HeldOutSpec,
+    RowsSpec,
+    Tokenizer,
+    TrainingSpec,
+    spec_of,
+)
+from lce_core.study.step_spec import StepSpec
 from lce_core.training.job import TrainingJob
 from lce_core.training.run import run
-
-Report = Callable[[Mapping[str, Any]], None]
 
 
 class Runner:
@@ -46,64 +52,74 @@ class Runner:
 
     def __init__(self, store: Store, execution: Execution, report: Report) -> None:
         self._store, self._execution, self._report = store, execution, report
-        self._loaded: tuple[str, ExtendedModel] | None = None
+        self._loaded: tuple[tuple[object, ...], ExtendedModel] | None = None
         self._losses = LossCache()
 
     def ensure(self, step: Step) -> str:
         """Computes the step unless its artifact is there; returns "existing" or "computed"."""
-        runners = {
-            "rows": self._rows,
-            "held_out": self._held_out,
-            "base": self._train,
-            "finetune": self._train,
-            "cell": self._cell,
-        }
         execution = self._execution.model_dump(mode="json")
-        return self._store.ensure(step, runners[step.kind], execution).status
+        return self._store.ensure(step, self._run, execution).status
 
-    def _rows(self, attempt: Attempt) -> dict[str, Any]:
-        spec = attempt.step.spec
-        base_model = self._tokenizing_model(spec)
+    def _run(self, attempt: Attempt) -> dict[str, Any]:
+        return self._compute(spec_of(attempt.step), attempt)
+
+    @singledispatchmethod
+    def _compute(self, spec: StepSpec, attempt: Attempt) -> dict[str, Any]:
+        """Computes a step; one function for each kind, chosen by the type of the spec."""
+        raise NotImplementedError(spec.kind)
+
+    @_compute.register
+    def _rows(self, spec: RowsSpec, attempt: Attempt) -> dict[str, Any]:
+        base_model = _tokenizing_model(spec.tokenizer)
         return pack_rows(
-            CORPORA.from_identity(spec["corpus"]),
+            spec.corpus,
             base_model,
             base_model.tokenizer(self._model_folder(base_model)),
-            row_length=spec["row_length"],
-            num_rows=spec["num_rows"],
-            upsampling=Upsampling(**spec["upsampling"]),
-            seed=spec["seed"],
+            row_length=spec.row_length,
+            num_rows=spec.num_rows,
+            upsampling=spec.upsampling,
+            seed=spec.seed,
             folders=self._execution.data_folders,
             out=attempt.out,
             report=self._report,
         )
 
-    def _held_out(self, attempt: Attempt) -> dict[str, Any]:
-        spec = attempt.step.spec
-        base_model = self._tokenizing_model(spec)
+    @_compute.register
+    def _held_out(self, spec: HeldOutSpec, attempt: Attempt) -> dict[str, Any]:
+        base_model = _tokenizing_model(spec.tokenizer)
         return pack_held_out(
-            CORPORA.from_identity(spec["corpus"]),
+            spec.corpus,
             base_model.tokenizer(self._model_folder(base_model)),
-            tokens_per_domain=spec["tokens_per_domain"],
+            tokens_per_domain=spec.tokens_per_domain,
             folders=self._execution.data_folders,
             out=attempt.out,
             report=self._report,
         )
 
-    def _train(self, attempt: Attempt) -> dict[str, Any]:
+    @_compute.register
+    def _base(self, spec: BaseSpec, attempt: Attempt) -> dict[str, Any]:
+        return self._train(spec, attempt, method=None, target_context=spec.row_length)
+
+    @_compute.register
+    def _finetune(self, spec: FinetuneSpec, attempt: Attempt) -> dict[str, Any]:
+        return self._train(spec, attempt, spec.method, spec.target_context)
+
+    def _train(
+        self, spec: TrainingSpec, attempt: Attempt, method: Method | None, target_context: int
+    ) -> dict[str, Any]:
         step, execution = attempt.step, self._execution
         self._unload()
-        base_model = MODELS.from_identity(step.spec["base_model"])
         job = TrainingJob(
-            base_model=dict(step.spec["base_model"]),
-            method=step.spec.get("method"),
-            training=Training(**step.spec["training"]),
-            from_scratch=step.kind == "base",
-            base_folder=self._weights(step, "base", base_model),
+            base_model=spec.base_model.identity(),
+            method=None if method is None else method.identity(),
+            training=spec.training,
+            from_scratch=method is None,
+            base_folder=self._weights(step, "base", spec.base_model),
             rows=self._parent(step, "rows"),
-            seed=step.spec["seed"],
-            num_steps=step.spec["num_steps"],
-            row_length=step.spec["row_length"],
-            target_context=step.spec.get("target_context", step.spec["row_length"]),
+            seed=spec.seed,
+            num_steps=spec.num_steps,
+            row_length=spec.row_length,
+            target_context=target_context,
             out=attempt.out,
             resume=attempt.progress,
             micro_batch_tokens=self._micro_batch_tokens(step),
@@ -116,21 +132,20 @@ class Runner:
         )
         return run(job, self._report)
 
-    def _cell(self, attempt: Attempt) -> dict[str, Any]:
-        step, spec = attempt.step, attempt.step.spec
-        base_model = MODELS.from_identity(spec["base_model"])
-        benchmark = BENCHMARKS.from_identity(spec["benchmark"])
+    @_compute.register
+    def _cell(self, spec: CellSpec, attempt: Attempt) -> dict[str, Any]:
+        step, base_model, benchmark = attempt.step, spec.base_model, spec.benchmark
         held_out = HeldOutText.open(self._parent(step, "held_out"))
-        model = self._model(step, base_model)
+        model = self._model(spec, step)
         result = benchmark.evaluate(
             CellRequest(
                 model=model,
                 tokenizer=base_model.tokenizer(self._model_folder(base_model)),
                 base_model=base_model,
                 held_out=held_out,
-                task=spec["task"],
-                eval_length=spec["eval_length"],
-                seed=spec.get("seed", 0),
+                task=spec.task,
+                eval_length=spec.eval_length,
+                seed=spec.seed or 0,
                 data_folders=self._execution.data_folders,
                 batch_tokens=self._micro_batch_tokens(step),
                 losses=self._losses,
@@ -146,15 +161,14 @@ class Runner:
             "profile": benchmark.profile,
             "default_metric": benchmark.default_metric,
             "kernel": model.kernel,
-            "measured": asdict(cell_cost(step, result.sequences)),
-            "predicted": asdict(step_cost(step)),
+            "measured": asdict(spec.cost_of(result.sequences)),
+            "predicted": asdict(spec.cost(step)),
         }
 
-    def _model(self, step: Step, base_model: LanguageModel) -> ExtendedModel:
-        spec = step.spec
-        evaluation = Evaluation(**spec["evaluation"])
-        identity = [step.parents.get("checkpoint"), spec["base_model"], spec["method"]]
-        key = canonical_json([*identity, spec["target_context"], spec["evaluation"]])
+    def _model(self, spec: CellSpec, step: Step) -> ExtendedModel:
+        base_model, evaluation = spec.base_model, spec.evaluation
+        checkpoint = step.parents.get("checkpoint")
+        key = (checkpoint, base_model, spec.method, spec.target_context, evaluation)
         if self._loaded is not None and self._loaded[0] == key:
             return self._loaded[1]
         self._unload()
@@ -165,8 +179,8 @@ class Runner:
         extended = extend(
             weights.to(device).eval(),  # type: ignore[arg-type]
             base_model,
-            METHODS.from_identity(spec["method"]),
-            target=spec["target_context"],
+            spec.method,
+            target=spec.target_context,
             kernel=evaluation.kernel,
             learned=learned if learned and learned.is_file() else None,
         )
@@ -189,9 +203,6 @@ class Runner:
             )
         return folder
 
-    def _tokenizing_model(self, spec: Mapping[str, Any]) -> LanguageModel:
-        return MODELS.load(spec["tokenizer"]["name"])()
-
     def _model_folder(self, base_model: LanguageModel) -> Path | None:
         return self._execution.model_folders.get(base_model.plugin_name)
 
@@ -207,6 +218,10 @@ class Runner:
         gc.collect()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
+
+
+def _tokenizing_model(tokenizer: Tokenizer) -> LanguageModel:
+    return MODELS.load(tokenizer.name)()
 
 
 def _require_finite(result: CellResult, step: Step) -> None:

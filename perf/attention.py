@@ -45,6 +45,7 @@ from lce_core.attention import (
     retrieval,
     shifted_sparse,
 )
+from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.rotary import RequestRotary
 from lce_core.attention.schemes import (
     BlockRetrieval,
@@ -174,7 +175,9 @@ def contestants(options: argparse.Namespace, length: int, window: int) -> dict[s
         found.append(Contestant(name, run, row, reference, limit))
 
     def of_scheme(kernel: Callable[..., torch.Tensor], scheme: Any, table: RopeTable = base) -> Run:
-        return lambda parts: kernel(scheme, *parts, table, 0, geometry.head_dim**-0.5)
+        return lambda parts: kernel(
+            scheme, AttentionInputs(*parts, table, 0, geometry.head_dim**-0.5)
+        )
 
     plain = through_rotary(stock_rotary(options), geometry.head_dim**-0.5)
     add("plain RoPE", plain, reference="plain RoPE")

@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,7 @@ from transformers import LlamaForCausalLM
 
 from lce_core.benchmarks import BENCHMARKS, Benchmark, CellRequest, CellResult
 from lce_core.benchmarks._prompted.retrieval import text_answers
-from lce_core.benchmarks._text.benchmark import unpack_losses
-from lce_core.benchmarks.ruler import complete, match
+from lce_core.benchmarks.ruler import match
 from lce_core.benchmarks.ruler._tasks import new_tokens
 from lce_core.evaluation.decoding import generate
 from lce_core.evaluation.likelihood import window_nll
@@ -117,7 +117,8 @@ def fewer_windows(options: argparse.Namespace, length: int, target: float) -> di
     assert of_sparse.ci_low is not None
     assert of_sparse.ci_high is not None
     assert of_sparse.ci_low <= of_dense.value <= of_sparse.ci_high, (of_dense, of_sparse)
-    stored = np.exp(np.mean([row.astype(float).mean() for row in unpack_losses(narrow.arrays)]))
+    windows = np.split(narrow.arrays["nll"].astype(float), np.cumsum(narrow.arrays["losses"])[:-1])
+    stored = np.exp(np.mean([nll.mean() for nll in windows]))
     assert abs(stored / of_sparse.value - 1) < 1e-3, (stored, of_sparse)
     return _row(
         f"perplexity at {length}: stride = length",
@@ -199,7 +200,7 @@ def early_stop(
     prompts = [
         replace(prompt, references=(text[: len(prompt.reference)],)) for prompt, text in said
     ]
-    stops = [complete(task, prompt) for prompt in prompts]
+    stops = [partial(ruler.complete, task, prompt) for prompt in prompts]
     wall, cpu, whole, short = ratios(
         options, lambda: answers(lambda _: False), lambda: answers(stops)
     )

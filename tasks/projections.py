@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from catalog.build import CATALOG, build_catalog, refresh_catalog
-from catalog.queries import format_rows, run_query
+from catalog.formatting import format_rows
+from catalog.queries import run_query
 from lce_core.store.artifacts import Store
 from tasks import tracking
 

@@ -8,7 +8,6 @@ content's digest tells whether a run that is already there needs rewriting.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections import Counter, defaultdict
@@ -22,15 +21,14 @@ from typing import Any
 from lce_core.methods import METHODS
 from lce_core.store.artifacts import Store
 from lce_core.store.identity import fingerprint
-from lce_core.store.records import RECORD, Record
+from lce_core.store.records import Record
+from lce_core.study.step_kinds import TrainingSpec
 
 FORMAT = 1
 """Raised when the same records are to be shown differently: all runs are then rewritten."""
 
 MAX_CURVE_POINTS = 300
 """Points kept of a training curve; more cannot be told apart in a chart."""
-
-_CURVES = {"finetune": "train/loss", "base": "pretrain/loss"}
 
 
 @dataclass(frozen=True)
@@ -77,37 +75,12 @@ class _Found:
 
 def read_plan(store: Store, study: str) -> dict[str, Any] | None:
     """The study's plan.json, or None if it was never planned."""
-    content = _plan_bytes(store, study)
-    return None if content is None else json.loads(content)
-
-
-def state_digest(store: Store, study: str) -> str | None:
-    """sha256 over the plan and the finished steps it names; None if the study was never planned.
-
-    Looks at the presence, size and time of records and reads none of them, so that asking is
-    cheap for thousands of cells.
-    """
-    content = _plan_bytes(store, study)
-    if content is None:
-        return None
-    artifacts = store.home / "artifacts"
-    plan, digest = json.loads(content), hashlib.sha256(b"%d " % FORMAT + content)
-    for planned in (*plan["cells"], *plan["trainings"]):
-        if planned["folder"] is None:
-            continue
-        try:
-            stat = (artifacts / planned["folder"] / RECORD).stat()
-        except OSError:
-            continue
-        digest.update(f" {planned['fingerprint']} {stat.st_size} {stat.st_mtime_ns}".encode())
-    return digest.hexdigest()
-
-
-def _plan_bytes(store: Store, study: str) -> bytes | None:
     try:
-        return (store.home / "studies" / study / "plan.json").read_bytes()
+        content = (store.home / "studies" / study / "plan.json").read_bytes()
     except FileNotFoundError:
         return None
+    plan: dict[str, Any] = json.loads(content)
+    return plan
 
 
 def run_contents(store: Store, plan: Mapping[str, Any]) -> list[RunContent]:
@@ -247,8 +220,9 @@ def _curve(training: _Found) -> Iterable[Metric]:
     stride = max(1, math.ceil(len(lines) / MAX_CURVE_POINTS))
     kept = sorted({*range(0, len(lines), stride), len(lines) - 1}) if lines else []
     when = _milliseconds(training.record.finished_at)
+    name = TrainingSpec.curve_of(training.record.kind)
     for row in (json.loads(lines[index]) for index in kept):
-        yield Metric(_CURVES[training.record.kind], row["loss"], when, row["step"])
+        yield Metric(name, row["loss"], when, row["step"])
 
 
 def _note(first: Mapping[str, Any], row: str, done: int, planned: int) -> str:

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock
 
+from catalog.origin import Maker, add_to_note, noted, state_digest
 from lce_core.errors import SpecError
 from lce_core.store.artifacts import Store
 from lce_core.store.identity import fingerprint
-from lce_core.store.records import write_json
-from tasks.run_content import RunContent, read_plan, run_contents, state_digest
+from tasks.run_content import RunContent, read_plan, run_contents
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -38,6 +38,9 @@ _QUIET = {
     "DO_NOT_TRACK": "true",
     "MLFLOW_LOGGING_LEVEL": "WARNING",
 }
+_MAKER = Maker(
+    (Path(__file__).parent, Path(__file__).parents[1] / "lce_core"), ("mlflow", "pydantic")
+)
 _BATCH = 900
 """Entities in one log_batch call; MLflow takes 1000."""
 
@@ -73,10 +76,10 @@ def tracking_uri(home: Path) -> str:
 
 
 def is_current(store: Store, study: str) -> bool:
-    """Whether MLflow shows the study as the store has it; imports no MLflow, reads no record."""
+    """Whether MLflow shows the study as the store has it; imports no MLflow."""
     if not database(store.home).exists():
         return False
-    return _projected(store.home).get(study, "") == state_digest(store, study)
+    return noted(_note(store.home)).get(study) == state_digest(store, _MAKER, study)
 
 
 def initialise(home: Path) -> None:
@@ -98,8 +101,8 @@ def project(store: Store, study: str) -> ProjectionReport:
     clock = time.monotonic()
     with _exclusive(store.home), _own_environment():
         # Before the records are read: one that is finished meanwhile makes the next call project.
-        state, plan = state_digest(store, study), read_plan(store, study)
-        if state is None or plan is None:
+        state, plan = state_digest(store, _MAKER, study), read_plan(store, study)
+        if plan is None:
             raise SpecError(
                 f"{store.home}: study {study!r}",
                 "no plan",
@@ -119,7 +122,7 @@ def project(store: Store, study: str) -> ProjectionReport:
         missing = [content for content in contents if content.key not in kept_keys]
         for content in missing:
             _write(client, experiment_id, content)
-        write_json(_marker(store.home), {**_projected(store.home), study: state})
+        add_to_note(_note(store.home), {study: state})
     seconds = round(time.monotonic() - clock, 3)
     return ProjectionReport(
         study, experiment_id, len(missing), len(current), len(outdated), seconds
@@ -257,7 +260,7 @@ def _create_database(home: Path) -> None:
     for leftover in final.parent.glob(".new.db*"):
         leftover.unlink()
     shutil.rmtree(artifact_root(home), ignore_errors=True)  # files of runs that are gone
-    _marker(home).unlink(missing_ok=True)
+    _note(home).unlink(missing_ok=True)
     with _own_environment():
         from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
@@ -285,13 +288,5 @@ def _own_environment() -> Iterator[None]:
         os.environ.update(hidden)
 
 
-def _marker(home: Path) -> Path:
+def _note(home: Path) -> Path:
     return database(home).with_name("projected.json")
-
-
-def _projected(home: Path) -> dict[str, str]:
-    try:
-        content: dict[str, str] = json.loads(_marker(home).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return content

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from prefect import Task, task
@@ -56,8 +57,9 @@ def may_pass(task: Task[Any, Any], task_run: TaskRun, state: State[Any]) -> bool
     return isinstance(error, WorkerLostError)
 
 
+@cache
 def unit_task(name: str) -> Task[[dict[str, Any], dict[str, Any]], dict[str, Any]]:
-    """`compute` as a Prefect task with retries by failure class.
+    """`compute` as the Prefect task of this name, with retries by failure class.
 
     The store is the cache: Prefect's stock policies collide between tasks and miss what a key
     needs, so none is used.

@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
+END_TO_END = "end_to_end"
 _HOME = Path(tempfile.mkdtemp(prefix="lce-tests-"))
 
 os.environ.update(
@@ -29,8 +31,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.pop("LCE_HOME", None)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skips what this machine cannot run, and says what is missing."""
+# First, because xdist reads the groups in the same hook.
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skips what this machine cannot run, and shares the rest out between processes."""
     absent = {
         "data": None if os.environ.get("LCE_TEST_DATA") else "LCE_TEST_DATA names no folder",
         "browser": None if shutil.which("chromium") else "no chromium on the PATH",
@@ -39,6 +43,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for marker, reason in absent.items():
             if reason and item.get_closest_marker(marker):
                 item.add_marker(pytest.mark.skip(reason=reason))
+        _group(item)
+    if hasattr(config, "workerinput"):
+        # The slow ones first: while one process ends a long test, the other has short ones to do.
+        slow = {item.path for item in items if item.get_closest_marker("slow")}
+        items.sort(key=lambda item: (END_TO_END not in item.path.parts, item.path not in slow))
+
+
+def _group(item: pytest.Item) -> None:
+    """Keeps a file's tests in one process, where its fixtures are made once.
+
+    End-to-end tests go one by one: they share what the whole suite makes once.
+    """
+    if not item.get_closest_marker("xdist_group") and END_TO_END not in item.path.parts:
+        item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+
+
+def pytest_unconfigure() -> None:
+    """Removes the servers' homes at the end, in every process of the suite."""
+    shutil.rmtree(_HOME, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
@@ -53,8 +76,22 @@ def chromium() -> str:
     return shutil.which("chromium") or ""
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _homes_removed() -> Iterator[None]:
-    """Removes the servers' homes at the end."""
-    yield
-    shutil.rmtree(_HOME, ignore_errors=True)
+@pytest.fixture(scope="session")
+def made_once(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Callable[[str, Callable[[Path], None]], Path]:
+    """A function that gives a folder which one process of the suite fills for all of them."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+    def made(name: str, fill: Callable[[Path], None]) -> Path:
+        folder, filled = shared / name, shared / f"{name}.filled"
+        with FileLock(shared / f"{name}.lock"):
+            if not folder.exists():
+                folder.mkdir()
+                fill(folder)
+                filled.touch()
+        assert filled.exists(), f"{name}: another process of the suite failed to make it"
+        return folder
+
+    return made

@@ -90,7 +90,7 @@ def test_nothing_edits_sys_path() -> None:
 def test_every_imported_distribution_is_declared() -> None:
     project = PROJECT["project"]
     extras = project["optional-dependencies"]
-    listed = [*project["dependencies"], *extras["gpu"], *extras["ray"], *extras["short-context"]]
+    listed = [*project["dependencies"], *extras["gpu"], *extras["short-context"]]
     declared = {normalised(requirement) for requirement in listed}
     owners = importlib.metadata.packages_distributions()
     undeclared = set()

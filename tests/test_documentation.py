@@ -7,6 +7,7 @@ they show.
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,8 +18,11 @@ import typer.main
 from typer.testing import CliRunner
 
 from flows.cli import app
+from flows.scaffolding import new_plugin
 from flows.settings import shipped_studies
+from lce_core.errors import SpecError
 from lce_core.recipe import Evaluation, Training, Upsampling
+from lce_core.registry import MARK
 from lce_core.study.spec import StudySpec
 from lce_core.study.study_file import parse_study
 from tests.support.repository import ROOT
@@ -81,6 +85,19 @@ def test_documents_link_only_to_files_that_exist(document: Path) -> None:
     assert [link for link in links if not (document.parent / link).exists()] == []
 
 
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_documents_name_only_files_and_modules_that_exist(document: Path) -> None:
+    content = document.read_text("utf-8")
+    folders = "lce_core|catalog|tasks|flows|dashboards|tests|perf|docs"
+    paths = re.findall(rf"(?<![\w/.-])((?:{folders})/[\w./-]*\w)", content)
+    modules = re.findall(
+        r"(?<![\w/.])((?:lce_core|catalog|tasks|flows|dashboards)(?:\.\w+)+)", content
+    )
+    named = [*paths, *(module.replace(".", "/") for module in modules)]
+    found = [path for path in named if (ROOT / path).exists() or (ROOT / f"{path}.py").exists()]
+    assert sorted(set(named) - set(found)) == []
+
+
 def test_the_study_reference_names_every_key_and_no_other() -> None:
     listed = re.findall(r"^\| `([a-z0-9_]+)` \|", text("docs/studies.md"), flags=re.MULTILINE)
     keys = {
@@ -110,27 +127,213 @@ def test_a_generated_document_is_what_the_command_prints(kind: str) -> None:
     assert text(f"docs/{kind}.md") == printed.stdout, f"lce {kind} --markdown > docs/{kind}.md"
 
 
-def test_the_example_study_is_read_without_complaint() -> None:
-    (example,) = examples("docs/studies.md", "yaml")
-    assert parse_study(example, "docs/studies.md").study == "four-times"
-
-
-def test_the_example_method_is_a_whole_plug_in(tmp_path: Path) -> None:
-    (example,) = examples("CONTRIBUTING.md", "python")
-    (tmp_path / "methods").mkdir()
-    (tmp_path / "methods" / "halved.py").write_text(example, encoding="utf-8")
-    code = (
-        "import sys, pathlib; from lce_core.study.plugin_folders import add_plugin_folders;"
-        "from lce_core.methods import METHODS; from lce_core.methods._evidence import recompute;"
-        "add_plugin_folders((pathlib.Path(sys.argv[1]),)); method = METHODS.load('halved');"
-        "print([(recompute(method, e.given), e.expected) for e in method.evidence])"
-    )
+def test_the_picture_of_imports_is_that_of_the_source(tmp_path: Path) -> None:
+    fresh = tmp_path / "imports.svg"
     result = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)],
+        [sys.executable, "docs/imports.py", "--svg", str(fresh)],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.strip() == "[((0.5,), (0.5,))]"
+    assert result.returncode == 0, result.stdout + result.stderr
+    drawn = fresh.read_text("utf-8")
+    assert text("docs/imports.svg") == drawn, "python docs/imports.py --svg docs/imports.svg"
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "complaint"),
+    [
+        ("lce_core/rope.py", "import lce_core.training.job", "rope imports training, which"),
+        ("catalog/status.py", "from flows import cli", "catalog imports flows, which"),
+        ("lce_core/store/records.py", "from lce_core.store import artifacts", "circle: lce_core."),
+    ],
+)
+def test_an_arrow_up_or_round_is_named(
+    tmp_path: Path, file: str, line: str, complaint: str
+) -> None:
+    for folder in ("lce_core", "catalog", "tasks", "flows", "dashboards"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    (tmp_path / "docs").mkdir()
+    shutil.copy(ROOT / "docs" / "imports.py", tmp_path / "docs")
+    (tmp_path / file).write_text(f"{(ROOT / file).read_text('utf-8')}\n{line}\n", "utf-8")
+    result = subprocess.run(
+        [sys.executable, "docs/imports.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 1
+    assert complaint in result.stdout, result.stdout + result.stderr
+
+
+def test_the_readme_begins_with_a_study_of_ten_lines() -> None:
+    (example,) = examples("README.md", "yaml")
+    assert len(example.splitlines()) == 10
+    assert parse_study(example, "README.md").study == "two-methods"
+
+
+def test_the_readme_shows_rows_of_the_measured_table() -> None:
+    part = (
+        text("README.md").partition("<!-- overview:begin -->")[2].partition("<!-- overview:end")[0]
+    )
+    shown = [row.split(" | ") for row in re.findall(r"^\| (.*\.\d+) \|$", part, flags=re.MULTILINE)]
+    measured = text("docs/performance.md").partition("<!-- toy:begin -->")[2]
+    blocks = measured.partition("<!-- toy:end -->")[0].split("method ")[1:]
+    perplexity, accuracies = (
+        {line[:28].strip(): line[28:].split() for line in block.splitlines()[1:]}
+        for block in blocks
+    )
+    assert len(shown) == 6
+    for name, *values in shown:
+        first, _, *others = perplexity[name]
+        assert values == [first, *others, *accuracies[name][2:4]], name
+
+
+def test_the_example_study_is_read_without_complaint() -> None:
+    (example,) = examples("docs/studies.md", "yaml")
+    assert parse_study(example, "docs/studies.md").study == "four-times"
+
+
+NEW = {"method": "root", "benchmark": "first_number"}
+"""The plug-ins that CONTRIBUTING.md shows whole, in this order."""
+
+
+def run_code(code: str, *arguments: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def new_file(kind: str, folder: Path) -> Path:
+    """What `lce new` writes."""
+    done = CliRunner().invoke(app, ["new", kind, NEW[kind], "--folder", str(folder)])
+    assert done.exit_code == 0, done.output
+    file = folder / f"{kind}s" / f"{NEW[kind]}.py"
+    assert str(file) in done.output
+    return file
+
+
+def fill_in(file: Path, example: str) -> list[str]:
+    """Replaces the marked lines by those of the example; returns what they were."""
+    lines, written = file.read_text(encoding="utf-8").splitlines(), example.splitlines()
+    marked = [number for number, line in enumerate(lines) if MARK in line]
+    filled = [written[number] if number in marked else line for number, line in enumerate(lines)]
+    file.write_text("\n".join(filled) + "\n", encoding="utf-8")
+    return [lines[number] for number in marked]
+
+
+@pytest.mark.parametrize("kind", NEW)
+def test_a_new_file_with_its_marked_lines_filled_in_is_the_example(
+    kind: str, tmp_path: Path
+) -> None:
+    example = dict(zip(NEW, examples("CONTRIBUTING.md", "python"), strict=True))[kind]
+    file = new_file(kind, tmp_path)
+    assert fill_in(file, example)
+    assert file.read_text(encoding="utf-8") == example
+
+
+@pytest.mark.parametrize("kind", NEW)
+def test_a_new_file_is_refused_at_its_first_marked_line(kind: str, tmp_path: Path) -> None:
+    file = new_file(kind, tmp_path)
+    done = run_code(
+        "import sys; from flows.cli import main; main()",
+        Path(f"{kind}s"),
+        Path("--plugins"),
+        tmp_path,
+    )
+    assert done.returncode == 2
+    assert f"{file}, line 1: " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_example_method_is_a_whole_plug_in(tmp_path: Path) -> None:
+    file = new_file("method", tmp_path)
+    fill_in(file, examples("CONTRIBUTING.md", "python")[0])
+    done = run_code(
+        """
+import sys, pathlib
+import numpy as np
+from lce_core.evidence import recompute
+from lce_core.methods import METHODS
+from lce_core.models import MODELS
+from lce_core.rope import ContextLengths
+from lce_core.study.plugin_folders import add_plugin_folders
+add_plugin_folders((pathlib.Path(sys.argv[1]),))
+method = METHODS.parse({"name": "root", "scale": 4.0}, "test")
+geometry = MODELS.load("toy_llama").geometry
+lengths = ContextLengths(512, 2048, 100)
+method.check(geometry, lengths)
+np.testing.assert_allclose(method.rope_table(geometry, lengths).inv_freq, geometry.inv_freq() / 2)
+for one in method.evidence:
+    np.testing.assert_allclose(recompute(type(method), one), one.expected, rtol=1e-6)
+assert METHODS.from_identity(method.identity()) == method
+""",
+        tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_example_benchmark_is_a_whole_plug_in(tmp_path: Path) -> None:
+    file = new_file("benchmark", tmp_path)
+    fill_in(file, examples("CONTRIBUTING.md", "python")[1])
+    done = run_code(
+        """
+import sys, pathlib
+from lce_core.benchmarks import BENCHMARKS
+from lce_core.errors import UnavailableError
+from lce_core.evidence import recompute
+from lce_core.study.plugin_folders import add_plugin_folders
+from tests.support.cells import benchmark, request
+add_plugin_folders((pathlib.Path(sys.argv[1]),))
+asked = benchmark("first_number")
+assert BENCHMARKS.from_identity(asked.identity()) == asked
+cell = request(asked, 600)
+prompts = asked.prompts(cell)
+assert len(prompts) == 100 and len({prompt.reference for prompt in prompts}) > 90
+for prompt in prompts:
+    text = cell.tokenizer.decode(prompt.ids)
+    assert text.startswith(f"The number is {prompt.reference}. The grass")
+    assert text.endswith("The sky is blue. The number is")
+    assert 592 - 37 < len(prompt.ids) <= 592  # 8 of 600 are the answer's, a filler has 37 bytes
+result = asked.evaluate(cell)
+assert [score.metric for score in result.scores] == ["accuracy"]
+assert result.scores[0].ci_low <= result.scores[0].value <= result.scores[0].ci_high
+assert abs(asked.num_tokens("single", 600, 0) - result.num_tokens) < 0.15 * result.num_tokens
+gold = asked.scored("single", prompts, [f" {prompt.reference}." for prompt in prompts])
+assert {sample.score for sample in gold} == {1.0}
+try:
+    asked.evaluate(request(asked, 30))
+except UnavailableError as error:
+    # "The number is 12345. The number is", and 8 for the answer
+    assert "answer take 42; expected at least 42 tokens" in str(error)
+else:
+    raise AssertionError("30 tokens hold no prompt")
+for one in asked.evidence:
+    assert recompute(type(asked), one) == one.expected
+""",
+        tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", ["pi", "passkey", "two-words", "class", "_hidden", ""])
+def test_new_refuses_names_that_are_taken_or_no_names(name: str, tmp_path: Path) -> None:
+    kind = "benchmark" if name == "passkey" else "method"
+    with pytest.raises(SpecError, match=re.escape(repr(name))):
+        new_plugin(kind, name, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_new_overwrites_no_file(tmp_path: Path) -> None:
+    file = new_file("method", tmp_path)
+    file.write_text("mine", encoding="utf-8")
+    with pytest.raises(SpecError, match=re.escape(str(file))):
+        new_plugin("method", NEW["method"], tmp_path)
+    assert file.read_text(encoding="utf-8") == "mine"

@@ -38,7 +38,7 @@ COMMENT ON VIEW artifacts IS
     'Everything the store holds: rows, held-out text, checkpoints and cells, also of no study.';
 COMMENT ON COLUMN artifacts.artifact IS
     'First 12 hex digits of the fingerprint: the cell of a cell, the checkpoint of a training run.';
-COMMENT ON COLUMN artifacts.kind IS 'rows, held_out, base, finetune or cell.';
+COMMENT ON COLUMN artifacts.kind IS 'Kind of step, such as rows, finetune or cell.';
 COMMENT ON COLUMN artifacts.name IS 'Readable name; not part of the identity.';
 COMMENT ON COLUMN artifacts.folder IS 'Folder below the artifacts folder of the store.';
 COMMENT ON COLUMN artifacts.intact IS 'Whether every file is as its record says.';

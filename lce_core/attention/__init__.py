@@ -15,15 +15,8 @@ from typing import ClassVar
 class AttentionScheme:
     """Description of an attention other than full causal softmax over rotated keys.
 
-    Subclasses add sizes as fields and set `kernel`. The kernel is called as
-    `kernel(scheme, query, key, value, table, first_query, scaling) -> output` with
-
-      query  (batch, heads, queries, head_dim)     not rotated
-      key    (batch, kv_heads, keys, head_dim)     not rotated, cached ones included
-      value  (batch, kv_heads, keys, head_dim)
-      table  RopeTable in force
-      first_query  position of query[..., 0, :]; query t attends keys 0..first_query + t
-      output (batch, heads, queries, head_dim)
+    Subclasses add sizes as fields and set `kernel`, which is called as `kernel(scheme, inputs)`
+    with `lce_core.attention.inputs.AttentionInputs` and gives (batch, heads, queries, head_dim).
     """
 
     kernel: ClassVar[str]

@@ -11,30 +11,18 @@ from collections.abc import Iterator
 
 import torch
 
+from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.partial import Partial
-from lce_core.attention.rotation import Rotation
 from lce_core.attention.schemes import CacheSinks
 from lce_core.attention.windowed import attend_first_tokens, attend_near_and_far
-from lce_core.rope import RopeTable
 
 
-def attend(
-    scheme: CacheSinks,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    table: RopeTable,
-    first_query: int,
-    scaling: float,
-) -> torch.Tensor:
-    """Attention output (batch, heads, queries, head_dim); arguments as in AttentionScheme."""
-    rotate = Rotation(table, key.shape[2], query)
+def attend(scheme: CacheSinks, inputs: AttentionInputs) -> torch.Tensor:
+    """Attention output (batch, heads, queries, head_dim)."""
 
-    def far(later: torch.Tensor, first: int) -> Iterator[Partial]:
-        places = torch.arange(scheme.num_sinks, device=query.device)
+    def far(later: AttentionInputs) -> Iterator[Partial]:
+        places = torch.arange(scheme.num_sinks, device=later.query.device)
         last = scheme.num_sinks + scheme.window - 1
-        return attend_first_tokens(
-            scheme.window, places, last, later, key, value, rotate, first, scaling
-        )
+        return attend_first_tokens(scheme.window, places, last, later)
 
-    return attend_near_and_far(scheme.window, far, query, key, value, rotate, first_query, scaling)
+    return attend_near_and_far(scheme.window, far, inputs)

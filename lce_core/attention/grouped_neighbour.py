@@ -9,35 +9,25 @@ from __future__ import annotations
 import torch
 
 from lce_core.attention.flash import attend_causal
+from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.partial import Partial
-from lce_core.attention.rotation import Rotation
 from lce_core.attention.schemes import GroupedNeighbour
 from lce_core.attention.windowed import attend_near_and_far
-from lce_core.rope import RopeTable
 
 
-def attend(
-    scheme: GroupedNeighbour,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    table: RopeTable,
-    first_query: int,
-    scaling: float,
-) -> torch.Tensor:
-    """Attention output (batch, heads, queries, head_dim); arguments as in AttentionScheme."""
-    rotate = Rotation(table, key.shape[2], query)
+def attend(scheme: GroupedNeighbour, inputs: AttentionInputs) -> torch.Tensor:
+    """Attention output (batch, heads, queries, head_dim)."""
 
-    def far(later: torch.Tensor, first: int) -> tuple[Partial]:
-        num_far = key.shape[2] - scheme.window
-        groups = torch.arange(key.shape[2], device=query.device) // scheme.group
+    def far(later: AttentionInputs) -> tuple[Partial]:
+        rotate, num_far = later.rotation(), later.length - scheme.window
+        groups = torch.arange(later.length, device=later.query.device) // scheme.group
         shift = scheme.window - scheme.window // scheme.group
         part = attend_causal(
-            rotate(later, groups[first:] + shift),
-            rotate(key[:, :, :num_far], groups[:num_far]),
-            value[:, :, :num_far],
-            scaling,
+            rotate(later.query, groups[later.first_query :] + shift),
+            rotate(later.key[:, :, :num_far], groups[:num_far]),
+            later.value[:, :, :num_far],
+            later.scaling,
         )
         return (part,)
 
-    return attend_near_and_far(scheme.window, far, query, key, value, rotate, first_query, scaling)
+    return attend_near_and_far(scheme.window, far, inputs)

@@ -17,26 +17,17 @@ from __future__ import annotations
 
 import torch
 
-from lce_core.attention.rotation import Rotation
+from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.schemes import GroupedSoftmax
-from lce_core.rope import RopeTable
 
 
-def attend(
-    scheme: GroupedSoftmax,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    table: RopeTable,
-    first_query: int,
-    scaling: float,
-) -> torch.Tensor:
-    """Attention output (batch, heads, queries, head_dim); arguments as in AttentionScheme."""
-    length = key.shape[2]
-    rotate = Rotation(table, length, query)
-    query, key = rotate(query, slice(first_query, length)), rotate(key, slice(length))
+def attend(scheme: GroupedSoftmax, inputs: AttentionInputs) -> torch.Tensor:
+    """Attention output (batch, heads, queries, head_dim)."""
+    rotate, first, value = inputs.rotation(), inputs.first_query, inputs.value
+    query = rotate(inputs.query, slice(first, inputs.length))
+    key = rotate(inputs.key, slice(inputs.length))
     grouped = query.unflatten(1, (key.shape[1], -1))
-    raised = raise_scores(scores_of(grouped, key[:, :, None], scaling), first_query, scheme.block)
+    raised = raise_scores(scores_of(grouped, key[:, :, None], inputs.scaling), first, scheme.block)
     return (raised.softmax(dim=-1).to(value.dtype) @ value[:, :, None]).flatten(1, 2)
 
 

@@ -13,6 +13,7 @@ from functools import lru_cache
 import torch
 
 from lce_core.attention.flash import attend_causal
+from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.partial import Partial
 from lce_core.attention.rotation import Rotation
 from lce_core.attention.schemes import Rectified
@@ -20,31 +21,22 @@ from lce_core.attention.windowed import attend_near_and_far
 from lce_core.rope import RopeTable
 
 
-def attend(
-    scheme: Rectified,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    table: RopeTable,
-    first_query: int,
-    scaling: float,
-) -> torch.Tensor:
-    """Attention output (batch, heads, queries, head_dim); arguments as in AttentionScheme."""
-    rotate = Rotation(table, key.shape[2], query)
+def attend(scheme: Rectified, inputs: AttentionInputs) -> torch.Tensor:
+    """Attention output (batch, heads, queries, head_dim)."""
 
-    def far(later: torch.Tensor, first: int) -> tuple[Partial]:
-        num_far = key.shape[2] - scheme.window
-        keys = key[:, :, :num_far]
+    def far(later: AttentionInputs) -> tuple[Partial]:
+        query, num_far = later.query, later.length - scheme.window
+        keys = later.key[:, :, :num_far]
         if scheme.leak is None:
-            later = rotate(later, torch.tensor([scheme.window], device=query.device))
+            query = later.rotation()(query, torch.tensor([scheme.window], device=query.device))
         else:
             ahead = (scheme.leak - 1) * scheme.window
-            slowly = Rotation(_slowed(table, scheme.leak), key.shape[2] + ahead, query)
-            later = slowly(later, slice(first + ahead, key.shape[2] + ahead))
+            slowly = Rotation(_slowed(later.table, scheme.leak), later.length + ahead, query)
+            query = slowly(query, slice(later.first_query + ahead, later.length + ahead))
             keys = slowly(keys, slice(num_far))
-        return (attend_causal(later, keys, value[:, :, :num_far], scaling),)
+        return (attend_causal(query, keys, later.value[:, :, :num_far], later.scaling),)
 
-    return attend_near_and_far(scheme.window, far, query, key, value, rotate, first_query, scaling)
+    return attend_near_and_far(scheme.window, far, inputs)
 
 
 @lru_cache(maxsize=4)

@@ -16,6 +16,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import causal_mask_function
 
 from lce_core.attention import AttentionScheme
+from lce_core.attention.inputs import AttentionInputs
 from lce_core.errors import SpecError
 
 ATTENTION = "lce_scheme"
@@ -56,7 +57,8 @@ def _attention(
     # Under autocast the identity rotary leaves queries and keys in float32.
     query, key = query.to(value.dtype), key.to(value.dtype)
     first_query = key.shape[2] - query.shape[2]
-    output = _kernel(scheme)(scheme, query, key, value, table, first_query, scaling)
+    inputs = AttentionInputs(query, key, value, table, first_query, scaling)
+    output = _kernel(scheme)(scheme, inputs)
     return output.transpose(1, 2).contiguous(), None
 
 

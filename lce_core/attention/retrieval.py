@@ -25,10 +25,10 @@ from typing import NamedTuple
 import torch
 
 from lce_core.attention.dispatch import read_blocks
+from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.landmark import raise_scores, scores_of
 from lce_core.attention.rotation import Rotation
 from lce_core.attention.schemes import BlockRetrieval
-from lce_core.rope import RopeTable
 
 _ELEMENTS = 1 << 25
 """Scores and states of one segment of queries that exist at one time; one chunk's at least."""
@@ -46,19 +46,12 @@ class _Segment(NamedTuple):
     num_chunks: int
 
 
-def attend(
-    scheme: BlockRetrieval,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    table: RopeTable,
-    first_query: int,
-    scaling: float,
-) -> torch.Tensor:
-    """Attention output (batch, heads, queries, head_dim); arguments as in AttentionScheme."""
+def attend(scheme: BlockRetrieval, inputs: AttentionInputs) -> torch.Tensor:
+    """Attention output (batch, heads, queries, head_dim)."""
+    query, key, value, scaling = inputs.query, inputs.key, inputs.value, inputs.scaling
+    first_query, length, kv_heads = inputs.first_query, inputs.length, key.shape[1]
     batch, heads, _, head_dim = query.shape
-    length, kv_heads = key.shape[2], key.shape[1]
-    rotate = Rotation(table, scheme.chunk + (scheme.top_k + 1) * scheme.block, query)
+    rotate = Rotation(inputs.table, scheme.chunk + (scheme.top_k + 1) * scheme.block, query)
     memory = _Memory(scheme, key, value, rotate, scaling)
     width = memory.num_blocks + scheme.chunk + scheme.top_k * (scheme.block + 3 * head_dim)
     rows = _ELEMENTS // (batch * heads * width)

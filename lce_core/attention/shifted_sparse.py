@@ -10,30 +10,21 @@ from __future__ import annotations
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from lce_core.attention.rotation import Rotation
+from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.schemes import ShiftedSparse
 from lce_core.errors import SpecError
-from lce_core.rope import RopeTable
 
 States = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 """Query, key and value."""
 
 
-def attend(
-    scheme: ShiftedSparse,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    table: RopeTable,
-    first_query: int,
-    scaling: float,
-) -> torch.Tensor:
-    """Attention output (batch, heads, tokens, head_dim); arguments as in AttentionScheme.
+def attend(scheme: ShiftedSparse, inputs: AttentionInputs) -> torch.Tensor:
+    """Attention output (batch, heads, tokens, head_dim).
 
     Raises:
       SpecError: cached keys, or a row that is not whole blocks.
     """
-    length = key.shape[2]
+    length, first_query = inputs.length, inputs.first_query
     if first_query or length % scheme.group or scheme.group % 2:
         raise SpecError(
             "shifted sparse attention",
@@ -41,8 +32,8 @@ def attend(
             "training rows of whole blocks, each of an even number of tokens",
             "use it without a cache, on rows of a multiple of the block",
         )
-    rotate = Rotation(table, length, query)
-    states = (rotate(query, slice(length)), rotate(key, slice(length)), value)
+    rotate, scaling = inputs.rotation(), inputs.scaling
+    states = (rotate(inputs.query, slice(length)), rotate(inputs.key, slice(length)), inputs.value)
     plain, shifted = _halves_of_heads(states)
     outputs = (
         _attend_blocks(plain, scheme.group, scaling),

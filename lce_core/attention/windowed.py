@@ -9,58 +9,45 @@ that far part; this module computes the near one and merges, so no key is scored
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 import torch
 
 from lce_core.attention.flash import attend_all, attend_causal, attend_window
+from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.partial import Partial, merge_rows
-from lce_core.attention.rotation import Rotation
 
 _SEGMENT = 2048
 """Queries handled together where the work is linear: temporaries stay in the processor's cache."""
 
-Far = Callable[[torch.Tensor, int], Iterable[Partial]]
-"""Attention beyond the window: called with the queries that have left a token behind, not rotated,
-and the position of the first of them; gives the parts of consecutive queries."""
+Far = Callable[[AttentionInputs], Iterable[Partial]]
+"""Attention beyond the window: called with the queries that have left a token behind; gives the
+parts of consecutive queries."""
 
 
-def attend_near_and_far(
-    window: int,
-    far: Far,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    rotate: Rotation,
-    first_query: int,
-    scaling: float,
-) -> torch.Tensor:
+def attend_near_and_far(window: int, far: Far, inputs: AttentionInputs) -> torch.Tensor:
     """Attention output (batch, heads, queries, head_dim).
 
     Args:
       window: recent tokens at their true distance, the query's own included.
       far: what lies beyond; not called where no query has left its window.
-      query, key, value, first_query, scaling: as in AttentionScheme.
-      rotate: the table in force, for all positions of the request.
+      inputs: all queries and keys.
     """
-    near = _attend_near(window, query, key, value, rotate, first_query, scaling)
-    row = max(0, window - first_query)
-    if key.shape[2] > window:
-        for part in far(query[:, :, row:], first_query + row):
+    near = _attend_near(window, inputs)
+    row = max(0, window - inputs.first_query)
+    if inputs.length > window:
+        later = replace(
+            inputs, query=inputs.query[:, :, row:], first_query=inputs.first_query + row
+        )
+        for part in far(later):
             merge_rows(near, row, part)
             row += part.lse.shape[2]
     return near.output
 
 
-def _attend_near(
-    window: int,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    rotate: Rotation,
-    first_query: int,
-    scaling: float,
-) -> Partial:
+def _attend_near(window: int, inputs: AttentionInputs) -> Partial:
     """The window, in segments of queries: rotated states of one segment exist at a time."""
+    query, rotate = inputs.query, inputs.rotation()
     num_queries = query.shape[2]
     precise = torch.promote_types(query.dtype, torch.float32)
     output = torch.empty_like(query)
@@ -68,13 +55,13 @@ def _attend_near(
     step = max(_SEGMENT, 4 * window)  # its rotated keys overlap with those of the one before
     for start in range(0, num_queries, step):
         rows = slice(start, min(start + step, num_queries))
-        places = slice(first_query + rows.start, first_query + rows.stop)
+        places = slice(inputs.first_query + rows.start, inputs.first_query + rows.stop)
         seen = slice(max(0, places.start - window + 1), places.stop)
         part = attend_window(
             rotate(query[:, :, rows], places),
-            rotate(key[:, :, seen], seen),
-            value[:, :, seen],
-            scaling,
+            rotate(inputs.key[:, :, seen], seen),
+            inputs.value[:, :, seen],
+            inputs.scaling,
             window,
         )
         if part.lse.shape[2] == num_queries:
@@ -84,15 +71,7 @@ def _attend_near(
 
 
 def attend_first_tokens(
-    window: int,
-    places: torch.Tensor,
-    ceiling: int,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    rotate: Rotation,
-    first_query: int,
-    scaling: float,
+    window: int, places: torch.Tensor, ceiling: int, later: AttentionInputs
 ) -> Iterator[Partial]:
     """The first tokens of the text, for queries that have left some of them behind.
 
@@ -104,25 +83,24 @@ def attend_first_tokens(
       places: positions (first tokens,) of the first tokens.
       ceiling: the query at position i scores them from min(i, ceiling); those that see all have
         reached it.
-      query: (batch, heads, queries, head_dim), not rotated; key and value likewise, of all tokens.
-      rotate: as above.
-      first_query: position of query[..., 0, :], at least `window`.
-      scaling: factor of the scores before softmax.
+      later: queries from position `window` on at least, and the keys of all tokens.
     """
+    query, rotate, first = later.query, later.rotation(), later.first_query
     num_queries, num_keys = query.shape[2], places.shape[0]
-    growing = min(num_queries, max(0, window + num_keys - 1 - first_query))
+    growing = min(num_queries, max(0, window + num_keys - 1 - first))
     if growing:
-        out = first_query + growing - window
-        positions = torch.arange(first_query, first_query + growing, device=query.device)
+        out = first + growing - window
+        positions = torch.arange(first, first + growing, device=query.device)
         yield attend_causal(
             rotate(query[:, :, :growing], positions.clamp(max=ceiling)),
-            rotate(key[:, :, :out], places[:out]),
-            value[:, :, :out],
-            scaling,
+            rotate(later.key[:, :, :out], places[:out]),
+            later.value[:, :, :out],
+            later.scaling,
         )
     if growing == num_queries:  # there may be fewer tokens than places
         return
-    keys = rotate(key[:, :, :num_keys], ceiling - places, back=True)
+    keys = rotate(later.key[:, :, :num_keys], ceiling - places, back=True)
+    values = later.value[:, :, :num_keys]
     for start in range(growing, num_queries, _SEGMENT):
         rows = slice(start, start + _SEGMENT)
-        yield attend_all(query[:, :, rows], keys, value[:, :, :num_keys], scaling)
+        yield attend_all(query[:, :, rows], keys, values, later.scaling)

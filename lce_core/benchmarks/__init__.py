@@ -1,4 +1,8 @@
-"""Benchmarks, one file each: what is asked, how an answer is scored, what a cell costs."""
+"""Benchmarks, one file each: what is asked, how an answer is scored, what a cell costs.
+
+All that a benchmark of one's own needs is here: `PromptBenchmark` asks prompts and scores their
+answers, `TextBenchmark` scores running text, `Benchmark` is what both are.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +10,50 @@ from lce_core.benchmarks._base import (
     Benchmark,
     CellRequest,
     CellResult,
+    Form,
     Profile,
     Sample,
     Score,
     score,
 )
-from lce_core.registry import Registry
+from lce_core.benchmarks._prompted.benchmark import (
+    PromptBenchmark,
+    PromptForm,
+    mean_score,
+    strata,
+)
+from lce_core.benchmarks._prompted.key_form import KeyForm
+from lce_core.benchmarks._prompted.retrieval import Prompt, blank_prompt, encode, generator
+from lce_core.benchmarks._text.benchmark import TextBenchmark, TextForm
+from lce_core.data.sequences import Sequences
+from lce_core.evidence import calls
+from lce_core.registry import Examples, Registry, Source
 
 __all__ = [
     "BENCHMARKS",
     "Benchmark",
     "CellRequest",
     "CellResult",
+    "Examples",
+    "Form",
+    "KeyForm",
     "Profile",
+    "Prompt",
+    "PromptBenchmark",
+    "PromptForm",
     "Sample",
     "Score",
+    "Sequences",
+    "Source",
+    "TextBenchmark",
+    "TextForm",
+    "blank_prompt",
+    "calls",
+    "encode",
+    "generator",
+    "mean_score",
     "score",
+    "strata",
 ]
 
 BENCHMARKS: Registry[Benchmark] = Registry("lce_core.benchmarks", "BENCHMARK", Benchmark)

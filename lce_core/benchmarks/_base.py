@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
@@ -18,6 +18,7 @@ from lce_core.evaluation.loss_cache import LossCache
 from lce_core.evaluation.stats import Estimate
 from lce_core.models import LanguageModel
 from lce_core.registry import Plugin
+from lce_core.reports import Progress, no_progress
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -99,8 +100,19 @@ class CellRequest:
     """Token losses that this model has computed for earlier cells."""
     prompt_folder: Path | None = None
     """Where prompts are kept for other processes and runs; None: in this process only."""
-    report: Callable[[int, int], None] = lambda done, total: None
+    report: Progress = no_progress
     """Called with (requests done, requests in all)."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a benchmark does in one of its profiles; subclasses carry what differs."""
+
+    summary: str
+    """One line for the documents."""
+
+    def check(self, benchmark: Any) -> None:
+        """Raises ValueError for parameters of the benchmark that have no effect in this form."""
 
 
 class Benchmark(Plugin):
@@ -112,7 +124,7 @@ class Benchmark(Plugin):
     """Whether samples are drawn from the study's seed."""
     default_metric: ClassVar[str]
     """The metric shown where there is room for one."""
-    forms: ClassVar[Mapping[Profile, str]]
+    forms: ClassVar[Mapping[Profile, Form]]
     """The profiles it offers, and what each of them does."""
     scores_text: ClassVar[bool] = False
     """Whether a cell reads losses of running text, which it shares with others of its model."""
@@ -131,7 +143,13 @@ class Benchmark(Plugin):
                 f"a profile that {self.plugin_name} offers: {offered}",
                 "choose one of these",
             )
+        self.form.check(self)
         return self
+
+    @property
+    def form(self) -> Form:
+        """What the profile does."""
+        return self.forms[self.profile]
 
     def tasks(self) -> tuple[str, ...]:
         """Tasks in order; each (task, length) is one cell."""

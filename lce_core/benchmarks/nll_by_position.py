@@ -20,26 +20,40 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from lce_core.benchmarks import CellRequest, CellResult, Profile, Sample, score
-from lce_core.benchmarks._text.benchmark import TextBenchmark, pack_losses
+from lce_core.benchmarks import (
+    CellRequest,
+    CellResult,
+    Profile,
+    Sample,
+    TextBenchmark,
+    TextForm,
+    score,
+)
+from lce_core.benchmarks._text.benchmark import FAITHFUL_DOCUMENTS, TINY_TOKENS, pack_losses
 from lce_core.benchmarks._text.windows import Windows, cut_windows, num_windows, window_losses
 from lce_core.evaluation.stats import bootstrap_mean
+from lce_core.evidence import calls
 from lce_core.models import LanguageModel
-from lce_core.registry import Evidence, Source
+from lce_core.registry import Examples, Source
 
 
 class NllByPosition(TextBenchmark):
     """NLL against position."""
 
     unit: ClassVar[Literal["nats"]] = "nats"
-    seeded: ClassVar[bool] = False
     default_metric: ClassVar[str] = "nll"
-    forms: ClassVar[Mapping[Profile, str]] = {
-        "faithful": "the unextended model sees chunks of its trained context only, as in LCEG's"
-        " figure",
-        "clean": "every method sees the whole window",
-        "fast": "as clean",
-        "tiny": "the first 16,384 tokens, bins of an eighth of the trained context",
+    forms: ClassVar[Mapping[Profile, TextForm]] = {
+        "faithful": TextForm(
+            "the unextended model sees chunks of its trained context only, as in LCEG's figure",
+            max_documents=FAITHFUL_DOCUMENTS,
+        ),
+        "clean": TextForm("every method sees the whole window"),
+        "fast": TextForm("as clean"),
+        "tiny": TextForm(
+            "the first 16,384 tokens, bins of an eighth of the trained context",
+            max_tokens=TINY_TOKENS,
+            span_share=8,
+        ),
     }
 
     bin_width: int | None = Field(default=None, gt=0)
@@ -99,9 +113,7 @@ class NllByPosition(TextBenchmark):
         return losses
 
     def _bin_width(self, base_model: LanguageModel) -> int:
-        if self.bin_width is not None:
-            return self.bin_width
-        return max(1, base_model.geometry.trained_context // 8) if self.profile == "tiny" else 256
+        return self.bin_width or self.form.span(base_model)
 
 
 def bin_means(
@@ -125,15 +137,14 @@ SOURCE = Source(
     differs="no script was released; windows do not overlap and bins are disjoint",
 )
 EVIDENCE = (
-    Evidence(
-        {
-            "call": "bin_means",
-            "totals": [0.0, 2.0, 4.0, 6.0, 8.0],
-            "counts": [0, 2, 2, 2, 2],
-            "width": 2,
-        },
+    calls(
+        bin_means,
         ((0, 1.0), (2, 2.5), (4, 4.0)),
         "exact: position 0 is never predicted and carries no weight",
+        totals=[0.0, 2.0, 4.0, 6.0, 8.0],
+        counts=[0, 2, 2, 2, 2],
+        width=2,
     ),
 )
+EXAMPLES: Examples = ({"max_tokens": 3000}, {"domains": (), "data_sets": ("proof_pile",)})
 VERSION = 1

@@ -14,28 +14,28 @@ three of other families, then the query token of the asked family; the next toke
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
 
-from lce_core.benchmarks import Benchmark, CellRequest, CellResult, Profile, Sample, score
-from lce_core.benchmarks._prompted.cache import cell_prompts
-from lce_core.benchmarks._prompted.retrieval import (
+from lce_core.benchmarks import (
+    CellRequest,
+    Examples,
+    KeyForm,
+    Profile,
     Prompt,
+    PromptBenchmark,
+    PromptForm,
+    Source,
+    blank_prompt,
+    calls,
     encode,
-    generator,
-    key_prompts,
-    key_samples,
-    key_task_reason,
-    text_answers,
+    strata,
 )
-from lce_core.data.sequences import Sequences
 from lce_core.errors import UnavailableError
 from lce_core.evaluation.metrics import first_integer, has_complete_integer
-from lce_core.evaluation.stats import wilson
-from lce_core.models import LanguageModel
-from lce_core.registry import Evidence, Source
 
 INSTRUCTION = (
     "There is an important info hidden inside a lot of irrelevant text. Find it and memorize them."
@@ -46,80 +46,62 @@ GARBAGE = (
 )
 QUESTION = "What is the pass key? The pass key is"
 NEW_TOKENS = 10
-DISTRACTORS = 3
-_NUM_SAMPLES = {"faithful": 50, "clean": 200, "fast": 100, "tiny": 120}
 _MAX_CHARACTERS_PER_TOKEN = 64
 
 
-class Passkey(Benchmark):
+@dataclass(frozen=True)
+class PasskeyKeys(KeyForm):
+    """Depths as in words: rounded once as a share, once as a percentage."""
+
+    def depths(self, draws: Sequence[np.random.Generator]) -> list[float]:
+        """Strata of the text."""
+        return [100 * share for share in strata(draws)]
+
+
+class Passkey(PromptBenchmark):
     """Share of keys that are found."""
 
-    unit: ClassVar[Literal["accuracy"]] = "accuracy"
-    seeded: ClassVar[bool] = True
-    default_metric: ClassVar[str] = "accuracy"
-    forms: ClassVar[Mapping[Profile, str]] = {
-        "faithful": "50 keys of 1..50000 at random places, garbage grown by 128 characters",
-        "clean": "200 keys of five digits over strata of depth, the length filled",
-        "fast": "as clean with 100 keys",
-        "tiny": "120 prompts with one key token and three distractors, for base models with key"
-        " tokens",
+    forms: ClassVar[Mapping[Profile, PromptForm]] = {
+        "faithful": PromptForm(
+            "50 keys of 1..50000 at random places, garbage grown by 128 characters", num_samples=50
+        ),
+        "clean": PromptForm(
+            "200 keys of five digits over strata of depth, the length filled", num_samples=200
+        ),
+        "fast": PromptForm("as clean with 100 keys", num_samples=100),
+        "tiny": PasskeyKeys(
+            "120 prompts with one key token and three distractors, for base models with key tokens",
+            num_samples=120,
+            num_distractors=3,
+        ),
     }
+    answer_tokens: ClassVar[int] = NEW_TOKENS
 
     num_samples: int | None = Field(default=None, gt=0)
     """Prompts of a cell; None: 50 (faithful), 200 (clean), 100 (fast), 120 (tiny)."""
 
-    def tasks(self) -> tuple[str, ...]:
-        """One task."""
-        return ("single",)
+    def num_prompts(self, task: str) -> int:
+        """The parameter, or the profile's number."""
+        return self.num_samples or self.form.num_samples
 
-    def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        """A tiny cell without key tokens or without room."""
-        if self.profile == "tiny":
-            return key_task_reason(base_model, DISTRACTORS, eval_length)
-        return None
-
-    def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
-        """Prompts times their length."""
-        return self._num_samples() * eval_length
-
-    def evaluate(self, request: CellRequest) -> CellResult:
-        """Asks for every key."""
-        prompts = self.prompts(request)
-        samples = (
-            key_samples(request, prompts)
-            if self.profile == "tiny"
-            else tuple(text_samples(prompts, self._answers(request, prompts)))
-        )
-        right = wilson(int(sum(sample.score for sample in samples)), len(samples))
-        return CellResult(
-            scores=(score("accuracy", right, higher_is_better=True),),
-            samples=samples,
-            sequences=Sequences.of(sample.num_prompt_tokens for sample in samples),
-        )
-
-    def prompts(self, request: CellRequest) -> tuple[Prompt, ...]:
-        """All prompts of the cell.
-
-        Raises:
-          UnavailableError: the length cannot hold the task; says the minimum.
-        """
-        return cell_prompts(self, request, lambda: self._built(request), Prompt)
-
-    def _built(self, request: CellRequest) -> list[Prompt]:
-        count = self._num_samples()
-        draws = [
-            generator("passkey", request.task, request.eval_length, request.seed, index)
-            for index in range(count)
-        ]
-        strata = [(index + rng.random()) / count for index, rng in enumerate(draws)]
-        if self.profile == "tiny":
-            return key_prompts(request, DISTRACTORS, [100 * share for share in strata], draws)
+    def build(self, request: CellRequest) -> list[Prompt]:
+        """Keys over strata of depth, garbage around them up to the length."""
         step = 128 if self.profile == "faithful" else 1
+        draws = self.draws(request)
+        shares = strata(draws)
         most = _garbage_that_fits(request, step)
         return [
             self._text_prompt(request, most, step, share, rng)
-            for share, rng in zip(strata, draws, strict=True)
+            for share, rng in zip(shares, draws, strict=True)
         ]
+
+    def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
+        """1 where the first integer is the key."""
+        return float(first_integer(answer) == int(prompt.reference))
+
+    def complete(self, task: str, prompt: Prompt, answer: str) -> bool:
+        """Once the first integer has ended."""
+        return has_complete_integer(answer)
 
     def _text_prompt(
         self, request: CellRequest, garbage: int, step: int, share: float, rng: np.random.Generator
@@ -136,14 +118,6 @@ class Passkey(Benchmark):
                 return Prompt(np.array(ids, dtype=np.int64), str(key), 100 * share)
             garbage = max(0, garbage - step)
 
-    def _answers(self, request: CellRequest, prompts: Sequence[Prompt]) -> list[str]:
-        return text_answers(
-            request, prompts, max_new_tokens=NEW_TOKENS, complete=has_complete_integer
-        )
-
-    def _num_samples(self) -> int:
-        return self.num_samples or _NUM_SAMPLES[self.profile]
-
 
 def prompt_text(key: int, num_before: int, num_after: int) -> str:
     """The prompt for `key` with that many characters of garbage before and after it."""
@@ -155,21 +129,6 @@ def prompt_text(key: int, num_before: int, num_after: int) -> str:
 def expected_tokens(num_garbage: int) -> float:
     """Prompt tokens for that many characters of garbage, with Llama's tokenizer."""
     return 72 + 0.2667 * num_garbage
-
-
-def text_samples(prompts: Sequence[Prompt], answers: list[str]) -> list[Sample]:
-    """Scores continuations: 1 where the first integer is the key."""
-    return [
-        Sample(
-            index,
-            len(prompt.ids),
-            float(first_integer(answer) == int(prompt.reference)),
-            prompt.depth,
-            answer,
-            prompt.reference,
-        )
-        for index, (prompt, answer) in enumerate(zip(prompts, answers, strict=True))
-    ]
 
 
 def _garbage_that_fits(request: CellRequest, step: int) -> int:
@@ -205,19 +164,44 @@ BENCHMARK = Passkey
 SOURCE = Source(
     paper="arXiv:2309.00071",
     place="appendix B.5 and figure of passkey accuracy; task: arXiv:2305.16300",
-    reference="github.com/jquesnelle/yarn@995db5b",
+    reference="github.com/jquesnelle/yarn@995db5b575e75230b3384d658f8b944c9662f775",
     differs="decoding is greedy and draws are seeded in every profile; the length includes the ten"
     " generated tokens",
 )
 EVIDENCE = (
-    Evidence(
-        {"call": "expected_tokens", "num_garbage": 3750}, 1072.125, "Llama tokenizer, counted"
+    calls(
+        prompt_text,
+        "There is an important info hidden inside a lot of irrelevant text. Find it and memorize"
+        " them. I will quiz you about the important information there.\nThe grass\nThe pass key is"
+        " 12. Remember it. 12 is the pass key.\nThe g\nWhat is the pass key? The pass key is",
+        "the prompt of the reference's passkey.py, written out",
+        key=12,
+        num_before=9,
+        num_after=5,
     ),
-    Evidence(
-        {"call": "expected_tokens", "num_garbage": 240000}, 64080.0, "Llama tokenizer, fitted line"
+    calls(
+        expected_tokens,
+        1073,
+        "counted with Llama's tokenizer for one prompt; another of that length counts 1064",
+        tolerance=0.01,
+        num_garbage=3750,
     ),
-    Evidence(
-        {"call": "first_integer", "text": " 4711. Remember it. 12"}, 4711, "first-integer rule"
+    *(
+        calls(
+            Passkey.score_answer,
+            score,
+            origin,
+            parameters={},
+            task="single",
+            prompt=blank_prompt("4711"),
+            answer=answer,
+        )
+        for answer, score, origin in (
+            (" 4711. Remember it. 12", 1.0, "the first integer is the key"),
+            (" 12. Remember it. 4711", 0.0, "the first integer is another"),
+            (" grass", 0.0, "no integer"),
+        )
     ),
 )
+EXAMPLES: Examples = ({"num_samples": 6},)
 VERSION = 1

@@ -33,13 +33,22 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from lce_core.benchmarks import CellRequest, CellResult, Profile, Sample, score
-from lce_core.benchmarks._text.benchmark import TextBenchmark, pack_losses
+from lce_core.benchmarks import (
+    CellRequest,
+    CellResult,
+    Profile,
+    Sample,
+    TextBenchmark,
+    TextForm,
+    score,
+)
+from lce_core.benchmarks._text.benchmark import FAITHFUL_DOCUMENTS, TINY_TOKENS, pack_losses
 from lce_core.benchmarks._text.definitions import Scored, over_tokens, over_windows, scored_means
 from lce_core.benchmarks._text.documents import Documents
 from lce_core.benchmarks._text.windows import cut_windows, num_windows, window_losses
+from lce_core.evidence import calls
 from lce_core.models import LanguageModel
-from lce_core.registry import Evidence, Source
+from lce_core.registry import Examples, Source
 
 LCEG_E = 2.71828
 """e as printed in LCEG's script; the error of a perplexity stays below 1e-5 of it."""
@@ -49,15 +58,21 @@ class Perplexity(TextBenchmark):
     """Perplexity over windows of joined documents."""
 
     unit: ClassVar[Literal["perplexity"]] = "perplexity"
-    seeded: ClassVar[bool] = False
     default_metric: ClassVar[str] = "perplexity"
-    forms: ClassVar[Mapping[Profile, str]] = {
-        "faithful": "stride 256, LCEG's window count (its last window dropped) and its 2.71828 for"
-        " e",
-        "clean": "stride 256, all windows",
-        "fast": "stride = length",
-        "tiny": "stride = length over the first 16,384 tokens; perplexity_last over a quarter of"
-        " the trained context",
+    forms: ClassVar[Mapping[Profile, TextForm]] = {
+        "faithful": TextForm(
+            "stride 256, LCEG's window count (its last window dropped) and its 2.71828 for e",
+            stride=256,
+            max_documents=FAITHFUL_DOCUMENTS,
+        ),
+        "clean": TextForm("stride 256, all windows", stride=256),
+        "fast": TextForm("stride = length"),
+        "tiny": TextForm(
+            "stride = length over the first 16,384 tokens; perplexity_last over a quarter of"
+            " the trained context",
+            max_tokens=TINY_TOKENS,
+            span_share=4,
+        ),
     }
 
     stride: int | None = Field(default=None, gt=0)
@@ -114,14 +129,10 @@ class Perplexity(TextBenchmark):
         )
 
     def _stride(self, eval_length: int) -> int:
-        if self.stride is not None:
-            return self.stride
-        return eval_length if self.profile in ("fast", "tiny") else 256
+        return self.stride or self.form.stride or eval_length
 
     def _last(self, base_model: LanguageModel) -> int:
-        if self.last is not None:
-            return self.last
-        return max(1, base_model.geometry.trained_context // 4) if self.profile == "tiny" else 256
+        return self.last or self.form.span(base_model)
 
 
 def lceg_windows(stream_tokens: int, length: int, stride: int) -> int:
@@ -150,20 +161,27 @@ BENCHMARK = Perplexity
 SOURCE = Source(
     paper="arXiv:2409.12181",
     place="Tables 2, 5, 9, 10; perplexity_last: arXiv:2108.12409 (sliding window evaluation)",
-    reference="github.com/Leooyii/LCEG@2ce672d",
+    reference="github.com/Leooyii/LCEG@2ce672dc42b9b5d3e408e8117126c28caeaafcc0",
     differs="which books and papers LCEG read is not recorded: data sets are read in the order of"
     " their files; held-out domains are the study's own text",
 )
 EVIDENCE = (
-    Evidence(
-        {"call": "lceg_windows", "stream_tokens": 1_050_000, "length": 32768, "stride": 256},
+    calls(
+        lceg_windows,
         3973,
         "count of the loop in LCEG's script for a stream of 1.05 M ids",
+        stream_tokens=1_050_000,
+        length=32768,
+        stride=256,
     ),
-    Evidence(
-        {"call": "lceg_windows", "stream_tokens": 4096, "length": 2048, "stride": 256},
+    calls(
+        lceg_windows,
         7,
         "starts 0, 256, ..., 1792 without the last",
+        stream_tokens=4096,
+        length=2048,
+        stride=256,
     ),
 )
+EXAMPLES: Examples = ({"max_tokens": 3000}, {"domains": (), "data_sets": ("pg19",)})
 VERSION = 1

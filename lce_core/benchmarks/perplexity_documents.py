@@ -32,8 +32,17 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from lce_core.benchmarks import CellRequest, CellResult, Profile, Sample, Score, score
-from lce_core.benchmarks._text.benchmark import TextBenchmark, pack_losses
+from lce_core.benchmarks import (
+    CellRequest,
+    CellResult,
+    Profile,
+    Sample,
+    Score,
+    TextBenchmark,
+    TextForm,
+    score,
+)
+from lce_core.benchmarks._text.benchmark import FAITHFUL_DOCUMENTS, TINY_TOKENS, pack_losses
 from lce_core.benchmarks._text.definitions import (
     Scored,
     over_document_losses,
@@ -52,8 +61,9 @@ from lce_core.benchmarks._text.documents import (
 from lce_core.benchmarks._text.windows import Stream
 from lce_core.data.sequences import Sequences
 from lce_core.errors import SpecError, UnavailableError
+from lce_core.evidence import calls
 from lce_core.models import LanguageModel
-from lce_core.registry import Evidence, Source
+from lce_core.registry import Examples, Source
 
 _YARN_MINIMUM = {"proof_pile": 131072, "govreport": 16384}
 _YARN_DOCUMENTS = {"govreport": 50}
@@ -63,14 +73,18 @@ class PerplexityDocuments(TextBenchmark):
     """Perplexity over windows that stay within a document."""
 
     unit: ClassVar[Literal["perplexity"]] = "perplexity"
-    seeded: ClassVar[bool] = False
     default_metric: ClassVar[str] = "perplexity"
-    forms: ClassVar[Mapping[Profile, str]] = {
-        "faithful": "stride 256 and YaRN's choice of documents: Proof-pile truncated, the first 10"
-        " of at least 131,072 tokens; GovReport the first 50 of at least 16,384; PG19 the first 10",
-        "clean": "stride 256, all documents",
-        "fast": "stride = length, all documents",
-        "tiny": "stride = length over the first 16,384 tokens",
+    forms: ClassVar[Mapping[Profile, TextForm]] = {
+        "faithful": TextForm(
+            "stride 256 and YaRN's choice of documents: Proof-pile truncated, the first 10"
+            " of at least 131,072 tokens; GovReport the first 50 of at least 16,384; PG19 the first"
+            " 10",
+            stride=256,
+            max_documents=FAITHFUL_DOCUMENTS,
+        ),
+        "clean": TextForm("stride 256, all documents", stride=256),
+        "fast": TextForm("stride = length, all documents"),
+        "tiny": TextForm("stride = length over the first 16,384 tokens", max_tokens=TINY_TOKENS),
     }
 
     stride: int | None = Field(default=None, gt=0)
@@ -190,9 +204,7 @@ class PerplexityDocuments(TextBenchmark):
         return Sequences.of(cut.length for cut in cuts)
 
     def _stride(self, eval_length: int) -> int:
-        if self.stride is not None:
-            return self.stride
-        return eval_length if self.profile in ("fast", "tiny") else 256
+        return self.stride or self.form.stride or eval_length
 
     def _truncates(self, task: str) -> bool:
         if self.truncate is not None:
@@ -233,20 +245,27 @@ SOURCE = Source(
     paper="arXiv:2309.00071",
     place="Tables 1, 5 to 8; perplexity: arXiv:2108.12409 (sliding window evaluation);"
     " perplexity_document_mean: arXiv:2405.14591 (PG19)",
-    reference="github.com/jquesnelle/yarn@995db5b",
+    reference="github.com/jquesnelle/yarn@995db5b575e75230b3384d658f8b944c9662f775",
     differs="documents are tokenised by the base model's tokenizer instead of read as token ids; a"
     " tokenizer without a beginning-of-text token puts none before a window",
 )
 EVIDENCE = (
-    Evidence(
-        {"call": "scored_tokens", "size": 32768, "length": 32768, "stride": 256},
+    calls(
+        scored_tokens,
         (32767, 1),
         "YaRN's loop, a special token before each window: 32767 tokens fit, then one is new",
+        size=32768,
+        length=32768,
+        stride=256,
     ),
-    Evidence(
-        {"call": "scored_tokens", "size": 1000, "length": 513, "stride": 256},
+    calls(
+        scored_tokens,
         (512, 256, 232),
         "starts 0, 256 and 512, ends 512, 768 and 1000",
+        size=1000,
+        length=513,
+        stride=256,
     ),
 )
+EXAMPLES: Examples = ({"max_tokens": 3000}, {"domains": (), "data_sets": ("govreport",)})
 VERSION = 1

@@ -25,18 +25,12 @@ from pydantic import Field, field_validator
 from lce_core.corpora import Corpus, Document, Split
 from lce_core.corpora._split import split_of
 from lce_core.errors import DataError, SpecError, UnavailableError
+from lce_core.evidence import calls
 from lce_core.hub import local_folder
-from lce_core.registry import Evidence, Source
+from lce_core.registry import Source
 
 VERSION = 1
 SOURCE = Source(paper="own", place="jsonlines.org, one JSON value a line", reference="own")
-EVIDENCE = (
-    Evidence(
-        given={"name": "a.jsonl:1", "held_out_percent": 5.0},
-        expected="train",
-        origin="printf a.jsonl:1 | sha256sum",
-    ),
-)
 
 _BLOCK_BYTES = 1 << 20
 
@@ -71,6 +65,10 @@ class JsonlFolder(Corpus):
         """The domains the study lists, in its order."""
         return self.domain_names
 
+    def split(self, name: str) -> Split:
+        """The split of the file or document `name`, by its hash."""
+        return split_of(name, self.held_out_percent)
+
     def digest(self, folders: Mapping[str, Path]) -> str:
         """sha256 over paths and contents of all files, read once in blocks.
 
@@ -98,7 +96,7 @@ class JsonlFolder(Corpus):
             file = root / name
             found = self._lines(file, name) if name.endswith(".jsonl") else self._text(file, name)
             for document in found:
-                if split_of(document.name, self.held_out_percent) == split:
+                if self.split(document.name) == split:
                     yield document
 
     def _root(self, folders: Mapping[str, Path]) -> Path:
@@ -178,6 +176,15 @@ class JsonlFolder(Corpus):
 
 
 CORPUS = JsonlFolder
+EVIDENCE = (
+    calls(
+        JsonlFolder.split,
+        "train",
+        "printf a.jsonl:1 | sha256sum",
+        name="a.jsonl:1",
+        parameters={"held_out_percent": 5.0},
+    ),
+)
 
 
 def _files(root: Path) -> list[str]:

@@ -26,22 +26,11 @@ from pydantic import Field
 from lce_core.corpora import Corpus, Document, Split
 from lce_core.corpora._split import split_of
 from lce_core.errors import DataError
-from lce_core.registry import Evidence, Source
+from lce_core.evidence import calls
+from lce_core.registry import Source
 
 VERSION = 1
 SOURCE = Source(paper="own", place="standard library of the running Python", reference="own")
-EVIDENCE = (
-    Evidence(
-        given={"name": "json/decoder.py", "held_out_percent": 10.0},
-        expected="train",
-        origin="printf json/decoder.py | sha256sum",
-    ),
-    Evidence(
-        given={"name": "topics/specialnames", "held_out_percent": 10.0},
-        expected="held_out",
-        origin="printf topics/specialnames | sha256sum",
-    ),
-)
 
 EXCLUDED = frozenset(
     {
@@ -80,6 +69,10 @@ class LocalText(Corpus):
         """`code`, `docs` and `prose`."""
         return ("code", "docs", "prose")
 
+    def split(self, name: str) -> Split:
+        """The split of the file or document `name`, by its hash."""
+        return split_of(name, self.held_out_percent)
+
     def digest(self, folders: Mapping[str, Path]) -> str:
         """sha256 over names and bytes of the files and topics; takes a few tenths of a second.
 
@@ -97,7 +90,7 @@ class LocalText(Corpus):
         """Each file followed by its docstrings, sorted by path; then the help topics by name."""
         root = _library()
         for name in _sources(root):
-            if split_of(name, self.held_out_percent) != split:
+            if self.split(name) != split:
                 continue
             source = _decode(root / name, _read(root / name))
             if source.strip():
@@ -105,11 +98,27 @@ class LocalText(Corpus):
             if docs := docstrings(source, name):
                 yield Document(f"{name}:docs", "docs", docs)
         for name, text in _topics().items():
-            if split_of(name, self.held_out_percent) == split:
+            if self.split(name) == split:
                 yield Document(name, "prose", text)
 
 
 CORPUS = LocalText
+EVIDENCE = (
+    calls(
+        LocalText.split,
+        "train",
+        "printf json/decoder.py | sha256sum",
+        name="json/decoder.py",
+        parameters={"held_out_percent": 10.0},
+    ),
+    calls(
+        LocalText.split,
+        "held_out",
+        "printf topics/specialnames | sha256sum",
+        name="topics/specialnames",
+        parameters={"held_out_percent": 10.0},
+    ),
+)
 
 
 @lru_cache(maxsize=1024)  # parsing is most of the time a pass takes

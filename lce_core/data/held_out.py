@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 from lce_core.corpora import Corpus
 from lce_core.data.manifest import file_digests, read_manifest, write_manifest
-from lce_core.data.tokenised import Report, token_dtype, tokenised_split
+from lce_core.data.tokenised import token_dtype, tokenised_split
 from lce_core.errors import DataError
+from lce_core.reports import Report
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

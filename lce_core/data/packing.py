@@ -25,11 +25,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from lce_core.corpora import Corpus
-from lce_core.data.held_out import HeldOutText, pack_held_out
 from lce_core.data.manifest import file_digests, read_manifest, write_manifest
 from lce_core.data.sampling import Draw, draw_documents
 from lce_core.data.tokenised import (
-    Report,
     TokenArray,
     TokenisedDocuments,
     token_dtype,
@@ -38,11 +36,10 @@ from lce_core.data.tokenised import (
 from lce_core.errors import SpecError, StoreError
 from lce_core.models import LanguageModel
 from lce_core.recipe import Upsampling
+from lce_core.reports import Report
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
-__all__ = ["HeldOutText", "PackedRows", "pack_held_out", "pack_rows"]
 
 BLOCK_TOKENS = 1 << 20
 """Tokens handled at a time. Part of the rows' identity: a model's last touch is seeded by block."""

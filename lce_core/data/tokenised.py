@@ -9,7 +9,7 @@ special token gets the tokens of its characters, not the special token.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from lce_core.corpora import Corpus, Document, Split
 from lce_core.errors import DataError
+from lce_core.reports import Report
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -30,7 +31,6 @@ BATCH_CHARACTERS = 500_000
 BATCH_DOCUMENTS = 1024
 """The Rust tokenizer needs about 100 bytes a token until a batch is done."""
 
-Report = Callable[[dict[str, Any]], None]
 TokenArray = NDArray[np.uint16] | NDArray[np.uint32]
 
 _DOCUMENTS = pa.schema([("name", pa.string()), ("domain", pa.string()), ("tokens", pa.int64())])

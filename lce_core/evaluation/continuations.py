@@ -8,7 +8,7 @@ scored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from lce_core.errors import NonFiniteError, SpecError
+from lce_core.reports import Progress, no_progress
 
 if TYPE_CHECKING:
     from lce_core.extension.extended_model import ExtendedModel
@@ -29,7 +30,7 @@ def continuation_log_likelihoods(
     texts: Sequence[tuple[TokenIds, TokenIds]],
     *,
     batch_tokens: int,
-    report: Callable[[int, int], None] = lambda *_: None,
+    report: Progress = no_progress,
 ) -> list[tuple[float, bool]]:
     """What the model thinks of each continuation, given its context.
 

@@ -32,6 +32,7 @@ from lce_core.evaluation.shared_prefixes import (
     reusable,
     sharing_order,
 )
+from lce_core.reports import Progress, no_progress
 
 if TYPE_CHECKING:
     from lce_core.extension.extended_model import ExtendedModel
@@ -40,7 +41,7 @@ Stop = Callable[[TokenIds], bool]
 """Given the ids generated so far, whether more of them could not change the score."""
 
 _WORTH_SHARING = 2 / 3
-"""Part of the prompts' tokens that may be left for a shared cache to be worth its single rows."""
+"""Part of the prompts' tokens that may be left for a shared cache to pay: texts may pass singly."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def generate(
     batch_tokens: int,
     chunk: int = 4096,
     share_prefixes: bool = True,
-    report: Callable[[int, int], None] = lambda *_: None,
+    report: Progress = no_progress,
 ) -> list[TokenIds]:
     """The most likely continuation of each prompt, token by token.
 
@@ -130,9 +131,9 @@ def _in_batches(
     for index in group:
         by_length.setdefault(len(texts[index]), []).append(index)
     for length, indices in sorted(by_length.items()):
-        rows = max(1, settings.batch_tokens // length)
-        for start in range(0, len(indices), rows):
-            batch = indices[start : start + rows]
+        size = max(1, settings.batch_tokens // length)
+        for start in range(0, len(indices), size):
+            batch = indices[start : start + size]
             prompts = torch.from_numpy(np.stack([texts[index] for index in batch]))
             answers = _continue(model, batch, prompts, settings, DynamicCache())
             yield from zip(batch, answers, strict=True)
@@ -143,6 +144,7 @@ def _sharing(
 ) -> Iterator[tuple[int, TokenIds]]:
     order = [group[place] for place in sharing_order([texts[index] for index in group])]
     limit = settings.batch_tokens if model.packs else 0
+    # `held` is the text whose keys lie in the cache: the next bundle keeps what it begins with.
     cache, held = DynamicCache(), np.empty(0, dtype=np.int64)
     parts = bundles(texts, order, limit, settings.max_new_tokens)
     for bundle in parts:
@@ -152,12 +154,14 @@ def _sharing(
         if len(bundle) == 1:
             rest = torch.from_numpy(first[None, kept:])
             answers = _continue(model, bundle, rest, settings, cache)
+            # The last token of an answer is chosen and never fed, so it has no keys.
             held = np.concatenate([first, answers[0][:-1]])
         else:
             members = [texts[index] for index in bundle]
             chunk = min(settings.chunk, settings.batch_tokens)
             packed = PackedTexts(model, members, cache, kept, chunk)
             answers = _continue_packed(model, bundle, packed, settings)
+            # In lexicographic order the last text is nearest to the next bundle's first.
             held = members[-1]
             if bundle is not parts[-1]:
                 cache = packed.cache_of(-1, len(held))
@@ -212,16 +216,17 @@ def _greedy(
     the call before (None: all do) and the tokens; it returns the states after them.
     """
     answers: list[list[int]] = [[] for _ in batch]
+    # Texts that go on, as places in `batch`; states and the cache have one line for each of them.
     running = list(range(len(batch)))
     while True:
         tokens = _most_likely(model, states, len(answers[running[0]]) + 1)
-        for row, token in zip(running, tokens.tolist(), strict=True):
-            answers[row].append(token)
+        for text, token in zip(running, tokens.tolist(), strict=True):
+            answers[text].append(token)
         kept = [
             place
-            for place, row in enumerate(running)
-            if len(answers[row]) < settings.max_new_tokens
-            and not settings.ended[batch[row]](np.array(answers[row]))
+            for place, text in enumerate(running)
+            if len(answers[text]) < settings.max_new_tokens
+            and not settings.ended[batch[text]](np.array(answers[text]))
         ]
         if not kept:
             return [np.array(answer, dtype=np.int64) for answer in answers]

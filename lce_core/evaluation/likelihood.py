@@ -8,7 +8,6 @@ there is no padding and no attention mask.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from lce_core.errors import NonFiniteError, SpecError
 from lce_core.evaluation.cross_entropy import token_nll
+from lce_core.reports import Progress, no_progress
 
 if TYPE_CHECKING:
     from lce_core.extension.extended_model import ExtendedModel
@@ -27,7 +27,7 @@ def window_nll(
     windows: NDArray[np.integer],
     *,
     batch_tokens: int,
-    report: Callable[[int, int], None] = lambda *_: None,
+    report: Progress = no_progress,
 ) -> NDArray[np.float32]:
     """NLL in nats of tokens 1..L-1 of each window, given the tokens before it in that window.
 

@@ -53,6 +53,7 @@ class PackedTexts:
         shared = [0, *(reusable(before, text) for before, text in pairwise(texts))]
         own = [text[kept:] for text, kept in zip(texts, shared, strict=True)]
         seen, self._starts = _who_sees_what(shared, [len(segment) for segment in own])
+        # (texts, keys) bool; a key for each token of all segments, cached already or not.
         self._seen = torch.from_numpy(seen).to(model.model.device)
         self._ids = torch.from_numpy(np.concatenate(own)).to(model.model.device)
         self._held = held
@@ -65,6 +66,7 @@ class PackedTexts:
             begin, end = max(self._starts[first], self._held), ends[last]
             alone = first == last
             found = self._alone(first, begin, end) if alone else self._together(begin, end)
+            # A pass returns its last tokens' states (some, hidden_size), so count from the end.
             for text in range(first, last + 1):
                 states[text] = found[ends[text] - end - 1]
         return torch.stack([states[text] for text in range(len(ends))])
@@ -79,13 +81,14 @@ class PackedTexts:
         Returns:
           States (texts, hidden_size) after them.
         """
-        rows = torch.tensor(texts, device=ids.device)
+        # The new keys follow all others: one column each, which only its own text sees.
+        selected = torch.tensor(texts, device=ids.device)
         new = torch.zeros(len(self._seen), len(texts), dtype=torch.bool, device=ids.device)
-        new[rows, torch.arange(len(texts), device=ids.device)] = True
+        new[selected, torch.arange(len(texts), device=ids.device)] = True
         self._seen = torch.cat([self._seen, new], dim=1)
         positions = torch.from_numpy(self._lengths[texts]).to(ids.device)
         self._lengths[texts] += 1
-        return self._model.packed_states(ids, positions, self._seen[rows], self._cache)
+        return self._model.packed_states(ids, positions, self._seen[selected], self._cache)
 
     def cache_of(self, text: int, num_tokens: int) -> DynamicCache:
         """A cache of the first tokens of one text alone; the one of all where that is it."""
@@ -109,7 +112,8 @@ class PackedTexts:
         columns = torch.arange(begin, end, device=self._ids.device)
         starts = torch.tensor(self._starts, device=columns.device)
         owners = torch.searchsorted(starts, columns, right=True) - 1
-        # Keys lie in the order of their positions in each text, so causal means "not behind me".
+        # A token sees the keys of its text that do not come after it, (tokens, end); as many as
+        # lie before it in that text, itself aside, are its position.
         sees = self._seen[owners, :end]
         mask = sees & (torch.arange(end, device=columns.device) <= columns[:, None])
         return self._model.packed_states(
@@ -123,6 +127,7 @@ class PackedTexts:
         size = min(PACKED, self._chunk) if before else self._chunk
         for piece in self._ids[None, begin:end].split(size, dim=1):
             states = self._model.hidden_states(piece, own)
+        # What passed over a copy is appended where the mask expects it: at the end of the cache.
         if own is not self._cache:
             layers: list[Any] = own.layers
             for index, layer in enumerate(layers):
@@ -143,6 +148,7 @@ def _who_sees_what(
     starts = np.concatenate([[0], np.cumsum(sizes)])
     seen = np.zeros((len(shared), starts[-1]), dtype=np.bool_)
     for row, kept in enumerate(shared):
+        # The text before may itself share its beginning: take the keys that it sees, in order.
         if kept:
             seen[row, np.flatnonzero(seen[row - 1])[:kept]] = True
         seen[row, starts[row] : starts[row + 1]] = True

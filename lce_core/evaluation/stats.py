@@ -19,6 +19,7 @@ from lce_core.errors import DataError
 NORMAL_QUANTILE = 1.959963984540054
 """97.5 % quantile of the normal distribution."""
 _BLOCK_ELEMENTS = 1 << 20
+_SEED = 0
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,6 @@ def bootstrap_mean(
     weights: ArrayLike | None = None,
     clusters: Sequence[Hashable] | None = None,
     resamples: int = 2000,
-    seed: int = 0,
 ) -> Estimate:
     """Weighted mean of `values` with a percentile interval over resampled clusters.
 
@@ -46,7 +46,6 @@ def bootstrap_mean(
       weights: positive weight of each value, such as its number of tokens; equal if None.
       clusters: cluster of each value; None: every value is its own.
       resamples: bootstrap draws.
-      seed: of the draws.
 
     Raises:
       DataError: no values, or a value that is not finite.
@@ -64,7 +63,7 @@ def bootstrap_mean(
     value = float(sums.sum() / totals.sum())
     if len(sums) == 1:
         return Estimate(value, None, None, data.size)
-    means = _resampled_means(sums, totals, resamples, np.random.default_rng(seed))
+    means = _resampled_means(sums, totals, resamples, np.random.default_rng(_SEED))
     low, high = np.quantile(means, [0.025, 0.975])
     # The percentile interval of a skewed sample may miss its own mean.
     return Estimate(value, min(float(low), value), max(float(high), value), data.size)

@@ -12,11 +12,11 @@ from typing import ClassVar, Literal
 
 from lce_core.attention import AttentionScheme
 from lce_core.errors import SpecError
-from lce_core.methods._adaptation import LowRank, TokenInsertion
+from lce_core.methods._adaptation import LoRA, TokenInsertion
 from lce_core.registry import Plugin, Registry
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
-__all__ = ["METHODS", "LowRank", "Method", "TokenInsertion", "TrainingStage", "scale_or_ratio"]
+__all__ = ["METHODS", "LoRA", "Method", "ScaledMethod", "TokenInsertion", "TrainingStage"]
 
 
 class Method(Plugin):
@@ -49,8 +49,8 @@ class Method(Plugin):
         """Attention in training, where it is another than in use."""
         return self.attention(geometry, lengths)
 
-    def low_rank(self) -> LowRank | None:
-        """Which weights are trained through low-rank updates; None to train all weights."""
+    def lora(self) -> LoRA | None:
+        """Which weights are trained through LoRA; None to train all weights."""
         return None
 
     def insertion(self, geometry: RopeGeometry) -> TokenInsertion | None:
@@ -73,6 +73,41 @@ class Method(Plugin):
         return False
 
 
+class ScaledMethod(Method):
+    """Base of methods with one scale: how many trained contexts they reach."""
+
+    scale: float | None = None
+    """Divisor of the frequencies; None: target / trained context."""
+
+    def scale_for(self, lengths: ContextLengths) -> float:
+        """The given scale, or target / trained context; at least 1.
+
+        Raises:
+          SpecError: a scale below 1.
+        """
+        return checked_scale(self, self.scale, lengths)
+
+    def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
+        """Raises SpecError for a scale below 1."""
+        self.scale_for(lengths)
+        super().check(geometry, lengths)
+
+
+def checked_scale(method: Method, scale: float | None, lengths: ContextLengths) -> float:
+    """The given scale of a method, or target / trained context.
+
+    Raises:
+      SpecError: a scale below 1.
+    """
+    where = method.plugin_name
+    chosen = lengths.target / lengths.trained if scale is None else scale
+    if chosen < 1:
+        raise SpecError(
+            f"{where}.scale", chosen, "a scale of at least 1", "give target / trained context"
+        )
+    return chosen
+
+
 @dataclass(frozen=True)
 class TrainingStage:
     """One of several fine-tuning runs in a row."""
@@ -82,20 +117,6 @@ class TrainingStage:
     """Tokens of its rows."""
     share: float
     """Part of the study's train_tokens that it takes."""
-
-
-def scale_or_ratio(scale: float | None, lengths: ContextLengths, where: str) -> float:
-    """The given scale, or target / trained; at least 1.
-
-    Raises:
-      SpecError: a scale below 1.
-    """
-    chosen = lengths.target / lengths.trained if scale is None else scale
-    if chosen < 1:
-        raise SpecError(
-            f"{where}.scale", chosen, "a scale of at least 1", "give target / trained context"
-        )
-    return chosen
 
 
 METHODS: Registry[Method] = Registry("lce_core.methods", "METHOD", Method)

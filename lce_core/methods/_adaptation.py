@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class LowRank:
+class LoRA:
     """Low-rank updates of some linear layers, and what is trained whole beside them.
 
     Source: Hu et al. 2021, arXiv:2106.09685.

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from lce_core.errors import SpecError
-from lce_core.methods import Method, scale_or_ratio
+from lce_core.methods import Method, checked_scale
 from lce_core.rope import ContextLengths, Frequencies, RopeGeometry, RopeTable
 
 
@@ -76,7 +76,7 @@ class TargetNtk(DynamicNtk):
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
         """Raises SpecError for a target below the trained context."""
-        scale_or_ratio(None, lengths, self.plugin_name)
+        checked_scale(self, None, lengths)
         super().check(geometry, lengths)
 
     def growth(self, lengths: ContextLengths) -> float:

@@ -15,10 +15,10 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from lce_core.errors import SpecError
+from lce_core.evidence import EXACT, frequencies
 from lce_core.methods import METHODS, Method, TrainingStage
-from lce_core.methods._evidence import EXACT, frequencies
 from lce_core.methods._other_base import Base
-from lce_core.registry import Source
+from lce_core.registry import Examples, Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 
@@ -88,4 +88,5 @@ EVIDENCE = (
         target=131072,
     ),
 )
+EXAMPLES: Examples = ({"bases": [1e6, 4e6], "shares": [0.25, 0.75]}, {})
 VERSION = 1

@@ -7,7 +7,7 @@ Source: Lian et al. 2024, arXiv:2412.07171, section 4.1, after Xiong et al. 2023
 
 from __future__ import annotations
 
-from lce_core.methods._evidence import EXACT, frequencies
+from lce_core.evidence import EXACT, frequencies
 from lce_core.methods._other_base import Base, OtherBase
 from lce_core.registry import Source
 

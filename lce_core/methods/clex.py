@@ -18,8 +18,8 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from lce_core.errors import SpecError
+from lce_core.evidence import EXACT, PHI2, frequencies, value
 from lce_core.methods import Method
-from lce_core.methods._evidence import EXACT, PHI2, frequencies, value
 from lce_core.methods._ntk import ntk_frequencies
 from lce_core.registry import Source
 from lce_core.rope import ContextLengths, Frequencies, RopeGeometry, RopeTable
@@ -99,7 +99,7 @@ METHOD = Clex
 SOURCE = Source(
     paper="arXiv:2310.16450",
     place="section 3; scales up to 32 and SiLU at a target of 8 contexts from LCEG's configuration",
-    reference="github.com/DAMO-NLP-SG/CLEX@023709d",
+    reference="https://github.com/DAMO-NLP-SG/CLEX/tree/023709d",
     differs="only the network's part is integrated, in float64 (the NTK part is exact), with the"
     " same 3/8 rule and step 0.1 rather than 0.01, which puts the reference's own integral off by"
     " 1.4e-6 in the logarithm; a scale and positions per row rather than per micro-batch; a row"

@@ -7,7 +7,7 @@ Source: Peng et al. 2023, arXiv:2309.00071, section 3.4 and table 5 (after emozi
 
 from __future__ import annotations
 
-from lce_core.methods._evidence import EXACT, frequencies
+from lce_core.evidence import EXACT, frequencies
 from lce_core.methods._ntk import DynamicNtk
 from lce_core.registry import Source
 from lce_core.rope import ContextLengths
@@ -25,7 +25,7 @@ METHOD = DynamicNtkAware
 SOURCE = Source(
     paper="arXiv:2309.00071",
     place="section 3.4 and table 5, row NTK-aware, dynamic",
-    reference="github.com/jquesnelle/yarn@995db5b",
+    reference="github.com/jquesnelle/yarn@995db5b575e75230b3384d658f8b944c9662f775",
     differs="one base per request; the reference changes it while it generates",
 )
 EVIDENCE = (

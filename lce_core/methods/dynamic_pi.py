@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+from lce_core.evidence import EXACT, frequencies
 from lce_core.methods import Method
-from lce_core.methods._evidence import EXACT, frequencies
 from lce_core.methods._ntk import dynamic_scale
 from lce_core.registry import Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
@@ -35,7 +35,7 @@ METHOD = DynamicPositionInterpolation
 SOURCE = Source(
     paper="arXiv:2309.00071",
     place="section 3.4 and table 5, row PI, dynamic",
-    reference="github.com/jquesnelle/yarn@995db5b",
+    reference="github.com/jquesnelle/yarn@995db5b575e75230b3384d658f8b944c9662f775",
     differs="one table per request; the reference changes it while it generates",
 )
 EVIDENCE = (

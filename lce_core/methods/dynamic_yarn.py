@@ -8,8 +8,8 @@ Source: Peng et al. 2023, arXiv:2309.00071, section 3.4, table 5 and appendix B.
 
 from __future__ import annotations
 
+from lce_core.evidence import EXACT, frequencies, value
 from lce_core.methods._by_parts import WithTemperature
-from lce_core.methods._evidence import EXACT, frequencies, value
 from lce_core.methods._ntk import dynamic_scale
 from lce_core.registry import Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
@@ -31,7 +31,7 @@ METHOD = DynamicYarn
 SOURCE = Source(
     paper="arXiv:2309.00071",
     place="section 3.4 and table 5, row YaRN, dynamic",
-    reference="github.com/jquesnelle/yarn@995db5b",
+    reference="github.com/jquesnelle/yarn@995db5b575e75230b3384d658f8b944c9662f775",
     differs="one table per request; the reference changes it while it generates, and its two"
     " classes divide by different contexts once a model is fine-tuned: here by the base model's",
 )

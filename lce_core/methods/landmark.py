@@ -15,9 +15,9 @@ from pydantic import Field
 
 from lce_core.attention.schemes import BlockRetrieval, GroupedSoftmax
 from lce_core.errors import SpecError
+from lce_core.evidence import EXACT, frequencies, value
 from lce_core.methods import Method, TokenInsertion
-from lce_core.methods._evidence import EXACT, frequencies, value
-from lce_core.registry import Source
+from lce_core.registry import Examples, Source
 from lce_core.rope import ContextLengths, RopeGeometry
 
 
@@ -89,7 +89,7 @@ SOURCE = Source(
     paper="arXiv:2305.16300",
     place="sections 3.1 and 3.2; blocks of 64, 5 of them read, and sequences of 512 from LCEG's"
     " code",
-    reference="github.com/epfml/landmark-attention@d963e50",
+    reference="https://github.com/epfml/landmark-attention/tree/d963e50",
     differs="chunks lie at multiples of their size, where the reference lets them follow the calls,"
     " so that cached and uncached passes agree; a landmark is inserted as soon as its block is"
     " full, not when the next token comes; landmarks that tie go to the earlier block; chunk and"
@@ -108,4 +108,5 @@ EVIDENCE = (
     frequencies((1.0, 8.659643e-1, 1.154782e-4), origin=EXACT, pairs=(0, 1, 63)),
     value("reach", None, "the method limits no length"),
 )
+EXAMPLES: Examples = ({}, {"block": 4, "top_k": 13, "train_length": 64}, {"block": 4, "top_k": 2})
 VERSION = 1

@@ -14,9 +14,9 @@ from pydantic import Field
 
 from lce_core.attention.schemes import LambdaShaped
 from lce_core.errors import SpecError
+from lce_core.evidence import value
 from lce_core.methods import Method
-from lce_core.methods._evidence import value
-from lce_core.registry import Source
+from lce_core.registry import Examples, Source
 from lce_core.rope import ContextLengths, RopeGeometry
 
 
@@ -57,7 +57,7 @@ METHOD = LmInfinite
 SOURCE = Source(
     paper="arXiv:2308.16137",
     place="LCEG section 3.3; window 4096 and 10 global tokens from its appendix 9.2",
-    reference="github.com/Glaciohound/LM-Infinite@a0ce64c",
+    reference="https://github.com/Glaciohound/LM-Infinite/tree/a0ce64c",
     differs="no top-k tokens from the middle, as in LCEG; chunked prefill masks inside the chunk,"
     " which the reference does not",
 )
@@ -78,4 +78,5 @@ EVIDENCE = (
     ),
     value("reach", None, "the method limits no length"),
 )
+EXAMPLES: Examples = ({}, {"window": 8, "num_global": 3})
 VERSION = 1

@@ -16,8 +16,8 @@ from pydantic import Field
 
 from lce_core.attention.schemes import ShiftedSparse
 from lce_core.errors import SpecError
-from lce_core.methods import LowRank, Method, scale_or_ratio
-from lce_core.methods._evidence import EXACT, PHI2, frequencies, value
+from lce_core.evidence import EXACT, PHI2, frequencies, value
+from lce_core.methods import LoRA, ScaledMethod
 from lce_core.registry import Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
@@ -26,7 +26,7 @@ TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "dense")
 WHOLE = ("embed", "norm")
 
 
-class LongLora(Method):
+class LongLora(ScaledMethod):
     """Shifted sparse attention with low-rank updates, for training."""
 
     family: ClassVar[Literal["none", "frequency", "approximate"]] = "approximate"
@@ -44,7 +44,7 @@ class LongLora(Method):
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
         """Base frequencies divided by the scale."""
-        return RopeTable(geometry.inv_freq() / scale_or_ratio(self.scale, lengths, "longlora"))
+        return RopeTable(geometry.inv_freq() / self.scale_for(lengths))
 
     def training_attention(self, geometry: RopeGeometry, lengths: ContextLengths) -> ShiftedSparse:
         """Blocks of request / num_groups tokens; the request is a training row.
@@ -54,13 +54,13 @@ class LongLora(Method):
         """
         return ShiftedSparse(group=self._group(lengths.request))
 
-    def low_rank(self) -> LowRank:
+    def lora(self) -> LoRA:
         """Updates of the attention projections; embeddings and norms are trained whole."""
-        return LowRank(self.rank, self.alpha, TARGETS, WHOLE)
+        return LoRA(self.rank, self.alpha, TARGETS, WHOLE)
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
         """Raises SpecError for a scale below 1, one head, or a target that is not whole blocks."""
-        scale_or_ratio(self.scale, lengths, "longlora")
+        super().check(geometry, lengths)
         self._group(lengths.target)
         if geometry.num_heads < 2:
             raise SpecError(
@@ -86,7 +86,7 @@ METHOD = LongLora
 SOURCE = Source(
     paper="arXiv:2309.12307",
     place="sections 3.2 and 3.3; settings from tables 7, 8 of LCEG (arXiv:2409.12181)",
-    reference="github.com/dvlab-research/LongLoRA@d4eb344",
+    reference="https://github.com/dvlab-research/LongLoRA/tree/d4eb344",
     differs="no block wraps around, as in the reference's flash attention path, which LCEG trained"
     " with; its other path rolls the row and lets the first tokens see the last. With an odd number"
     " of heads the first half is the smaller one. Where embedding and head are one weight, the head"

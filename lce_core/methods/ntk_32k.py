@@ -8,7 +8,7 @@ Source: Lu et al. 2024, arXiv:2409.12181, appendix 9.2, after Fu et al. 2024 (ar
 
 from __future__ import annotations
 
-from lce_core.methods._evidence import EXACT, PHI2, frequencies
+from lce_core.evidence import EXACT, PHI2, frequencies
 from lce_core.methods._ntk import TargetNtk
 from lce_core.registry import Source
 
@@ -21,7 +21,7 @@ METHOD = Ntk32k
 SOURCE = Source(
     paper="arXiv:2409.12181",
     place="appendix 9.2 and tables 7, 8",
-    reference="github.com/Leooyii/LCEG@2ce672d",
+    reference="github.com/Leooyii/LCEG@2ce672dc42b9b5d3e408e8117126c28caeaafcc0",
     differs="s is not rounded up to an integer (the same where the target is a multiple of twice"
     " the trained context), and one base per request",
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from lce_core.methods._evidence import EXACT, PHI2, frequencies
+from lce_core.evidence import EXACT, PHI2, frequencies
 from lce_core.methods._ntk import TargetNtk, dynamic_scale
 from lce_core.registry import Source
 from lce_core.rope import ContextLengths, RopeGeometry
@@ -36,7 +36,7 @@ METHOD = Ntk64k
 SOURCE = Source(
     paper="arXiv:2409.12181",
     place="appendix 9.2 (formula) and tables 7, 8 (printed 57)",
-    reference="github.com/Leooyii/LCEG@2ce672d",
+    reference="github.com/Leooyii/LCEG@2ce672dc42b9b5d3e408e8117126c28caeaafcc0",
     differs="the formula's 121 by default, where tables 7 and 8 print 57; s is not rounded up to an"
     " integer, and one base per request",
 )

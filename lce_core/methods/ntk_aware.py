@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from lce_core.methods import Method, scale_or_ratio
-from lce_core.methods._evidence import EXACT, frequencies
+from lce_core.evidence import EXACT, frequencies
+from lce_core.methods import ScaledMethod
 from lce_core.methods._ntk import ntk_frequencies
 from lce_core.registry import Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 
-class NtkAware(Method):
+class NtkAware(ScaledMethod):
     """Static NTK-aware scaling of the base."""
 
     family: ClassVar[Literal["none", "frequency", "approximate"]] = "frequency"
@@ -26,8 +26,7 @@ class NtkAware(Method):
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
         """Frequencies of the scaled base."""
-        scale = scale_or_ratio(self.scale, lengths, "ntk_aware")
-        return RopeTable(ntk_frequencies(geometry, scale))
+        return RopeTable(ntk_frequencies(geometry, self.scale_for(lengths)))
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
         """Raises SpecError for a scale below 1."""
@@ -38,7 +37,7 @@ METHOD = NtkAware
 SOURCE = Source(
     paper="arXiv:2309.00071",
     place="appendix A.2, definition 3, equations 17-20",
-    reference="github.com/jquesnelle/yarn@995db5b",
+    reference="github.com/jquesnelle/yarn@995db5b575e75230b3384d658f8b944c9662f775",
 )
 EVIDENCE = (
     frequencies(

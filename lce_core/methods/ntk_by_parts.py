@@ -7,14 +7,14 @@ Source: Peng et al. 2023, arXiv:2309.00071, section 3.2, equations 10-13.
 
 from __future__ import annotations
 
-from lce_core.methods import scale_or_ratio
+from lce_core.evidence import EXACT, frequencies, value
+from lce_core.methods import ScaledMethod
 from lce_core.methods._by_parts import ByParts
-from lce_core.methods._evidence import EXACT, frequencies, value
 from lce_core.registry import Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 
-class NtkByParts(ByParts):
+class NtkByParts(ScaledMethod, ByParts):
     """Interpolation by parts, the ramp linear in rotations."""
 
     scale: float | None = None
@@ -22,13 +22,7 @@ class NtkByParts(ByParts):
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
         """Frequencies mixed by the ramp."""
-        scale = scale_or_ratio(self.scale, lengths, "ntk_by_parts")
-        return RopeTable(self.by_parts(geometry, scale))
-
-    def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
-        """Raises SpecError for a scale below 1 or a context too short for a ramp."""
-        scale_or_ratio(self.scale, lengths, "ntk_by_parts")
-        super().check(geometry, lengths)
+        return RopeTable(self.by_parts(geometry, self.scale_for(lengths)))
 
 
 METHOD = NtkByParts

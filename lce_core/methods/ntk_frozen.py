@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from lce_core.methods._evidence import EXACT, frequencies
+from lce_core.evidence import EXACT, frequencies
 from lce_core.methods._ntk import DynamicNtk
 from lce_core.registry import Source
 from lce_core.rope import ContextLengths
@@ -30,7 +30,7 @@ METHOD = NtkFrozen
 SOURCE = Source(
     paper="arXiv:2409.12181",
     place="appendix 9.2 and tables 8, 9 (factor 2 in the code; the text's C'/2C would be 0.5)",
-    reference="github.com/Leooyii/LCEG@2ce672d",
+    reference="github.com/Leooyii/LCEG@2ce672dc42b9b5d3e408e8117126c28caeaafcc0",
     differs="one base per request; the reference keeps the base of the longest request so far and"
     " caches keys under older bases",
 )

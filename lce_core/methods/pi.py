@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from lce_core.methods import Method, scale_or_ratio
-from lce_core.methods._evidence import EXACT, PHI2, frequencies
+from lce_core.evidence import EXACT, PHI2, frequencies
+from lce_core.methods import ScaledMethod
 from lce_core.registry import Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 
-class PositionInterpolation(Method):
+class PositionInterpolation(ScaledMethod):
     """Linear interpolation of positions."""
 
     family: ClassVar[Literal["none", "frequency", "approximate"]] = "frequency"
@@ -25,18 +25,14 @@ class PositionInterpolation(Method):
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
         """Base frequencies divided by the scale."""
-        return RopeTable(geometry.inv_freq() / scale_or_ratio(self.scale, lengths, "pi"))
-
-    def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
-        """Raises SpecError for a scale below 1."""
-        scale_or_ratio(self.scale, lengths, "pi")
+        return RopeTable(geometry.inv_freq() / self.scale_for(lengths))
 
 
 METHOD = PositionInterpolation
 SOURCE = Source(
     paper="arXiv:2306.15595",
     place="equation 8 and tables 7, 8 of LCEG (arXiv:2409.12181)",
-    reference="github.com/Leooyii/LCEG@2ce672d",
+    reference="github.com/Leooyii/LCEG@2ce672dc42b9b5d3e408e8117126c28caeaafcc0",
     differs="angles are computed in float64; the reference trained on positions rounded to bf16",
 )
 EVIDENCE = (

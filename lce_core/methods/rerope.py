@@ -15,9 +15,9 @@ from pydantic import Field
 
 from lce_core.attention.schemes import Rectified
 from lce_core.errors import SpecError
+from lce_core.evidence import PHI2, value
 from lce_core.methods import Method
-from lce_core.methods._evidence import PHI2, value
-from lce_core.registry import Source
+from lce_core.registry import Examples, Source
 from lce_core.rope import ContextLengths, RopeGeometry
 
 
@@ -66,9 +66,9 @@ class ReRope(Method):
 
 METHOD = ReRope
 SOURCE = Source(
-    paper="kexue.fm/archives/9708",
+    paper="https://kexue.fm/archives/9708",
     place="ReRoPE and Leaky ReRoPE; window 512 from the reference",
-    reference="github.com/bojone/rerope@2cbd019",
+    reference="github.com/bojone/rerope@2cbd019fcafec5ebe2bd9a2aec139c13ee8a67ae",
     differs="queries are not scaled by the logarithm of their position, which the reference does"
     " beyond the trained context, so that distances alone are compared with the other methods",
 )
@@ -90,4 +90,5 @@ EVIDENCE = (
     value("reach", 57841, "(4095 - 512) * 16 + 512 + 1", leak=16),
     value("reach", 49633, "(2047 - 512) * 32 + 512 + 1", geometry=PHI2, leak=32),
 )
+EXAMPLES: Examples = ({"leak": 8}, {})
 VERSION = 1

@@ -13,8 +13,8 @@ import numpy as np
 from pydantic import Field
 
 from lce_core.errors import SpecError
-from lce_core.methods import Method, scale_or_ratio
-from lce_core.methods._evidence import EXACT, frequencies
+from lce_core.evidence import EXACT, frequencies
+from lce_core.methods import ScaledMethod
 from lce_core.registry import Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
@@ -22,7 +22,7 @@ _SHARE = 44 / 64
 """Share of the pairs before the split in the paper."""
 
 
-class BoundBroken(Method):
+class BoundBroken(ScaledMethod):
     """Interpolated slow pairs, and a larger base for the fast ones."""
 
     family: ClassVar[Literal["none", "frequency", "approximate"]] = "frequency"
@@ -34,7 +34,7 @@ class BoundBroken(Method):
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
         """Frequencies before and from the split on, which agree at the split itself."""
-        scale = scale_or_ratio(self.scale, lengths, "rope_base_method_2")
+        scale = self.scale_for(lengths)
         split = self._split(geometry)
         base = geometry.theta * scale ** (geometry.rotary_dim / (2 * split))
         fast, slow = geometry.inv_freq(base), geometry.inv_freq() / scale
@@ -42,7 +42,7 @@ class BoundBroken(Method):
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
         """Raises SpecError for a scale below 1 or a split that leaves no pair to interpolate."""
-        scale_or_ratio(self.scale, lengths, "rope_base_method_2")
+        super().check(geometry, lengths)
         split = self._split(geometry)
         if split >= geometry.num_pairs:
             last = geometry.num_pairs - 1

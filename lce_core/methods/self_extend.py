@@ -14,9 +14,9 @@ from pydantic import Field
 
 from lce_core.attention.schemes import GroupedNeighbour
 from lce_core.errors import SpecError
+from lce_core.evidence import PHI2, value
 from lce_core.methods import Method
-from lce_core.methods._evidence import PHI2, value
-from lce_core.registry import Source
+from lce_core.registry import Examples, Source
 from lce_core.rope import ContextLengths, RopeGeometry
 
 
@@ -75,7 +75,7 @@ METHOD = SelfExtend
 SOURCE = Source(
     paper="arXiv:2401.01325",
     place="LCEG section 3.3; window 1024 and group 64 from its appendix 9.2",
-    reference="github.com/datamllab/LongLM@cdbbb06",
+    reference="https://github.com/datamllab/LongLM/tree/cdbbb06",
     differs="floor(q / G) - floor(k / G) as in the reference; LCEG's equation 15 prints the"
     " floor of the difference, which its code does not compute",
 )
@@ -96,4 +96,5 @@ EVIDENCE = (
         positions=((9, 9), (2000, 977), (2048, 1024), (65535, 0), (5, 6)),
     ),
 )
+EXAMPLES: Examples = ({}, {"window": 8, "group": 4})
 VERSION = 1

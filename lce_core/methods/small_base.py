@@ -7,7 +7,7 @@ Source: Men et al. 2024, arXiv:2405.14591, sections 3 and 5.4.
 
 from __future__ import annotations
 
-from lce_core.methods._evidence import EXACT, frequencies
+from lce_core.evidence import EXACT, frequencies
 from lce_core.methods._other_base import Base, OtherBase
 from lce_core.registry import Source
 

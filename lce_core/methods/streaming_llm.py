@@ -14,9 +14,9 @@ from pydantic import Field
 
 from lce_core.attention.schemes import CacheSinks
 from lce_core.errors import SpecError
+from lce_core.evidence import value
 from lce_core.methods import Method
-from lce_core.methods._evidence import value
-from lce_core.registry import Source
+from lce_core.registry import Examples, Source
 from lce_core.rope import ContextLengths, RopeGeometry
 
 
@@ -60,7 +60,7 @@ METHOD = StreamingLlm
 SOURCE = Source(
     paper="arXiv:2309.17453",
     place="section 3.2; 4 sinks as there, window: the rest of the trained context",
-    reference="github.com/mit-han-lab/streaming-llm@d729b3f",
+    reference="github.com/mit-han-lab/streaming-llm@d729b3ffc947caca63fc0f7644b7468ca2d50881",
     differs="the window counts the query's own token, and rolls for each token also within a"
     " prompt; the reference evicts between calls, so that what a token sees there depends on how"
     " the text is cut into calls",
@@ -90,4 +90,5 @@ EVIDENCE = (
     ),
     value("reach", None, "the method limits no length"),
 )
+EXAMPLES: Examples = ({}, {"window": 8, "num_sinks": 3})
 VERSION = 1

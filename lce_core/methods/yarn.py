@@ -9,14 +9,14 @@ Source: Peng et al. 2023, arXiv:2309.00071, sections 3.2 (ramp) and 3.3 (tempera
 
 from __future__ import annotations
 
-from lce_core.methods import scale_or_ratio
+from lce_core.evidence import EXACT, PHI2, frequencies, value
+from lce_core.methods import ScaledMethod
 from lce_core.methods._by_parts import WithTemperature
-from lce_core.methods._evidence import EXACT, PHI2, frequencies, value
 from lce_core.registry import Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 
-class Yarn(WithTemperature):
+class Yarn(ScaledMethod, WithTemperature):
     """Interpolation by parts with attention temperature."""
 
     scale: float | None = None
@@ -24,19 +24,14 @@ class Yarn(WithTemperature):
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
         """Frequencies mixed by the ramp, and the attention factor."""
-        return self.table(geometry, scale_or_ratio(self.scale, lengths, "yarn"))
-
-    def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
-        """Raises SpecError for a scale below 1 or a context too short for a ramp."""
-        scale_or_ratio(self.scale, lengths, "yarn")
-        super().check(geometry, lengths)
+        return self.table(geometry, self.scale_for(lengths))
 
 
 METHOD = Yarn
 SOURCE = Source(
     paper="arXiv:2309.00071",
     place="section 3.2, equations 10-13; section 3.3, equations 14, 15",
-    reference="github.com/jquesnelle/yarn@995db5b",
+    reference="github.com/jquesnelle/yarn@995db5b575e75230b3384d658f8b944c9662f775",
     differs="under partial rotary (Phi) the temperature acts on whole heads, as in the paper;"
     " transformers scales only the rotated elements",
 )

@@ -42,6 +42,15 @@ class StockModel(LanguageModel):
         """The transformers configuration that follows from geometry and shape."""
         raise NotImplementedError
 
+    def num_parameters(self) -> int:
+        """Weights of the architecture, counted without memory for them."""
+        import torch
+        from transformers import AutoModelForCausalLM
+
+        with torch.device("meta"):
+            built: PreTrainedModel = AutoModelForCausalLM.from_config(self.config())
+        return int(built.num_parameters())
+
     def tokenizer(self, folder: Path | None) -> PreTrainedTokenizerBase:
         """The model's tokenizer, from `folder` or the hub at the pinned revision.
 

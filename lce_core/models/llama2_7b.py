@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from lce_core.evidence import calls
 from lce_core.models import ModelShape
 from lce_core.models._llama import llama_config
 from lce_core.models._stock import StockModel
-from lce_core.registry import Evidence, Source
+from lce_core.registry import Source
 from lce_core.rope import RopeGeometry
 
 if TYPE_CHECKING:
@@ -26,10 +27,11 @@ SOURCE = Source(
     reference="huggingface.co/meta-llama/Llama-2-7b-hf@01c7f73d771dfac7d292323805ebc428287df4f9",
 )
 EVIDENCE = (
-    Evidence(
-        given={"quantity": "num_parameters"},
-        expected=6_738_415_616,
-        origin="2 x 32000 x 4096 + 32 x (4 x 4096^2 + 3 x 4096 x 11008 + 2 x 4096) + 4096, by hand",
+    calls(
+        StockModel.num_parameters,
+        6_738_415_616,
+        "2 x 32000 x 4096 + 32 x (4 x 4096^2 + 3 x 4096 x 11008 + 2 x 4096) + 4096, by hand",
+        parameters={},
     ),
 )
 

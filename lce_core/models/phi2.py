@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from lce_core.evidence import calls
 from lce_core.models import ModelShape
 from lce_core.models._stock import StockModel
-from lce_core.registry import Evidence, Source
+from lce_core.registry import Source
 from lce_core.rope import RopeGeometry
 
 if TYPE_CHECKING:
@@ -23,11 +24,12 @@ SOURCE = Source(
     reference="huggingface.co/microsoft/phi-2@ef382358ec9e382308935a992d908de099b64c23",
 )
 EVIDENCE = (
-    Evidence(
-        given={"quantity": "num_parameters"},
-        expected=2_779_683_840,
-        origin="51200 x 5121 + 51200 x 2560 + 5120 + 32 x (4 x (2560^2 + 2560) + 2 x 2560 x 10240"
+    calls(
+        StockModel.num_parameters,
+        2_779_683_840,
+        "51200 x 5121 + 51200 x 2560 + 5120 + 32 x (4 x (2560^2 + 2560) + 2 x 2560 x 10240"
         " + 10240 + 2560 + 5120), by hand",
+        parameters={},
     ),
 )
 

@@ -18,11 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from lce_core.evidence import calls
 from lce_core.models import KeyVocabulary, ModelShape, Pretraining
 from lce_core.models._keys import plant_keys
 from lce_core.models._llama import llama_config
 from lce_core.models._stock import StockModel
-from lce_core.registry import Evidence, Source
+from lce_core.registry import Source
 from lce_core.rope import RopeGeometry
 
 if TYPE_CHECKING:
@@ -31,10 +32,11 @@ if TYPE_CHECKING:
 VERSION = 1
 SOURCE = Source(paper="own", place="docs/performance.md, toy base model", reference="own")
 EVIDENCE = (
-    Evidence(
-        given={"quantity": "num_parameters"},
-        expected=259_296,
-        origin="392 x 96 + 2 x (4 x 96 x 96 + 3 x 96 x 256 + 2 x 96) + 96, counted by hand",
+    calls(
+        StockModel.num_parameters,
+        259_296,
+        "392 x 96 + 2 x (4 x 96 x 96 + 3 x 96 x 256 + 2 x 96) + 96, counted by hand",
+        parameters={},
     ),
 )
 

@@ -79,17 +79,25 @@ class Lease:
     def acquire(cls, folder: Path, name: str) -> Lease | None:
         """Takes the lease `name`, also from a dead owner; None while a live process holds it."""
         path = folder / f"{name}.json"
+        # Judged and taken under one lock: of two processes that find an owner dead, one gets it.
         with locked(folder):
             if is_held(folder, name):
                 return None
+            # The token tells apart two leases of one process, and one that was taken over.
             token = uuid.uuid4().hex
             aside = folder / f".{name}.{token}"
+            # Readers take no lock; thanks to the rename they never see half a file.
             aside.write_text(json.dumps({**owner(), "token": token}), encoding="utf-8")
             aside.replace(path)
         return cls(path, token)
 
     def still_ours(self) -> bool:
-        """Whether no other process has taken the lease over."""
+        """Whether no other process has taken the lease over.
+
+        An answer about now, not a lock. A commit that follows at once may still meet another's only
+        if this process was silent past `STALE_SECONDS`; both have then computed the same numbers,
+        and each puts a whole folder in place.
+        """
         held = _read(self._path)
         return held is not None and held[0].get("token") == self._token
 
@@ -114,6 +122,7 @@ class Lease:
         trace: TracebackType | None,
     ) -> None:
         self._stop.set()
+        # Under the lock, lest the file of someone who takes over in between be removed.
         with locked(self._path.parent):
             if self.still_ours():
                 self._path.unlink(missing_ok=True)
@@ -122,6 +131,7 @@ class Lease:
         while not self._stop.wait(HEARTBEAT_SECONDS):
             # A file server that hiccups must not end the heartbeat of a run of days.
             with contextlib.suppress(OSError):
+                # Taken over in between, the beat freshens a live owner's file: no harm.
                 if self.still_ours():
                     os.utime(self._path)
 
@@ -133,6 +143,7 @@ def _read(path: Path) -> tuple[dict[str, Any], float] | None:
     except FileNotFoundError:
         return None
     except ValueError:
+        # No JSON: nobody's, and as old as can be, so the next one may take it.
         return {}, time.time()
     return content, age
 

@@ -1,21 +1,35 @@
 """Steps, the units of identity: a kind, a spec, parents, and the fingerprint of these three.
 
-Kinds: `rows` (packed training rows), `held_out` (tokenised held-out text), `base` (a base model
-trained by the study), `finetune` (a base model extended by training), `cell` (one benchmark task at
-one length). The name is for people and takes no part in the identity.
+A step carries its spec as JSON, the form in which it travels to workers and lies in records, so
+that whoever only reads the store needs no plug-in. `lce_core.study.step_kinds` has the typed specs.
+The name is for people and takes no part in the identity.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from lce_core.store.identity import SHORT, fingerprint
 
-VERSIONS = {"rows": 1, "held_out": 1, "base": 1, "finetune": 1, "cell": 1}
-"""Raised when the code behind a kind, or a default of the study file, changes its numbers. Plug-ins
-have a VERSION of their own."""
+
+class Spec(Protocol):
+    """What a step depends on, besides its parents."""
+
+    @property
+    def kind(self) -> str:
+        """The kind of step, and the folder of its artifacts."""
+
+    @property
+    def version(self) -> int:
+        """Raised when the kind's code, or a default of the study file, changes its numbers.
+
+        Plug-ins have a VERSION of their own.
+        """
+
+    def identity(self) -> dict[str, Any]:
+        """JSON values: what differs here differs in the fingerprint."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +40,7 @@ class Step:
     name: str
     """Readable part of the artifact's folder name."""
     spec: Mapping[str, Any]
-    """What the step depends on, besides its parents: JSON values."""
+    """`Spec.identity` of what the step depends on, besides its parents."""
     parents: Mapping[str, str]
     """Fingerprints of the steps before it, by role."""
     lineage: Mapping[str, Any]
@@ -51,9 +65,8 @@ class Step:
 
 
 def make_step(
-    kind: str,
+    spec: Spec,
     name: str,
-    spec: Mapping[str, Any],
     parents: Mapping[str, Step],
     axes: Mapping[str, Any] | None = None,
 ) -> Step:
@@ -62,10 +75,11 @@ def make_step(
     Raises:
       SpecError: the spec holds something without a canonical JSON form.
     """
+    kind, values = spec.kind, spec.identity()
     prints = {role: parent.fingerprint for role, parent in parents.items()}
-    identity = {"kind": kind, "version": VERSIONS[kind], "spec": spec, "parents": prints}
-    lineage = {**spec, **{role: parent.lineage for role, parent in parents.items()}}
-    return Step(kind, name, spec, prints, lineage, fingerprint(identity, kind), axes or {})
+    identity = {"kind": kind, "version": spec.version, "spec": values, "parents": prints}
+    lineage = {**values, **{role: parent.lineage for role, parent in parents.items()}}
+    return Step(kind, name, values, prints, lineage, fingerprint(identity, kind), axes or {})
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a step costs: FLOPs from shapes and lengths, GPU-hours at a rate, bytes of a KV cache.
+"""What a step costs: FLOPs from shapes and lengths, and GPU-hours at a rate.
 
 Matrix products count 2 FLOPs for each weight and token. Scores and their product with the values
 cost 4 x layers x width FLOPs for each token and key; causal attention lets a token see L / 2 keys
@@ -42,9 +42,9 @@ def training_flops(shape: ModelShape, geometry: RopeGeometry, length: int) -> fl
     return 3.0 * forward_flops(shape, geometry, length)
 
 
-def gpu_hours(flops: float, flops_per_second: float = A100_FLOPS) -> float:
-    """Hours of one GPU that sustains `flops_per_second`."""
-    return flops / flops_per_second / 3600.0
+def gpu_hours(flops: float) -> float:
+    """Hours of one A100."""
+    return flops / A100_FLOPS / 3600.0
 
 
 def model_flops_utilisation(
@@ -54,11 +54,3 @@ def model_flops_utilisation(
 ) -> float:
     """Share of the hardware's peak that useful FLOPs reach, for one device."""
     return tokens_per_second * flops_per_token / peak_flops
-
-
-def kv_cache_bytes(
-    shape: ModelShape, geometry: RopeGeometry, num_tokens: int, bytes_per_value: int = 2
-) -> int:
-    """Bytes of the keys and values of `num_tokens` tokens in all layers."""
-    width = geometry.num_kv_heads * geometry.head_dim
-    return 2 * shape.num_layers * width * bytes_per_value * num_tokens

@@ -21,6 +21,7 @@ from lce_core.store.steps import Step, make_step
 from lce_core.study.planned_data import Data, Text
 from lce_core.study.planned_training import PlannedTraining
 from lce_core.study.spec import BenchmarkEntry, MethodEntry, StudySpec
+from lce_core.study.step_kinds import CellSpec, TrainingSpec, kind_named
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,8 @@ class StudyPlan:
 
     def to_json(self) -> dict[str, Any]:
         """What the store keeps of a plan, for the catalog: names, axes and ids of all cells."""
-        trained = [step for step in self.steps.values() if step.kind in ("base", "finetune")]
+        trained = [s for s in self.steps.values() if issubclass(kind_named(s.kind), TrainingSpec)]
+        waited_for = {print_ for c in self.cells if c.step for print_ in c.step.parents.values()}
         models = self.study.base_models
         return {
             "study": self.study.study,
@@ -62,6 +64,7 @@ class StudyPlan:
             "target_context": self.study.target_context,
             "base_contexts": {m.plugin_name: m.geometry.trained_context for m in models},
             "cells": [_cell_json(cell) for cell in self.cells],
+            "kinds": {s.short: s.kind for s in self.steps.values() if s.fingerprint in waited_for},
             "trainings": [
                 {
                     "fingerprint": step.fingerprint,
@@ -105,7 +108,7 @@ def compile_study(
     }
     for base_model in study.base_models:
         folder = (model_folders or {}).get(base_model.plugin_name)
-        weights = {} if folder is None else {"weights": weights_digest(folder)}
+        weights = None if folder is None else weights_digest(folder)
         for index, row in enumerate(study.methods):
             _check(base_model, row, study.target_context, f"{where}: methods[{index}]")
         text = Text(study, base_model, corpus, weights)
@@ -171,27 +174,26 @@ class _Block:
         axes: Mapping[str, Any],
     ) -> Step:
         study = self.text.study
-        spec: dict[str, Any] = {
-            "base_model": self.text.base_model.identity(),
-            **self.text.weights,
-            "method": row.method.identity(),
-            "target_context": study.target_context,
-            "benchmark": entry.benchmark.identity(),
-            "task": axes["task"],
-            "eval_length": axes["eval_length"],
-            "evaluation": _without(study.evaluation.identity(), "held_out_tokens"),
-        }
-        if entry.benchmark.seeded:
-            spec["seed"] = self.seed
-        if digest := self.data[entry.benchmark.plugin_name, axes["task"]].digest:
-            spec["data"] = digest
+        spec = CellSpec(
+            base_model=self.text.base_model,
+            weights=self.text.weights,
+            method=row.method,
+            target_context=study.target_context,
+            benchmark=entry.benchmark,
+            task=axes["task"],
+            eval_length=axes["eval_length"],
+            evaluation=study.evaluation.inference(),
+            seed=self.seed if entry.benchmark.seeded else None,
+            data=self.data[entry.benchmark.plugin_name, axes["task"]].digest,
+        )
+        if spec.data is not None:
             axes = {**axes, **self._expected(entry.benchmark, axes)}
         parents = {"held_out": self._add(self.text.held_out())}
         if checkpoint is not None:
             parents["checkpoint"] = checkpoint
         names = (axes["base_model"], row.row, f"s{self.seed}")
         places = (axes["benchmark"], axes["task"], axes["eval_length"])
-        return make_step("cell", "-".join(map(str, (*names, *places))), spec, parents, axes)
+        return make_step(spec, "-".join(map(str, (*names, *places))), parents, axes)
 
     def _expected(self, benchmark: Benchmark, axes: Mapping[str, Any]) -> dict[str, float]:
         place = (axes["task"], axes["eval_length"], self.folders)
@@ -232,10 +234,6 @@ def _unavailable(
     if reach is not None and length > reach:
         return f"eval length {length} is beyond the {reach} tokens {row.label} reaches"
     return entry.benchmark.unavailable(base_model, task, length)
-
-
-def _without(values: dict[str, Any], key: str) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if name != key}
 
 
 def _cell_json(cell: PlannedCell) -> dict[str, Any]:

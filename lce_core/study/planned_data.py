@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from lce_core.errors import UnavailableError
 from lce_core.models import LanguageModel
 from lce_core.store.steps import Step, make_step
 from lce_core.study.spec import StudySpec
+from lce_core.study.step_kinds import HeldOutSpec, RowsSpec, Tokenizer
 
 
 @dataclass(frozen=True)
@@ -39,36 +39,35 @@ class Text:
     study: StudySpec
     base_model: LanguageModel
     corpus: Data
-    weights: Mapping[str, str]
+    weights: str | None
     """The digest of weights from a folder; the hub's are pinned by the plug-in's revision."""
 
     def rows(self, row_length: int, num_rows: int, seed: int) -> Step:
         """Packed training rows."""
-        spec = {
-            **self._spec(),
-            "row_length": row_length,
-            "num_rows": num_rows,
-            "upsampling": self.study.upsampling.identity(),
-            "seed": seed,
-        }
-        return make_step("rows", f"{self._name()}-{row_length}-s{seed}", spec, {})
+        spec = RowsSpec(
+            corpus=self.study.corpus,
+            digest=self.corpus.digest,
+            tokenizer=self._tokenizer(),
+            row_length=row_length,
+            num_rows=num_rows,
+            upsampling=self.study.upsampling,
+            seed=seed,
+        )
+        return make_step(spec, f"{self._name()}-{row_length}-s{seed}", {})
 
     def held_out(self) -> Step:
         """Tokenised held-out text."""
-        spec = {
-            **self._spec(),
-            "tokens_per_domain": self.study.evaluation.held_out_tokens,
-        }
-        return make_step("held_out", self._name(), spec, {})
+        spec = HeldOutSpec(
+            corpus=self.study.corpus,
+            digest=self.corpus.digest,
+            tokenizer=self._tokenizer(),
+            tokens_per_domain=self.study.evaluation.held_out_tokens,
+        )
+        return make_step(spec, self._name(), {})
 
     def _name(self) -> str:
         return f"{self.study.corpus.plugin_name}-{self.base_model.plugin_name}"
 
-    def _spec(self) -> dict[str, Any]:
-        # Only the tokenizer of a base model matters for text, so its parameters stay out.
+    def _tokenizer(self) -> Tokenizer:
         name, version = self.base_model.plugin_name, self.base_model.plugin_version
-        return {
-            "corpus": self.study.corpus.identity(),
-            "digest": self.corpus.digest,
-            "tokenizer": {"name": name, "version": version, **self.weights},
-        }
+        return Tokenizer(name=name, version=version, weights=self.weights)

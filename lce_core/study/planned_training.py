@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from lce_core.errors import SpecError
 from lce_core.methods import Method
@@ -17,6 +16,7 @@ from lce_core.rope import ContextLengths
 from lce_core.store.steps import Step, make_step
 from lce_core.study.planned_data import Text
 from lce_core.study.spec import MethodEntry
+from lce_core.study.step_kinds import BaseSpec, FinetuneSpec
 
 
 @dataclass
@@ -45,15 +45,18 @@ class PlannedTraining:
         recipe = base_model.pretraining()
         if recipe is None:
             return None
-        num_steps = recipe.num_tokens // recipe.training.tokens_per_step
+        num_steps = _num_steps(recipe.training, recipe.num_tokens)
         rows = self._rows(recipe.sequence_length, num_steps, recipe.training)
-        spec = {
-            "base_model": base_model.identity(),
-            **_training_spec(recipe.training, num_steps, recipe.sequence_length, self.seed),
-        }
+        spec = BaseSpec(
+            base_model=base_model,
+            training=recipe.training,
+            num_steps=num_steps,
+            row_length=recipe.sequence_length,
+            seed=self.seed,
+        )
         axes = {"base_model": base_model.plugin_name, "method": None, "seed": self.seed}
         name = f"{base_model.plugin_name}-s{self.seed}"
-        return self.add(make_step("base", name, spec, {"rows": rows}, axes))
+        return self.add(make_step(spec, name, {"rows": rows}, axes))
 
     def _chain(self, row: MethodEntry, base: Step | None) -> Step:
         study = self.text.study
@@ -77,32 +80,34 @@ class PlannedTraining:
         base: Step | None,
     ) -> Step:
         base_model, training = self.text.base_model, self.text.study.training
-        num_steps = tokens // training.tokens_per_step
+        num_steps = _num_steps(training, tokens)
         rows = self._rows(context, num_steps, training)
-        spec = {
-            "base_model": base_model.identity(),
-            **self.text.weights,
-            "method": method.identity(),
-            "target_context": context,
-            **_training_spec(training, num_steps, context, self.seed),
-        }
+        spec = FinetuneSpec(
+            base_model=base_model,
+            weights=self.text.weights,
+            method=method,
+            target_context=context,
+            training=training,
+            num_steps=num_steps,
+            row_length=context,
+            seed=self.seed,
+        )
         parents = {"rows": rows} if base is None else {"rows": rows, "base": base}
         axes = {"base_model": base_model.plugin_name, "method": row.label, "seed": self.seed}
         full_name = f"{base_model.plugin_name}-{name}-s{self.seed}"
-        return self.add(make_step("finetune", full_name, spec, parents, axes))
+        return self.add(make_step(spec, full_name, parents, axes))
 
     def _rows(self, row_length: int, num_steps: int, training: Training) -> Step:
         num_rows = num_steps * training.tokens_per_step // row_length
         return self.add(self.text.rows(row_length, num_rows, self.seed))
 
 
-def _training_spec(training: Training, num_steps: int, length: int, seed: int) -> dict[str, Any]:
-    if num_steps < 1:
+def _num_steps(training: Training, tokens: int) -> int:
+    if tokens < training.tokens_per_step:
         raise SpecError(
             "train_tokens",
             f"less than one step of {training.tokens_per_step} tokens",
             "at least one step of training",
             "raise train_tokens or lower training.tokens_per_step",
         )
-    identity = training.identity()
-    return {"training": identity, "num_steps": num_steps, "row_length": length, "seed": seed}
+    return tokens // training.tokens_per_step

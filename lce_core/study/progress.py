@@ -10,6 +10,7 @@ from lce_core.store.artifacts import Store
 from lce_core.store.records import Record
 from lce_core.store.steps import Step, differences
 from lce_core.study.plan import StudyPlan
+from lce_core.study.step_kinds import kind_named
 
 State = Literal["done", "to do", "failed", "unavailable"]
 
@@ -54,8 +55,10 @@ def explain(plan: StudyPlan, store: Store, states: dict[str, StepState]) -> dict
     if not new:  # then no record has to be read
         return explained
     finished: dict[tuple[object, ...], list[Record]] = {}
+    kinds = {step.kind for step in new}
     for _, record in store.records():
-        finished.setdefault(_place(record.kind, record.axes), []).append(record)
+        if record.kind in kinds:
+            finished.setdefault(_place(record.kind, record.axes), []).append(record)
     for step in new:
         if near := finished.get(_place(step.kind, step.axes)):
             reasons = [differences(record.lineage, step.lineage) for record in near]
@@ -95,5 +98,4 @@ def _state(
 
 
 def _place(kind: str, axes: Mapping[str, Any]) -> tuple[object, ...]:
-    keys = ("base_model", "method", "frozen", "seed", "benchmark", "task", "eval_length")
-    return (kind, *(axes.get(key) for key in keys))
+    return (kind, *(axes.get(axis) for axis in kind_named(kind).place))

@@ -23,7 +23,7 @@ from lce_core.recipe import STRICT, Evaluation, Section, Training, Upsampling
 
 
 class MethodEntry(Section):
-    """One row of the study: a method, frozen or fine-tuned."""
+    """An entry of `methods`: a method, frozen or fine-tuned."""
 
     method: Method
     label: str = Field(pattern=r"^[a-z0-9][a-z0-9_]*$")

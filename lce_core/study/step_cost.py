@@ -1,18 +1,12 @@
-"""What the steps of a plan cost: tokens and FLOPs from shapes, lengths and the method's attention.
-
-Predicted before they run, and for a cell also from the sequences that it then had.
-"""
+"""What training and evaluating cost: tokens, and FLOPs by shapes, lengths and attention."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lce_core.benchmarks import BENCHMARKS
-from lce_core.data.sequences import Sequences
-from lce_core.methods import METHODS, Method
-from lce_core.models import MODELS, LanguageModel
+from lce_core.methods import Method
+from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths
-from lce_core.store.steps import Step
 from lce_core.study.cost import attention_flops, matmul_parameters, training_flops
 
 
@@ -27,44 +21,28 @@ class StepCost:
         return StepCost(self.tokens + other.tokens, self.flops + other.flops)
 
 
-def step_cost(step: Step) -> StepCost:
-    """Predicted cost of one step; data steps run no model and cost nothing."""
-    if step.kind == "cell":
-        if "num_tokens" in step.axes:  # known where the cell reads a data set
-            return _evaluation(step, step.axes["num_tokens"], step.axes["mean_length"])
-        benchmark = BENCHMARKS.from_identity(step.spec["benchmark"])
-        length = step.spec["eval_length"]
-        held_out = step.lineage["held_out"]["tokens_per_domain"]
-        tokens = benchmark.num_tokens(step.spec["task"], length, held_out)
-        return _evaluation(step, tokens, length)
-    if step.kind not in ("base", "finetune"):
-        return StepCost()
-    model, spec = MODELS.from_identity(step.spec["base_model"]), step.spec
-    tokens = spec["num_steps"] * spec["training"]["tokens_per_step"]
-    if step.kind == "base":
-        length = spec["row_length"]
-        return StepCost(tokens, tokens * training_flops(model.shape, model.geometry, length))
-    method = METHODS.from_identity(spec["method"])
-    weights, attention = _forward(
-        model, method, spec["target_context"], spec["row_length"], training=True
-    )
+def pretraining_cost(model: LanguageModel, tokens: int, length: int) -> StepCost:
+    """Cost of training from random weights on `tokens` tokens in rows of `length` tokens."""
+    return StepCost(tokens, tokens * training_flops(model.shape, model.geometry, length))
+
+
+def finetune_cost(
+    model: LanguageModel, method: Method, target: int, tokens: int, length: int
+) -> StepCost:
+    """Cost of training with a method for `target` tokens of context, in rows of `length` tokens."""
+    weights, attention = _forward(model, method, target, length, training=True)
     # Kept weights pass gradients on and get none; the few that low-rank methods train are left out.
-    passes = 3 if method.low_rank() is None else 2
+    passes = 3 if method.lora() is None else 2
     return StepCost(tokens, tokens * (passes * weights + 3 * attention))
 
 
-def cell_cost(step: Step, sequences: Sequences) -> StepCost:
-    """Cost of a cell that took these sequences through the model."""
-    return _evaluation(step, sequences.num_tokens, sequences.mean_length)
-
-
-def _evaluation(step: Step, tokens: int, length: float) -> StepCost:
+def evaluation_cost(
+    model: LanguageModel, method: Method, target: int, tokens: int, length: float
+) -> StepCost:
+    """Cost of `tokens` tokens of text through the model, in sequences of mean length `length`."""
     if not tokens:
         return StepCost()
-    model = MODELS.from_identity(step.spec["base_model"])
-    method = METHODS.from_identity(step.spec["method"])
-    flops = _forward(model, method, step.spec["target_context"], length, training=False)
-    return StepCost(tokens, tokens * sum(flops))
+    return StepCost(tokens, tokens * sum(_forward(model, method, target, length, training=False)))
 
 
 def _forward(

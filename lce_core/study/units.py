@@ -12,13 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lce_core.benchmarks import BENCHMARKS
 from lce_core.store.steps import Step
 from lce_core.study.plan import StudyPlan
 from lce_core.study.progress import StepState
-
-ORDER = ("rows", "held_out", "base", "finetune", "cell")
-"""Earlier kinds first: what others wait for is started before what nobody waits for."""
+from lce_core.study.step_kinds import kind_named
 
 
 @dataclass(frozen=True)
@@ -44,9 +41,9 @@ def units_to_do(plan: StudyPlan, states: Mapping[str, StepState]) -> list[Unit]:
     groups: dict[tuple[object, ...], list[Step]] = {}
     for step in plan.steps.values():
         if states[step.fingerprint].state == "to do":
-            groups.setdefault(_group(step), []).append(step)
-    units = [Unit(_name(steps), steps[0].kind, _in_order(steps)) for steps in groups.values()]
-    return sorted(units, key=lambda unit: ORDER.index(unit.kind))
+            groups.setdefault((step.kind, *kind_named(step.kind).unit(step)), []).append(step)
+    units = [_unit(steps) for steps in groups.values()]
+    return sorted(units, key=lambda unit: kind_named(unit.kind).order)
 
 
 def dependents(units: Iterable[Unit], lost: set[str]) -> list[Unit]:
@@ -59,29 +56,6 @@ def dependents(units: Iterable[Unit], lost: set[str]) -> list[Unit]:
     return blocked
 
 
-def _group(step: Step) -> tuple[object, ...]:
-    if step.kind != "cell":
-        return (step.fingerprint,)
-    axes = ("base_model", "method", "frozen", "seed")
-    shared = "text" if _scores_text(step) else step.axes["eval_length"]
-    return ("cell", *(step.axes[axis] for axis in axes), shared)
-
-
-def _in_order(steps: list[Step]) -> tuple[Step, ...]:
-    if steps[0].kind != "cell":
-        return tuple(steps)
-    return tuple(sorted(steps, key=lambda step: -step.axes["eval_length"]))
-
-
-def _name(steps: list[Step]) -> str:
-    first = steps[0]
-    if first.kind != "cell":
-        return f"{first.kind} {first.name}"
-    axes = first.axes
-    row = axes["method"] if axes["frozen"] else f"{axes['method']}-tuned"
-    what = "on text" if _scores_text(first) else f"at {axes['eval_length']}"
-    return f"evaluate {axes['base_model']}-{row}-s{axes['seed']} {what}"
-
-
-def _scores_text(step: Step) -> bool:
-    return BENCHMARKS.load(step.axes["benchmark"]).scores_text
+def _unit(steps: list[Step]) -> Unit:
+    kind = kind_named(steps[0].kind)
+    return Unit(kind.unit_name(steps[0]), kind.kind, tuple(sorted(steps, key=kind.rank)))

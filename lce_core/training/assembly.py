@@ -20,14 +20,14 @@ from lce_core.extension.insertion import reserve_token
 from lce_core.methods import METHODS, Method
 from lce_core.models import MODELS, LanguageModel
 from lce_core.study.plugin_folders import add_plugin_folders
+from lce_core.training.lora import add_lora
 from lce_core.training.loss_model import LossModel
-from lce_core.training.low_rank import add_low_rank
 from lce_core.training.sharding import build_on_main, shard
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from lce_core.methods import LowRank
+    from lce_core.methods import LoRA
     from lce_core.training.job import TrainingJob
 
 
@@ -70,9 +70,9 @@ class Parts:
         )
 
     @property
-    def low_rank(self) -> LowRank | None:
-        """Which weights are trained through low-rank updates; None for all as they are."""
-        return self.extended.method.low_rank() if self.extended else None
+    def lora(self) -> LoRA | None:
+        """Which weights are trained through LoRA; None for all as they are."""
+        return self.extended.method.lora() if self.extended else None
 
 
 def build(job: TrainingJob, base: LanguageModel, device: torch.device) -> Parts:
@@ -124,8 +124,8 @@ def _extend(
         training=True,
     )
     extended.begin_request(sequence_length(job, extended))
-    if low_rank := method.low_rank():
-        add_low_rank(model, low_rank, job.seed)
+    if lora := method.lora():
+        add_lora(model, lora, job.seed)
     return extended
 
 

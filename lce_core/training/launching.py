@@ -18,15 +18,14 @@ import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
 import torch
 
 from lce_core.errors import LceError, ProcessFailedError, WorkerLostError, restored
-
-Report = Callable[[dict[str, Any]], None]
+from lce_core.reports import Report
 
 _STOP_SECONDS = 20.0
 _TAIL_CHARACTERS = 2000
@@ -155,8 +154,8 @@ def _exit_with_driver() -> None:
     os._exit(1)
 
 
-def _print_progress(row: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(row) + "\n")
+def _print_progress(entry: Mapping[str, Any]) -> None:
+    sys.stdout.write(json.dumps(entry) + "\n")
     sys.stdout.flush()
 
 

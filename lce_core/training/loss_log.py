@@ -1,4 +1,4 @@
-"""The loss log of a training run: `loss.jsonl`, one row a step, kept across interruptions."""
+"""The loss log of a run: `loss.jsonl`, one entry a training step, kept across interruptions."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ LOG = "loss.jsonl"
 
 
 class LossLog:
-    """`loss.jsonl` in the resume folder. Opening it at a step forgets the rows after that step."""
+    """`loss.jsonl` in the resume folder. Opening it at a step forgets the entries after it."""
 
     def __init__(self, folder: Path, step: int) -> None:
         self.path = folder / LOG
-        kept = [row for row in _rows(self.path) if row["step"] <= step]
+        kept = [entry for entry in _entries(self.path) if entry["step"] <= step]
         aside = self.path.with_suffix(".writing")
         aside.write_text("".join(map(_line, kept)), encoding="utf-8")
         aside.replace(self.path)
         self._file = self.path.open("a", encoding="utf-8")
 
-    def append(self, row: Mapping[str, Any]) -> None:
-        """Adds a row, in the operating system's hands when this returns."""
-        self._file.write(_line(row))
+    def append(self, entry: Mapping[str, Any]) -> None:
+        """Adds an entry, in the operating system's hands when this returns."""
+        self._file.write(_line(entry))
         self._file.flush()
 
     def __enter__(self) -> Self:
@@ -33,7 +33,7 @@ class LossLog:
         self._file.close()
 
 
-def _rows(path: Path) -> list[dict[str, Any]]:
+def _entries(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     whole = (line for line in path.read_text(encoding="utf-8").splitlines(keepends=True))
@@ -41,5 +41,5 @@ def _rows(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in whole if line.endswith("}\n")]
 
 
-def _line(row: Mapping[str, Any]) -> str:
-    return json.dumps(row, allow_nan=False) + "\n"
+def _line(entry: Mapping[str, Any]) -> str:
+    return json.dumps(entry, allow_nan=False) + "\n"

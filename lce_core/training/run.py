@@ -22,9 +22,10 @@ import torch
 
 from lce_core.devices import reproducible, resolve_device
 from lce_core.errors import SpecError
+from lce_core.reports import Report
 from lce_core.training import launching
 from lce_core.training.job import TrainingJob
-from lce_core.training.trainer import Report, Trainer
+from lce_core.training.trainer import Trainer
 
 
 def run(job: TrainingJob, report: Report) -> dict[str, Any]:

@@ -16,11 +16,11 @@ from lce_core.recipe import Training
 
 
 def learning_rate(training: Training, step: int, num_steps: int) -> float:
-    """Learning rate of update `step` (0 is the first of `num_steps`).
+    """Learning rate of training step `step` (0 is the first of `num_steps`).
 
     Warmup rises linearly and reaches the peak at its last step. What follows falls so that
-    `final_fraction` of the peak would be reached by the update after the last one: no update is
-    wasted on a rate of zero.
+    `final_fraction` of the peak would be reached by the step after the last one: no step is wasted
+    on a rate of zero.
     """
     peak = training.learning_rate
     if step < training.warmup_steps:
@@ -33,7 +33,7 @@ def learning_rate(training: Training, step: int, num_steps: int) -> float:
 
 
 def rows_of_step(seed: int, step: int, rows_per_step: int, num_rows: int) -> NDArray[np.int64]:
-    """Row numbers (rows_per_step,) of update `step`: each epoch is a fresh seeded permutation.
+    """Row numbers (rows_per_step,) of training step `step`: each epoch is a seeded permutation.
 
     Steps run on across epochs, so every row is seen once before any is seen twice.
     """
@@ -59,7 +59,7 @@ def share(
 
 
 def row_seeds(seed: int, step: int, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """A random seed for each row of update `step`, whatever micro-batch and process it falls to."""
+    """A random seed for each row of `step`, whatever micro-batch and process it falls to."""
     drawn = [np.random.SeedSequence([seed, step, int(row)]) for row in rows]
     return np.array([mixed.generate_state(1, np.uint64)[0] for mixed in drawn], dtype=np.uint64)
 

@@ -1,6 +1,6 @@
 """A model split over the processes of a run: each holds its rows of every weight.
 
-Weights, gradients, optimiser moments and the average are split along their first dimension (torch's
+Weights, gradients, optimiser moments and the EMA are split along their first dimension (torch's
 `fully_shard`, FSDP2). A decoder layer is gathered before it is used and let go afterwards;
 embedding, last norm and head stay gathered from forward to backward, because the loss reads them
 directly. Everything is gathered and reduced in fp32, and autocast casts what was gathered, so N

@@ -1,8 +1,8 @@
 """The training loop of one process; `lce_core.training.run` says what a run is and starts it.
 
-A step goes: rows of the step, this process's share in micro-batches, gradients summed by
-`accelerator.accumulate`, norm clipped, loss and norm checked, update, average. Nothing is carried
-from step to step but weights, optimiser moments and the average.
+A training step goes: rows of the step, this process's share in micro-batches, gradients summed by
+`accelerator.accumulate`, norm clipped, loss and norm checked, update, EMA. Nothing is carried
+from step to step but weights, optimiser moments and the EMA.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -24,20 +24,20 @@ from torch.distributed.tensor import DTensor
 from lce_core.devices import peak_flops
 from lce_core.errors import DataError, NonFiniteError
 from lce_core.extension.extended_model import save_learned
+from lce_core.reports import Report
 from lce_core.study.cost import model_flops_utilisation, training_flops
 from lce_core.training.assembly import build, open_rows, plugin_of, sequence_length
-from lce_core.training.average import WeightAverage
 from lce_core.training.checkpoints import points
 from lce_core.training.checkpoints.resume import restore, shard_tensors, training_tensors
+from lce_core.training.ema import ExponentialMovingAverage
+from lce_core.training.lora import merged
 from lce_core.training.loss_log import LossLog
-from lce_core.training.low_rank import merged
 from lce_core.training.schedule import learning_rate, row_seeds, rows_of_step, share
 from lce_core.training.sharding import gathered, local
 
 if TYPE_CHECKING:
     from lce_core.training.job import TrainingJob
 
-Report = Callable[[dict[str, Any]], None]
 
 _REPORT_SECONDS = 1.0
 _WRITING_SHARE = 20
@@ -69,7 +69,7 @@ class Trainer:
         self.sharded = job.is_sharded(self.device)
         parts = build(job, self.base, self.device)
         model, module, self.extended = parts.model, parts.module, parts.extended
-        self.kernel, self.low_rank = parts.kernel, parts.low_rank
+        self.kernel, self.lora = parts.kernel, parts.lora
         self.sequence_length = sequence_length(job, self.extended)
         named = model.named_parameters()
         self.parameters = {name: tensor for name, tensor in named if tensor.requires_grad}
@@ -85,30 +85,30 @@ class Trainer:
         self.optimizer = self.accelerator.prepare(optimizer)
         self.model = model
         decay = self.training.ema_decay
-        self.average = WeightAverage(self.parameters, decay) if decay else None
+        self.ema = ExponentialMovingAverage(self.parameters, decay) if decay else None
 
     @property
     def _is_main(self) -> bool:
         return bool(self.accelerator.is_main_process)
 
     @property
-    def _averages(self) -> dict[str, torch.Tensor] | None:
-        return self.average.tensors if self.average else None
+    def _ema_tensors(self) -> dict[str, torch.Tensor] | None:
+        return self.ema.tensors if self.ema else None
 
     def train(self, report: Report) -> dict[str, Any]:
-        """Runs all steps that are left and saves the checkpoint."""
+        """Takes all training steps that are left and saves the checkpoint."""
         begin = time.monotonic()
         first = self.saved_step = self._resume()
         with LossLog(self.job.resume, first) if self._is_main else nullcontext() as log:
-            row = self._steps(first, log, report)
+            entry = self._steps(first, log, report)
         self._require_finite_weights(self.job.num_steps)
         self._save_model()
         self.accelerator.wait_for_everyone()
-        return self._facts(row, first, time.monotonic() - begin)
+        return self._facts(entry, first, time.monotonic() - begin)
 
     def _steps(self, first: int, log: LossLog | None, report: Report) -> dict[str, Any]:
-        """Runs the steps from `first` on; the last row of the log."""
-        row: dict[str, Any] = {}
+        """Takes the training steps from `first` on; returns the last entry of the log."""
+        entry: dict[str, Any] = {}
         saved = reported = previous = time.monotonic()
         pause = self.job.checkpoint_seconds
         for step in range(first, self.job.num_steps):
@@ -116,18 +116,18 @@ class Trainer:
             due = time.monotonic() - saved >= pause
             loss, save_now = self._step(step, due)
             now = time.monotonic()
-            row, previous = self._row(step, loss, now - previous), now
+            entry, previous = self._log_entry(step, loss, now - previous), now
             if log:
-                log.append(row)
+                log.append(entry)
             if now - reported >= _REPORT_SECONDS or is_last:
                 reported = now
-                self._report(report, row)
+                self._report(report, entry)
             if save_now and not is_last:
                 writing = time.monotonic()
                 self._save_point(step + 1)
                 saved = time.monotonic()
                 pause = max(self.job.checkpoint_seconds, _WRITING_SHARE * (saved - writing))
-        return row
+        return entry
 
     def _resume(self) -> int:
         self.job.resume.mkdir(parents=True, exist_ok=True)
@@ -140,7 +140,7 @@ class Trainer:
         if step == 0:
             return 0
         with points.open_point(points.Point(self.job.resume, step, token)) as saved:
-            restore(saved, self.parameters, self.optimizer.optimizer, self._averages)
+            restore(saved, self.parameters, self.optimizer.optimizer, self._ema_tensors)
         return step
 
     def _step(self, step: int, due: bool) -> tuple[float, bool]:
@@ -149,6 +149,8 @@ class Trainer:
         rows = rows_of_step(job.seed, step, job.rows_per_step, len(self.rows))
         mine = share(rows, accelerator.process_index, accelerator.num_processes, self.micro_rows)
         batches = [self._read(part) for part in mine]
+        # All micro-batches are read before the first pass: the loss is a mean over the tokens of
+        # all processes, so each one's gradient has to be scaled by what all of them weigh together.
         weight = self._sum(sum(float(weights[:, 1:].sum()) for _, weights in batches))[0]
         if not weight > 0:
             raise DataError(
@@ -157,26 +159,32 @@ class Trainer:
                 "at least one token that is learned",
                 "look at the loss weights of these rows",
             )
-        # Accelerate divides by the micro-batches and averages over the processes; undone here.
+        # The module returns sums. Accelerate divides by the micro-batches and averages over the
+        # processes; both are undone here.
         scale = len(batches) * accelerator.num_processes / weight
         self._prepare(step)
         total = torch.zeros((), device=self.device)
         for part, (tokens, weights) in zip(mine, batches, strict=True):
             if self.extended:
                 self.extended.begin_rows(row_seeds(job.seed, step, _some(part)))
+            # (rows, row_length) each. All but the last pass only add to the gradients: exchange,
+            # clipping and the optimizer's step wait for it.
             with accelerator.accumulate(self.module):
                 loss = self.module(tokens, weights)
                 total += loss.detach()
                 accelerator.backward(loss * scale)
                 if accelerator.sync_gradients:
                     norm = self._clip()
+                    # Clocks differ: the main process alone says when a resume point is due, and the
+                    # sum that carries the loss tells the others, so that all save or none does.
                     wanted = due and self._is_main
                     mean, votes = self._sum(float(total) / weight, float(wanted))
+                    # Before the weights move: what is NaN here never reaches a resume point.
                     self._check(step, mean, norm)
                 self.optimizer.step()
                 self.optimizer.zero_grad()
-        if self.average:
-            self.average.update()
+        if self.ema:
+            self.ema.update()
         return mean, votes > 0
 
     def _clip(self) -> float:
@@ -220,11 +228,11 @@ class Trainer:
                 f" {self.job.resume}",
             )
 
-    def _row(self, step: int, loss: float, seconds: float) -> dict[str, Any]:
+    def _log_entry(self, step: int, loss: float, seconds: float) -> dict[str, Any]:
         speed = self.training.tokens_per_step / seconds
         flops = training_flops(self.base.shape, self.base.geometry, self.sequence_length)
         # These FLOPs are of full attention and of gradients of all weights.
-        peak = None if self.low_rank else peak_flops(self.device, self.training.precision)
+        peak = None if self.lora else peak_flops(self.device, self.training.precision)
         share_of_one = speed / self.accelerator.num_processes
         mfu = model_flops_utilisation(share_of_one, flops, peak) if peak else None
         return {
@@ -236,9 +244,9 @@ class Trainer:
             "mfu": mfu,
         }
 
-    def _report(self, report: Report, row: dict[str, Any]) -> None:
+    def _report(self, report: Report, entry: dict[str, Any]) -> None:
         if self._is_main:
-            shown = {key: row[key] for key in ("step", "loss", "tokens_per_second")}
+            shown = {key: entry[key] for key in ("step", "loss", "tokens_per_second")}
             report({**shown, "steps": self.job.num_steps})
 
     def _require_finite_weights(self, step: int) -> None:
@@ -255,7 +263,7 @@ class Trainer:
 
     def _save_point(self, step: int) -> None:
         self._require_finite_weights(step)
-        state = training_tensors(self.parameters, self.optimizer.optimizer, self._averages)
+        state = training_tensors(self.parameters, self.optimizer.optimizer, self._ema_tensors)
         # Only the main process draws a token; the sum tells the others.
         token = int(self._sum(secrets.randbits(48) if self._is_main else 0)[0])
         point = points.Point(self.job.resume, step, token)
@@ -263,6 +271,7 @@ class Trainer:
         if self.sharded or self._is_main:
             tensors = shard_tensors(state, is_main=self._is_main)
             points.write_shard(point, self.accelerator.process_index, count, tensors)
+        # The point gets its name once every shard is on disk; until then the one before holds.
         self.accelerator.wait_for_everyone()
         if self._is_main:
             points.publish(point, self.job.identity(), count)
@@ -270,24 +279,24 @@ class Trainer:
 
     def _save_model(self) -> None:
         """Writes the checkpoint from the main process; the others lend their share of weights."""
-        if self.average:
-            self.average.apply()
+        if self.ema:
+            self.ema.apply()
         weights: Mapping[str, torch.Tensor] = dict(self.model.named_parameters())
         if self.sharded:
             weights = gathered(weights, self._is_main)
         if not self._is_main:
             return
-        if self.low_rank:
-            weights = merged(weights, self.low_rank)
+        if self.lora:
+            weights = merged(weights, self.lora)
         folder = self.job.out / "model"
         folder.mkdir(exist_ok=True)
         self.model.save_pretrained(folder, state_dict=save_learned(weights, folder))
         self.base.tokenizer(self.job.base_folder).save_pretrained(folder)
         shutil.copyfile(self.job.resume / "loss.jsonl", self.job.out / "loss.jsonl")
 
-    def _facts(self, row: dict[str, Any], first: int, seconds: float) -> dict[str, Any]:
+    def _facts(self, entry: dict[str, Any], first: int, seconds: float) -> dict[str, Any]:
         return {
-            **row,
+            **entry,
             "kernel": self.kernel,
             "resumed_from": first,
             "seconds": round(seconds, 3),

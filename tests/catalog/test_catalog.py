@@ -24,7 +24,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.build import build_catalog
-from catalog.queries import format_rows, logical_digest, open_catalog, run_query
+from catalog.formatting import format_rows
+from catalog.queries import logical_digest, open_catalog, run_query
 from lce_core.errors import SpecError
 from lce_core.store.artifacts import Store
 from lce_core.store.identity import sha256_file

@@ -11,13 +11,14 @@ import os
 import shutil
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from catalog import extraction, origin
+from catalog import build, extraction
 from catalog.build import build_catalog, refresh_catalog
 from catalog.queries import logical_digest, run_query
 from lce_core.store.artifacts import Store
@@ -252,7 +253,8 @@ def test_other_code_makes_the_catalog_again(
 ) -> None:
     copied = tmp_path / "catalog"
     shutil.copytree(ROOT / "catalog", copied, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(origin, "_CODE", (copied, ROOT / "lce_core"))
+    maker = replace(build._MAKER, folders=(copied, ROOT / "lce_core"))
+    monkeypatch.setattr(build, "_MAKER", maker)
     assert not refreshed(home)
     for name in ("extraction.py", "sql/overview.sql"):
         with (copied / name).open("a", encoding="utf-8") as file:

@@ -7,23 +7,24 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from catalog.queries import run_query
 from lce_core.benchmarks import BENCHMARKS
 from lce_core.benchmarks._text.documents import document_tokens
 from lce_core.models import MODELS
+from tests.support.studies import lce, write_study
 
-pytestmark = [pytest.mark.slow, pytest.mark.data, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.data,
+    pytest.mark.timeout(600),
+    pytest.mark.xdist_group("data_trial"),
+]
 
-LCE = [sys.executable, "-c", "from flows.cli import main; main()"]
 TEXT: dict[str, Any] = {
     "profile": "fast",
     "max_tokens": 16384,
@@ -87,28 +88,13 @@ READ = {
 """Tasks that read each data set."""
 
 
-def lce(home: Path, *arguments: str) -> str:
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "LCE_"))}
-    answer = subprocess.run(
-        [*LCE, *arguments],
-        env={**kept, "LCE_HOME": str(home), "CUDA_VISIBLE_DEVICES": ""},
-        capture_output=True,
-        text=True,
-        timeout=500,
-    )
-    assert answer.returncode == 0, answer.stdout + answer.stderr
-    return answer.stdout
+def trial(folder: Path) -> str:
+    # By way of JSON, because a study takes no aliases and TEXT occurs three times.
+    return write_study(folder, json.loads(json.dumps(STUDY)))
 
 
 def named(folders: dict[str, Path]) -> list[str]:
     return [part for name, at in folders.items() for part in ("--data-folder", f"{name}={at}")]
-
-
-def study_file(folder: Path) -> str:
-    # By way of JSON, because a study takes no aliases and TEXT occurs three times.
-    path = folder / "trial.yaml"
-    path.write_text(yaml.safe_dump(json.loads(json.dumps(STUDY))), encoding="utf-8")
-    return str(path)
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +126,7 @@ def folders(test_data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[s
 def finished(folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The catalog of the study, run once."""
     folder = tmp_path_factory.mktemp("trial")
-    lce(folder / "home", "run", study_file(folder), *named(folders))
+    lce(folder / "home", "run", trial(folder), *named(folders))
     return folder / "home" / "catalog.duckdb"
 
 
@@ -237,11 +223,11 @@ def test_without_their_folders_the_cells_are_unavailable_and_say_what_to_get(
     folders: dict[str, Path], tmp_path: Path
 ) -> None:
     only = {"text": folders["text"]}
-    told = lce(tmp_path / "home", "plan", study_file(tmp_path), "--json", *named(only))
+    told = lce(tmp_path / "home", "plan", trial(tmp_path), "--json", *named(only))
     reasons = [cell["reason"] for cell in json.loads(told)["cells"]]
     assert {cell["state"] for cell in json.loads(told)["cells"]} == {"unavailable"}
     for name, tasks in READ.items():
-        mine = [one for one in reasons if f"data set '{name}' is not on this machine" in one]
+        mine = [one for one in reasons if f"data set '{name}': got no folder" in one]
         assert len(mine) == 2 * tasks, name
         assert all(f"--data-folder {name}=FOLDER" in one for one in mine)
-        assert all("Get it from" in one for one in mine)
+        assert all("get it from" in one for one in mine)

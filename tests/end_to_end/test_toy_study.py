@@ -6,17 +6,15 @@ docs/performance.md), so that another Python's library text passes too.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from catalog.queries import run_query
+from catalog.queries import logical_digest, run_query
 from lce_core.methods import METHODS
+from tests.support.studies import lce
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(3000), pytest.mark.xdist_group("toy_study")]
 
 MEANS = """
     SELECT benchmark, method || CASE WHEN frozen THEN '' ELSE '-tuned' END, eval_length, avg(value)
@@ -34,12 +32,7 @@ Table = dict[str, dict[int, float]]
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("toy") / "home"
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "LCE_"))}
-    subprocess.run(
-        [sys.executable, "-c", "from flows.cli import main; main()", "run", "toy"],
-        env={**kept, "LCE_HOME": str(folder)},
-        check=True,
-    )
+    lce(folder, "run", "toy", timeout=2800)
     return folder
 
 
@@ -150,3 +143,12 @@ def test_retrieval_by_needle_tells_the_same_story(means: dict[str, Table]) -> No
     assert needle["none"][1024] < 0.35 < 0.8 < needle["self_extend"][1024]
     assert needle["lm_infinite"][1024] < 0.5
     assert min(needle["yarn-tuned"][512], needle["ntk_32k-tuned"][512]) > 0.9
+
+
+def test_its_catalog_is_rebuilt_equal_and_its_report_has_every_method(home: Path) -> None:
+    before = logical_digest(home / "catalog.duckdb")
+    (home / "catalog.duckdb").unlink()
+    lce(home, "rebuild", "catalog")
+    assert logical_digest(home / "catalog.duckdb") == before
+    page = Path(lce(home, "report", "toy").strip()).read_text(encoding="utf-8")
+    assert [name for name in METHODS.names() if name not in page] == []

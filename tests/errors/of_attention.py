@@ -10,6 +10,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from transformers.masking_utils import causal_mask_function
 
 from lce_core.attention import registered
+from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.partial import Partial, merge
 from lce_core.attention.rotary import RequestRotary
 from lce_core.attention.rotation import check_heads
@@ -120,7 +121,7 @@ def _(_: Place) -> None:
 @provokes("lce_core/attention/shifted_sparse.py", "in blocks of")
 def _(_: Place) -> None:
     states = torch.ones(1, 4, 15, 8)
-    attend(ShiftedSparse(group=4), states, states, states, TABLE, 0, 1.0)
+    attend(ShiftedSparse(group=4), AttentionInputs(states, states, states, TABLE, 0, 1.0))
 
 
 @provokes("lce_core/extension/continuous_rotary.py", "rows that were announced")

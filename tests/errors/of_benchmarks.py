@@ -41,7 +41,7 @@ on("long_eval/__init__", "50 a file", "long_eval", cases="published", num_sample
 on("many_shot/__init__", "a name of its own", "many_shot", shots=[5, 5])
 on("needle/__init__", "essays, needles or bos_leak", "needle", profile="tiny", bos_leak=True)
 on("perplexity_documents", "without min_document_tokens", "perplexity_documents", truncate=True)
-on("ruler/__init__", "RULER's texts", "ruler", profile="tiny", sizes="v1")
+on("ruler/_token_form", "RULER's texts", "ruler", profile="tiny", sizes="v1")
 
 
 at("passkey", "without any garbage")(evaluate("passkey", 200, {"num_samples": 2}))

@@ -26,11 +26,11 @@ from flows.settings import (
 )
 from lce_core.errors import NonFiniteError
 from lce_core.store.artifacts import Store
-from lce_core.store.steps import make_step
 from lce_core.study.plan import StudyPlan, compile_study
 from lce_core.study.study_file import load_study
 from lce_core.study.units import Unit
 from tasks.workers import close_pools
+from tests.support.free_steps import free_step
 from tests.support.provocations import Place, Table
 
 PROVOCATIONS = Table()
@@ -133,8 +133,8 @@ def _(_: Place) -> None:
 
 @provokes("flows/scheduling.py", "that nothing computes")
 def _(place: Place) -> None:
-    parent = make_step("rows", "toy", {}, {})
-    child = make_step("base", "toy", {}, {"rows": parent})
+    parent = free_step("rows", "toy", {}, {})
+    child = free_step("base", "toy", {}, {"rows": parent})
     how = make_execution({"home": place.folder, "slots": 1, "device": "cpu"})
     try:
         display = TerminalDisplay(1, Console(quiet=True))

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from lce_core.methods import METHODS
-from lce_core.methods._evidence import recompute
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 from tests.support.extended_models import BASES, TARGET, TRAINED
 from tests.support.provocations import Place, Table
@@ -95,39 +94,3 @@ on("streaming_llm", "a cache of at most", "streaming_llm", window=16)
 @provokes("lce_core/methods/_ntk.py", "at least two pairs")
 def _(_: Place) -> None:
     parse("ntk_aware").rope_table(replace(GEOMETRY, rotary_dim=2), LENGTHS)
-
-
-@provokes("lce_core/methods/_evidence.py", "the quantity")
-def _(_: Place) -> None:
-    given = {"geometry": GEOMETRY, "target": TARGET, "request": None, "parameters": {}}
-    recompute(METHODS.load("pi"), {**given, "request": TARGET, "quantity": "colour"})
-
-
-@provokes("lce_core/rope.py", "an even rotary_dim")
-def _(_: Place) -> None:
-    replace(GEOMETRY, rotary_dim=7)
-
-
-@provokes("lce_core/rope.py", "key-value heads that divide")
-def _(_: Place) -> None:
-    replace(GEOMETRY, num_kv_heads=3)
-
-
-@provokes("lce_core/rope.py", "lengths of at least 1")
-def _(_: Place) -> None:
-    ContextLengths(0, 1, 1)
-
-
-@provokes("lce_core/rope.py", "inv_freq in float64")
-def _(_: Place) -> None:
-    RopeTable(np.ones(4, np.float32))
-
-
-@provokes("lce_core/rope.py", "zero, negative")
-def _(_: Place) -> None:
-    RopeTable(np.zeros(4))
-
-
-@provokes("lce_core/rope.py", "attention factor")
-def _(_: Place) -> None:
-    RopeTable(np.ones(4), 0.0)

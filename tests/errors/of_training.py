@@ -14,11 +14,11 @@ from lce_core.evaluation.decoding import generate
 from lce_core.evaluation.likelihood import window_nll
 from lce_core.evaluation.stats import bootstrap_mean, wilson
 from lce_core.extension.extended_model import extend
-from lce_core.methods import METHODS, LowRank
+from lce_core.methods import METHODS, LoRA
 from lce_core.training import sharding
 from lce_core.training.checkpoints.points import Point, find_point, publish, write_shard
 from lce_core.training.launching import _raise_first_error, launch
-from lce_core.training.low_rank import add_low_rank
+from lce_core.training.lora import add_lora
 from lce_core.training.run import run
 from tests.support.cells import TOY
 from tests.support.extended_models import BASES, stock
@@ -120,9 +120,9 @@ def _(place: Place) -> None:
     run(job_maker(rows, place.folder)(), silent)
 
 
-@provokes("lce_core/training/low_rank.py", "no linear layer")
+@provokes("lce_core/training/lora.py", "no linear layer")
 def _(_: Place) -> None:
-    add_low_rank(stock(BASES[0]), LowRank(2, 2, targets=("query_key_value",), whole=()), 0)
+    add_lora(stock(BASES[0]), LoRA(2, 2, targets=("query_key_value",), whole=()), 0)
 
 
 @provokes("lce_core/training/sharding.py", "gives other weights")

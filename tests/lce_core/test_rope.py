@@ -11,7 +11,8 @@ import pytest
 
 from lce_core.errors import SpecError
 from lce_core.methods import METHODS
-from lce_core.rope import ContextLengths, RopeGeometry, RopeTable, bound, retrieval_limit
+from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
+from tests.support.retrieval_bound import bound, retrieval_limit
 
 
 def geometry(rotary_dim: int = 128, theta: float = 1e4) -> RopeGeometry:

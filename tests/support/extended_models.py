@@ -9,10 +9,11 @@ import pytest
 import torch
 from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM, PhiConfig, PhiForCausalLM
 
+from lce_core.errors import SpecError
 from lce_core.extension.extended_model import ExtendedModel
 from lce_core.methods import METHODS, Method
 from lce_core.models import LanguageModel
-from lce_core.rope import RopeGeometry
+from lce_core.rope import ContextLengths, RopeGeometry
 
 VOCABULARY = 50
 TRAINED = 16
@@ -39,18 +40,18 @@ class TinyPhi(LanguageModel):
 
 BASES: list[LanguageModel] = [Tiny(), TinyGrouped(), TinyPhi()]
 over_bases = pytest.mark.parametrize("base", BASES, ids=["llama", "llama-gqa", "phi"])
-FREQUENCY = [name for name in METHODS.names() if METHODS.load(name).family != "approximate"]
+LENGTHS = ContextLengths(TRAINED, TARGET, TARGET)
 over_methods = pytest.mark.parametrize("name", METHODS.names())
 
 
-def stock(base: LanguageModel, **rope: Any) -> Any:
+def stock(base: LanguageModel, layers: int = 2, **rope: Any) -> Any:
     """A random model with attention sharp enough that positions matter."""
     geometry = base.geometry
     sizes: dict[str, Any] = {
         "vocab_size": VOCABULARY,
         "hidden_size": geometry.num_heads * geometry.head_dim,
         "intermediate_size": 48,
-        "num_hidden_layers": 2,
+        "num_hidden_layers": layers,
         "num_attention_heads": geometry.num_heads,
         "num_key_value_heads": geometry.num_kv_heads,
         "max_position_embeddings": TRAINED,
@@ -69,15 +70,21 @@ def stock(base: LanguageModel, **rope: Any) -> Any:
 
 
 def method(name: str, **parameters: Any) -> Method:
-    if name == "self_extend" and not parameters:
-        parameters = {"window": 8, "group": 4}  # reaches 40 tokens
-    if name == "lm_infinite" and not parameters:
-        parameters = {"window": 8, "num_global": 3}
-    if name == "streaming_llm" and not parameters:
-        parameters = {"window": 8, "num_sinks": 3}
-    if name == "landmark" and not parameters:
-        parameters = {"block": 4, "top_k": 2}  # chunks of 4
-    return METHODS.parse({"name": name, **parameters}, "test")
+    """The method with these parameters; without any, with the last of its examples."""
+    return METHODS.parse({"name": name, **(parameters or METHODS.load(name).examples[-1])}, "test")
+
+
+SCHEMES = [name for name in METHODS.names() if method(name).attention(BASES[0].geometry, LENGTHS)]
+"""Methods with attention of their own in use."""
+
+
+def fits(chosen: Method, base: LanguageModel) -> bool:
+    """Whether the method's parameters fit the model."""
+    try:
+        chosen.check(base.geometry, LENGTHS)
+    except SpecError:
+        return False
+    return True
 
 
 def tokens(length: int, batch: int = 2, seed: int = 0) -> torch.Tensor:

@@ -21,7 +21,8 @@ import pyarrow.parquet as pq
 from lce_core.errors import DataError, NonFiniteError, UnavailableError
 from lce_core.store.artifacts import Attempt, Store
 from lce_core.store.cell_tables import SAMPLES, SAMPLES_FILE, TOKEN_NLL, TOKEN_NLL_FILE
-from lce_core.store.steps import Step, make_step
+from lce_core.store.steps import Step
+from tests.support.free_steps import free_step
 
 STUDY = "sample"
 BASE = "toy_llama"
@@ -68,7 +69,7 @@ class Study:
         self.trainings: list[dict[str, Any]] = []
 
     def build(self) -> None:
-        rows = make_step("rows", "rows", {"tokens": 4096}, {})
+        rows = free_step("rows", "rows", {"tokens": 4096}, {})
         self.store.ensure(rows, _write_rows, {})
         bases = {seed: self._training("base", None, seed, {"rows": rows}) for seed in self.seeds}
         for method in METHODS:
@@ -91,6 +92,7 @@ class Study:
             "target_context": TARGET,
             "base_contexts": {BASE: TRAINED},
             "cells": self.cells,
+            "kinds": {run["checkpoint"]: run["kind"] for run in self.trainings},
             "trainings": self.trainings,
         }
 
@@ -98,7 +100,7 @@ class Study:
         self, kind: str, method: str | None, seed: int, parents: Mapping[str, Step]
     ) -> Step:
         name = f"{BASE}-{method or 'base'}-s{seed}"
-        step = make_step(kind, name, {"seed": seed, "method": method}, parents)
+        step = free_step(kind, name, {"seed": seed, "method": method}, parents)
         self.trainings.append(
             {
                 "fingerprint": step.fingerprint,
@@ -120,7 +122,7 @@ class Study:
         state = "frozen" if method.frozen else "tuned"
         spec = {"method": method.label, "benchmark": benchmark, "length": length, "seed": seed}
         name = f"{method.label}-{state}-{benchmark}-{length}-s{seed}"
-        step = make_step("cell", name, spec, {"model": weights})
+        step = free_step("cell", name, spec, {"model": weights})
         reason = None
         if method.label == "pi" and method.frozen and length > TARGET:
             reason = f"eval length {length} is beyond the {TARGET} tokens pi reaches"

@@ -21,7 +21,7 @@ import pytest
 
 from lce_core.errors import SpecError
 from lce_core.store.artifacts import Attempt, Store
-from lce_core.store.steps import Step, make_step
+from lce_core.store.steps import Step
 from tasks.run_content import MAX_CURVE_POINTS, read_plan, run_contents
 from tasks.tracking import (
     artifact_root,
@@ -32,7 +32,10 @@ from tasks.tracking import (
     project,
     tracking_uri,
 )
+from tests.support.free_steps import free_step
 from tests.support.repository import ROOT
+
+pytestmark = pytest.mark.slow
 
 LENGTHS = (128, 512)
 TARGET = 512
@@ -40,14 +43,14 @@ TARGET = 512
 
 def finetune(method: str, seed: int, rows: int = 5) -> Step:
     spec = {"method": method, "seed": seed, "rows": rows}
-    return make_step("finetune", f"{method}-s{seed}", spec, {})
+    return free_step("finetune", f"{method}-s{seed}", spec, {})
 
 
 def cell(method: str, seed: int, benchmark: str, length: int, parent: Step | None) -> Step:
     spec = {"method": {"name": method, "version": 1, "scale": 4.0}, "seed": seed}
     spec |= {"benchmark": benchmark, "eval_length": length}
     name = f"{method}-s{seed}-{benchmark}-{length}"
-    return make_step("cell", name, spec, {"checkpoint": parent} if parent else {})
+    return free_step("cell", name, spec, {"checkpoint": parent} if parent else {})
 
 
 def compute(attempt: Attempt) -> dict[str, Any]:
@@ -317,13 +320,13 @@ def test_asking_whether_a_large_study_is_current_is_quick_and_loads_no_mlflow(
     code = (
         "import sys, time, pathlib; import tasks.tracking as t;"
         " from lce_core.store.artifacts import Store;"
-        " s = Store(pathlib.Path(sys.argv[1])); c = time.perf_counter(); t.is_current(s, 'small');"
-        " print(time.perf_counter() - c); sys.exit('mlflow' in sys.modules)"
+        " s = Store(pathlib.Path(sys.argv[1])); c = time.process_time(); t.is_current(s, 'small');"
+        " print(time.process_time() - c); sys.exit('mlflow' in sys.modules)"
     )
     command = [sys.executable, "-c", code, str(store.home)]
     answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert answer.returncode == 0, answer.stderr
-    assert float(answer.stdout) < 0.5  # 0.03 s on an idle core
+    assert float(answer.stdout) < 0.5  # 0.03 s of the processor, whoever else uses it
 
 
 def test_processes_that_meet_a_missing_database_create_it_once(

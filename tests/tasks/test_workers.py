@@ -17,13 +17,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from flows.settings import make_execution, study_path
+from flows.settings import make_execution
 from lce_core.errors import SpecError, WorkerLostError
+from lce_core.execution import Execution
 from lce_core.store.steps import Step
 from lce_core.study.plan import compile_study
 from lce_core.study.study_file import load_study
 from tasks.gpus import leased_gpus, visible_gpus
 from tasks.workers import Pool
+from tests.support.studies import library_text, write_study
 
 GRANDCHILD = """
 import subprocess, sys, time
@@ -67,9 +69,16 @@ def until(condition: object, seconds: float = 30) -> bool:
     return True
 
 
-def held_out_step() -> Step:
-    plan = compile_study(load_study(study_path("smoke")), {})
-    return next(step for step in plan.steps.values() if step.kind == "held_out")
+@pytest.fixture
+def execution(tmp_path: Path) -> Execution:
+    library_text(tmp_path / "text")
+    given = {"home": tmp_path, "slots": 1, "device": "cpu"}
+    return make_execution({**given, "data_folders": {"text": tmp_path / "text"}})
+
+
+def a_step(kind: str, execution: Execution, folder: Path) -> Step:
+    plan = compile_study(load_study(Path(write_study(folder))), execution.data_folders)
+    return next(step for step in plan.steps.values() if step.kind == kind)
 
 
 def test_kill_9_of_the_driver_leaves_no_descendant_even_in_sessions_of_their_own() -> None:
@@ -91,10 +100,13 @@ def test_a_supervisor_ends_with_its_command_and_its_status() -> None:
         assert supervisor.wait() == 3
 
 
-def test_a_worker_computes_answers_and_is_replaced_when_it_dies(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_worker_computes_answers_and_is_replaced_when_it_dies(
+    execution: Execution, tmp_path: Path
+) -> None:
     others = children()  # of tests before this one
-    pool = Pool(make_execution({"home": tmp_path, "slots": 1, "device": "cpu"}))
-    step, events = held_out_step(), []
+    pool, events = Pool(execution), []
+    step = a_step("held_out", execution, tmp_path)
     try:
         ended = pool.run([step], events.append)
         assert [event["status"] for event in ended] == ["computed"]
@@ -111,14 +123,12 @@ def test_a_worker_computes_answers_and_is_replaced_when_it_dies(tmp_path: Path) 
     assert not children() - others
 
 
-def test_failures_come_back_with_class_and_message_and_the_worker_lives(tmp_path: Path) -> None:
-    pool = Pool(make_execution({"home": tmp_path, "slots": 1, "device": "cpu"}))
-    good = held_out_step()
-    orphan = next(
-        step
-        for step in compile_study(load_study(study_path("smoke")), {}).steps.values()
-        if step.kind == "cell"
-    )
+@pytest.mark.slow
+def test_failures_come_back_with_class_and_message_and_the_worker_lives(
+    execution: Execution, tmp_path: Path
+) -> None:
+    pool = Pool(execution)
+    good, orphan = (a_step(kind, execution, tmp_path) for kind in ("held_out", "cell"))
     try:
         failed, done = pool.run([orphan, good], lambda event: None)
         assert (failed["status"], failed["error"]) == ("failed", "StoreError")

@@ -103,12 +103,11 @@ def cell_prompts(
     *,
     reads_held_out: bool = False,
 ) -> tuple[P, ...]:
-    """The prompts of a cell in text form, from a cache or from `build`.
+    """The prompts of a cell, from a cache or from `build`.
 
     The key is benchmark (VERSION and parameters), task, length, seed, tokenizer, the benchmark's
-    data, held-out text where it is read, and the releases of the libraries at work. Profile tiny,
-    whose key tokens are cheap to place and depend on the base model, is built each time; so is what
-    a tokenizer makes that cannot be written down.
+    data, held-out text where it is read, and the releases of the libraries at work. What a
+    tokenizer makes that cannot be written down is built each time.
 
     Args:
       benchmark: whose prompts.
@@ -122,7 +121,7 @@ def cell_prompts(
       DataError: they cannot be read.
       Whatever `build` raises.
     """
-    tokenizer = None if benchmark.profile == "tiny" else tokenizer_digest(request.tokenizer)
+    tokenizer = tokenizer_digest(request.tokenizer)
     if tokenizer is None:
         return tuple(build())
     key = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from lce_core.benchmarks._base import Benchmark, CellRequest
+from lce_core.benchmarks._base import Benchmark, CellRequest, Form, Profile
 from lce_core.benchmarks._data import DataSet
 from lce_core.benchmarks._text.documents import (
     DATA_SETS,
@@ -24,15 +25,42 @@ from lce_core.models import LanguageModel
 
 TINY_TOKENS = 16384
 FAITHFUL_DOCUMENTS = 10
+DEFAULT_SPAN = 256
 SMALL_BYTES = 64 * 10**6
 
 Arrays = dict[str, NDArray[Any]]
 
 
-class TextBenchmark(Benchmark):
-    """A task is a domain of the corpus or a data set; its documents are read in order."""
+@dataclass(frozen=True)
+class TextForm(Form):
+    """How much of the text a profile reads, and in what steps."""
 
+    stride: int | None = None
+    """Tokens from one window's start to the next; None: the window's length."""
+    max_tokens: int | None = None
+    """Tokens from the start of the text that are used; None: all."""
+    max_documents: int | None = None
+    """Documents from the start of a data set that are used; None: all."""
+    span_share: int | None = None
+    """The tokens that are scored or averaged together are the trained context over this; None:
+    256."""
+
+    def span(self, base_model: LanguageModel) -> int:
+        """Tokens that are scored or averaged together, where no parameter says how many."""
+        if self.span_share is None:
+            return DEFAULT_SPAN
+        return max(1, base_model.geometry.trained_context // self.span_share)
+
+
+class TextBenchmark(Benchmark):
+    """A task is a domain of the corpus or a data set; its documents are read in order.
+
+    A new one defines `forms` and `evaluate`, which scores windows over `stream`, and `num_tokens`.
+    """
+
+    seeded: ClassVar[bool] = False
     scores_text: ClassVar[bool] = True
+    forms: ClassVar[Mapping[Profile, TextForm]]
     data_on_demand: ClassVar[tuple[DataSet, ...]] = tuple(DATA_SETS.values())
     domains: tuple[str, ...] = ("code", "prose")
     """Domains of the study's corpus, each a task."""
@@ -55,6 +83,11 @@ class TextBenchmark(Benchmark):
                 "name a domain or a data set",
             )
         return self
+
+    @property
+    def form(self) -> TextForm:
+        """What the profile does."""
+        return self.forms[self.profile]
 
     def tasks(self) -> tuple[str, ...]:
         """The domains, then the data sets."""
@@ -110,15 +143,11 @@ class TextBenchmark(Benchmark):
 
     def token_limit(self) -> int | None:
         """Tokens of the text that are used at most."""
-        if self.max_tokens is None and self.profile == "tiny":
-            return TINY_TOKENS
-        return self.max_tokens
+        return self.max_tokens or self.form.max_tokens
 
     def document_limit(self, task: str) -> int | None:
         """Documents of a data set that are used at most."""
-        if self.max_documents is None and self.profile == "faithful":
-            return FAITHFUL_DOCUMENTS
-        return self.max_documents
+        return self.max_documents or self.form.max_documents
 
     def stores(self, num_losses: int) -> bool:
         """Whether so many losses are kept."""
@@ -144,8 +173,3 @@ def pack_losses(starts: Iterable[int], rows: Iterable[NDArray[np.floating]]) -> 
         "start": np.fromiter(starts, dtype=np.int64),
         "losses": np.array([len(row) for row in halves], dtype=np.int64),
     }
-
-
-def unpack_losses(arrays: Mapping[str, NDArray[Any]]) -> list[NDArray[np.float16]]:
-    """The losses of each window again; inverse of `pack_losses`."""
-    return np.split(arrays["nll"], np.cumsum(arrays["losses"])[:-1])

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lce_core.benchmarks._base import CellRequest
-from lce_core.benchmarks._text.windows import Report, Stream, Windows, window_losses
+from lce_core.benchmarks._text.windows import Stream, Windows, window_losses
+from lce_core.reports import Progress
 
 
 @dataclass(frozen=True)
@@ -73,5 +74,5 @@ def document_losses(
     return rows
 
 
-def _after(request: CellRequest, before: int, total: int) -> Report:
+def _after(request: CellRequest, before: int, total: int) -> Progress:
     return lambda done, _: request.report(before + done, total)

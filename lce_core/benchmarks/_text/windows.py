@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from lce_core.benchmarks._base import CellRequest
 from lce_core.data.sequences import Sequences
 from lce_core.errors import UnavailableError
+from lce_core.reports import Progress
 
 _GROUP_TOKENS = 1 << 22
-
-Report = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +94,7 @@ def cut_windows(
 
 
 def window_losses(
-    request: CellRequest, windows: Windows, report: Report | None = None
+    request: CellRequest, windows: Windows, report: Progress | None = None
 ) -> Iterator[tuple[int, NDArray[np.float32]]]:
     """Yields (first window, NLL in nats (windows, L - 1)) for groups of windows.
 
@@ -115,7 +114,7 @@ def window_losses(
         yield first, _losses(request, part, told)
 
 
-def _losses(request: CellRequest, windows: Windows, report: Report) -> NDArray[np.float32]:
+def _losses(request: CellRequest, windows: Windows, report: Progress) -> NDArray[np.float32]:
     from lce_core.evaluation.likelihood import window_nll
 
     cache, alike = request.losses, request.model.begins_alike
@@ -142,5 +141,5 @@ def _losses(request: CellRequest, windows: Windows, report: Report) -> NDArray[n
     return losses
 
 
-def _shifted(report: Report, first: int, total: int) -> Report:
+def _shifted(report: Progress, first: int, total: int) -> Progress:
     return lambda done, _: report(first + done, total)

@@ -14,23 +14,27 @@ held-out text, then the query of one of them; the next token must be its key.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from lce_core.benchmarks import Benchmark, CellRequest, CellResult, Profile, Sample, score
-from lce_core.benchmarks._data import DataSet
-from lce_core.benchmarks._prompted.cache import cell_prompts
-from lce_core.benchmarks._prompted.retrieval import (
+from lce_core.benchmarks import (
+    CellRequest,
+    Examples,
+    KeyForm,
+    Profile,
     Prompt,
-    generator,
-    key_prompts,
-    key_samples,
-    key_task_reason,
-    text_answers,
+    PromptBenchmark,
+    PromptForm,
+    Source,
+    blank_prompt,
+    calls,
+    strata,
 )
+from lce_core.benchmarks._data import DataSet
 from lce_core.benchmarks.long_eval.lines import (
     NEW_TOKENS,
     PUBLISHED,
@@ -39,30 +43,48 @@ from lce_core.benchmarks.long_eval.lines import (
     published_prompts,
     words_digest,
 )
-from lce_core.data.sequences import Sequences
 from lce_core.errors import SpecError
 from lce_core.evaluation.metrics import first_integer, has_complete_integer, last_integer
-from lce_core.evaluation.stats import wilson
 from lce_core.models import LanguageModel
-from lce_core.registry import Evidence, Source
-
-_NUM_SAMPLES = {"faithful": 50, "clean": 100, "fast": 50, "tiny": 120}
 
 
-class LongEval(Benchmark):
+@dataclass(frozen=True)
+class LineKeys(KeyForm):
+    """A key of every family, one of them asked for."""
+
+    def check(self, benchmark: Any) -> None:
+        """No published cases."""
+        if benchmark.cases == "published":
+            raise SpecError(
+                "cases",
+                "published cases with profile tiny, which hides keys in held-out text",
+                "published cases with another profile",
+                "leave out cases, or choose another profile",
+            )
+
+    def distractors(self, base_model: LanguageModel, task: str) -> int:
+        """All other families."""
+        return base_model.keys.families - 1 if base_model.keys else 0
+
+
+class LongEval(PromptBenchmark):
     """Share of lines whose number is found."""
 
-    unit: ClassVar[Literal["accuracy"]] = "accuracy"
-    seeded: ClassVar[bool] = True
-    default_metric: ClassVar[str] = "accuracy"
     data_on_demand: ClassVar[tuple[DataSet, ...]] = (PUBLISHED,)
-    forms: ClassVar[Mapping[Profile, str]] = {
-        "faithful": "50 lines drawn anywhere, last integer of 15 tokens; the published cases where"
-        " the folder `long_eval` is given",
-        "clean": "100 lines over strata of depth, first integer",
-        "fast": "as clean with 50 lines",
-        "tiny": "120 prompts with a key token of every family, for base models that have them",
+    forms: ClassVar[Mapping[Profile, PromptForm]] = {
+        "faithful": PromptForm(
+            "50 lines drawn anywhere, last integer of 15 tokens; the published cases where the"
+            " folder `long_eval` is given",
+            num_samples=50,
+        ),
+        "clean": PromptForm("100 lines over strata of depth, first integer", num_samples=100),
+        "fast": PromptForm("as clean with 50 lines", num_samples=50),
+        "tiny": LineKeys(
+            "120 prompts with a key token of every family, for base models that have them",
+            num_samples=120,
+        ),
     }
+    answer_tokens: ClassVar[int] = NEW_TOKENS
 
     num_samples: int | None = Field(default=None, gt=0)
     """Generated prompts of a cell; None: 50 (faithful, fast), 100 (clean), 120 (tiny)."""
@@ -71,13 +93,6 @@ class LongEval(Benchmark):
 
     @model_validator(mode="after")
     def _settings_have_effect(self) -> LongEval:
-        if self.cases == "published" and self.profile == "tiny":
-            raise SpecError(
-                "cases",
-                "published cases with profile tiny, which hides keys in held-out text",
-                "published cases with another profile",
-                "leave out cases, or choose another profile",
-            )
         if self.cases == "published" and self.num_samples is not None:
             raise SpecError(
                 "num_samples",
@@ -91,11 +106,11 @@ class LongEval(Benchmark):
         """One task."""
         return ("lines",)
 
-    def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        """A tiny cell without key tokens or without room."""
-        if self.profile == "tiny":
-            return key_task_reason(base_model, _num_distractors(base_model), eval_length)
-        return None
+    def num_prompts(self, task: str) -> int:
+        """The parameter, or the profile's number; published cases come 50 a file."""
+        if self.cases == "published":
+            return 50
+        return self.num_samples or self.form.num_samples
 
     def reads(self, task: str) -> tuple[DataSet, ...]:
         """The published cases where they are asked for."""
@@ -103,97 +118,65 @@ class LongEval(Benchmark):
 
     def digest(self, task: str, data_folders: Mapping[str, Path]) -> str | None:
         """sha256 of the published cases, or of the words that lines are made of."""
-        if self.profile == "tiny":
-            return None
         if self._reads_published(data_folders):
             return PUBLISHED.digest(data_folders)
-        return words_digest()
+        return words_digest() if self.form.in_words else None
 
-    def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
-        """Prompts times their length."""
-        return (50 if self.cases == "published" else self._num_samples()) * eval_length
-
-    def evaluate(self, request: CellRequest) -> CellResult:
-        """Asks for every number."""
-        prompts = self.prompts(request)
-        samples = (
-            key_samples(request, prompts)
-            if self.profile == "tiny"
-            else self.scored(prompts, self._answers(request, prompts))
-        )
-        right = wilson(int(sum(sample.score for sample in samples)), len(samples))
-        return CellResult(
-            scores=(score("accuracy", right, higher_is_better=True),),
-            samples=samples,
-            sequences=Sequences.of(sample.num_prompt_tokens for sample in samples),
-        )
-
-    def prompts(self, request: CellRequest) -> tuple[Prompt, ...]:
-        """All prompts of the cell.
+    def build(self, request: CellRequest) -> list[Prompt]:
+        """Published cases, or lines generated up to the length.
 
         Raises:
           UnavailableError: the length cannot hold two lines, or no published case; says the
             minimum.
           DataError: published cases that are not as published; names file, row and column.
         """
-        return cell_prompts(self, request, lambda: self._built(request), Prompt)
-
-    def _built(self, request: CellRequest) -> list[Prompt]:
-        if self.profile != "tiny" and self._reads_published(request.data_folders):
+        if self._reads_published(request.data_folders):
             return published_prompts(request)
-        place = ("long_eval", request.task, request.eval_length, request.seed)
-        count = self._num_samples()
-        draws = [generator(*place, index) for index in range(count)]
-        depths = [100 * (index + rng.random()) / count for index, rng in enumerate(draws)]
-        if self.profile == "tiny":
-            return key_prompts(request, _num_distractors(request.base_model), depths, draws)
+        draws = self.draws(request)
+        depths = strata(draws, 100)
         if self.profile == "faithful":
             depths = [100 * rng.random() for rng in draws]
         return generated_prompts(request, line_words(), depths, draws)
 
-    def scored(self, prompts: Sequence[Prompt], answers: list[str]) -> tuple[Sample, ...]:
-        """Scores continuations: 1 where the integer that counts is the line's."""
+    def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
+        """1 where the integer that counts is the line's."""
         integer = last_integer if self.profile == "faithful" else first_integer
-        return tuple(
-            Sample(
-                index,
-                len(prompt.ids),
-                float(integer(answer) == int(prompt.reference)),
-                prompt.depth,
-                answer,
-                prompt.reference,
-            )
-            for index, (prompt, answer) in enumerate(zip(prompts, answers, strict=True))
-        )
+        return float(integer(answer) == int(prompt.reference))
 
-    def _answers(self, request: CellRequest, prompts: Sequence[Prompt]) -> list[str]:
-        # The last integer of an answer is known at its end only.
-        final = (lambda _: False) if self.profile == "faithful" else has_complete_integer
-        return text_answers(request, prompts, max_new_tokens=NEW_TOKENS, complete=final)
+    def complete(self, task: str, prompt: Prompt, answer: str) -> bool:
+        """Once the first integer has ended; the last one is known at the answer's end only."""
+        return self.profile != "faithful" and has_complete_integer(answer)
 
     def _reads_published(self, folders: Mapping[str, Path]) -> bool:
         if self.cases is None:
             return self.profile == "faithful" and PUBLISHED.name in folders
         return self.cases == "published"
 
-    def _num_samples(self) -> int:
-        return self.num_samples or _NUM_SAMPLES[self.profile]
-
-
-def _num_distractors(base_model: LanguageModel) -> int:
-    return base_model.keys.families - 1 if base_model.keys else 0
-
 
 BENCHMARK = LongEval
 SOURCE = Source(
     paper="arXiv:2405.14591",
     place="Table 4 (Long-eval); task: lmsys.org/blog/2023-06-29-longchat",
-    reference="github.com/DachengLi1/LongChat@4b5faa5",
+    reference="https://github.com/DachengLi1/LongChat/tree/4b5faa5",
     differs="the number of lines follows from the length; generated keys are all distinct; the"
     " prompt is the one for base models in every profile",
 )
-EVIDENCE = (
-    Evidence({"call": "last_integer", "text": " <2416>. Line 7"}, 7, "LongChat's rule: the last"),
-    Evidence({"call": "first_integer", "text": " <2416>. Line 7"}, 2416, "first-integer rule"),
+EVIDENCE = tuple(
+    calls(
+        LongEval.score_answer,
+        score,
+        origin,
+        parameters={"profile": profile},
+        task="lines",
+        prompt=blank_prompt("2416"),
+        answer=answer,
+    )
+    for profile, answer, score, origin in (
+        ("faithful", " <2416>. Line 7", 0.0, "LongChat's rule: the last integer"),
+        ("faithful", " Line 7: <2416>", 1.0, "LongChat's rule: the last integer"),
+        ("clean", " <2416>. Line 7", 1.0, "the first integer is the line's"),
+        ("clean", " Line 7: <2416>", 0.0, "the first integer is the line's number"),
+    )
 )
+EXAMPLES: Examples = ({"num_samples": 6}, {})
 VERSION = 1

@@ -15,17 +15,25 @@ the published average the mean over tasks. Intervals: bootstrap over documents.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar, cast
 
 import numpy as np
 from pydantic import Field
 
-from lce_core.benchmarks import Benchmark, CellRequest, CellResult, Profile, Sample, score
+from lce_core.benchmarks import (
+    CellRequest,
+    Profile,
+    Prompt,
+    PromptBenchmark,
+    PromptForm,
+    Sequences,
+    Source,
+    calls,
+)
 from lce_core.benchmarks._data import DataSet, Seen, spread
-from lce_core.benchmarks._prompted.cache import cell_prompts
-from lce_core.benchmarks._prompted.retrieval import Prompt, text_answers
 from lce_core.benchmarks._prompted.truncation import cut_middle, cut_middle_to_fit
 from lce_core.benchmarks.longbench import (
     _code,
@@ -36,10 +44,7 @@ from lce_core.benchmarks.longbench import (
 )
 from lce_core.benchmarks.longbench._rows import LongBenchRow, data_set, longbench_rows
 from lce_core.benchmarks.longbench._task import FirstLine, Task
-from lce_core.data.sequences import Sequences
-from lce_core.evaluation.stats import bootstrap_mean
 from lce_core.models import LanguageModel
-from lce_core.registry import Evidence, Source
 
 _FAMILIES = (_question_answering, _summarisation, _few_shot, _synthetic, _code)
 TASKS: dict[str, Task] = {task.name: task for family in _FAMILIES for task in family.TASKS}
@@ -50,17 +55,26 @@ _MIN_PROMPT = 32
 """Tokens of a prompt below which nothing but its frame is left."""
 
 
-class LongBench(Benchmark):
+@dataclass(frozen=True, eq=False)
+class LongBenchPrompt(Prompt):
+    """A prompt with all answers of its row; `reference` is the first."""
+
+    answers: tuple[str, ...] = field(kw_only=True)
+    classes: tuple[str, ...] = field(kw_only=True)
+    document: str = field(kw_only=True)
+
+
+class LongBench(PromptBenchmark):
     """Scores of one LongBench task."""
 
-    unit: ClassVar[Literal["accuracy"]] = "accuracy"
     seeded: ClassVar[bool] = False
     default_metric: ClassVar[str] = "score"
-    forms: ClassVar[Mapping[Profile, str]] = {
-        "faithful": "prompts cut to the length, the answer on top of it, as LCEG does",
-        "clean": "room for the answer within the length",
-        "fast": "as clean on 100 rows of each task",
+    forms: ClassVar[Mapping[Profile, PromptForm]] = {
+        "faithful": PromptForm("prompts cut to the length, the answer on top of it, as LCEG does"),
+        "clean": PromptForm("room for the answer within the length"),
+        "fast": PromptForm("as clean on 100 rows of each task", num_samples=FAST_ROWS),
     }
+    prompt_class: ClassVar[type[Prompt]] = LongBenchPrompt
 
     first_line: FirstLine = "lceg"
     """Whose rule says in which tasks only an answer's first line counts."""
@@ -85,12 +99,16 @@ class LongBench(Benchmark):
         """The task's file."""
         return (data_set(task),)
 
-    def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
-        """Rows times the length of their mean text in Llama's tokens, or the cell's if shorter."""
+    def num_prompts(self, task: str) -> int:
+        """Rows that are asked of a published file."""
         asked = TASKS[task]
-        rows = min(asked.num_rows, self._num_samples() or asked.num_rows)
+        return min(asked.num_rows, self._num_samples() or asked.num_rows)
+
+    def prompt_tokens(self, task: str, eval_length: int) -> int:
+        """The mean text in Llama's tokens, or the cell's length if shorter."""
+        asked = TASKS[task]
         mean_tokens = round(_TOKENS_PER_WORD * asked.mean_words)
-        return rows * min(eval_length - self._reserved(asked), mean_tokens)
+        return min(eval_length - self._reserved(asked), mean_tokens)
 
     def data_sequences(
         self,
@@ -107,26 +125,6 @@ class LongBench(Benchmark):
             for index in self._chosen(len(sizes))
         )
 
-    def evaluate(self, request: CellRequest) -> CellResult:
-        """Asks for every row of the task."""
-        task = TASKS[request.task]
-        rows = self.rows(request)
-        prompts = self.prompts(request)
-        answers = text_answers(
-            request,
-            prompts,
-            max_new_tokens=task.max_new_tokens,
-            complete=task.complete(self.first_line),
-        )
-        samples = self.scored(request.task, rows, prompts, answers)
-        documents = [sample.cluster for sample in samples]
-        mean = bootstrap_mean([sample.score for sample in samples], clusters=documents)
-        return CellResult(
-            scores=(score("score", mean, higher_is_better=True),),
-            samples=samples,
-            sequences=Sequences.of(sample.num_prompt_tokens for sample in samples),
-        )
-
     def rows(self, request: CellRequest) -> list[LongBenchRow]:
         """The rows that are asked.
 
@@ -137,37 +135,38 @@ class LongBench(Benchmark):
         rows = longbench_rows(request.task, request.data_folders)
         return [rows[index] for index in self._chosen(len(rows))]
 
-    def prompts(self, request: CellRequest) -> tuple[Prompt, ...]:
+    def build(self, request: CellRequest) -> list[Prompt]:
         """One prompt for each of `rows`, cut to the cell's length."""
-        return cell_prompts(self, request, lambda: self._built(request), Prompt)
-
-    def _built(self, request: CellRequest) -> list[Prompt]:
         task = TASKS[request.task]
         cut = cut_middle if self.profile == "faithful" else cut_middle_to_fit
         room = request.eval_length - self._reserved(task)
         return [
-            Prompt(
+            LongBenchPrompt(
                 np.array(cut(request, task.question(row.context, row.given), room), dtype=np.int64),
                 row.answers[0],
+                answers=tuple(row.answers),
+                classes=tuple(row.classes),
+                document=row.document,
             )
             for row in self.rows(request)
         ]
 
-    def scored(
-        self, task: str, rows: list[LongBenchRow], prompts: Sequence[Prompt], answers: list[str]
-    ) -> tuple[Sample, ...]:
-        """Samples with their scores; rows about one document form a cluster."""
-        return tuple(
-            Sample(
-                index,
-                len(prompt.ids),
-                answer_score(task, answer, row.answers, row.classes, self.first_line),
-                prediction=answer,
-                reference=prompt.reference,
-                cluster=row.document,
-            )
-            for index, (row, prompt, answer) in enumerate(zip(rows, prompts, answers, strict=True))
-        )
+    def new_tokens(self, task: str) -> int:
+        """LongBench's budget of the task."""
+        return TASKS[task].max_new_tokens
+
+    def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
+        """The best score over all answers of the row."""
+        row = cast(LongBenchPrompt, prompt)
+        return answer_score(task, answer, row.answers, row.classes, self.first_line)
+
+    def complete(self, task: str, prompt: Prompt, answer: str) -> bool:
+        """As the task says."""
+        return TASKS[task].complete(self.first_line)(answer)
+
+    def cluster(self, index: int, prompt: Prompt) -> str:
+        """Rows about one document belong together."""
+        return cast(LongBenchPrompt, prompt).document
 
     def _reserved(self, task: Task) -> int:
         return 0 if self.profile == "faithful" else task.max_new_tokens
@@ -177,7 +176,7 @@ class LongBench(Benchmark):
         return spread(num_rows, self._num_samples() or num_rows)
 
     def _num_samples(self) -> int | None:
-        return self.num_samples or (FAST_ROWS if self.profile == "fast" else None)
+        return self.num_samples or self.form.num_samples or None
 
 
 def answer_score(
@@ -198,58 +197,50 @@ BENCHMARK = LongBench
 SOURCE = Source(
     paper="arXiv:2308.14508",
     place="16 English tasks; as in arXiv:2409.12181, Tables 4 and 11",
-    reference="github.com/Leooyii/LCEG@2ce672d",
+    reference="github.com/Leooyii/LCEG@2ce672dc42b9b5d3e408e8117126c28caeaafcc0",
     differs="samsum ends at its first line as the score does, where LCEG ends it at any newline and"
     " forbids one as the first token",
 )
 EVIDENCE = (
-    Evidence(
-        {
-            "call": "answer_score",
-            "task": "qasper",
-            "prediction": "\nthe South West Ultras\nQuestion: who",
-            "answers": ("none", "West Ultras fan"),
-            "classes": (),
-            "rule": "lceg",
-        },
+    calls(
+        answer_score,
         2 / 3,
         "first line: 2 words in common, of 3 and 3 without the article, by hand",
+        task="qasper",
+        prediction="\nthe South West Ultras\nQuestion: who",
+        answers=("none", "West Ultras fan"),
+        classes=(),
+        rule="lceg",
     ),
-    Evidence(
-        {
-            "call": "answer_score",
-            "task": "multi_news",
-            "prediction": "police killed the gunman",
-            "answers": ("police kill the gunman",),
-            "classes": (),
-            "rule": "longbench",
-        },
+    calls(
+        answer_score,
         2 * 0.75 * 0.75 / (1.5 + 1e-8),
         "longest common subsequence of 3 words of 4, with the 1e-8 of the package rouge",
+        task="multi_news",
+        prediction="police killed the gunman",
+        answers=("police kill the gunman",),
+        classes=(),
+        rule="longbench",
     ),
-    Evidence(
-        {
-            "call": "answer_score",
-            "task": "trec",
-            "prediction": " Date or Price",
-            "answers": ("Date",),
-            "classes": ("Date", "Price", "Speed"),
-            "rule": "longbench",
-        },
+    calls(
+        answer_score,
         0.5,
         "LongBench's rule: one over the number of classes named",
+        task="trec",
+        prediction=" Date or Price",
+        answers=("Date",),
+        classes=("Date", "Price", "Speed"),
+        rule="longbench",
     ),
-    Evidence(
-        {
-            "call": "answer_score",
-            "task": "lcc",
-            "prediction": "# a\nx = 1\n",
-            "answers": ("x = 2",),
-            "classes": (),
-            "rule": "longbench",
-        },
+    calls(
+        answer_score,
         0.8,
         "2 x 4 matching characters of 10; the comment is passed over",
+        task="lcc",
+        prediction="# a\nx = 1\n",
+        answers=("x = 2",),
+        classes=(),
+        rule="longbench",
     ),
 )
 VERSION = 1

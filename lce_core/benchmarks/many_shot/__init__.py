@@ -18,60 +18,58 @@ Intervals: bootstrap over permutations, or over questions where there is one per
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field, PositiveInt, model_validator
 
-from lce_core.benchmarks import Benchmark, CellRequest, CellResult, Profile, Sample, score
-from lce_core.benchmarks._data import DataSet, Seen
-from lce_core.benchmarks._prompted.cache import cell_prompts
-from lce_core.benchmarks._prompted.retrieval import (
+from lce_core.benchmarks import (
+    CellRequest,
+    Examples,
+    Profile,
     Prompt,
+    PromptBenchmark,
+    Sequences,
+    Source,
+    blank_prompt,
+    calls,
     encode,
     generator,
-    key_samples,
-    key_task_reason,
-    text_answers,
 )
+from lce_core.benchmarks._data import DataSet, Seen
 from lce_core.benchmarks._prompted.truncation import cut_middle
 from lce_core.benchmarks.longbench.metrics import class_share, first_line, has_complete_line
-from lce_core.benchmarks.many_shot.demonstrations import (
-    drawn_order,
-    key_demonstrations,
-    prompt_text,
-)
+from lce_core.benchmarks.many_shot.demonstrations import drawn_order, prompt_text
+from lce_core.benchmarks.many_shot.forms import TINY_SHOTS, ShotForm, ShotKeys, num_shots
 from lce_core.benchmarks.many_shot.trec import CLASSES, TREC, drawn_questions, trec_questions
-from lce_core.data.sequences import Sequences
 from lce_core.errors import SpecError, UnavailableError
-from lce_core.evaluation.stats import bootstrap_mean
 from lce_core.models import LanguageModel
-from lce_core.registry import Evidence, Source
 
-SHOTS = (1, 5, 10, 25, 50, 75, 100, 200, 300, 400, 500, 625, 750, 875, 1000)
-TINY_SHOTS = (1, 5, 10, 25)
 NEW_TOKENS = 64
-_PERMUTATIONS = {"faithful": 1, "clean": 5, "fast": 5, "tiny": 10}
-_QUESTIONS = {"faithful": 200, "clean": 200, "fast": 20, "tiny": 12}
 
 
-class ManyShot(Benchmark):
+class ManyShot(PromptBenchmark):
     """Mean classification score after k examples."""
 
-    unit: ClassVar[Literal["accuracy"]] = "accuracy"
-    seeded: ClassVar[bool] = True
-    default_metric: ClassVar[str] = "accuracy"
-    forms: ClassVar[Mapping[Profile, str]] = {
-        "faithful": "200 questions after one order of the examples, the middle of long prompts cut,"
-        " as LCEG does",
-        "clean": "200 questions after each of five orders, room for the answer",
-        "fast": "20 questions after each of five orders",
-        "tiny": "key tokens instead of questions, for base models that have them",
+    forms: ClassVar[Mapping[Profile, ShotForm]] = {
+        "faithful": ShotForm(
+            "200 questions after one order of the examples, the middle of long prompts cut, as LCEG"
+            " does",
+            permutations=1,
+        ),
+        "clean": ShotForm("200 questions after each of five orders, room for the answer"),
+        "fast": ShotForm("20 questions after each of five orders", num_questions=20),
+        "tiny": ShotKeys(
+            "key tokens instead of questions, for base models that have them",
+            shots=TINY_SHOTS,
+            permutations=10,
+            num_questions=12,
+        ),
     }
+    answer_tokens: ClassVar[int] = NEW_TOKENS
 
     shots: tuple[PositiveInt, ...] | None = Field(default=None, min_length=1)
     """Numbers of examples, each a task; None: LCEG's 15 from 1 to 1000, in profile tiny 1 to 25."""
@@ -81,6 +79,11 @@ class ManyShot(Benchmark):
     """Questions after each; None: 200 (faithful, clean), 20 (fast), 12 (tiny)."""
     balanced: bool = False
     """Examples in rounds with one of each class instead of as often as they are."""
+
+    @property
+    def form(self) -> ShotForm:
+        """What the profile does."""
+        return self.forms[self.profile]
 
     @model_validator(mode="after")
     def _every_task_has_one_name(self) -> ManyShot:
@@ -97,27 +100,25 @@ class ManyShot(Benchmark):
         """One for each number of examples."""
         return tuple(f"shots_{shots}" for shots in self._shots())
 
-    def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        """A tiny cell without key tokens or without room."""
-        if self.profile != "tiny":
-            return None
-        minimum = 3 * _num_shots(task) + 3
-        if base_model.keys is not None and eval_length < minimum:
-            return (
-                f"eval_length {eval_length}: {task} needs at least {minimum} tokens (query, key and"
-                " a token of text for each example, and the question)"
-            )
-        return key_task_reason(base_model, 0, max(eval_length, minimum))
+    def num_prompts(self, task: str) -> int:
+        """Questions after each order."""
+        return self.orders() * self.questions()
+
+    def orders(self) -> int:
+        """Orders of the examples."""
+        return self.permutations or self.form.permutations
+
+    def questions(self) -> int:
+        """Questions after each order."""
+        return self.num_questions or self.form.num_questions
+
+    def prompt_tokens(self, task: str, eval_length: int) -> int:
+        """Llama's tokens of the examples, or the cell's length where that is shorter."""
+        return min(eval_length, round(expected_tokens(num_shots(task))))
 
     def reads(self, task: str) -> tuple[DataSet, ...]:
         """The questions' digest, where natural questions are asked."""
-        return () if self.profile == "tiny" else (TREC,)
-
-    def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
-        """Prompts times their length in Llama's tokens, or the cell's where that is shorter."""
-        expected = round(expected_tokens(_num_shots(task)))
-        length = eval_length if self.profile == "tiny" else min(eval_length, expected)
-        return self._permutations() * self._num_questions() * length
+        return (TREC,) if self.form.in_words else ()
 
     def data_sequences(
         self,
@@ -127,36 +128,13 @@ class ManyShot(Benchmark):
         data_folders: Mapping[str, Path],
     ) -> Sequences | None:
         """Prompts of examples and questions of mean length, estimated from their bytes."""
-        if self.profile == "tiny":
+        if not self.form.in_words:
             return None
-        size = _prompt_bytes(_num_shots(task), TREC.seen(data_folders))
+        size = _prompt_bytes(num_shots(task), TREC.seen(data_folders))
         expected = min(eval_length, round(size / base_model.bytes_per_token))
-        return Sequences({expected: self._permutations() * self._num_questions()})
+        return Sequences({expected: self.num_prompts(task)})
 
-    def evaluate(self, request: CellRequest) -> CellResult:
-        """Asks all questions after each order of the examples."""
-        prompts = self.prompts(request)
-        samples = (
-            key_samples(request, prompts)
-            if self.profile == "tiny"
-            else text_samples(
-                prompts,
-                text_answers(
-                    request, prompts, max_new_tokens=NEW_TOKENS, complete=has_complete_line
-                ),
-            )
-        )
-        samples = self._clustered(samples)
-        mean = bootstrap_mean(
-            [sample.score for sample in samples], clusters=[sample.cluster for sample in samples]
-        )
-        return CellResult(
-            scores=(score("accuracy", mean, higher_is_better=True),),
-            samples=samples,
-            sequences=Sequences.of(sample.num_prompt_tokens for sample in samples),
-        )
-
-    def prompts(self, request: CellRequest) -> tuple[Prompt, ...]:
+    def build(self, request: CellRequest) -> list[Prompt]:
         """All prompts of the cell, permutation by permutation.
 
         Raises:
@@ -164,28 +142,12 @@ class ManyShot(Benchmark):
             minimum.
           DataError: data that is not as published; names file and line.
         """
-        return cell_prompts(self, request, lambda: self._built(request), Prompt)
-
-    def _built(self, request: CellRequest) -> list[Prompt]:
-        shots, orders = _num_shots(request.task), range(self._permutations())
-        if self.profile == "tiny":
-            place = ("many_shot", request.task, request.eval_length, request.seed)
-            return [
-                prompt
-                for order in orders
-                for prompt in key_demonstrations(
-                    request,
-                    shots,
-                    [generator(*place, order, index) for index in range(self._num_questions())],
-                    generator(*place, order),
-                    balanced=self.balanced,
-                )
-            ]
+        shots = num_shots(request.task)
         rng = generator("many_shot", "questions", request.seed)
-        shown, asked = drawn_questions(request.data_folders, shots, self._num_questions(), rng)
+        shown, asked = drawn_questions(request.data_folders, shots, self.questions(), rng)
         labels = [question.label for question in shown]
         texts = []
-        for order in orders:
+        for order in range(self.orders()):
             # Neither task nor length decides: fewer examples are a beginning of more.
             rng = generator("many_shot", "examples", request.seed, order)
             first = [shown[i] for i in drawn_order(labels, shots, rng, balanced=self.balanced)]
@@ -211,43 +173,27 @@ class ManyShot(Benchmark):
             for row, (_, label) in zip(ids, texts, strict=True)
         ]
 
-    def _clustered(self, samples: tuple[Sample, ...]) -> tuple[Sample, ...]:
-        one = self._permutations() == 1
-        return tuple(
-            replace(
-                sample,
-                cluster=f"question-{index}" if one else f"order-{index // self._num_questions()}",
-            )
-            for index, sample in enumerate(samples)
-        )
+    def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
+        """LongBench's classification score of the first line."""
+        return class_share(first_line(answer), prompt.reference, CLASSES)
+
+    def complete(self, task: str, prompt: Prompt, answer: str) -> bool:
+        """Once the first line has ended."""
+        return has_complete_line(answer)
+
+    def cluster(self, index: int, prompt: Prompt) -> str:
+        """The order of the examples, or the question where there is one order."""
+        if self.orders() == 1:
+            return f"question-{index}"
+        return f"order-{index // self.questions()}"
 
     def _shots(self) -> tuple[int, ...]:
-        return self.shots or (TINY_SHOTS if self.profile == "tiny" else SHOTS)
-
-    def _permutations(self) -> int:
-        return self.permutations or _PERMUTATIONS[self.profile]
-
-    def _num_questions(self) -> int:
-        return self.num_questions or _QUESTIONS[self.profile]
+        return self.shots or self.form.shots
 
 
 def expected_tokens(shots: int) -> float:
     """Prompt tokens after that many examples, with Llama's tokenizer; the constant is a guess."""
     return 36 + 23.8 * shots
-
-
-def text_samples(prompts: Sequence[Prompt], answers: list[str]) -> tuple[Sample, ...]:
-    """Scores continuations by LongBench's classification score of their first line."""
-    return tuple(
-        Sample(
-            index,
-            len(prompt.ids),
-            class_share(first_line(answer), prompt.reference, CLASSES),
-            prediction=answer,
-            reference=prompt.reference,
-        )
-        for index, (prompt, answer) in enumerate(zip(prompts, answers, strict=True))
-    )
 
 
 @lru_cache(maxsize=64)
@@ -260,43 +206,34 @@ def _prompt_bytes(shots: int, files: Seen) -> float:
     return frame + questions / len(asked) + shots * examples / len(shown)
 
 
-def _num_shots(task: str) -> int:
-    return int(task.removeprefix("shots_"))
-
-
 BENCHMARK = ManyShot
 SOURCE = Source(
     paper="arXiv:2409.12181",
     place="Figure 2 and Table 1 (Mshots); balanced rounds: arXiv:2410.02694",
-    reference="github.com/Leooyii/LCEG@2ce672d",
+    reference="github.com/Leooyii/LCEG@2ce672dc42b9b5d3e408e8117126c28caeaafcc0",
     differs="LCEG's draws are not published: examples are the first k of a seeded permutation, and"
     " the ten test questions that are also in the train file are not asked",
 )
-EVIDENCE = (
-    Evidence(
-        {"call": "expected_tokens", "shots": 1000},
-        23836.0,
-        "23.8 an example counted with Llama's tokenizer; 36 for the rest estimated",
-    ),
-    Evidence(
-        {
-            "call": "class_share",
-            "prediction": " Other number",
-            "reference": "Other number",
-            "classes": CLASSES,
-        },
-        1.0,
-        "LongBench's rule, the gold name alone",
-    ),
-    Evidence(
-        {
-            "call": "class_share",
-            "prediction": " Description of a person or Definition of something or City",
-            "reference": "City",
-            "classes": CLASSES,
-        },
-        1 / 3,
-        "LongBench's rule: one over the number of classes named",
-    ),
+EVIDENCE = tuple(
+    calls(
+        ManyShot.score_answer,
+        score,
+        origin,
+        parameters={},
+        task="shots_1",
+        prompt=blank_prompt(reference),
+        answer=answer,
+    )
+    for reference, answer, score, origin in (
+        ("Other number", " Other number", 1.0, "LongBench's rule, the gold name alone"),
+        (
+            "City",
+            " Description of a person or Definition of something or City\nDate",
+            1 / 3,
+            "LongBench's rule: one over the number of classes named in the first line",
+        ),
+        ("City", " Date", 0.0, "LongBench's rule: another class"),
+    )
 )
+EXAMPLES: Examples = ({"shots": (5,), "permutations": 2, "num_questions": 4},)
 VERSION = 1

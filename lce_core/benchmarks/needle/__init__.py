@@ -15,24 +15,33 @@ then the query token of its family; the next token must be the key.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from lce_core.benchmarks import Benchmark, CellRequest, CellResult, Profile, Sample, Score, score
+from lce_core.benchmarks import (
+    CellRequest,
+    Examples,
+    KeyForm,
+    Profile,
+    Prompt,
+    PromptBenchmark,
+    PromptForm,
+    Sample,
+    Score,
+    Sequences,
+    Source,
+    blank_prompt,
+    calls,
+    generator,
+    score,
+)
 from lce_core.benchmarks._data import DataSet
 from lce_core.benchmarks._essays import ESSAYS
-from lce_core.benchmarks._prompted.cache import cell_prompts
-from lce_core.benchmarks._prompted.retrieval import (
-    Prompt,
-    generator,
-    key_prompts,
-    key_samples,
-    key_task_reason,
-    text_answers,
-)
+from lce_core.benchmarks._prompted.retrieval import key_prompts
 from lce_core.benchmarks.needle.text import (
     FACTS,
     NEW_TOKENS,
@@ -42,32 +51,60 @@ from lce_core.benchmarks.needle.text import (
     held_out_tokens,
     needle_prompt,
 )
-from lce_core.data.sequences import Sequences
 from lce_core.errors import SpecError
 from lce_core.evaluation.metrics import contains, word_overlap
 from lce_core.evaluation.stats import bootstrap_mean, wilson
 from lce_core.models import LanguageModel
-from lce_core.registry import Evidence, Source
 
 DEPTHS = (0, 11, 22, 33, 44, 56, 67, 78, 89, 100)
 """Per cent of the context; ten even steps, rounded."""
-_TRIALS = {"faithful": 1, "clean": 5, "fast": 2, "tiny": 5}
+_FACT_OF = {fact.answer: fact for fact in FACTS}
 
 
-class Needle(Benchmark):
+@dataclass(frozen=True)
+class NeedleKeys(KeyForm):
+    """One key at each depth, in text of its own."""
+
+    def check(self, benchmark: Any) -> None:
+        """No setting of the form in words."""
+        if benchmark.haystack == "essays" or benchmark.bos_leak or benchmark.needles:
+            raise SpecError(
+                "profile",
+                "tiny, which hides keys in held-out text, with essays, needles or bos_leak",
+                "profile tiny without these, or another profile",
+                "leave out haystack, needles and bos_leak, or choose another profile",
+            )
+
+    def build(self, benchmark: PromptBenchmark, request: CellRequest) -> list[Prompt]:
+        """The grid of depths and trials."""
+        place = ("needle", request.task, request.eval_length, request.seed)
+        trials = benchmark.num_prompts(request.task) // len(DEPTHS)
+        grid = [(depth, trial) for depth in DEPTHS for trial in range(trials)]
+        draws = [generator(*place, depth, trial) for depth, trial in grid]
+        return key_prompts(request, 0, [depth for depth, _ in grid], draws)
+
+
+class Needle(PromptBenchmark):
     """Share of needles that are found, over a grid of depths."""
 
-    unit: ClassVar[Literal["accuracy"]] = "accuracy"
-    seeded: ClassVar[bool] = True
-    default_metric: ClassVar[str] = "accuracy"
-    forms: ClassVar[Mapping[Profile, str]] = {
-        "faithful": "LCEG's prompt, one trial a depth, essays from their beginning, BOS leak, word"
-        " overlap (at most 11/12)",
-        "clean": "the same prompt, five needles, each from a random place of the text, no leak,"
-        " exact match",
-        "fast": "as clean with two needles",
-        "tiny": "one key token in held-out text, for base models with key tokens",
+    forms: ClassVar[Mapping[Profile, PromptForm]] = {
+        "faithful": PromptForm(
+            "LCEG's prompt, one trial a depth, essays from their beginning, BOS leak, word overlap"
+            " (at most 11/12)",
+            num_samples=len(DEPTHS),
+        ),
+        "clean": PromptForm(
+            "the same prompt, five needles, each from a random place of the text, no leak, exact"
+            " match",
+            num_samples=5 * len(DEPTHS),
+        ),
+        "fast": PromptForm("as clean with two needles", num_samples=2 * len(DEPTHS)),
+        "tiny": NeedleKeys(
+            "one key token in held-out text, for base models with key tokens",
+            num_samples=5 * len(DEPTHS),
+        ),
     }
+    answer_tokens: ClassVar[int] = NEW_TOKENS
 
     haystack: Literal["essays", "held_out"] | None = None
     """Text around the needle; None: essays, and held-out text in profile tiny."""
@@ -78,31 +115,13 @@ class Needle(Benchmark):
     bos_leak: bool | None = None
     """Beginning-of-sequence tokens inside the prompt; None: as the profile says."""
 
-    @model_validator(mode="after")
-    def _settings_have_effect(self) -> Needle:
-        if self.profile == "tiny" and (self.haystack == "essays" or self.bos_leak or self.needles):
-            raise SpecError(
-                "profile",
-                "tiny, which hides keys in held-out text, with essays, needles or bos_leak",
-                "profile tiny without these, or another profile",
-                "leave out haystack, needles and bos_leak, or choose another profile",
-            )
-        return self
+    def num_prompts(self, task: str) -> int:
+        """Trials at each depth."""
+        return len(DEPTHS) * self.trials if self.trials else self.form.num_samples
 
-    def tasks(self) -> tuple[str, ...]:
-        """One task."""
-        return ("single",)
-
-    def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        """A tiny cell without key tokens or without room."""
-        if self.profile == "tiny":
-            return key_task_reason(base_model, 0, eval_length)
-        return None
-
-    def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
-        """Prompts times their length, which leaves room for the answer."""
-        room = 0 if self.profile == "tiny" else NEW_TOKENS
-        return len(DEPTHS) * self._trials() * max(1, eval_length - room)
+    def prompt_tokens(self, task: str, eval_length: int) -> int:
+        """The length without the answer."""
+        return max(1, eval_length - NEW_TOKENS)
 
     def data_sequences(
         self,
@@ -114,58 +133,32 @@ class Needle(Benchmark):
         """Prompts of essays, estimated from the bytes around them."""
         if not self._reads_essays():
             return None
-        return Sequences({expected_tokens(base_model, eval_length): len(DEPTHS) * self._trials()})
+        return Sequences({expected_tokens(base_model, eval_length): self.num_prompts(task)})
 
     def reads(self, task: str) -> tuple[DataSet, ...]:
         """The essays where they are the haystack."""
         return (ESSAYS,) if self._reads_essays() else ()
 
-    def evaluate(self, request: CellRequest) -> CellResult:
-        """Asks for the needle at every depth."""
-        prompts = self.prompts(request)
-        if self.profile == "tiny":
-            samples = key_samples(request, prompts)
-            scores: tuple[Score, ...] = (_accuracy("accuracy", samples),)
-        else:
-            answers = text_answers(request, prompts, max_new_tokens=NEW_TOKENS)
-            samples, scores = self._scored(prompts, answers)
-        return CellResult(
-            scores=scores,
-            samples=samples,
-            sequences=Sequences.of(sample.num_prompt_tokens for sample in samples),
-        )
+    def reads_held_out(self, task: str) -> bool:
+        """Where the essays are not the haystack."""
+        return not self._reads_essays()
 
-    def prompts(self, request: CellRequest) -> tuple[Prompt, ...]:
-        """All prompts of the cell, depth by depth.
-
-        Raises:
-          UnavailableError: the length cannot hold the task, or the haystack is not there.
-        """
-        return cell_prompts(
-            self,
-            request,
-            lambda: self._built(request),
-            Prompt,
-            reads_held_out=not self._reads_essays(),
-        )
-
-    def _built(self, request: CellRequest) -> list[Prompt]:
+    def build(self, request: CellRequest) -> list[Prompt]:
+        """All prompts of the cell, depth by depth."""
         place = ("needle", request.task, request.eval_length, request.seed)
-        grid = [(depth, trial) for depth in DEPTHS for trial in range(self._trials())]
-        if self.profile == "tiny":
-            draws = [generator(*place, depth, trial) for depth, trial in grid]
-            return key_prompts(request, 0, [depth for depth, _ in grid], draws)
+        trials = range(self.num_prompts(request.task) // len(DEPTHS))
         # A trial has one haystack for all depths, so that depth is all that differs.
-        draws = [generator(*place, trial) for trial in range(self._trials())]
+        draws = [generator(*place, trial) for trial in trials]
         haystacks = self._haystacks(request, draws)
         leak = self.profile == "faithful" if self.bos_leak is None else self.bos_leak
         return [
             needle_prompt(request, self._fact(trial), haystacks[trial], depth, bos_leak=leak)
-            for depth, trial in grid
+            for depth in DEPTHS
+            for trial in trials
         ]
 
     def _reads_essays(self) -> bool:
-        return self.profile != "tiny" and self.haystack != "held_out"
+        return self.form.in_words and self.haystack != "held_out"
 
     def _haystacks(self, request: CellRequest, draws: list[np.random.Generator]) -> list[list[int]]:
         if not self._reads_essays():
@@ -176,23 +169,19 @@ class Needle(Benchmark):
         starts = [int(rng.integers(len(essays))) for rng in draws]
         return [essays[start:] + essays[:start] for start in starts]
 
-    def _scored(
-        self, prompts: Sequence[Prompt], answers: list[str]
-    ) -> tuple[tuple[Sample, ...], tuple[Score, ...]]:
-        facts = [self._fact(index % self._trials()) for index in range(len(prompts))]
-        pairs = list(zip(answers, facts, strict=True))
-        overlaps = [word_overlap(answer, fact.answer) for answer, fact in pairs]
-        exact = [contains(answer, fact.phrase) for answer, fact in pairs]
-        main = overlaps if self.profile == "faithful" else exact
-        rows = enumerate(zip(prompts, answers, main, strict=True))
-        samples = tuple(
-            Sample(index, len(prompt.ids), value, prompt.depth, answer, prompt.reference)
-            for index, (prompt, answer, value) in rows
-        )
-        overlap = bootstrap_mean(overlaps)
-        found = wilson(int(sum(exact)), len(exact))
-        return samples, (
-            score("accuracy", overlap if main is overlaps else found, higher_is_better=True),
+    def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
+        """Word overlap in faithful, otherwise whether the phrase is there."""
+        overlap, exact = _both_scores(prompt.reference, answer)
+        return overlap if self.profile == "faithful" else exact
+
+    def scores(self, samples: Sequence[Sample]) -> tuple[Score, ...]:
+        """Both scores, and the profile's own as the accuracy."""
+        both = [_both_scores(str(one.reference), str(one.prediction)) for one in samples]
+        overlap = bootstrap_mean([first for first, _ in both])
+        found = wilson(int(sum(second for _, second in both)), len(both))
+        own = overlap if self.profile == "faithful" else found
+        return (
+            score("accuracy", own, higher_is_better=True),
             score("word_overlap", overlap, higher_is_better=True),
             score("exact_match", found, higher_is_better=True),
         )
@@ -201,38 +190,36 @@ class Needle(Benchmark):
         needles = self.needles or (1 if self.profile == "faithful" else len(FACTS))
         return FACTS[trial % needles]
 
-    def _trials(self) -> int:
-        return self.trials or _TRIALS[self.profile]
 
-
-def _accuracy(metric: str, samples: tuple[Sample, ...]) -> Score:
-    right = wilson(int(sum(sample.score for sample in samples)), len(samples))
-    return score(metric, right, higher_is_better=True)
+def _both_scores(reference: str, answer: str) -> tuple[float, float]:
+    """Word overlap with the expected sentence, and whether its phrase is in the answer."""
+    return word_overlap(answer, reference), contains(answer, _FACT_OF[reference].phrase)
 
 
 BENCHMARK = Needle
 SOURCE = Source(
     paper="arXiv:2409.12181",
     place="Figures 1 and 5, Table 1 (Needle)",
-    reference="github.com/Leooyii/LCEG@2ce672d",
+    reference="github.com/Leooyii/LCEG@2ce672dc42b9b5d3e408e8117126c28caeaafcc0",
     differs="essays are joined in the order of their names, not of the file system; the answer's"
     " tokens are always kept free",
 )
-EVIDENCE = (
-    Evidence(
-        {"call": "word_overlap", "answer": FACTS[0].answer, "expected": FACTS[0].answer},
-        11 / 12,
-        "maximum of LCEG's figure: 12 words, 11 distinct",
-    ),
-    Evidence(
-        {"call": "word_overlap", "answer": "Paris", "expected": FACTS[0].answer},
-        0.0,
-        "no word in common",
-    ),
-    Evidence(
-        {"call": "contains", "answer": f" {FACTS[0].answer}\n", "expected": FACTS[0].phrase},
-        1.0,
-        "gold answer",
-    ),
+EVIDENCE = tuple(
+    calls(
+        Needle.score_answer,
+        score,
+        origin,
+        parameters={"profile": profile},
+        task="single",
+        prompt=blank_prompt(FACTS[0].answer),
+        answer=answer,
+    )
+    for profile, answer, score, origin in (
+        ("faithful", FACTS[0].answer, 11 / 12, "maximum of LCEG's figure: 12 words, 11 distinct"),
+        ("faithful", "Paris", 0.0, "no word in common"),
+        ("clean", f" {FACTS[0].answer}\n", 1.0, "gold answer"),
+        ("clean", "Paris", 0.0, "the phrase is missing"),
+    )
 )
+EXAMPLES: Examples = ({"trials": 1}, {"trials": 2, "haystack": "held_out"})
 VERSION = 2

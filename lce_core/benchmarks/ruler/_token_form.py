@@ -7,20 +7,24 @@ neither chains nor counts that such a model could have learnt.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from lce_core.benchmarks import CellRequest, Sample
-from lce_core.benchmarks._prompted.retrieval import (
+from lce_core.benchmarks import (
+    CellRequest,
+    KeyForm,
     Prompt,
-    Stream,
+    PromptBenchmark,
+    Sample,
     encode,
-    generator,
-    key_prompts,
-    key_samples,
 )
+from lce_core.benchmarks._prompted.retrieval import Stream, key_prompts, key_samples
 from lce_core.benchmarks.ruler._drafts import NOISE
+from lce_core.errors import SpecError
+from lce_core.models import LanguageModel
 
 
 @dataclass(frozen=True)
@@ -42,30 +46,50 @@ KEY_TASKS = {
 }
 
 
-def token_prompts(request: CellRequest, count: int) -> list[list[Prompt]]:
-    """For each sample the prompts of its queries, which differ in the last token alone.
+@dataclass(frozen=True)
+class RulerKeys(KeyForm):
+    """Key tokens in RULER's haystacks; a sample asks each of its queries."""
 
-    Depths of the first query's key are spread evenly.
-    """
-    task = KEY_TASKS[request.task]
-    draws = [
-        generator("ruler", request.task, request.eval_length, request.seed, index)
-        for index in range(count)
-    ]
-    depths = [100 * (index + rng.random()) / count for index, rng in enumerate(draws)]
-    streams = [_noise(request)] if task.noise else None
-    first = key_prompts(request, task.num_distractors, depths, draws, streams)
-    if task.num_queries == 1:
-        return [[prompt] for prompt in first]
-    return [_all_queries(request, prompt) for prompt in first]
+    def check(self, benchmark: Any) -> None:
+        """Nothing that shapes text."""
+        if not {"haystack", "sizes", "permutations"}.isdisjoint(benchmark.model_fields_set):
+            raise SpecError(
+                "profile",
+                "tiny, which hides keys, with settings of RULER's texts",
+                "num_samples alone with profile tiny",
+                "leave out haystack, sizes and permutations, or choose another profile",
+            )
 
+    def distractors(self, base_model: LanguageModel, task: str) -> int:
+        """Those of the task."""
+        return KEY_TASKS[task].num_distractors
 
-def token_samples(request: CellRequest, prompts: list[list[Prompt]]) -> tuple[Sample, ...]:
-    """Asks every query; a sample's score is the share of its keys that are found."""
-    asked = [prompt for group in prompts for prompt in group]
-    answers = iter(key_samples(request, asked))
-    groups = ([next(answers) for _ in group] for group in prompts)
-    return tuple(_joined(index, group) for index, group in enumerate(groups))
+    def build(self, benchmark: PromptBenchmark, request: CellRequest) -> list[Prompt]:
+        """For each sample the prompts of its queries, which differ in the last token alone.
+
+        Depths of the first query's key are spread evenly.
+        """
+        task = KEY_TASKS[request.task]
+        draws = benchmark.draws(request)
+        depths = self.depths(draws)
+        streams = [_noise(request)] if task.noise else None
+        first = key_prompts(request, task.num_distractors, depths, draws, streams)
+        if task.num_queries == 1:
+            return first
+        return [asked for prompt in first for asked in _all_queries(request, prompt)]
+
+    def samples(
+        self, benchmark: PromptBenchmark, request: CellRequest, prompts: Sequence[Prompt]
+    ) -> tuple[Sample, ...]:
+        """Asks every query; a sample's score is the share of its keys that are found."""
+        queries = KEY_TASKS[request.task].num_queries
+        found = key_samples(request, prompts)
+        groups = (found[first : first + queries] for first in range(0, len(found), queries))
+        return tuple(_joined(index, group) for index, group in enumerate(groups))
+
+    def sample_tokens(self, benchmark: PromptBenchmark, task: str, eval_length: int) -> int:
+        """The whole length for each query."""
+        return KEY_TASKS[task].num_queries * eval_length
 
 
 def _all_queries(request: CellRequest, prompt: Prompt) -> list[Prompt]:
@@ -83,7 +107,7 @@ def _all_queries(request: CellRequest, prompt: Prompt) -> list[Prompt]:
     return found
 
 
-def _joined(index: int, group: list[Sample]) -> Sample:
+def _joined(index: int, group: Sequence[Sample]) -> Sample:
     if len(group) == 1:
         return replace(group[0], sample=index)
     depths = [sample.depth for sample in group if sample.depth is not None]

@@ -15,25 +15,43 @@ of a set are not a fair sample of it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from lce_core.benchmarks import Benchmark, CellRequest, CellResult, Profile, Sample, Score, score
+from lce_core.benchmarks import (
+    Benchmark,
+    CellRequest,
+    CellResult,
+    Form,
+    Profile,
+    Sample,
+    Score,
+    score,
+)
 from lce_core.benchmarks._data import DataSet, spread
 from lce_core.benchmarks._prompted.retrieval import encode
 from lce_core.benchmarks.short_context.data import TASKS, request_bytes
 from lce_core.data.sequences import Sequences
 from lce_core.errors import UnavailableError
 from lce_core.evaluation.stats import Estimate, bootstrap_mean, wilson
+from lce_core.evidence import calls
 from lce_core.models import LanguageModel
-from lce_core.registry import Evidence, Source
+from lce_core.registry import Examples, Source
 
 NEW_TOKENS = 256
 """Longest generated answer; the harness's default."""
-_NUM_SAMPLES = {"faithful": None, "clean": None, "fast": 500, "tiny": 20}
+
+
+@dataclass(frozen=True)
+class QuestionForm(Form):
+    """How many questions a profile asks."""
+
+    num_samples: int | None = None
+    """Questions of a task; None: all."""
 
 
 class ShortContext(Benchmark):
@@ -42,11 +60,11 @@ class ShortContext(Benchmark):
     unit: ClassVar[Literal["accuracy"]] = "accuracy"
     seeded: ClassVar[bool] = False
     default_metric: ClassVar[str] = "accuracy"
-    forms: ClassVar[Mapping[Profile, str]] = {
-        "faithful": "the whole sets",
-        "clean": "the whole sets",
-        "fast": "500 questions a task, spread evenly over its set",
-        "tiny": "20 questions a task, for trials of the installation",
+    forms: ClassVar[Mapping[Profile, QuestionForm]] = {
+        "faithful": QuestionForm("the whole sets"),
+        "clean": QuestionForm("the whole sets"),
+        "fast": QuestionForm("500 questions a task, spread evenly over its set", 500),
+        "tiny": QuestionForm("20 questions a task, for trials of the installation", 20),
     }
 
     num_samples: int | None = Field(default=None, gt=0)
@@ -125,7 +143,7 @@ class ShortContext(Benchmark):
         return questions * asked.requests
 
     def _num_samples(self) -> int | None:
-        return self.num_samples or _NUM_SAMPLES[self.profile]
+        return self.num_samples or self.forms[self.profile].num_samples
 
 
 def best_choice(log_likelihoods: Sequence[float], lengths: Sequence[int] | None = None) -> int:
@@ -176,18 +194,19 @@ BENCHMARK = ShortContext
 SOURCE = Source(
     paper="arXiv:2309.00071",
     place="Tables 3 and 10; PIQA and TriviaQA: arXiv:2412.07171, Table 5",
-    reference="github.com/EleutherAI/lm-evaluation-harness@4e7e0d4",
+    reference="https://github.com/EleutherAI/lm-evaluation-harness/tree/4e7e0d4",
     differs="requests are batched by length instead of padded; the length holds a prompt and all of"
     " its answer, where the harness leaves the answer's last token out",
 )
 EVIDENCE = (
-    Evidence(
-        {"call": "best_choice", "log_likelihoods": (-10.0, -12.0)}, 0, "acc: the larger value"
-    ),
-    Evidence(
-        {"call": "best_choice", "log_likelihoods": (-10.0, -12.0), "lengths": (5, 10)},
+    calls(best_choice, 0, "acc: the larger value", log_likelihoods=(-10.0, -12.0)),
+    calls(
+        best_choice,
         1,
         "acc_norm by hand: -2 and -1.2 a character",
+        log_likelihoods=(-10.0, -12.0),
+        lengths=(5, 10),
     ),
 )
+EXAMPLES: Examples = ({"num_samples": 2},)
 VERSION = 1

@@ -15,11 +15,11 @@ import numpy as np
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from lce_core.errors import SpecError
+from lce_core.evidence import EXACT, frequencies
 from lce_core.methods import Method
-from lce_core.methods._evidence import EXACT, frequencies
 from lce_core.methods._other_base import Base
 from lce_core.methods.harpe.search import PUBLISHED, SearchSettings, search_bases
-from lce_core.registry import Source
+from lce_core.registry import Examples, Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 Bases = Annotated[
@@ -103,7 +103,7 @@ METHOD = Harpe
 SOURCE = Source(
     paper="arXiv:2412.07171",
     place="section 3.2, tables 2 and 6",
-    reference="github.com/AlibabaResearch/DAMO-ConvAI@ef1f2e1",
+    reference="https://github.com/AlibabaResearch/DAMO-ConvAI/tree/ef1f2e1",
     differs="the search is the reference's, which gives table 2, and not algorithm 1, which does"
     " not; it looks at distances up to 131072 tokens whatever the study's target",
 )
@@ -132,4 +132,5 @@ EVIDENCE = (
         bases="uniform_descending",
     ),
 )
+EXAMPLES: Examples = ({"bases": [3e6, 1e6, 2e6, 5e6]}, {"stride": 60000}, {})
 VERSION = 1

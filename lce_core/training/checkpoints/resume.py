@@ -1,4 +1,4 @@
-"""What an interrupted training run goes on from: weights, optimiser moments and the average.
+"""What an interrupted training run goes on from: weights, optimiser moments and the EMA.
 
 Order of data, learning rate and dropout are functions of the step (`lce_core.training.schedule`),
 so there is nothing else to save. Each process saves and restores its own rows of split tensors
@@ -20,14 +20,14 @@ from lce_core.training.sharding import local, local_rows
 def training_tensors(
     parameters: Mapping[str, Tensor],
     optimizer: torch.optim.Optimizer,
-    average: Mapping[str, Tensor] | None,
+    ema: Mapping[str, Tensor] | None,
 ) -> dict[str, Tensor]:
     """Everything a run carries from step to step, under names that tell the three kinds apart."""
     tensors = {f"weights/{name}": tensor.detach() for name, tensor in parameters.items()}
     for name, tensor in parameters.items():
         for key, value in optimizer.state[tensor].items():
             tensors[f"optimizer/{key}/{name}"] = value
-    for name, tensor in (average or {}).items():
+    for name, tensor in (ema or {}).items():
         tensors[f"average/{name}"] = tensor
     return tensors
 
@@ -46,12 +46,12 @@ def restore(
     saved: WholeTensors,
     parameters: Mapping[str, Tensor],
     optimizer: torch.optim.Optimizer,
-    average: Mapping[str, Tensor] | None,
+    ema: Mapping[str, Tensor] | None,
 ) -> None:
     """Inverse of `training_tensors`, into freshly built parts of the same shapes."""
     for name, parameter in parameters.items():
         _fill(parameter, saved, f"weights/{name}")
-    for name, tensor in (average or {}).items():
+    for name, tensor in (ema or {}).items():
         _fill(tensor, saved, f"average/{name}")
     for place in saved.names:
         kind, _, rest = place.partition("/")

@@ -26,6 +26,7 @@ from lce_core.attention import (
     windowed,
 )
 from lce_core.attention.flash import attend_all, attend_causal, attend_window
+from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.partial import merge
 from lce_core.attention.rotation import Rotation, check_heads
 from lce_core.attention.schemes import (
@@ -162,7 +163,7 @@ def in_chunks(
     for start, stop in zip([0, *cuts], [*cuts, query.shape[2]], strict=True):
         chunk = query[:, :, start:stop]
         keys, values = key[:, :, :stop], value[:, :, :stop]
-        outputs.append(kernel(scheme, chunk, keys, values, rope, start, SCALING))
+        outputs.append(kernel(scheme, AttentionInputs(chunk, keys, values, rope, start, SCALING)))
     return torch.cat(outputs, dim=2)
 
 
@@ -256,7 +257,9 @@ def test_a_streamed_token_equals_full_attention_over_the_text_its_cache_is() -> 
     # The definition itself: to the last token, sinks and window are all there ever was.
     query, key, value = states(batch=1, heads=4, kv_heads=2, keys=70, dim=10)
     rope, kept = table(pairs=4), [0, 1, 2, *range(54, 70)]
-    streamed = cache_sinks.attend(CacheSinks(16, 3), query, key, value, rope, 0, SCALING)
+    streamed = cache_sinks.attend(
+        CacheSinks(16, 3), AttentionInputs(query, key, value, rope, 0, SCALING)
+    )
     cached = [part[:, :, kept] for part in (query, key, value)]
     alone = dense(*cached, rope.inv_freq, lambda i, j: i - j if j <= i else None)
     torch.testing.assert_close(streamed[:, :, -1], alone[:, :, -1], rtol=1e-10, atol=1e-10)
@@ -353,7 +356,9 @@ def test_full_causal_has_the_gradients_of_dense_attention() -> None:
     rope = table(pairs=4, heads=4)
     ours = [part.clone().requires_grad_() for part in parts]
     theirs = [part.clone().requires_grad_() for part in parts]
-    full_causal.attend(FullCausal(), *ours, rope, 0, SCALING).square().sum().backward()
+    full_causal.attend(
+        FullCausal(), AttentionInputs(*ours, rope, 0, SCALING)
+    ).square().sum().backward()
     dense(*theirs, rope.inv_freq, lambda i, j: i - j if j <= i else None).square().sum().backward()
     for our, their in zip(ours, theirs, strict=True):
         torch.testing.assert_close(our.grad, their.grad, rtol=1e-9, atol=1e-9)
@@ -363,7 +368,8 @@ def test_merging_parts_that_record_gradients_fails_loudly() -> None:
     query, key, value = states(batch=1, heads=2, kv_heads=2, keys=40, dim=8)
     with pytest.raises(SpecError, match="cannot differentiate"):
         lambda_shaped.attend(
-            LambdaShaped(8, 2), query.requires_grad_(), key, value, table(4), 0, SCALING
+            LambdaShaped(8, 2),
+            AttentionInputs(query.requires_grad_(), key, value, table(4), 0, SCALING),
         )
 
 
@@ -426,9 +432,8 @@ def test_cosines_made_in_inference_mode_can_be_trained_with_later() -> None:
     with torch.inference_mode():
         in_chunks(full_causal.attend, FullCausal(), states(1, 2, 2, 9, 8), rope, [])
     query, key, value = states(1, 2, 2, 9, 8)
-    full_causal.attend(
-        FullCausal(), query.requires_grad_(), key, value, rope, 0, SCALING
-    ).sum().backward()
+    inputs = AttentionInputs(query.requires_grad_(), key, value, rope, 0, SCALING)
+    full_causal.attend(FullCausal(), inputs).sum().backward()
     assert query.grad is not None
 
 
@@ -465,7 +470,7 @@ def test_no_kernel_makes_a_tensor_that_grows_with_the_square_of_the_length(
 ) -> None:
     parts = states(1, 1, 1, 2048, 8, dtype=torch.float32)
     with LargestTensor() as largest:
-        kernel(scheme, *parts, table(pairs=4), 0, SCALING)
+        kernel(scheme, AttentionInputs(*parts, table(pairs=4), 0, SCALING))
     assert largest.elements <= 2048 * 64
 
 

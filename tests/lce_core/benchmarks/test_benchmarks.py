@@ -201,8 +201,7 @@ def test_benchmarks_load_neither_torch_nor_transformers() -> None:
     code = (
         "import sys\n"
         "from lce_core.benchmarks import BENCHMARKS\n"
-        "from lce_core.evaluation import metrics, stats\n"
-        "from lce_core.study import cost\n"
+        "from lce_core.evaluation import metrics, stats\nfrom lce_core.study import cost\n"
         "for name in BENCHMARKS.names(): BENCHMARKS.parse({'name': name}, 'x')\n"
         "sys.exit(', '.join({'torch', 'transformers'} & set(sys.modules)) or 0)"
     )
@@ -309,7 +308,7 @@ def test_passkey_answers_score_by_their_first_integer(bpe: PreTrainedTokenizerFa
     prompt = benchmark.prompts(_request(benchmark, 700, tokenizer=bpe))[0]  # type: ignore[attr-defined]
     key = prompt.reference
     answers = [f" {key}.", f"{key}", f" it is {key}, 12", "", " none", f" 1{key}", f" 7 {key}"]
-    scored = passkey_module.text_samples([prompt] * 7, answers)
+    scored = benchmark.scored("single", [prompt] * 7, answers)  # type: ignore[attr-defined]
     assert [sample.score for sample in scored] == [1, 1, 1, 0, 0, 0, 0]
 
 
@@ -436,9 +435,13 @@ def test_clean_needle_trials_hide_and_ask_their_own_facts(
     benchmark = _benchmark("needle", profile="clean", **parameters)
     gold = [prompt.reference for prompt in prompts]
     for answers, right in ((gold, 1.0), (gold[1:] + gold[:1], 0.0)):
-        samples, _ = benchmark._scored(prompts, answers)  # type: ignore[attr-defined]
+        samples = benchmark.scored("single", prompts, answers)  # type: ignore[attr-defined]
         alike = cycle == 1  # then every answer is right for all
         assert {sample.score for sample in samples[:5]} == {1.0 if alike else right}
+
+
+def _needle_scores(benchmark: Any, prompt: Any, answers: list[str]) -> Any:
+    return benchmark.scores(benchmark.scored("single", [prompt] * len(answers), answers))
 
 
 def test_needle_answers_get_lcegs_overlap_and_the_exact_score() -> None:
@@ -446,12 +449,12 @@ def test_needle_answers_get_lcegs_overlap_and_the_exact_score() -> None:
     gold = f" {LCEG.answer}"
     for profile, best in (("faithful", 11 / 12), ("clean", 1.0)):
         benchmark = _benchmark("needle", profile=profile, trials=2, needles=1)
-        _, scores = benchmark._scored([prompt] * 2, [gold, gold])  # type: ignore[attr-defined]
+        scores = _needle_scores(benchmark, prompt, [gold, gold])
         values = {score.metric: score.value for score in scores}
         assert values == pytest.approx(
             {"accuracy": best, "word_overlap": 11 / 12, "exact_match": 1.0}
         )
-        _, scores = benchmark._scored([prompt] * 2, ["", "visit the bridge"])  # type: ignore[attr-defined]
+        scores = _needle_scores(benchmark, prompt, ["", "visit the bridge"])
         assert {score.value for score in scores} == {0.0}
 
 

@@ -19,7 +19,7 @@ from lce_core.benchmarks._text.documents import DATA_SETS, Documents, read_docum
 from lce_core.data.sequences import Sequences
 from lce_core.errors import DataError, UnavailableError
 from lce_core.study.plan import compile_study
-from lce_core.study.step_cost import step_cost
+from lce_core.study.step_kinds import step_cost
 from lce_core.study.study_file import load_study
 from tests.support.cells import TOY
 from tests.support.cells import benchmark as _benchmark

@@ -84,7 +84,7 @@ def test_published_answers_get_their_published_accuracy(
     assert f"Accuracy: {right / 50:g}" in text
     prompts = [Prompt(np.arange(3), label) for label, _ in rows]
     answers = [answer for _, answer in rows]
-    faithful = _benchmark(profile="faithful").scored(prompts, answers)  # type: ignore[attr-defined]
+    faithful = _benchmark(profile="faithful").scored("lines", prompts, answers)  # type: ignore[attr-defined]
     assert sum(sample.score for sample in faithful) == right
 
 
@@ -95,7 +95,7 @@ def test_gold_numbers_score_one_and_other_answers_nothing() -> None:
         ("clean", [1, 1, 0, 0, 0, 1, 0]),
         ("faithful", [1, 1, 0, 0, 0, 0, 1]),
     ):
-        scored = _benchmark(profile=profile).scored(prompts, answers)  # type: ignore[attr-defined]
+        scored = _benchmark(profile=profile).scored("lines", prompts, answers)  # type: ignore[attr-defined]
         assert [sample.score for sample in scored] == expected
 
 

@@ -19,8 +19,8 @@ from transformers import PreTrainedTokenizerFast
 
 from lce_core.benchmarks import BENCHMARKS, Benchmark, CellRequest
 from lce_core.benchmarks._prompted.retrieval import Prompt
-from lce_core.benchmarks.many_shot import SHOTS, text_samples
 from lce_core.benchmarks.many_shot.demonstrations import drawn_order
+from lce_core.benchmarks.many_shot.forms import SHOTS
 from lce_core.benchmarks.many_shot.trec import CLASSES, LABELS
 from lce_core.errors import SpecError, UnavailableError
 from lce_core.extension.extended_model import extend
@@ -212,7 +212,7 @@ def test_more_examples_or_questions_than_there_are_is_unavailable(trec: Path) ->
 def test_gold_names_score_fully_and_other_answers_nothing() -> None:
     for name in CLASSES:
         answers = [f" {name}", f"\n{name}\nQuestion: Date City", "", "\n\n", " nothing known"]
-        scored = text_samples([Prompt(np.arange(3), name)] * 5, answers)
+        scored = _benchmark().scored("shots_1", [Prompt(np.arange(3), name)] * 5, answers)  # type: ignore[attr-defined]
         assert [sample.score for sample in scored] == [1, 1, 0, 0, 0]
 
 

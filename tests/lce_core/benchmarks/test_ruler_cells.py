@@ -19,7 +19,6 @@ from flows.settings import STUDIES
 from lce_core.benchmarks import CellRequest
 from lce_core.benchmarks._prompted.retrieval import Prompt, text_answers
 from lce_core.benchmarks.ruler import match, new_tokens
-from lce_core.benchmarks.ruler._token_form import token_prompts
 from lce_core.extension.extended_model import extend
 from lce_core.methods import METHODS
 from lce_core.study.plan import compile_study
@@ -89,7 +88,7 @@ def test_every_sample_is_scored_by_its_own_references(
     def answers(request: CellRequest, prompts: Any, **_: Any) -> list[str]:
         return [prompt.references[0] for prompt in prompts]
 
-    monkeypatch.setattr("lce_core.benchmarks.ruler.text_answers", answers)
+    monkeypatch.setattr("lce_core.benchmarks._prompted.benchmark.text_answers", answers)
     for task, expected in (("niah_single_1", 1.0), ("niah_multivalue", 0.25), ("qa_1", 1.0)):
         result = ruler(num_samples=5).evaluate(request_for(task, 1500, folders))
         (score,) = result.scores
@@ -136,7 +135,10 @@ def test_token_prompts_ask_each_family_that_was_hidden() -> None:
         "niah_multiquery": (4, 4),
     }.items():
         request = _cell(task, 200, {}, held_out=stream)
-        groups = token_prompts(request, 6)
+        tiny = ruler(profile="tiny", num_samples=6)
+        prompts = tiny.prompts(request)  # type: ignore[attr-defined]
+        groups = [prompts[first : first + queries] for first in range(0, 6 * queries, queries)]
+        assert len(prompts) == 6 * queries
         for group in groups:
             assert len(group) == queries
             assert len({prompt.ids[:-1].tobytes() for prompt in group}) == 1
@@ -150,7 +152,7 @@ def test_token_prompts_ask_each_family_that_was_hidden() -> None:
             assert len({int(prompt.ids[-1]) for prompt in group}) == queries
         noise = "The grass is green" in BYTES.decode(groups[0][0].ids)
         assert noise == (task in ("niah_single_1", "niah_multikey_2"))
-        result = ruler(profile="tiny", num_samples=6).evaluate(request)
+        result = tiny.evaluate(request)
         assert result.num_tokens == 6 * queries * 199
         assert len(result.samples) == 6
 

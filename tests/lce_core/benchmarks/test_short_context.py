@@ -71,6 +71,7 @@ def piqa(test_data: Path) -> dict[str, Path]:
 # PIQA's real questions
 
 
+@pytest.mark.slow
 @pytest.mark.data
 @pytest.mark.parametrize("length", [1024, 300])
 def test_piqa_scores_are_those_of_the_harness_own_wrapper(
@@ -128,6 +129,7 @@ def test_piqa_runs_end_to_end_without_any_network(
 # All six tasks on made-up rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
 def test_every_task_is_asked_with_its_shots_and_scored(task: str, tmp_path: Path) -> None:
     folders = made_up(task, tmp_path)
@@ -174,6 +176,7 @@ def _alone(task: str, folder: Path, cache: Path) -> list[dict[str, Any]]:
     return samples
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
 def test_prompts_shots_and_answers_are_those_of_the_harness_alone(
     task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -21,7 +21,8 @@ from transformers import PreTrainedTokenizerBase
 
 from lce_core.corpora import CORPORA, Corpus, Document, Split
 from lce_core.data import packing
-from lce_core.data.packing import HeldOutText, PackedRows, pack_held_out, pack_rows
+from lce_core.data.held_out import HeldOutText, pack_held_out
+from lce_core.data.packing import PackedRows, pack_rows
 from lce_core.data.tokenised import tokenise
 from lce_core.errors import DataError, SpecError, StoreError
 from lce_core.models import LanguageModel, ModelShape

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
 from lce_core.benchmarks import CellResult
-from lce_core.benchmarks._text.benchmark import unpack_losses
 from lce_core.errors import UnavailableError
 from lce_core.evaluation.likelihood import window_nll
 from lce_core.evaluation.loss_cache import LossCache
@@ -121,7 +120,8 @@ def test_a_full_cache_forgets_its_oldest_pass() -> None:
 
 
 def _stored(result: CellResult) -> list[NDArray[np.float64]]:
-    return [row.astype(np.float64) for row in unpack_losses(result.arrays)]
+    ends = np.cumsum(result.arrays["losses"])[:-1]
+    return np.split(result.arrays["nll"].astype(np.float64), ends)
 
 
 def test_every_number_of_a_cell_follows_from_its_stored_losses() -> None:

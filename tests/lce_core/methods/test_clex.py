@@ -19,10 +19,10 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from lce_core.errors import SpecError
+from lce_core.evidence import LLAMA2_7B, PHI2
 from lce_core.extension.continuous_rotary import ContinuousRotary, SampledRow, integrate, sample_row
 from lce_core.extension.extended_model import LEARNED, ExtendedModel, extend, save_learned
 from lce_core.methods import METHODS, Method
-from lce_core.methods._evidence import LLAMA2_7B, PHI2
 from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths, RopeGeometry
 from lce_core.training.job import TrainingJob

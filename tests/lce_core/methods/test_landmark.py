@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from transformers import DynamicCache
 
 from lce_core.attention import dispatch, landmark, retrieval
+from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.schemes import BlockRetrieval, GroupedSoftmax
 from lce_core.data.packing import PackedRows
 from lce_core.errors import SpecError
@@ -183,7 +184,9 @@ def in_chunks(kernel: Any, scheme: Any, parts: States, cuts: list[int]) -> torch
     outputs = []
     for start, stop in pairwise([0, *cuts, query.shape[2]]):
         past = (key[:, :, :stop], value[:, :, :stop])
-        outputs.append(kernel(scheme, query[:, :, start:stop], *past, TABLE, start, SCALING))
+        outputs.append(
+            kernel(scheme, AttentionInputs(query[:, :, start:stop], *past, TABLE, start, SCALING))
+        )
     return torch.cat(outputs, dim=2)
 
 
@@ -194,7 +197,7 @@ def in_chunks(kernel: Any, scheme: Any, parts: States, cuts: list[int]) -> torch
 @pytest.mark.parametrize("length", [1, 3, 4, 5, 16, 23])
 def test_the_closed_form_is_the_grouped_softmax(heads: int, kv_heads: int, length: int) -> None:
     parts = states(heads, kv_heads, length, batch=2)
-    output = landmark.attend(GroupedSoftmax(4), *parts, TABLE, 0, SCALING)
+    output = landmark.attend(GroupedSoftmax(4), AttentionInputs(*parts, TABLE, 0, SCALING))
     expected = written_out(parts, lambda alone, head: trained(alone, head, 4))
     torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
 
@@ -216,7 +219,7 @@ def test_gradients_of_the_grouped_softmax_are_those_of_differences() -> None:
     parts = tuple(part.requires_grad_() for part in states(2, 1, 10))
 
     def output(*some: torch.Tensor) -> torch.Tensor:
-        return landmark.attend(GroupedSoftmax(4), *some, TABLE, 0, SCALING)  # type: ignore[arg-type]
+        return landmark.attend(GroupedSoftmax(4), AttentionInputs(*some, TABLE, 0, SCALING))  # type: ignore[arg-type]
 
     assert torch.autograd.gradcheck(output, parts)
     output(*parts).sum().backward()
@@ -230,7 +233,9 @@ def test_gradients_of_the_grouped_softmax_are_those_of_differences() -> None:
 
 def test_blocks_longer_than_the_text_leave_plain_causal_attention() -> None:
     query, key, value = states(2, 2, 12)
-    output = landmark.attend(GroupedSoftmax(20), query, key, value, TABLE, 0, SCALING)
+    output = landmark.attend(
+        GroupedSoftmax(20), AttentionInputs(query, key, value, TABLE, 0, SCALING)
+    )
     for i in range(12):
         scores = [score(query[0, 1, i], key[0, 1, j], i - j) for j in range(i + 1)]
         expected = torch.tensor(shares(scores), dtype=torch.float64) @ value[0, 1, : i + 1]
@@ -264,21 +269,21 @@ def test_retrieval_is_the_definition_in_one_pass_in_chunks_and_token_by_token(
 
 def test_texts_of_a_batch_do_not_mix() -> None:
     parts = states(2, 2, 30, batch=3)
-    together = retrieval.attend(RETRIEVALS[0], *parts, TABLE, 0, SCALING)
+    together = retrieval.attend(RETRIEVALS[0], AttentionInputs(*parts, TABLE, 0, SCALING))
     for text in range(3):
         alone = [part[[text]] for part in parts]
-        output = retrieval.attend(RETRIEVALS[0], *alone, TABLE, 0, SCALING)
+        output = retrieval.attend(RETRIEVALS[0], AttentionInputs(*alone, TABLE, 0, SCALING))
         torch.testing.assert_close(together[[text]], output, rtol=1e-10, atol=1e-10)
 
 
 def test_with_all_blocks_at_their_true_place_retrieval_is_the_attention_of_training() -> None:
     parts = states(4, 2, 47)
-    expected = landmark.attend(GroupedSoftmax(4), *parts, TABLE, 0, SCALING)
+    expected = landmark.attend(GroupedSoftmax(4), AttentionInputs(*parts, TABLE, 0, SCALING))
     for scheme in (
         BlockRetrieval(block=4, top_k=1, chunk=48),  # one chunk
         BlockRetrieval(block=4, top_k=11, chunk=8),  # as many blocks as there are
     ):
-        output = retrieval.attend(scheme, *parts, TABLE, 0, SCALING)
+        output = retrieval.attend(scheme, AttentionInputs(*parts, TABLE, 0, SCALING))
         torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
 
 
@@ -286,12 +291,14 @@ def test_blocks_that_are_not_selected_are_not_seen() -> None:
     scheme, parts = RETRIEVALS[0], states(2, 2, 60)
     query, key, value = parts
     _, chosen = retrieved(parts, 1, scheme)
-    before = retrieval.attend(scheme, *parts, TABLE, 0, SCALING)[0, 1]
+    before = retrieval.attend(scheme, AttentionInputs(*parts, TABLE, 0, SCALING))[0, 1]
     assert len({tuple(picks) for picks in chosen[48:56]}) > 1  # queries choose for themselves
     for b in range(15):
         other = value.clone()
         other[0, 1, b * 4 : b * 4 + 3] += 1
-        after = retrieval.attend(scheme, query, key, other, TABLE, 0, SCALING)[0, 1]
+        after = retrieval.attend(scheme, AttentionInputs(query, key, other, TABLE, 0, SCALING))[
+            0, 1
+        ]
         moved = (after - before).abs().amax(dim=-1) > 1e-12
         expected = [b in picks or i // 8 * 8 <= b * 4 <= i for i, picks in enumerate(chosen)]
         assert moved.tolist() == expected
@@ -303,7 +310,7 @@ def test_a_tie_goes_to_the_earlier_block_whatever_rounding_says() -> None:
     key[:, :, 3::4] = key[:, :, 3:4]  # landmarks of the first layer
     expected = in_chunks(retrieval.attend, scheme, (query, key, value), [])
     noise = 1 + 1e-7 * torch.randn(key.shape, generator=torch.Generator().manual_seed(0))
-    noisy = retrieval.attend(scheme, query, key * noise, value, TABLE, 0, SCALING)
+    noisy = retrieval.attend(scheme, AttentionInputs(query, key * noise, value, TABLE, 0, SCALING))
     torch.testing.assert_close(noisy, expected, rtol=1e-5, atol=1e-5)
     exact = (query.double(), key.double(), value.double())
     oracle = written_out(exact, lambda alone, head: retrieved(alone, head, scheme)[0])
@@ -317,10 +324,10 @@ def test_retrieval_never_sees_what_comes_later(
 ) -> None:
     scheme, (query, key, value) = BlockRetrieval(block, top_k, chunk * block), states(2, 1, length)
     place = data.draw(st.integers(0, length - 1))
-    before = retrieval.attend(scheme, query, key, value, TABLE, 0, SCALING)
+    before = retrieval.attend(scheme, AttentionInputs(query, key, value, TABLE, 0, SCALING))
     for part in (query, key, value):
         part[:, :, place] += 3
-    after = retrieval.attend(scheme, query, key, value, TABLE, 0, SCALING)
+    after = retrieval.attend(scheme, AttentionInputs(query, key, value, TABLE, 0, SCALING))
     torch.testing.assert_close(after[:, :, :place], before[:, :, :place], rtol=1e-12, atol=1e-12)
 
 
@@ -338,7 +345,7 @@ def test_no_distance_is_longer_than_a_training_sequence() -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(retrieval, "Rotation", Spy)
-        retrieval.attend(RETRIEVALS[0], *states(2, 2, 300), TABLE, 0, SCALING)
+        retrieval.attend(RETRIEVALS[0], AttentionInputs(*states(2, 2, 300), TABLE, 0, SCALING))
     assert rotations == [8 + 3 * 4]
 
 

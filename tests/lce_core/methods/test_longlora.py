@@ -28,18 +28,19 @@ from transformers import (
 )
 
 from flows.settings import STUDIES
+from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.schemes import ShiftedSparse
 from lce_core.attention.shifted_sparse import attend
 from lce_core.data.packing import PackedRows
 from lce_core.errors import SpecError
 from lce_core.extension.extended_model import extend
-from lce_core.methods import METHODS, LowRank, Method
+from lce_core.methods import METHODS, LoRA, Method
 from lce_core.models import MODELS, LanguageModel
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 from lce_core.study.plan import compile_study
 from lce_core.study.study_file import parse_study
 from lce_core.training.job import TrainingJob
-from lce_core.training.low_rank import LowRankLinear, add_low_rank, merged
+from lce_core.training.lora import LoRALinear, add_lora, merged
 from lce_core.training.run import run
 from lce_core.training.schedule import learning_rate, rows_of_step
 from lce_core.training.trainer import Trainer
@@ -116,7 +117,7 @@ def table(pairs: int) -> RopeTable:
 
 
 def attended(states: States, group: int, pairs: int = 2) -> torch.Tensor:
-    return attend(ShiftedSparse(group), *states, table(pairs), 0, SCALING)
+    return attend(ShiftedSparse(group), AttentionInputs(*states, table(pairs), 0, SCALING))
 
 
 @pytest.mark.parametrize(("heads", "kv_heads"), HEADS)
@@ -242,10 +243,9 @@ def test_rows_that_are_not_whole_blocks_and_caches_are_refused(
     group: int, first_query: int
 ) -> None:
     query, key, value = draw(2, 2, 32)
+    inputs = AttentionInputs(query[:, :, first_query:], key, value, table(2), first_query, 1.0)
     with pytest.raises(SpecError, match="rows of whole blocks"):
-        attend(
-            ShiftedSparse(group), query[:, :, first_query:], key, value, table(2), first_query, 1.0
-        )
+        attend(ShiftedSparse(group), inputs)
 
 
 # The method on models
@@ -271,8 +271,8 @@ def method(name: str = "longlora", **parameters: Any) -> Method:
     return METHODS.parse({"name": name, **parameters}, "test")
 
 
-def low_rank(**parameters: Any) -> LowRank:
-    found = method(**parameters).low_rank()
+def lora(**parameters: Any) -> LoRA:
+    found = method(**parameters).lora()
     assert found is not None
     return found
 
@@ -324,8 +324,8 @@ def test_in_use_it_is_position_interpolation_with_full_attention(base: LanguageM
 @over_bases
 def test_before_the_first_step_updates_change_nothing(base: LanguageModel) -> None:
     model = stock(base)
-    add_low_rank(model, low_rank(), seed=1)
-    changed = [part for part in model.modules() if isinstance(part, LowRankLinear)]
+    add_lora(model, lora(), seed=1)
+    changed = [part for part in model.modules() if isinstance(part, LoRALinear)]
     assert len(changed) == 2 * 4
     assert all(bool(part.lora_A.any()) and not bool(part.lora_B.any()) for part in changed)
     expected = logits(stock(base), base, method("pi"))
@@ -358,7 +358,7 @@ def test_in_training_no_output_depends_on_a_later_token(base: LanguageModel) -> 
 @over_bases
 def test_factors_embeddings_and_norms_are_trained_and_nothing_else(base: LanguageModel) -> None:
     model = stock(base).train()
-    add_low_rank(model, low_rank(rank=3), seed=1)
+    add_lora(model, lora(rank=3), seed=1)
     extended = extend(model, base, method(), target=64, training=True)
     extended.begin_request(64)
     extended.model(tokens(64)).logits.sum().backward()
@@ -391,7 +391,7 @@ def test_as_many_parameters_are_trained_as_counted_by_hand(name: str, expected: 
     base: Any = MODELS.load(name)()
     with init_empty_weights(include_buffers=False):
         model = AutoModelForCausalLM.from_config(base.config(), dtype=torch.float32)
-    add_low_rank(model, low_rank(), seed=0)
+    add_lora(model, lora(), seed=0)
     assert {parameter.device.type for parameter in model.parameters()} == {"meta"}
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     assert sum(parameter.numel() for parameter in trained) == expected
@@ -400,14 +400,14 @@ def test_as_many_parameters_are_trained_as_counted_by_hand(name: str, expected: 
 @over_bases
 def test_merged_weights_are_a_stock_model_that_computes_the_same(base: LanguageModel) -> None:
     model = stock(base)
-    add_low_rank(model, low_rank(rank=3, alpha=5.0), seed=1)
+    add_lora(model, lora(rank=3, alpha=5.0), seed=1)
     torch.manual_seed(5)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name.endswith("lora_B"):
                 parameter.normal_(std=0.1)
     before = {name: tensor.clone() for name, tensor in model.named_parameters()}
-    plain = merged(dict(model.named_parameters()), low_rank(rank=3, alpha=5.0))
+    plain = merged(dict(model.named_parameters()), lora(rank=3, alpha=5.0))
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.named_parameters())
     other = stock(base)
     assert plain.keys() == dict(other.named_parameters()).keys()
@@ -728,4 +728,4 @@ def test_a_model_with_one_head_has_no_halves() -> None:
 
 def test_updates_of_layers_that_a_model_lacks_are_refused() -> None:
     with pytest.raises(SpecError, match="no linear layer called query_key_value"):
-        add_low_rank(stock(BASES[0]), LowRank(8, 16, ("query_key_value",), ()), seed=0)
+        add_lora(stock(BASES[0]), LoRA(8, 16, ("query_key_value",), ()), seed=0)

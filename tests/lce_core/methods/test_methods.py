@@ -1,6 +1,6 @@
-"""Frequencies of every method: evidence recomputed, parity with transformers, properties.
+"""Frequencies of methods: parity with transformers, properties, refusals.
 
-Contract tests run over all registered methods; parity draws scales, contexts and bases.
+Parity draws scales, contexts and bases. What every method keeps is in tests/contracts.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from transformers import LlamaConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from lce_core.errors import SpecError
+from lce_core.evidence import LLAMA2_7B, PHI2, recompute
 from lce_core.methods import METHODS, Method
-from lce_core.methods._evidence import LLAMA2_7B, PHI2, recompute
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 EXTENSIONS = (
@@ -65,51 +65,6 @@ def reference(
     )
     inv_freq, attention_factor = ROPE_INIT_FUNCTIONS[rope_type](config, seq_len=length)
     return inv_freq.double().numpy(), attention_factor
-
-
-@pytest.mark.parametrize("name", METHODS.names())
-def test_a_method_says_where_it_comes_from(name: str) -> None:
-    method = METHODS.load(name)
-    assert method.source.paper.startswith(("arXiv:", "kexue.fm/archives/"))  # ReRoPE has no paper
-    assert method.source.place
-    assert method.source.reference == "own" or "@" in method.source.reference
-    assert method.summary.endswith(".")
-    assert method.plugin_version >= 1
-    assert method.family in ("none", "frequency", "approximate")
-    assert method.exact_attention == (method.family != "approximate")
-    assert [name for name, field in method.model_fields.items() if not field.description] == []
-
-
-@pytest.mark.parametrize("name", METHODS.names())
-def test_the_evidence_of_a_method_is_recomputed(name: str) -> None:
-    method = METHODS.load(name)
-    assert method.evidence
-    for evidence in method.evidence:
-        assert evidence.origin
-        answer = recompute(method, evidence.given)
-        if evidence.given["quantity"] in ("inv_freq", "attention_factor"):
-            assert answer == pytest.approx(evidence.expected, rel=1e-6, abs=0), evidence
-        else:
-            assert answer == evidence.expected, evidence
-
-
-@pytest.mark.parametrize("name", METHODS.names())
-def test_a_method_at_its_defaults_fits_llama_phi_and_a_toy(name: str) -> None:
-    for geometry in (LLAMA2_7B, PHI2, shape(32, 1e4, 128)):
-        lengths = ContextLengths(geometry.trained_context, 8 * geometry.trained_context, 100)
-        method = make(name)
-        method.check(geometry, lengths)
-        shapes = ((geometry.num_pairs,), (geometry.num_heads, geometry.num_pairs))
-        assert method.rope_table(geometry, lengths).inv_freq.shape in shapes
-        reach = method.reach(geometry, lengths)
-        assert reach is None or reach >= lengths.target
-
-
-@pytest.mark.parametrize("name", METHODS.names())
-def test_a_method_returns_from_its_identity(name: str) -> None:
-    method = make(name)
-    assert METHODS.from_identity(method.identity()) == method
-    assert method.identity() == {"name": name, "version": method.plugin_version}
 
 
 def test_loading_all_methods_loads_no_torch() -> None:
@@ -523,8 +478,8 @@ def test_the_longest_distance_of_leaky_rerope_stays_below_the_trained_context() 
 TOY_METHOD = '''"""A base of the user's own."""
 
 from lce_core.methods import Method
-from lce_core.registry import Evidence, Source
-from lce_core.methods._evidence import frequencies
+from lce_core.evidence import frequencies
+from lce_core.registry import Source
 from lce_core.rope import RopeTable
 
 
@@ -565,5 +520,5 @@ def test_one_file_in_a_folder_of_ones_own_is_a_method(folder: Path) -> None:
     method = make("own_base", theta=2e6)
     assert method.identity() == {"name": "own_base", "version": 1, "theta": 2e6}
     (evidence,) = METHODS.load("own_base").evidence
-    answer = recompute(METHODS.load("own_base"), evidence.given)
+    answer = recompute(METHODS.load("own_base"), evidence)
     assert answer == pytest.approx(evidence.expected, rel=1e-12)

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from lce_core.errors import SpecError
 from lce_core.store.identity import canonical_json, fingerprint
-from lce_core.store.steps import differences, make_step
+from lce_core.store.steps import differences
+from tests.support.free_steps import free_step
 
 SCALARS = (
     st.none()
@@ -70,26 +71,26 @@ def test_fingerprints_are_the_same_in_another_process_with_another_hash_seed() -
 
 
 def test_a_step_is_its_kind_spec_and_parents_and_not_its_name_or_axes() -> None:
-    parent = make_step("rows", "p", {"n": 1}, {})
-    step = make_step("cell", "a", {"x": 1}, {"rows": parent}, {"seed": 0})
-    assert make_step("cell", "b", {"x": 1}, {"rows": parent}, {"seed": 9}).fingerprint == (
+    parent = free_step("rows", "p", {"n": 1}, {})
+    step = free_step("cell", "a", {"x": 1}, {"rows": parent}, {"seed": 0})
+    assert free_step("cell", "b", {"x": 1}, {"rows": parent}, {"seed": 9}).fingerprint == (
         step.fingerprint
     )
-    other_parent = make_step("rows", "p", {"n": 2}, {})
+    other_parent = free_step("rows", "p", {"n": 2}, {})
     others = [
-        make_step("base", "a", {"x": 1}, {"rows": parent}),
-        make_step("cell", "a", {"x": 2}, {"rows": parent}),
-        make_step("cell", "a", {"x": 1}, {"text": parent}),
-        make_step("cell", "a", {"x": 1}, {"rows": other_parent}),
+        free_step("base", "a", {"x": 1}, {"rows": parent}),
+        free_step("cell", "a", {"x": 2}, {"rows": parent}),
+        free_step("cell", "a", {"x": 1}, {"text": parent}),
+        free_step("cell", "a", {"x": 1}, {"rows": other_parent}),
     ]
     assert len({step.fingerprint, *(other.fingerprint for other in others)}) == 5
 
 
 def test_differences_name_the_field_that_changed_in_a_parent() -> None:
     def cell(rate: float) -> dict[str, object]:
-        rows = make_step("rows", "r", {"n": 1}, {})
-        train = make_step("finetune", "t", {"training": {"rate": rate}}, {"rows": rows})
-        return dict(make_step("cell", "c", {"task": "x"}, {"checkpoint": train}).lineage)
+        rows = free_step("rows", "r", {"n": 1}, {})
+        train = free_step("finetune", "t", {"training": {"rate": rate}}, {"rows": rows})
+        return dict(free_step("cell", "c", {"task": "x"}, {"checkpoint": train}).lineage)
 
     assert differences(cell(0.5), cell(0.25)) == ["checkpoint.training.rate: 0.5 -> 0.25"]
     assert differences(cell(0.5), cell(0.5)) == []

@@ -20,13 +20,14 @@ from lce_core.errors import LeaseLostError, NonFiniteError, SpecError
 from lce_core.store.artifacts import Attempt, Store
 from lce_core.store.lease import Lease
 from lce_core.store.records import Record
-from lce_core.store.steps import Step, make_step
+from lce_core.store.steps import Step
+from tests.support.free_steps import free_step
 
 CHILD = """
 import sys, time
 from pathlib import Path
-from lce_core.store.steps import make_step
 from lce_core.store.artifacts import Store
+from tests.support.free_steps import free_step
 home, delay, note = Path(sys.argv[1]), float(sys.argv[2]), Path(sys.argv[3])
 def run(attempt):
     (attempt.out / "a.txt").write_text("half")
@@ -34,12 +35,12 @@ def run(attempt):
     time.sleep(delay)
     (attempt.out / "a.txt").write_text("whole")
     return {}
-print(Store(home).ensure(make_step("cell", "x", {"n": 1}, {}), run, {}).status)
+print(Store(home).ensure(free_step("cell", "x", {"n": 1}, {}), run, {}).status)
 """
 
 
 def a_step(n: int = 1) -> Step:
-    return make_step("cell", "x", {"n": n}, {})
+    return free_step("cell", "x", {"n": n}, {})
 
 
 def write(attempt: Attempt, text: str = "whole") -> dict[str, object]:

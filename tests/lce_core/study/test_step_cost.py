@@ -26,7 +26,8 @@ from lce_core.attention.schemes import (
 from lce_core.data.sequences import Sequences
 from lce_core.store.steps import Step
 from lce_core.study.plan import compile_study
-from lce_core.study.step_cost import cell_cost, step_cost
+from lce_core.study.step_cost import StepCost
+from lce_core.study.step_kinds import CellSpec, spec_of, step_cost
 from lce_core.study.study_file import load_study
 
 TOY_WEIGHTS = 2 * (4 * 96 * 96 + 3 * 96 * 256) + 96 * 392
@@ -97,6 +98,12 @@ def steps(tmp_path: Path, base_model: str, *methods: Any, **changes: Any) -> dic
     for step in compile_study(load_study(file), {}).steps.values():
         found.setdefault(step.kind, []).append(step)
     return found
+
+
+def cell_cost(cell: Step, sequences: Sequences) -> StepCost:
+    spec = spec_of(cell)
+    assert isinstance(spec, CellSpec)
+    return spec.cost_of(sequences)
 
 
 def test_full_attention_costs_what_it_did_without_a_method(tmp_path: Path) -> None:

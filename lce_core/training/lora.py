@@ -1,8 +1,8 @@
-"""Low-rank updates of linear layers (LoRA): put on before training, merged for the checkpoint.
+"""LoRA, low-rank updates of linear layers: put on before training, merged for the checkpoint.
 
 A layer computes W x + alpha / rank * B (A x) with W kept; B starts at zero, so training starts from
 the model as it is. The layer's `weight` and `bias` keep their names, so a checkpoint is the stock
-model's names with A and B multiplied out. An average of the weights is one of A and of B.
+model's names with A and B multiplied out. An EMA of the weights is one of A and of B.
 
 Why not the peft package: once it is installed, transformers' Auto classes follow an
 adapter_config.json beside the weights to other weights than the folder's, behind the back of
@@ -22,28 +22,28 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from lce_core.errors import SpecError
-from lce_core.methods import LowRank
+from lce_core.methods import LoRA
 
 _DOWN, _UP = ".lora_A", ".lora_B"
 
 
-class LowRankLinear(nn.Module):
+class LoRALinear(nn.Module):
     """A linear layer whose weight is kept and gets a low-rank update.
 
     Args:
       layer: gives weight and bias.
-      low_rank: rank and alpha.
+      lora: rank and alpha.
       generator: draws A, on the CPU.
     """
 
-    def __init__(self, layer: nn.Linear, low_rank: LowRank, generator: torch.Generator) -> None:
+    def __init__(self, layer: nn.Linear, lora: LoRA, generator: torch.Generator) -> None:
         super().__init__()
         self.weight, self.bias = layer.weight, layer.bias
-        self.scale = low_rank.alpha / low_rank.rank
-        drawn = torch.empty(low_rank.rank, layer.in_features)
+        self.scale = lora.alpha / lora.rank
+        drawn = torch.empty(lora.rank, layer.in_features)
         nn.init.kaiming_uniform_(drawn, a=math.sqrt(5), generator=generator)
         self.lora_A = nn.Parameter(drawn.to(layer.weight))
-        self.lora_B = nn.Parameter(layer.weight.new_zeros(layer.out_features, low_rank.rank))
+        self.lora_B = nn.Parameter(layer.weight.new_zeros(layer.out_features, lora.rank))
 
     def forward(self, states: Tensor) -> Tensor:
         """The layer's output plus its update: (..., in_features) -> (..., out_features)."""
@@ -51,7 +51,7 @@ class LowRankLinear(nn.Module):
         return linear(states, self.weight, self.bias) + update
 
 
-def add_low_rank(model: nn.Module, low_rank: LowRank, seed: int) -> None:
+def add_lora(model: nn.Module, lora: LoRA, seed: int) -> None:
     """Gives `model`, in place, updates that follow from `seed`; keeps what is not to be trained.
 
     Raises:
@@ -61,29 +61,29 @@ def add_low_rank(model: nn.Module, low_rank: LowRank, seed: int) -> None:
     found = [
         (name, layer)
         for name, layer in model.named_modules()
-        if isinstance(layer, nn.Linear) and name.rpartition(".")[2] in low_rank.targets
+        if isinstance(layer, nn.Linear) and name.rpartition(".")[2] in lora.targets
     ]
     if not found:
         raise SpecError(
             type(model).__name__,
-            f"no linear layer called {' or '.join(low_rank.targets)}",
+            f"no linear layer called {' or '.join(lora.targets)}",
             "a layer for low-rank updates",
-            "name layers of this model in the method's low_rank().targets",
+            "name layers of this model in the method's lora().targets",
         )
     for name, layer in found:
-        model.set_submodule(name, LowRankLinear(layer, low_rank, generator))
+        model.set_submodule(name, LoRALinear(layer, lora, generator))
     for name, parameter in model.named_parameters():
         update = name.endswith((_DOWN, _UP))
-        parameter.requires_grad_(update or any(part in name for part in low_rank.whole))
+        parameter.requires_grad_(update or any(part in name for part in lora.whole))
 
 
 @torch.no_grad()
-def merged(weights: Mapping[str, Tensor], low_rank: LowRank) -> dict[str, Tensor]:
+def merged(weights: Mapping[str, Tensor], lora: LoRA) -> dict[str, Tensor]:
     """The weights of the stock model: W + alpha / rank * B A where there is an update.
 
     Args:
-      weights: whole tensors by name, of a model that `add_low_rank` changed; left as they are.
-      low_rank: what it was changed by.
+      weights: whole tensors by name, of a model that `add_lora` changed; left as they are.
+      lora: what it was changed by.
     """
     plain = {}
     for name, tensor in weights.items():
@@ -92,6 +92,6 @@ def merged(weights: Mapping[str, Tensor], low_rank: LowRank) -> dict[str, Tensor
             continue
         if (down := weights.get(layer + _DOWN)) is not None:
             up = weights[layer + _UP]
-            tensor = torch.addmm(tensor, up, down, alpha=low_rank.alpha / low_rank.rank)
+            tensor = torch.addmm(tensor, up, down, alpha=lora.alpha / lora.rank)
         plain[name] = tensor
     return plain

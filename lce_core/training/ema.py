@@ -1,4 +1,4 @@
-"""Exponential moving average of weights, updated after every optimiser step."""
+"""Exponential moving average (EMA) of the weights, updated after every optimiser step."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 
-class WeightAverage:
-    """average <- decay * average + (1 - decay) * weights, from the weights training started with.
+class ExponentialMovingAverage:
+    """ema <- decay * ema + (1 - decay) * weights, from the weights training started with.
 
     No bias correction: for fine-tuning the starting point is the base model, a fair average of its
-    own; choose a decay whose horizon 1 / (1 - decay) is well below the number of steps.
+    own; choose a decay whose horizon 1 / (1 - decay) is well below the number of training steps.
     """
 
     def __init__(self, parameters: Mapping[str, Tensor], decay: float) -> None:
@@ -21,12 +21,12 @@ class WeightAverage:
 
     @torch.no_grad()
     def update(self) -> None:
-        """Moves the average towards the present weights."""
+        """Moves the EMA towards the present weights."""
         for name, tensor in self.tensors.items():
             tensor.lerp_(self._parameters[name].detach(), 1 - self._decay)
 
     @torch.no_grad()
     def apply(self) -> None:
-        """Overwrites the weights with their average; for saving, after the last step."""
+        """Overwrites the weights with their EMA; for saving, after the last step."""
         for name, tensor in self.tensors.items():
             self._parameters[name].copy_(tensor)

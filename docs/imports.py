@@ -1,0 +1,281 @@
+"""Draws who imports whom: the five packages, and below them the rooms of `lce_core`, as a house.
+
+    python docs/imports.py                          # checks only
+    python docs/imports.py --svg docs/imports.svg   # checks, and draws the picture of the docs
+
+The floors are the layers of pyproject.toml's import contracts; the arrows are read from the source,
+imports for type checkers included. Exits with 1 and names the culprits if an arrow does not point
+down or files import each other in a circle. An arrow is left out of the picture where a path of
+others leads to the same place; one that does not point down is red.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import graphlib
+import itertools
+import re
+import textwrap
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+ROOT = Path(__file__).resolve().parent.parent
+CORE = "lce_core"
+Arrow = tuple[str, str]
+
+WIDTH, MARGIN = 1080, 30
+BOX, DUMMY, GAP = (196.0, 58.0), 20.0, 26.0
+PITCH = 106
+STYLE = """
+  text { font: 13px system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; fill: #57606a }
+  .name { font-weight: 600; font-size: 15px; fill: #1f2328 }
+  .files { font-size: 11px; fill: #8c959f }
+  .duty { font-size: 11.5px }
+  .box { fill: #fff; stroke: #6e7bb8; stroke-width: 1.3 }
+  .house { fill: #f4f6fc; stroke: #c3cae6 }
+  .arrow { fill: none; stroke: #8792b8; stroke-width: 1.4; marker-end: url(#tip) }
+  .wrong { fill: none; stroke: #cf222e; stroke-width: 2.2; marker-end: url(#wrong-tip) }
+"""
+
+
+@dataclass(frozen=True)
+class Storeys:
+    """Floors from the top down, and every arrow between what lies on them."""
+
+    floors: list[list[str]]
+    arrows: set[Arrow]
+
+    def wrong(self) -> list[Arrow]:
+        """Arrows that do not point down."""
+        level = {name: number for number, floor in enumerate(self.floors) for name in floor}
+        return sorted((a, b) for a, b in self.arrows if level[a] >= level[b])
+
+    def shown(self) -> list[Arrow]:
+        """Arrows that point down and that no path of others replaces."""
+        down = self.arrows - set(self.wrong())
+        return sorted(arrow for arrow in down if not _reaches(down - {arrow}, *arrow))
+
+
+def imports_of_files(packages: Sequence[str]) -> dict[str, set[str]]:
+    """Dotted name of every module of the packages, with the modules of them that it imports."""
+    files = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+        for package in packages
+        for path in sorted((ROOT / package).rglob("*.py"))
+    }
+    return {name: set(_imported(path, files)) - {name} for name, path in files.items()}
+
+
+def read_storeys() -> tuple[Storeys, Storeys, dict[str, set[str]]]:
+    """Packages, rooms of the core, and the imports of files."""
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    contracts = tomllib.loads(text)["tool"]["importlinter"]["contracts"]
+    layers = [contract for contract in contracts if contract["type"] == "layers"]
+    packages, rooms = (
+        [re.split(r"\s*\|\s*", layer) for layer in contract["layers"]]
+        for contract in sorted(layers, key=lambda contract: "containers" in contract)
+    )
+    files = imports_of_files([name for floor in packages for name in floor])
+    outer = Storeys(packages, _arrows(files, lambda name: name.partition(".")[0]))
+    core = {
+        name: {other for other in imported if other.startswith(CORE + ".")}
+        for name, imported in files.items()
+        if name.startswith(CORE + ".")
+    }
+    return outer, Storeys(rooms, _arrows(core, lambda name: name.split(".")[1])), files
+
+
+def circle(files: Mapping[str, set[str]]) -> list[str]:
+    """Modules that import each other in a circle, the first one again at the end; empty if none."""
+    try:
+        graphlib.TopologicalSorter(files).prepare()
+    except graphlib.CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def draw(outer: Storeys, rooms: Storeys) -> str:
+    """The picture as SVG."""
+    top = 52
+    house = top + (len(outer.floors) - 1) * PITCH
+    height = house + 92 + len(rooms.floors) * PITCH - int(PITCH - BOX[1]) + MARGIN
+    wide = (WIDTH - 2 * MARGIN, BOX[1])
+    hidden = len(rooms.arrows) - len(rooms.shown()) - len(rooms.wrong())
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height + MARGIN}"'
+        f' role="img" aria-label="Import structure: all arrows point down">',
+        f"<style>{STYLE}</style>",
+        f"<defs>{_tip('tip', '#8792b8')}{_tip('wrong-tip', '#cf222e')}</defs>",
+        f'<rect width="{WIDTH}" height="{height + MARGIN}" rx="10" fill="#fff"/>',
+        f'<text x="{MARGIN}" y="30">An arrow points from what imports to what is imported.'
+        f" {hidden} arrows between rooms that a path of others implies are left out.</text>",
+        f'<rect class="house" x="{MARGIN}" y="{house}" width="{wide[0]}"'
+        f' height="{height - house}" rx="10"/>',
+        *_storeys(outer, top, {CORE: wide}),
+        *_storeys(rooms, house + 92, {}),
+        "</svg>",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _storeys(storeys: Storeys, top: int, sizes: Mapping[str, tuple[float, float]]) -> Iterator[str]:
+    """Boxes and arrows; the first floor begins at `top`."""
+    centres, chains = _layout(storeys, sizes)
+    level = {name: number for number, floor in enumerate(storeys.floors) for name in floor}
+    for (first, last), chain in chains.items():
+        points = [(centres[node], top + PITCH * (level[first] + i)) for i, node in enumerate(chain)]
+        yield f'<path class="arrow" d="{_curve(points)}"><title>{first} to {last}</title></path>'
+    for first, last in storeys.wrong():
+        x, y, above = centres[first], top + PITCH * level[first], top + PITCH * level[last]
+        yield f'<path class="wrong" d="M{x:.0f} {y}L{centres[last]:.0f} {above + BOX[1]:.0f}"/>'
+    for name, number in level.items():
+        yield from _box(name, centres[name], top + PITCH * number, sizes.get(name, BOX))
+
+
+def _box(name: str, x: float, y: int, size: tuple[float, float]) -> Iterator[str]:
+    folder = ROOT / name if (ROOT / name).is_dir() else ROOT / CORE / name
+    source = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
+    count = sum(1 for _ in folder.rglob("*.py")) if folder.is_dir() else 1
+    docstring = ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or ""
+    # What it is for is the beginning of what it says of itself: a sentence, or a clause if that
+    # is too long.
+    clauses = (re.split(rf"[{ends}](?:\s|$)", docstring)[0] for ends in (":;.", ":;.,"))
+    lines = [textwrap.wrap(clause, 29 if size == BOX else 90) for clause in clauses]
+    duty = next((some for some in lines if len(some) <= 2), lines[-1][:2])
+    width, height = size
+    left = x - width / 2
+    files = f"{count} files" if count > 1 else "1 file"
+    size_of_box = f'width="{width:.0f}" height="{height:.0f}"'
+    yield f'<rect class="box" x="{left:.0f}" y="{y}" {size_of_box} rx="6"/>'
+    yield f'<text class="name" x="{left + 10:.0f}" y="{y + 20}">{escape(name)}</text>'
+    yield (
+        f'<text class="files" x="{left + width - 10:.0f}" y="{y + 19}"'
+        f' text-anchor="end">{files}</text>'
+    )
+    for number, line in enumerate(duty):
+        below = y + 36 + 14 * number
+        yield f'<text class="duty" x="{left + 10:.0f}" y="{below}">{escape(line)}</text>'
+
+
+def _layout(
+    storeys: Storeys, sizes: Mapping[str, tuple[float, float]]
+) -> tuple[dict[str, float], dict[Arrow, list[str]]]:
+    """Centres of all boxes, and for each arrow its stations: one on every floor that it passes.
+
+    Source: Sugiyama, Tagawa and Toda 1981: a station for each floor an arrow crosses, then every
+    floor is ordered by the mean place of what it is joined to, from the top and back in turn.
+    """
+    floors = [list(floor) for floor in storeys.floors]
+    level = {name: number for number, floor in enumerate(floors) for name in floor}
+    chains: dict[Arrow, list[str]] = {}
+    for first, last in storeys.shown():
+        between = range(level[first] + 1, level[last])
+        stations = [f"{first}>{last}@{number}" for number in between]
+        chains[first, last] = [first, *stations, last]
+        for number, node in zip(between, stations, strict=True):
+            floors[number].append(node)
+    joined: dict[str, set[str]] = {node: set() for floor in floors for node in floor}
+    for chain in chains.values():
+        for above, below in itertools.pairwise(chain):
+            joined[above].add(below)
+            joined[below].add(above)
+    # Once ordered, the stations of an arrow draw each other into a straight line, boxes the boxes.
+    boxes = {node: [m for m in near if "@" not in m] or near for node, near in joined.items()}
+    straight = {node: chain[1:-1] for chain in chains.values() for node in chain[1:-1]}
+    centres = dict.fromkeys(joined, WIDTH / 2)
+    for sweep in range(81):
+        ordered = sweep >= 40
+        nearby = {**boxes, **straight} if ordered else joined
+        for floor in floors if sweep % 2 else floors[::-1]:
+            wanted = {n: _mean([centres[m] for m in nearby[n]] or [centres[n]]) for n in floor}
+            if not ordered:
+                floor.sort(key=lambda node: (wanted[node], node))
+            widths = [DUMMY if "@" in node else sizes.get(node, BOX)[0] + GAP for node in floor]
+            centres.update(zip(floor, _apart([wanted[n] for n in floor], widths), strict=True))
+    return centres, chains
+
+
+def _apart(wanted: Sequence[float], widths: Sequence[float]) -> list[float]:
+    """Centres in the given order, nearest to those wanted, with none inside another's width."""
+    offsets = [sum(widths[:i]) + widths[i] / 2 for i in range(len(widths))]
+    groups: list[list[float]] = []
+    for target in (want - offset for want, offset in zip(wanted, offsets, strict=True)):
+        groups.append([target])
+        while len(groups) > 1 and _mean(groups[-2]) > _mean(groups[-1]):
+            last = groups.pop()
+            groups[-1] += last
+    spare = (WIDTH - sum(widths)) / 2
+    low = min(MARGIN + 10.0, spare)
+    high = WIDTH - sum(widths) - low
+    starts = [min(max(_mean(group), low), high) for group in groups for _ in group]
+    return [start + offset for start, offset in zip(starts, offsets, strict=True)]
+
+
+def _curve(points: Sequence[tuple[float, int]]) -> str:
+    """A path from the foot of the first box to the head of the last, straight past other floors."""
+    path = f"M{points[0][0]:.0f} {points[0][1] + BOX[1]:.0f}"
+    for (x0, y0), (x1, y1) in itertools.pairwise(points):
+        foot, end = y0 + BOX[1], y1 - (3 if (x1, y1) == points[-1] else 0)
+        middle = (foot + end) / 2
+        path += f"C{x0:.0f} {middle:.0f} {x1:.0f} {middle:.0f} {x1:.0f} {end}"
+        if (x1, y1) != points[-1]:
+            path += f"V{y1 + BOX[1]:.0f}"
+    return path
+
+
+def _tip(name: str, colour: str) -> str:
+    return (
+        f'<marker id="{name}" viewBox="0 0 8 8" refX="6" refY="4" markerWidth="7" markerHeight="7"'
+        f' markerUnits="userSpaceOnUse" orient="auto"><path d="M0 0L8 4L0 8z" fill="{colour}"/>'
+        "</marker>"
+    )
+
+
+def _imported(path: Path, files: Mapping[str, Path]) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in files)
+        elif isinstance(node, ast.ImportFrom) and (module := node.module or "") in files:
+            dotted = (f"{module}.{alias.name}" for alias in node.names)
+            yield from (name if name in files else module for name in dotted)
+
+
+def _arrows(files: Mapping[str, set[str]], place: Callable[[str], str]) -> set[Arrow]:
+    arrows = {(place(name), place(other)) for name, imported in files.items() for other in imported}
+    return {(first, last) for first, last in arrows if first != last}
+
+
+def _reaches(arrows: set[Arrow], first: str, last: str) -> bool:
+    following = [b for a, b in arrows if a == first]
+    return last in following or any(_reaches(arrows, node, last) for node in following)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def main() -> int:
+    """Runs the check, draws if asked to; returns the exit code."""
+    parser = argparse.ArgumentParser(description="Checks and draws the imports of this repository.")
+    parser.add_argument("--svg", type=Path, metavar="FILE", help="where to write the picture")
+    options = parser.parse_args()
+    outer, rooms, files = read_storeys()
+    if options.svg:
+        options.svg.write_text(draw(outer, rooms), encoding="utf-8")
+    wrong, around = [*outer.wrong(), *rooms.wrong()], circle(files)
+    for first, last in wrong:
+        print(f"{first} imports {last}, which is not below it")
+    if around:
+        print(f"circle: {' -> '.join(around)}")
+    number = len(outer.arrows) + len(rooms.arrows)
+    if not wrong and not around:
+        print(f"{len(files)} files, {number} arrows between packages and rooms: all point down")
+    return 1 if wrong or around else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,169 @@
+"""Reference values: how a plug-in's file writes them down, and how they are recomputed.
+
+Design: a value is asked of the plug-in's own code, never of a formula that stands beside it.
+`frequencies` and `value` ask a method about one base model and target, `calls` runs any function or
+method of a plug-in. `question` turns either into a call without arguments, so that contract tests
+ask every plug-in alike, those of other folders included, and can see which code has answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from lce_core.rope import ContextLengths, RopeGeometry
+
+LLAMA2_7B = RopeGeometry(
+    head_dim=128, rotary_dim=128, num_heads=32, num_kv_heads=32, theta=1e4, trained_context=4096
+)
+PHI2 = RopeGeometry(
+    head_dim=80, rotary_dim=32, num_heads=32, num_kv_heads=32, theta=1e4, trained_context=2048
+)
+
+EXACT = "float64 evaluation of the formula by other code than this, printed to 7 digits"
+"""Origin of values computed independently of this package."""
+
+Quantity = Literal["inv_freq", "attention_factor", "reach", "distance", "training_distance"]
+
+
+@dataclass(frozen=True)
+class OfMethod:
+    """A quantity of a context-extension method on one base model."""
+
+    quantity: Quantity
+    geometry: RopeGeometry
+    target: int
+    """Tokens the study extends to."""
+    request: int
+    """Tokens of the request at hand."""
+    parameters: Mapping[str, Any]
+    pairs: tuple[int, ...] = ()
+    """Indices of inv_freq to compare."""
+    head: int | None = None
+    """Row of inv_freq where every head has its own."""
+    positions: tuple[tuple[int, ...], ...] = ()
+    """(query, key) pairs whose relative position is asked for; a third part says for which heads
+    where the scheme tells heads apart."""
+
+
+@dataclass(frozen=True)
+class OfFunction:
+    """What a function of the plug-in's module, or a method of its class, returns."""
+
+    function: Callable[..., Any]
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, Any] | None = None
+    """Parameters of the plug-in whose method is called; None for a function."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One reference value that the contract tests recompute."""
+
+    asked: OfMethod | OfFunction
+    expected: Any
+    origin: str
+    """Who computed it: paper table, repository file at commit, or an exact identity."""
+    tolerance: float = 0.0
+    """Relative; 0 where the value is exact."""
+
+
+def frequencies(
+    expected: Sequence[float],
+    origin: str,
+    *,
+    pairs: Sequence[int] = (0, 1, 16, 31, 32, 48, 63),
+    geometry: RopeGeometry = LLAMA2_7B,
+    target: int = 32768,
+    request: int | None = None,
+    head: int | None = None,
+    **parameters: Any,
+) -> Evidence:
+    """Inverse frequencies of some pairs; Llama-2-7B extended to 32768 tokens unless said."""
+    request = target if request is None else request
+    asked = OfMethod("inv_freq", geometry, target, request, parameters, tuple(pairs), head)
+    return Evidence(asked, tuple(expected), origin, tolerance=1e-6)
+
+
+def value(
+    quantity: Quantity,
+    expected: Any,
+    origin: str,
+    *,
+    geometry: RopeGeometry = LLAMA2_7B,
+    target: int = 32768,
+    request: int | None = None,
+    positions: Sequence[tuple[int, ...]] = (),
+    **parameters: Any,
+) -> Evidence:
+    """One number of a method, or the relative positions of some (query, key) pairs."""
+    request = target if request is None else request
+    asked = OfMethod(
+        quantity, geometry, target, request, parameters, positions=tuple(positions)
+    )  # fmt: skip
+    return Evidence(asked, expected, origin, 1e-6 if quantity == "attention_factor" else 0.0)
+
+
+def calls(
+    function: Callable[..., Any],
+    expected: Any,
+    origin: str,
+    /,
+    *,
+    parameters: Mapping[str, Any] | None = None,
+    tolerance: float = 1e-12,
+    **arguments: Any,
+) -> Evidence:
+    """What `function(**arguments)` returns.
+
+    Args:
+      function: a function of the plug-in's module, or a method of its class.
+      expected: its result; floats are compared with `tolerance`.
+      origin: who computed it.
+      parameters: those of the plug-in whose method is called (`{}` for its defaults).
+      tolerance: relative.
+      **arguments: of the call.
+    """
+    return Evidence(OfFunction(function, arguments, parameters), expected, origin, tolerance)
+
+
+def recompute(plugin: type[Any], evidence: Evidence) -> Any:
+    """What `plugin` answers where its evidence gives an expected value."""
+    return question(plugin, evidence)()
+
+
+def question(plugin: type[Any], evidence: Evidence) -> Callable[[], Any]:
+    """The call behind `recompute`, with everything it needs built and checked before.
+
+    Raises:
+      SpecError: the evidence's parameters do not fit the model or the lengths.
+    """
+    asked = evidence.asked
+    if isinstance(asked, OfFunction):
+        if asked.parameters is None:
+            return lambda: asked.function(**asked.arguments)
+        owner = plugin.model_validate(asked.parameters)
+        return lambda: getattr(owner, asked.function.__name__)(**asked.arguments)
+    method = plugin.model_validate(asked.parameters)
+    lengths = ContextLengths(asked.geometry.trained_context, asked.target, asked.request)
+    method.check(asked.geometry, lengths)
+    return lambda: _of_method(method, asked, lengths)
+
+
+def _of_method(method: Any, asked: OfMethod, lengths: ContextLengths) -> Any:
+    geometry = asked.geometry
+    match asked.quantity:
+        case "inv_freq":
+            inv_freq = method.rope_table(geometry, lengths).inv_freq
+            row = inv_freq if asked.head is None else inv_freq[asked.head]
+            return tuple(float(frequency) for frequency in row[list(asked.pairs)])
+        case "attention_factor":
+            return method.rope_table(geometry, lengths).attention_factor
+        case "reach":
+            return method.reach(geometry, lengths)
+        case "distance":
+            scheme = method.attention(geometry, lengths)
+        case "training_distance":
+            scheme = method.training_attention(geometry, lengths)
+    return tuple(scheme.distance(*place) for place in asked.positions)

@@ -1,0 +1,136 @@
+"""What every plug-in keeps, whatever its kind: where it comes from, evidence, identity.
+
+Each check takes a loaded plug-in class and raises AssertionError with what is wrong. They need no
+pytest, so that the author of a plug-in can run them on a file of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from lce_core.evidence import Evidence, OfFunction, question
+from lce_core.registry import Plugin, Registry
+
+PAPER = re.compile(r"arXiv:\d{4}\.\d{4,5}|doi:10\.\d{4,9}/\S+|https://\S+|own")
+REFERENCE = re.compile(r"[\w.-]+\.[a-z]+/[\w./-]+@[0-9a-f]{40}|https://\S+|own")
+
+
+def built(plugin: type[Plugin], parameters: Mapping[str, Any]) -> Any:
+    """The plug-in with these parameters, read as from a study."""
+    return plugin.model_validate_json(json.dumps(dict(parameters)))
+
+
+def check_source(plugin: type[Plugin]) -> None:
+    """Paper, place and reference are such that a reader finds them."""
+    source = plugin.source
+    assert PAPER.fullmatch(source.paper), f"SOURCE.paper {source.paper!r}: no arXiv id, DOI or page"
+    assert source.place, "SOURCE.place is empty"
+    for reference in source.reference.split("; "):
+        assert REFERENCE.fullmatch(reference), (
+            f"SOURCE.reference {reference!r}: neither a repository at a commit of 40 hexadecimal"
+            " digits, nor a page, nor 'own'"
+        )
+
+
+def check_description(plugin: type[Plugin]) -> None:
+    """The file, its VERSION and every parameter say what they are."""
+    assert plugin.summary.endswith("."), f"the docstring's first line {plugin.summary!r}: no stop"
+    assert len(plugin.summary) > 20
+    assert type(plugin.plugin_version) is int
+    assert plugin.plugin_version >= 1
+    silent = [name for name, field in plugin.model_fields.items() if not field.description]
+    assert not silent, f"parameters without a docstring: {silent}"
+
+
+def check_evidence(plugin: type[Plugin]) -> None:
+    """Every reference value is recomputed, by the plug-in's own code."""
+    assert plugin.evidence, "EVIDENCE is empty"
+    asked = [_recomputed(plugin, evidence) for evidence in plugin.evidence]
+    assert any(asked) or getattr(plugin, "family", "") == "none", (
+        "EVIDENCE: no value is computed by the plug-in's own code"
+    )
+
+
+def check_identity(
+    registry: Registry[Any], plugin: type[Plugin], example: Mapping[str, Any]
+) -> None:
+    """The parameters survive the way into a fingerprint and back; defaults leave no trace."""
+    made = built(plugin, example)
+    identity = made.identity()
+    assert registry.from_identity(identity) == made
+    assert identity["name"] == plugin.plugin_name
+    assert identity["version"] == plugin.plugin_version
+    defaults = {key: field.get_default() for key, field in plugin.model_fields.items()}
+    kept = {key: value for key, value in made.model_dump().items() if value != defaults[key]}
+    assert set(identity) == {"name", "version", *kept}
+
+
+def _recomputed(plugin: type[Plugin], evidence: Evidence) -> bool:
+    """Whether the plug-in's own code was run to answer."""
+    assert evidence.origin, f"{evidence}: no origin"
+    answer, files = _traced(question(plugin, evidence))
+    assert _agree(answer, evidence.expected, evidence.tolerance), (
+        f"EVIDENCE: got {answer!r}; expected {evidence.expected!r} ({evidence.origin})"
+    )
+    own = bool(files & own_files(plugin))
+    assert own or not isinstance(evidence.asked, OfFunction), (
+        f"EVIDENCE: {evidence.asked.function.__qualname__} runs no code of the plug-in itself"
+    )
+    return own
+
+
+def own_files(plugin: type[Plugin]) -> set[str]:
+    """Source files of the plug-in: its module or folder, and its family's."""
+    kind_files = {sys.modules[base.__module__].__file__ for base in _public(plugin)}
+    found: set[str] = set()
+    for base in plugin.__mro__:
+        file = getattr(sys.modules.get(base.__module__), "__file__", None)
+        if not issubclass(base, Plugin) or file is None or file in kind_files:
+            continue
+        path = Path(file)
+        folder = path.parent
+        family = path.name == "__init__.py" or folder.name.startswith("_")
+        found |= {str(one) for one in folder.rglob("*.py")} if family else {file}
+    return found
+
+
+def _public(plugin: type[Plugin]) -> list[type]:
+    """Classes that the room offers to all its plug-ins, beside the kind itself."""
+    room = sys.modules[".".join(plugin.__module__.split(".")[:2])]
+    offered = {value for value in vars(room).values() if isinstance(value, type)}
+    return [base for base in plugin.__mro__ if base in offered or base is Plugin]
+
+
+def _traced(call: Callable[[], Any]) -> tuple[Any, set[str]]:
+    """What a call returns, and the files whose functions it ran."""
+    files: set[str] = set()
+
+    def seen(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call":
+            files.add(frame.f_code.co_filename)
+
+    before = sys.getprofile()
+    sys.setprofile(seen)
+    try:
+        answer = call()
+    finally:
+        sys.setprofile(before)
+    return answer, files
+
+
+def _agree(answer: Any, expected: Any, tolerance: float) -> bool:
+    try:
+        found, wanted = np.asarray(answer, dtype=float), np.asarray(expected, dtype=float)
+    except (TypeError, ValueError):
+        return bool(answer == expected)
+    # None reads as NaN: the same places have to hold nothing.
+    alike = np.allclose(found, wanted, rtol=tolerance, atol=0, equal_nan=True)
+    return found.shape == wanted.shape and alike

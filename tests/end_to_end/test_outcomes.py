@@ -1,0 +1,72 @@
+"""What a finished study shows: its costs, its report, and cells that failed or cannot be."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from catalog.queries import run_query
+from tests.support.studies import TINY, lce, write_study
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+Arguments = tuple[str, ...]
+
+
+def test_costs_are_predicted_within_15_per_cent_of_what_cells_take(finished: Path) -> None:
+    asked = "SELECT predicted_tokens, tokens, predicted_flops, flops FROM cells"
+    _, rows = run_query(finished / "catalog.duckdb", asked)
+    assert len(rows) == 12
+    for predicted_tokens, tokens, predicted_flops, flops in rows:
+        assert predicted_tokens == pytest.approx(tokens, rel=0.15)
+        assert predicted_flops == pytest.approx(flops, rel=0.15)
+
+
+def test_a_report_is_one_file_and_an_unknown_study_is_refused(home: Path, tmp_path: Path) -> None:
+    printed = lce(home, "report", "tiny").strip()
+    assert Path(printed) == home / "reports" / "tiny.html"
+    assert "self_extend" in Path(printed).read_text(encoding="utf-8")
+    lce(home, "report", "tiny", "--out", str(tmp_path / "own.html"))
+    assert (tmp_path / "own.html").read_bytes() == Path(printed).read_bytes()
+    assert "tinny" in lce(home, "report", "tinny", "--out", str(tmp_path / "no.html"), status=2)
+    assert not (tmp_path / "no.html").exists()
+
+
+def test_cells_that_cannot_be_are_rows_with_their_reason(
+    home: Path, text: Arguments, server: str, tmp_path: Path
+) -> None:
+    methods = [
+        *TINY["methods"],
+        {"name": "self_extend", "window": 64, "group": 2, "label": "se_2"},
+    ]
+    output = lce(home, "run", write_study(tmp_path, methods=methods), *text, server=server)
+    assert "2 unavailable" in output
+    asked = "SELECT DISTINCT reason FROM cells WHERE status = 'unavailable' AND method = 'se_2'"
+    _, rows = run_query(home / "catalog.duckdb", asked)
+    assert rows == [("eval length 256 is beyond the 192 tokens se_2 reaches",)]
+
+
+def test_a_diverging_run_fails_its_cells_and_nothing_else(
+    home: Path, text: Arguments, server: str, tmp_path: Path
+) -> None:
+    wild = {**TINY["training"], "learning_rate": 1.0e30, "gradient_clip": 1.0e30}
+    study = write_study(tmp_path, training=wild)
+    output = lce(home, "run", study, *text, status=1, server=server)
+    assert "non_finite" in output
+    assert "finetune toy_llama-yarn-tuned-s0" in output
+    assert "Traceback" not in output
+    assert "and 3 units that wait for these" in output
+    asked = "SELECT status, count(*), max(reason) FROM cells GROUP BY ALL ORDER BY ALL"
+    done, blocked = run_query(home / "catalog.duckdb", asked)[1]
+    assert (done[:2], blocked[:2]) == (("done", 8), ("missing", 4))
+    assert re.match(r"finetune \w+ failed: non_finite: .*step", blocked[2])
+    began = time.monotonic()
+    # Permanent failures are not tried again, but named.
+    again = lce(home, "run", study, *text, status=1, server=server)
+    assert "finetune toy_llama-yarn-tuned-s0: non_finite" in again
+    assert "--retry-failed" in again
+    assert time.monotonic() - began < 120
+    assert "4 failed" in lce(home, "status", study, *text)

@@ -1,0 +1,83 @@
+"""Requests that are refused, by the command line: what is said, and that nothing was written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from catalog.queries import logical_digest
+from tests.support.studies import lce, write_study
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+NO_FOLDER = {"name": "jsonl_folder"}
+
+
+def test_a_study_without_its_data_is_refused_and_keeps_its_results(
+    home: Path, tmp_path: Path
+) -> None:
+    before = logical_digest(home / "catalog.duckdb")
+    output = lce(home, "run", write_study(tmp_path, corpus=NO_FOLDER), status=2)
+    assert "folder 'text': got no folder of this name" in output
+    assert "--data-folder text=FOLDER" in output
+    assert logical_digest(home / "catalog.duckdb") == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "toyy"], "write 'toy', or another of"),
+        (["run", "toy", "--select", "method=yran"], "write 'yarn', or another of"),
+        (["plan", "absent.yaml"], "no such file"),
+        (["run", "toy", "--model-folder", "toy_llama"], "NAME=FOLDER"),
+        (["run", "toy", "--device", "tpu"], "device"),
+        (["run", "toy", "--device", "cuda"], "no GPU is visible"),
+        (["run", "toy", "--plugins", "absent"], "absent, which is no folder"),
+        (["run", "toy", "--slots", "0"], "slots"),
+        (["sql", "SELECT 1"], "lce run STUDY"),
+    ],
+)
+def test_wrong_requests_exit_with_2_and_write_nothing(
+    tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    assert message in lce(tmp_path / "home", *arguments, status=2)
+    assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "no .jsonl or .txt"),
+        (b"caf\xe9", "byte 3, which is not UTF-8"),
+        ("locked", "cannot be"),
+    ],
+    ids=["empty folder", "latin-1", "unreadable"],
+)
+def test_unusable_text_is_refused_before_anything_is_written(
+    tmp_path: Path, content: bytes | str | None, message: str
+) -> None:
+    folder = tmp_path / "text"
+    folder.mkdir()
+    if content == "locked":
+        (folder / "a.txt").symlink_to("a.txt")  # root reads any file, but nobody reads a loop
+    elif isinstance(content, bytes):
+        (folder / "a.txt").write_bytes(content)
+    study = write_study(tmp_path, corpus=NO_FOLDER)
+    output = lce(tmp_path / "home", "run", study, "--data-folder", f"text={folder}", status=2)
+    assert message in output
+    assert str(folder) in output
+    assert not (tmp_path / "home").exists()
+
+
+def test_a_home_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    output = lce(tmp_path / "file" / "home", "run", "smoke", status=2)
+    assert "set LCE_HOME to a writable folder" in output
+
+
+def test_sql_that_writes_is_refused_and_changes_nothing(home: Path) -> None:
+    before = (home / "catalog.duckdb").read_bytes()
+    for statement in ("DELETE FROM scores", "DROP VIEW scores", "COPY scores TO 'x.csv'"):
+        assert "expected one statement that reads" in lce(home, "sql", statement, status=2)
+    assert (home / "catalog.duckdb").read_bytes() == before

@@ -1,0 +1,84 @@
+"""What a second run does: nothing, only what another study asks for, or only what was damaged.
+
+Strategy: one small study is run once; each test disturbs a copy of its store and runs it again.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from catalog.queries import logical_digest, run_query
+from tasks import tracking
+from tests.support.studies import TINY, computed, lce, scores, write_study
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+Arguments = tuple[str, ...]
+
+
+def test_a_second_run_computes_nothing_and_leaves_the_catalog_as_it_was(
+    home: Path, text: Arguments, server: str, tmp_path: Path
+) -> None:
+    before = logical_digest(home / "catalog.duckdb"), tracking.logical_digest(home)
+    assert computed(lce(home, "run", write_study(tmp_path), *text, server=server)) == 0
+    assert (logical_digest(home / "catalog.duckdb"), tracking.logical_digest(home)) == before
+
+
+def test_another_length_runs_only_its_cells(
+    home: Path, text: Arguments, server: str, tmp_path: Path
+) -> None:
+    perplexity, passkey = TINY["benchmarks"]
+    benchmarks = [perplexity, {**passkey, "lengths": [128, 256, 384]}]
+    longer = write_study(tmp_path, benchmarks=benchmarks)
+    assert computed(lce(home, "run", longer, *text, server=server)) == 3
+    _, rows = run_query(home / "catalog.duckdb", "SELECT DISTINCT eval_length FROM scores")
+    assert {length for (length,) in rows} == {128, 256, 384}
+
+
+def test_another_training_value_runs_its_dependents_and_the_plan_says_why(
+    home: Path, text: Arguments, server: str, tmp_path: Path
+) -> None:
+    changed = write_study(tmp_path, training={**TINY["training"], "learning_rate": 0.001})
+    shown = lce(home, "plan", changed, *text)
+    assert "4 x to do: changed: checkpoint.training.learning_rate: 0.0005 -> 0.001" in shown
+    # The fine-tuned checkpoint and its four cells.
+    assert computed(lce(home, "run", changed, *text, server=server)) == 5
+
+
+@pytest.mark.parametrize("damage", ["flipped byte", "deleted file", "deleted artifact"])
+def test_damage_is_noticed_and_only_that_is_redone(
+    home: Path, text: Arguments, server: str, tmp_path: Path, finished: Path, damage: str
+) -> None:
+    checkpoint = next((home / "artifacts" / "finetune").iterdir())
+    weights = checkpoint / "model" / "model.safetensors"
+    if damage == "flipped byte":
+        content = bytearray(weights.read_bytes())
+        content[-1] ^= 1
+        weights.unlink()  # a link to the finished store's file
+        weights.write_bytes(content)
+    elif damage == "deleted file":
+        weights.unlink()
+    else:
+        shutil.rmtree(checkpoint)
+    assert computed(lce(home, "run", write_study(tmp_path), *text, server=server)) == 1
+    assert scores(home) == scores(finished)
+
+
+def test_another_file_of_the_same_study_name_is_pointed_out(
+    home: Path, text: Arguments, server: str, tmp_path: Path
+) -> None:
+    study = write_study(tmp_path, seeds=[0])
+    assert "was last planned from" in lce(home, "run", study, *text, server=server)
+    assert "was last planned from" not in lce(home, "run", study, *text, server=server)
+
+
+def test_catalog_and_mlflow_are_rebuilt_equal(home: Path) -> None:
+    before = logical_digest(home / "catalog.duckdb"), tracking.logical_digest(home)
+    (home / "catalog.duckdb").unlink()
+    shutil.rmtree(home / "mlflow")
+    lce(home, "rebuild", "catalog")
+    lce(home, "rebuild", "mlflow")
+    assert (logical_digest(home / "catalog.duckdb"), tracking.logical_digest(home)) == before

@@ -1,0 +1,32 @@
+"""Steps with any values for a spec, for tests of what stores, shows or projects steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lce_core.store.steps import Step, make_step
+
+
+@dataclass(frozen=True)
+class FreeSpec:
+    """A spec that is what it is given."""
+
+    kind: str
+    values: Mapping[str, Any]
+    version: int = 1
+
+    def identity(self) -> dict[str, Any]:
+        return dict(self.values)
+
+
+def free_step(
+    kind: str,
+    name: str,
+    values: Mapping[str, Any],
+    parents: Mapping[str, Step],
+    axes: Mapping[str, Any] | None = None,
+) -> Step:
+    """A step of this kind that depends on these values."""
+    return make_step(FreeSpec(kind, values), name, parents, axes)

@@ -1,0 +1,117 @@
+"""The command line as a user has it, and a small study for it.
+
+Every command is a process of its own and sees none of the suite's settings of servers.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from catalog.queries import run_query
+from flows.settings import STUDIES
+
+LCE = [sys.executable, "-c", "from flows.cli import main; main()"]
+SMOKE: dict[str, Any] = yaml.safe_load((STUDIES / "smoke.yaml").read_text(encoding="utf-8"))
+TINY: dict[str, Any] = SMOKE | {
+    "study": "tiny",
+    "corpus": {"name": "jsonl_folder", "domain_names": ["code"], "held_out_percent": 30},
+    "base_models": [{"name": "toy_llama", "steps": 40}],
+}
+"""The smoke study over little text: what the whole standard library takes, it shows elsewhere."""
+TINY_STEPS = 17
+"""Two rows of text, held-out text, a base, a fine-tuned checkpoint and 3 x 4 cells."""
+SCORES = (
+    "SELECT base_model, method, frozen, seed, benchmark, task, metric, eval_length, value, ci_low,"
+    " ci_high, num_samples FROM scores ORDER BY ALL"
+)
+
+
+def environment(home: Path, **more: str) -> dict[str, str]:
+    """What a command in that home sees: no GPU, and no server but one named in `more`."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "LCE_"))}
+    return {**kept, "LCE_HOME": str(home), "CUDA_VISIBLE_DEVICES": "", **more}
+
+
+def lce(home: Path, *arguments: str, status: int = 0, server: str = "", timeout: int = 500) -> str:
+    """What a command prints, its errors last; a run starts a server of its own, or uses one."""
+    answer = subprocess.run(
+        [*LCE, *arguments],
+        env=environment(home, **({"PREFECT_API_URL": server} if server else {})),
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
+    assert answer.returncode == status, answer.stdout + answer.stderr
+    return answer.stdout + answer.stderr
+
+
+def start(home: Path, *arguments: str, **how: Any) -> subprocess.Popen[str]:
+    """A command that goes on while a test looks at it; what it prints is read from its `stdout`."""
+    settings = {"env": environment(home), "stdout": subprocess.PIPE, "text": True, **how}
+    return subprocess.Popen([*LCE, *arguments], stderr=subprocess.STDOUT, **settings)
+
+
+def library_text(folder: Path) -> None:
+    """Writes half a megabyte of the standard library as text files into a new folder."""
+    folder.mkdir()
+    library = Path(sysconfig.get_path("stdlib"))
+    for source in sorted((*library.glob("json/*.py"), *library.glob("email/*.py"))):
+        name = f"{source.parent.name}-{source.stem}.txt"
+        (folder / name).write_text(source.read_text(encoding="utf-8"), encoding="utf-8")
+
+
+def write_study(folder: Path, study: Mapping[str, Any] = TINY, **changes: Any) -> str:
+    """The path of a new study file."""
+    path = folder / f"study-{uuid.uuid4().hex[:6]}.yaml"
+    path.write_text(yaml.safe_dump({**study, **changes}), encoding="utf-8")
+    return str(path)
+
+
+def computed(output: str) -> int:
+    """How many steps a run says it computed."""
+    found = re.search(r"(\d+) steps computed", output)
+    assert found, output
+    return int(found[1])
+
+
+def scores(home: Path) -> list[tuple[Any, ...]]:
+    """Every row of the scores in a home's catalog."""
+    return run_query(home / "catalog.duckdb", SCORES)[1]
+
+
+def copied_home(finished: Path, copy: Path) -> Path:
+    """A home to disturb: artifacts are linked, as nothing writes into one; the rest is copied."""
+    copy.mkdir()
+    for part in finished.iterdir():
+        if part.is_file():
+            shutil.copy2(part, copy)
+        else:
+            how = os.link if part.name == "artifacts" else shutil.copy2
+            shutil.copytree(part, copy / part.name, copy_function=how)
+    return copy
+
+
+def new_home(finished: Path, folder: Path) -> Path:
+    """A home without results whose Prefect database is there: making that takes 15 seconds."""
+    shutil.copytree(finished / "prefect", folder / "prefect")
+    return folder
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 300) -> None:
+    """Waits for something another process does."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
