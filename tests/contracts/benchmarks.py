@@ -94,16 +94,17 @@ def check_evidence(case: Case) -> None:
 def check_prompts(case: Case) -> None:
     """Every task builds prompts that leave room for their answers, as many as were promised."""
     for task in asked_tasks(case):
-        request = request_for(case, task)
-        prompts = case.benchmark.prompts(request)
-        assert len(prompts) == case.benchmark.num_prompts(task) or not case.example
-        answer = case.benchmark.new_tokens(task) if case.in_words else 1
-        room = request.eval_length
-        if case.profile == "faithful":
-            room += answer  # some published scripts put the answer on top of the length
-        for prompt in prompts:
-            assert 0 < len(prompt.ids) <= room - answer, f"{task}: {len(prompt.ids)} tokens"
-            assert prompt.reference, f"{task}: no reference"
+        short = request_for(case, task)
+        for request in (short, roomy(short)):
+            prompts = case.benchmark.prompts(request)
+            promised = case.benchmark.num_prompts(task)
+            whole = len(prompts) % max(promised, 1) == 0  # a sample may be asked several times
+            assert whole or request.data_folders, f"{task}: {len(prompts)} prompts of {promised}"
+            # Faithful forms follow scripts that put the answer on top of the length.
+            answer = 0 if case.profile == "faithful" else answer_tokens(case, task)
+            longest = max(len(prompt.ids) for prompt in prompts) + answer
+            assert longest <= request.eval_length, f"{task}: {longest} tokens with the answer"
+            assert all(prompt.reference for prompt in prompts), f"{task}: no reference"
 
 
 def check_deterministic(case: Case) -> None:
@@ -143,7 +144,7 @@ def check_independent(case: Case) -> None:
             drawn[0] = np.random.default_rng(987654321)
             return drawn
 
-    redrawn = Redrawn.model_validate(case.benchmark.model_dump())
+    redrawn = Redrawn.model_validate(case.benchmark.model_dump(exclude_unset=True))
     for task in asked_tasks(case):
         request = request_for(case, task)
         before = fresh(case, request)
@@ -154,7 +155,7 @@ def check_independent(case: Case) -> None:
 def check_hidden(case: Case) -> None:
     """A reference that lies at a depth is readable there and nowhere else in the prompt."""
     for task in asked_tasks(case):
-        request = request_for(case, task)
+        request = roomy(request_for(case, task))
         for prompt in case.benchmark.prompts(request):
             if prompt.depth is None or len(getattr(prompt, "references", ("",))) > 1:
                 continue
@@ -170,7 +171,7 @@ def check_hidden(case: Case) -> None:
 def check_depths(case: Case) -> None:
     """Where a depth is given, deeper evidence lies further back in the prompt."""
     for task in asked_tasks(case):
-        request = request_for(case, task)
+        request = roomy(request_for(case, task))
         found = []
         for prompt in case.benchmark.prompts(request):
             places = occurrences(prompt, request, in_words=case.in_words)
@@ -265,7 +266,7 @@ def check_uniform_model(case: Case) -> None:
 
 def check_repeatable(case: Case) -> None:
     """The same cell twice, with another length in between."""
-    for task in evaluated_tasks(case):
+    for task in evaluated_tasks(case)[:1]:
         request = request_for(case, task)
         first = case.benchmark.evaluate(request)
         case.benchmark.evaluate(replace(request, eval_length=request.eval_length + 32))
@@ -302,6 +303,8 @@ def check_too_short(case: Case) -> None:
             case.benchmark.evaluate(request)
         except UnavailableError as error:
             reason = str(error)
+    if reason is None and case.profile == "faithful" and case.in_words:
+        return  # as in scripts that cut the middle of a prompt to any length
     assert reason is not None, "a length of one token is not refused"
     assert re.search(r"at least \d+|needs? \d+", reason), f"no number of tokens in {reason!r}"
 
@@ -400,6 +403,11 @@ def request_for(case: Case, task: str, **changes: Any) -> CellRequest:
     raise UnavailableError(f"{task} at {LENGTHS[-1]} tokens: {reason}")
 
 
+def roomy(request: CellRequest) -> CellRequest:
+    """The same cell at a length at which prompts are mostly text around what is hidden."""
+    return replace(request, eval_length=3 * request.eval_length)
+
+
 def fresh(case: Case, request: CellRequest) -> Sequence[Prompt]:
     """Prompts built anew, past the cache."""
     form, benchmark = case.benchmark.form, case.benchmark
@@ -407,6 +415,13 @@ def fresh(case: Case, request: CellRequest) -> Sequence[Prompt]:
         benchmark.build(request) if case.in_words else form.build(benchmark, request)
     )
     return prompts
+
+
+def answer_tokens(case: Case, task: str) -> int:
+    """Tokens of the length that an answer takes."""
+    if not case.in_words:
+        return 1
+    return int(case.benchmark.new_tokens(task))
 
 
 def alike(one: Sequence[Prompt], other: Sequence[Prompt]) -> bool:
