@@ -10,12 +10,13 @@ from pathlib import Path
 
 from rich.console import Console
 
+from flows.daemons import answers
 from flows.request import compile_request, prepared
 from flows.results import show_results
 from flows.selection import require_work, select_cells
 from flows.settings import disk_full
-from flows.temporary_server import client_settings, temporary_server
-from lce_core.errors import LceError, StudyIncompleteError
+from flows.temporary_server import TemporaryServer, client_settings, temporary_server
+from lce_core.errors import LceError, ServiceError, StudyIncompleteError
 from lce_core.execution import Execution
 from lce_core.store.artifacts import Store
 
@@ -30,6 +31,8 @@ def run_study(study: str, execution: Execution, *, select: str, retry_failed: bo
 
     Raises:
       SpecError: the request is wrong; nothing was started or written.
+      StoreError: the disk is full.
+      ServiceError: Prefect's server does not start, or died.
       StudyIncompleteError: some cells failed; the overview was printed all the same.
     """
     request = compile_request(study, execution)
@@ -66,14 +69,28 @@ def run_study(study: str, execution: Execution, *, select: str, retry_failed: bo
             except LceError:
                 raise
             except Exception as error:
-                # Prefect's own database lies there too, and fails in ways of its own.
-                if shutil.disk_usage(execution.home).free < FULL_BYTES:
-                    raise disk_full(execution.home, str(error)) from error
+                if cause := _cause(error, execution.home, server):
+                    raise cause from error
                 raise
     show_results(plan, execution.home, Console())
     counts = ", ".join(f"{number} {status}" for status, number in sorted(result["cells"].items()))
     Console().print(f"{spec.study}: {result['computed']} steps computed; cells: {counts}")
     _show_next(spec.study)
+
+
+def _cause(error: Exception, home: Path, server: TemporaryServer) -> LceError | None:
+    """What stopped a run from outside: a full disk or a dead server; None for anything else."""
+    # Prefect's own database lies there too, and fails in ways of its own.
+    if shutil.disk_usage(home).free < FULL_BYTES:
+        return disk_full(home, str(error))
+    if not answers(f"{server.url}/health"):
+        return ServiceError(
+            f"Prefect's server at {server.url}",
+            f"no answer ({type(error).__name__})",
+            "a server that lives as long as the run",
+            f"read {server.log}, then run again, which goes on where it was",
+        )
+    return None
 
 
 def _show_next(study: str) -> None:

@@ -64,8 +64,12 @@ def _parse(select: str) -> dict[str, set[str]]:
     for part in select.split(","):
         axis, equals, value = (piece.strip() for piece in part.partition("="))
         if axis not in AXES or not equals:
-            expected = "axis=value, or several joined by commas"
-            raise SpecError("--select", repr(part), expected, did_you_mean(axis, AXES))
+            raise SpecError(
+                "--select",
+                repr(part),
+                "axis=value, or several joined by commas",
+                did_you_mean(axis, AXES),
+            )
         wanted.setdefault(axis, set()).add(value)
     return wanted
 

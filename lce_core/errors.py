@@ -149,7 +149,7 @@ class StepsFailedError(LceError):
         """Why the first of them failed, and how many more did."""
         super().__init__(
             unit,
-            f"{len(self.failed)} failed steps",
+            f"{len(self.failed)} failed step{'s' * (len(self.failed) > 1)}",
             "every step of the unit done",
             "correct what the first of them names, then run the study again",
             self.reason,
@@ -171,7 +171,7 @@ class StudyIncompleteError(LceError):
             listed.append(f"  and {num_blocked} units that wait for these")
         super().__init__(
             study,
-            f"{len(failures)} failed units",
+            f"{len(failures)} failed unit{'s' * (len(failures) > 1)}",
             "every unit done",
             "correct what they name, then run the study again",
             "\n".join(listed),

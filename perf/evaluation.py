@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from transformers import LlamaForCausalLM
 
 from lce_core.benchmarks import BENCHMARKS, Benchmark, CellRequest, CellResult
 from lce_core.benchmarks._prompted.retrieval import text_answers
-from lce_core.benchmarks.ruler import complete, match
+from lce_core.benchmarks.ruler import match
 from lce_core.benchmarks.ruler._tasks import new_tokens
 from lce_core.evaluation.decoding import generate
 from lce_core.evaluation.likelihood import window_nll
@@ -199,7 +200,7 @@ def early_stop(
     prompts = [
         replace(prompt, references=(text[: len(prompt.reference)],)) for prompt, text in said
     ]
-    stops = [complete(task, prompt) for prompt in prompts]
+    stops = [partial(ruler.complete, task, prompt) for prompt in prompts]
     wall, cpu, whole, short = ratios(
         options, lambda: answers(lambda _: False), lambda: answers(stops)
     )

@@ -15,21 +15,53 @@ import pytest
 
 from lce_core import errors
 from lce_core.errors import LceError, SpecError, StepsFailedError, StudyIncompleteError
-from tests.errors import of_benchmarks, of_core, of_methods
+from tests.errors import (
+    of_attention,
+    of_benchmark_data,
+    of_benchmarks,
+    of_catalog,
+    of_data,
+    of_flows,
+    of_methods,
+    of_models,
+    of_short_context,
+    of_store,
+    of_study,
+    of_tasks,
+    of_training,
+)
 from tests.support.error_sites import Site, document, foreign_raises, sites
 from tests.support.provocations import Place, Provocation, recorded
 from tests.support.repository import ROOT
 
 PROVOCATIONS: list[Provocation] = [
-    *of_methods.PROVOCATIONS,
+    *of_attention.PROVOCATIONS,
+    *of_benchmark_data.PROVOCATIONS,
     *of_benchmarks.PROVOCATIONS,
-    *of_core.PROVOCATIONS,
+    *of_catalog.PROVOCATIONS,
+    *of_data.PROVOCATIONS,
+    *of_flows.PROVOCATIONS,
+    *of_methods.PROVOCATIONS,
+    *of_models.PROVOCATIONS,
+    *of_short_context.PROVOCATIONS,
+    *of_store.PROVOCATIONS,
+    *of_study.PROVOCATIONS,
+    *of_tasks.PROVOCATIONS,
+    *of_training.PROVOCATIONS,
 ]
 NOT_PROVOKED: frozenset[str] = frozenset()
 
 
 @pytest.mark.parametrize(
-    "provocation", PROVOCATIONS, ids=lambda one: f"{Path(one.file).stem}-{one.says}"
+    "provocation",
+    [
+        pytest.param(
+            one,
+            marks=[pytest.mark.slow] if one.slow else [],
+            id=f"{one.file.removesuffix('.py')}-{one.says}",
+        )
+        for one in PROVOCATIONS
+    ],
 )
 def test_a_provocation_raises_the_message_it_claims(
     provocation: Provocation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

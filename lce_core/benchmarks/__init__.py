@@ -23,16 +23,18 @@ from lce_core.benchmarks._prompted.benchmark import (
     strata,
 )
 from lce_core.benchmarks._prompted.key_form import KeyForm
-from lce_core.benchmarks._prompted.retrieval import Prompt, encode, generator
+from lce_core.benchmarks._prompted.retrieval import Prompt, blank_prompt, encode, generator
 from lce_core.benchmarks._text.benchmark import TextBenchmark, TextForm
 from lce_core.data.sequences import Sequences
-from lce_core.registry import Registry, Source
+from lce_core.evidence import calls
+from lce_core.registry import Examples, Registry, Source
 
 __all__ = [
     "BENCHMARKS",
     "Benchmark",
     "CellRequest",
     "CellResult",
+    "Examples",
     "Form",
     "KeyForm",
     "Profile",
@@ -45,6 +47,8 @@ __all__ = [
     "Source",
     "TextBenchmark",
     "TextForm",
+    "blank_prompt",
+    "calls",
     "encode",
     "generator",
     "mean_score",

@@ -34,7 +34,7 @@ from lce_core.benchmarks._text.windows import Windows, cut_windows, num_windows,
 from lce_core.evaluation.stats import bootstrap_mean
 from lce_core.evidence import calls
 from lce_core.models import LanguageModel
-from lce_core.registry import Source
+from lce_core.registry import Examples, Source
 
 
 class NllByPosition(TextBenchmark):
@@ -146,4 +146,5 @@ EVIDENCE = (
         width=2,
     ),
 )
+EXAMPLES: Examples = ({"max_tokens": 3000}, {"domains": (), "data_sets": ("proof_pile",)})
 VERSION = 1

@@ -13,7 +13,8 @@ three of other families, then the query token of the asked family; the next toke
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -21,18 +22,20 @@ from pydantic import Field
 
 from lce_core.benchmarks import (
     CellRequest,
+    Examples,
     KeyForm,
     Profile,
     Prompt,
     PromptBenchmark,
     PromptForm,
     Source,
+    blank_prompt,
+    calls,
     encode,
     strata,
 )
 from lce_core.errors import UnavailableError
 from lce_core.evaluation.metrics import first_integer, has_complete_integer
-from lce_core.evidence import calls
 
 INSTRUCTION = (
     "There is an important info hidden inside a lot of irrelevant text. Find it and memorize them."
@@ -46,6 +49,15 @@ NEW_TOKENS = 10
 _MAX_CHARACTERS_PER_TOKEN = 64
 
 
+@dataclass(frozen=True)
+class PasskeyKeys(KeyForm):
+    """Depths as in words: rounded once as a share, once as a percentage."""
+
+    def depths(self, draws: Sequence[np.random.Generator]) -> list[float]:
+        """Strata of the text."""
+        return [100 * share for share in strata(draws)]
+
+
 class Passkey(PromptBenchmark):
     """Share of keys that are found."""
 
@@ -57,7 +69,7 @@ class Passkey(PromptBenchmark):
             "200 keys of five digits over strata of depth, the length filled", num_samples=200
         ),
         "fast": PromptForm("as clean with 100 keys", num_samples=100),
-        "tiny": KeyForm(
+        "tiny": PasskeyKeys(
             "120 prompts with one key token and three distractors, for base models with key tokens",
             num_samples=120,
             num_distractors=3,
@@ -157,8 +169,39 @@ SOURCE = Source(
     " generated tokens",
 )
 EVIDENCE = (
-    calls(expected_tokens, 1072.125, "Llama tokenizer, counted", num_garbage=3750),
-    calls(expected_tokens, 64080.0, "Llama tokenizer, fitted line", num_garbage=240000),
-    calls(first_integer, 4711, "first-integer rule", text=" 4711. Remember it. 12"),
+    calls(
+        prompt_text,
+        "There is an important info hidden inside a lot of irrelevant text. Find it and memorize"
+        " them. I will quiz you about the important information there.\nThe grass\nThe pass key is"
+        " 12. Remember it. 12 is the pass key.\nThe g\nWhat is the pass key? The pass key is",
+        "the prompt of the reference's passkey.py, written out",
+        key=12,
+        num_before=9,
+        num_after=5,
+    ),
+    calls(
+        expected_tokens,
+        1073,
+        "counted with Llama's tokenizer for one prompt; another of that length counts 1064",
+        tolerance=0.01,
+        num_garbage=3750,
+    ),
+    *(
+        calls(
+            Passkey.score_answer,
+            score,
+            origin,
+            parameters={},
+            task="single",
+            prompt=blank_prompt("4711"),
+            answer=answer,
+        )
+        for answer, score, origin in (
+            (" 4711. Remember it. 12", 1.0, "the first integer is the key"),
+            (" 12. Remember it. 4711", 0.0, "the first integer is another"),
+            (" grass", 0.0, "no integer"),
+        )
+    ),
 )
+EXAMPLES: Examples = ({"num_samples": 6},)
 VERSION = 1

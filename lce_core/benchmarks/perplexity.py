@@ -48,7 +48,7 @@ from lce_core.benchmarks._text.documents import Documents
 from lce_core.benchmarks._text.windows import cut_windows, num_windows, window_losses
 from lce_core.evidence import calls
 from lce_core.models import LanguageModel
-from lce_core.registry import Source
+from lce_core.registry import Examples, Source
 
 LCEG_E = 2.71828
 """e as printed in LCEG's script; the error of a perplexity stays below 1e-5 of it."""
@@ -183,4 +183,5 @@ EVIDENCE = (
         stride=256,
     ),
 )
+EXAMPLES: Examples = ({"max_tokens": 3000}, {"domains": (), "data_sets": ("pg19",)})
 VERSION = 1

@@ -63,7 +63,7 @@ from lce_core.data.sequences import Sequences
 from lce_core.errors import SpecError, UnavailableError
 from lce_core.evidence import calls
 from lce_core.models import LanguageModel
-from lce_core.registry import Source
+from lce_core.registry import Examples, Source
 
 _YARN_MINIMUM = {"proof_pile": 131072, "govreport": 16384}
 _YARN_DOCUMENTS = {"govreport": 50}
@@ -267,4 +267,5 @@ EVIDENCE = (
         stride=256,
     ),
 )
+EXAMPLES: Examples = ({"max_tokens": 3000}, {"domains": (), "data_sets": ("govreport",)})
 VERSION = 1

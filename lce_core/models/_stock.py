@@ -121,7 +121,8 @@ class StockModel(LanguageModel):
         if missing := sorted(info["missing_keys"]):
             raise DataError(
                 place,
-                f"{len(missing)} missing weights, first {missing[0]!r}, which would be random",
+                f"weights that are missing ({len(missing)}, first {missing[0]!r}), which would be"
+                " random",
                 "every weight of the model",
                 "copy or download the model again",
             )

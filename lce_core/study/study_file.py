@@ -1,7 +1,7 @@
 """Reading a study file: YAML of names and numbers into a `StudySpec`.
 
 YAML is read with a loader that refuses duplicate keys, then checked key by key, so that each
-complaint names file, key, value, rule and remedy.
+complaint names file, key, value, what belongs there and what to do.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def load_study(path: Path) -> StudySpec:
     """Reads a study file.
 
     Raises:
-      SpecError: with file, key, value, rule and remedy; nothing is written.
+      SpecError: names file, key, value, what belongs there and what to do.
     """
     where = str(path)
     try:

@@ -38,6 +38,8 @@ from tests.support.extended_models import (
 Example = Mapping[str, Any]
 Check = Callable[[type[Method], Example], None]
 
+Extended = list[tuple[LanguageModel, ExtendedModel]]
+
 FAR = (LLAMA2_7B, PHI2, RopeGeometry(32, 32, 2, 2, 1e4, 128))
 
 
@@ -289,9 +291,7 @@ def fitting(method: Method) -> list[LanguageModel]:
     return found
 
 
-def extended_models(
-    plugin: type[Method], example: Example
-) -> list[tuple[LanguageModel, ExtendedModel]]:
+def extended_models(plugin: type[Method], example: Example) -> Extended:
     """Each tiny model with the method on it."""
     method = built(plugin, example)
     return [(base, extend(stock(base), base, method, target=TARGET)) for base in fitting(method)]
@@ -402,7 +402,7 @@ def _changed(plugin: type[Method], example: Example, name: str) -> list[tuple[Me
     """The method of an example, beside those that differ in one parameter."""
     method = built(plugin, example)
     values = [one[name] for one in plugin.examples if name in one]
-    values += perturbed(getattr(method, name), plugin, name)
+    values = values or perturbed(getattr(method, name), plugin, name)
     if not plugin.model_fields[name].is_required():
         values.append(plugin.model_fields[name].get_default())
     found = []

@@ -15,8 +15,9 @@ from collections.abc import Iterator
 import pytest
 
 from flows.daemons import ask
-from flows.prefect_plugin import PrefectMovedError, full_name, is_active, setup_environment
+from flows.prefect_plugin import full_name, is_active, setup_environment
 from flows.temporary_server import client_settings, temporary_server
+from lce_core.errors import PrefectMovedError
 from tests.support.repository import ROOT
 
 DEPLOY = """

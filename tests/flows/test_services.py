@@ -157,7 +157,7 @@ def test_a_given_server_that_does_not_answer_is_named(
 ) -> None:
     url = f"http://127.0.0.1:{unused_port()}/api"
     monkeypatch.setenv("PREFECT_API_URL", url)
-    with pytest.raises(ServiceError, match=f"PREFECT_API_URL: {url}"):
+    with pytest.raises(ServiceError, match=f"PREFECT_API_URL: got {url}"):
         TemporaryServer(home).start()
 
 
@@ -180,7 +180,7 @@ def test_a_taken_port_is_refused_with_its_holder_and_nothing_starts(tmp_path: Pa
         with pytest.raises(SpecError) as refused:
             services.up(tmp_path, {"server": unused_port(), "mlflow": port})
     message = str(refused.value)
-    assert f"--mlflow-port: {port}" in message
+    assert f"--mlflow-port: got {port}" in message
     assert f"PID {os.getpid()}" in message
     assert "lce down" in message
     assert list((tmp_path / "services").glob("*.json")) == []
@@ -189,7 +189,7 @@ def test_a_taken_port_is_refused_with_its_holder_and_nothing_starts(tmp_path: Pa
 
 @pytest.mark.parametrize("port", [0, -1, 65536])
 def test_a_port_that_is_none_is_refused(port: int) -> None:
-    with pytest.raises(SpecError, match="between 1 and 65535"):
+    with pytest.raises(SpecError, match="from 1 to 65535"):
         require_free(port, "--port")
 
 

@@ -18,6 +18,7 @@ from tests.support.repository import ROOT
 PACKAGES = ("lce_core", "catalog", "tasks", "flows", "dashboards")
 PARTS = ("where", "got", "expected", "remedy")
 ERRORS = "lce_core/errors.py"
+_HOLE = re.compile(r"\{(?:[^{}]|\{[^{}]*\})*\}")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -64,7 +65,8 @@ def sites() -> tuple[Site, ...]:
         for path in sorted((ROOT / package).rglob("*.py")):
             file = path.relative_to(ROOT).as_posix()
             if file != ERRORS:
-                found += _sites_of(file, ast.parse(path.read_text(encoding="utf-8")))
+                tree = ast.parse(path.read_text(encoding="utf-8"))
+                found += sorted(_sites_of(file, tree), key=lambda site: site.line)
     return tuple(found)
 
 
@@ -100,8 +102,16 @@ def document() -> str:
 
 
 def _row(site: Site) -> str:
-    cells = (f"`{site.file}` {site.function}", site.where, site.got, site.expected, site.remedy)
-    return "| " + " | ".join(cell.replace("|", "\\|").replace("<", "&lt;") for cell in cells) + " |"
+    parts = (site.where, site.got, site.expected, site.remedy)
+    cells = (f"`{site.file}` `{site.function}`", *map(_shown, parts))
+    return "| " + " | ".join(cells) + " |"
+
+
+def _shown(part: str) -> str:
+    """A part in Markdown: what is filled in is code, unless it stands in code already."""
+    pieces = part.replace("|", "\\|").split("`")
+    pieces[::2] = [_HOLE.sub(r"`\g<0>`", text).replace("<", "&lt;") for text in pieces[::2]]
+    return "`".join(pieces)
 
 
 def _of_family(kind: type) -> bool:
@@ -186,7 +196,7 @@ def _assigned(name: str, scopes: Sequence[ast.AST]) -> ast.AST | None:
 
 
 def _pattern(template: str) -> re.Pattern[str]:
-    either = [re.split(r"\{(?:[^{}]|\{[^{}]*\})*\}", text) for text in template.split(" OR ")]
+    either = [_HOLE.split(text) for text in template.split(" OR ")]
     parts = [".*".join(map(re.escape, pieces)) for pieces in either]
     return re.compile("|".join(parts), re.DOTALL)
 

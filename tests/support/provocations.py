@@ -33,6 +33,8 @@ class Provocation:
     says: str
     """A part of the template of the place's message."""
     call: Callable[[Place], object]
+    slow: bool
+    """Whether it takes more than a few seconds."""
 
     def site(self) -> Site:
         """The place it claims; fails unless it is exactly one."""
@@ -49,10 +51,10 @@ class Table(list[Provocation]):
     """Provocations of one package; `@table(file, says)` adds one."""
 
     def __call__(
-        self, file: str, says: str
+        self, file: str, says: str, *, slow: bool = False
     ) -> Callable[[Callable[[Place], object]], Callable[[Place], object]]:
         def add(call: Callable[[Place], object]) -> Callable[[Place], object]:
-            self.append(Provocation(file, says, call))
+            self.append(Provocation(file, says, call, slow))
             return call
 
         return add

@@ -173,9 +173,9 @@ def write_cell(attempt: Attempt, method: Method) -> dict[str, Any]:
     if (method.label, method.frozen, seed, benchmark, length) == (
         "yarn", False, 2, "passkey", 1024,
     ):  # fmt: skip
-        raise NonFiniteError("sample 3", "NaN <script>alert(1)</script>", "a finite score", "look")
+        raise NonFiniteError("sample 3", "NaN <script>alert(1)</script>", "a number", "look")
     if (method.label, benchmark, length) == ("lm_infinite", "needle", 1024) and seed == 2:
-        raise UnavailableError("prompt", "1030 tokens", "1024", "evaluate longer")
+        raise UnavailableError("prompt", "1030 tokens", "1024", "cut")
     doublings = max(0.0, math.log2(length / TRAINED))
     jitter = 1 + 0.03 * math.sin(7 * seed + length + len(method.label))
     asked: list[dict[str, Any]] = []
@@ -243,7 +243,7 @@ def _write_rows(attempt: Attempt) -> dict[str, Any]:
 def _write_training(attempt: Attempt) -> dict[str, Any]:
     spec = attempt.step.spec
     if spec["method"] == "ntk_32k" and spec["seed"] == 2:
-        raise DataError("rows.bin", "token 9999", "the vocabulary", "pack again")
+        raise DataError("rows.bin", "token 9999", "the vocabulary", "pack")
     rows = [
         {
             "step": step,

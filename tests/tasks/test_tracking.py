@@ -309,7 +309,7 @@ def test_a_long_training_curve_is_thinned_and_keeps_its_ends(store: Store) -> No
 
 
 def test_an_unplanned_study_is_refused_with_the_way_out(store: Store) -> None:
-    with pytest.raises(SpecError, match="lce plan nothing"):
+    with pytest.raises(SpecError, match="lce run nothing"):
         project(store, "nothing")
 
 

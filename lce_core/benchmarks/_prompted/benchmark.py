@@ -246,9 +246,9 @@ class PromptBenchmark(Benchmark):
         return np.array(ids, dtype=np.int64)
 
 
-def strata(draws: Sequence[np.random.Generator]) -> list[float]:
-    """A number in 0..1 from each generator, one from each of as many equal parts."""
-    return [(index + rng.random()) / len(draws) for index, rng in enumerate(draws)]
+def strata(draws: Sequence[np.random.Generator], whole: float = 1.0) -> list[float]:
+    """A number in 0..whole from each generator, one from each of as many equal parts."""
+    return [whole * (index + rng.random()) / len(draws) for index, rng in enumerate(draws)]
 
 
 def mean_score(samples: Sequence[Sample]) -> Estimate:

@@ -35,6 +35,11 @@ class Prompt:
     """Where the evidence lies, 0 (start) to 100 (end) per cent of the context; None: all over."""
 
 
+def blank_prompt(reference: str) -> Prompt:
+    """A prompt that shows nothing: for evidence about the scores of answers."""
+    return Prompt(np.empty(0, dtype=np.int64), reference)
+
+
 def generator(*place: str | int) -> np.random.Generator:
     """Random numbers that follow from `place` (benchmark, task, length, seed, sample) alone."""
     return np.random.default_rng(int(fingerprint(list(place)), 16))

@@ -23,12 +23,15 @@ from pydantic import Field, model_validator
 
 from lce_core.benchmarks import (
     CellRequest,
+    Examples,
     KeyForm,
     Profile,
     Prompt,
     PromptBenchmark,
     PromptForm,
     Source,
+    blank_prompt,
+    calls,
     strata,
 )
 from lce_core.benchmarks._data import DataSet
@@ -42,7 +45,6 @@ from lce_core.benchmarks.long_eval.lines import (
 )
 from lce_core.errors import SpecError
 from lce_core.evaluation.metrics import first_integer, has_complete_integer, last_integer
-from lce_core.evidence import calls
 from lce_core.models import LanguageModel
 
 
@@ -131,7 +133,7 @@ class LongEval(PromptBenchmark):
         if self._reads_published(request.data_folders):
             return published_prompts(request)
         draws = self.draws(request)
-        depths = [100 * share for share in strata(draws)]
+        depths = strata(draws, 100)
         if self.profile == "faithful":
             depths = [100 * rng.random() for rng in draws]
         return generated_prompts(request, line_words(), depths, draws)
@@ -159,8 +161,22 @@ SOURCE = Source(
     differs="the number of lines follows from the length; generated keys are all distinct; the"
     " prompt is the one for base models in every profile",
 )
-EVIDENCE = (
-    calls(last_integer, 7, "LongChat's rule: the last", text=" <2416>. Line 7"),
-    calls(first_integer, 2416, "first-integer rule", text=" <2416>. Line 7"),
+EVIDENCE = tuple(
+    calls(
+        LongEval.score_answer,
+        score,
+        origin,
+        parameters={"profile": profile},
+        task="lines",
+        prompt=blank_prompt("2416"),
+        answer=answer,
+    )
+    for profile, answer, score, origin in (
+        ("faithful", " <2416>. Line 7", 0.0, "LongChat's rule: the last integer"),
+        ("faithful", " Line 7: <2416>", 1.0, "LongChat's rule: the last integer"),
+        ("clean", " <2416>. Line 7", 1.0, "the first integer is the line's"),
+        ("clean", " Line 7: <2416>", 0.0, "the first integer is the line's number"),
+    )
 )
+EXAMPLES: Examples = ({"num_samples": 6}, {})
 VERSION = 1

@@ -31,6 +31,7 @@ from lce_core.benchmarks import (
     PromptForm,
     Sequences,
     Source,
+    calls,
 )
 from lce_core.benchmarks._data import DataSet, Seen, spread
 from lce_core.benchmarks._prompted.truncation import cut_middle, cut_middle_to_fit
@@ -43,7 +44,6 @@ from lce_core.benchmarks.longbench import (
 )
 from lce_core.benchmarks.longbench._rows import LongBenchRow, data_set, longbench_rows
 from lce_core.benchmarks.longbench._task import FirstLine, Task
-from lce_core.evidence import calls
 from lce_core.models import LanguageModel
 
 _FAMILIES = (_question_answering, _summarisation, _few_shot, _synthetic, _code)

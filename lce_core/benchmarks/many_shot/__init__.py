@@ -28,11 +28,14 @@ from pydantic import Field, PositiveInt, model_validator
 
 from lce_core.benchmarks import (
     CellRequest,
+    Examples,
     Profile,
     Prompt,
     PromptBenchmark,
     Sequences,
     Source,
+    blank_prompt,
+    calls,
     encode,
     generator,
 )
@@ -43,7 +46,6 @@ from lce_core.benchmarks.many_shot.demonstrations import drawn_order, prompt_tex
 from lce_core.benchmarks.many_shot.forms import TINY_SHOTS, ShotForm, ShotKeys, num_shots
 from lce_core.benchmarks.many_shot.trec import CLASSES, TREC, drawn_questions, trec_questions
 from lce_core.errors import SpecError, UnavailableError
-from lce_core.evidence import calls
 from lce_core.models import LanguageModel
 
 NEW_TOKENS = 64
@@ -212,28 +214,26 @@ SOURCE = Source(
     differs="LCEG's draws are not published: examples are the first k of a seeded permutation, and"
     " the ten test questions that are also in the train file are not asked",
 )
-EVIDENCE = (
+EVIDENCE = tuple(
     calls(
-        expected_tokens,
-        23836.0,
-        "23.8 an example counted with Llama's tokenizer; 36 for the rest estimated",
-        shots=1000,
-    ),
-    calls(
-        class_share,
-        1.0,
-        "LongBench's rule, the gold name alone",
-        prediction=" Other number",
-        reference="Other number",
-        classes=CLASSES,
-    ),
-    calls(
-        class_share,
-        1 / 3,
-        "LongBench's rule: one over the number of classes named",
-        prediction=" Description of a person or Definition of something or City",
-        reference="City",
-        classes=CLASSES,
-    ),
+        ManyShot.score_answer,
+        score,
+        origin,
+        parameters={},
+        task="shots_1",
+        prompt=blank_prompt(reference),
+        answer=answer,
+    )
+    for reference, answer, score, origin in (
+        ("Other number", " Other number", 1.0, "LongBench's rule, the gold name alone"),
+        (
+            "City",
+            " Description of a person or Definition of something or City\nDate",
+            1 / 3,
+            "LongBench's rule: one over the number of classes named in the first line",
+        ),
+        ("City", " Date", 0.0, "LongBench's rule: another class"),
+    )
 )
+EXAMPLES: Examples = ({"shots": (5,), "permutations": 2, "num_questions": 4},)
 VERSION = 1

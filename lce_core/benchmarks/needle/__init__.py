@@ -24,6 +24,7 @@ from pydantic import Field
 
 from lce_core.benchmarks import (
     CellRequest,
+    Examples,
     KeyForm,
     Profile,
     Prompt,
@@ -33,6 +34,8 @@ from lce_core.benchmarks import (
     Score,
     Sequences,
     Source,
+    blank_prompt,
+    calls,
     generator,
     score,
 )
@@ -51,7 +54,6 @@ from lce_core.benchmarks.needle.text import (
 from lce_core.errors import SpecError
 from lce_core.evaluation.metrics import contains, word_overlap
 from lce_core.evaluation.stats import bootstrap_mean, wilson
-from lce_core.evidence import calls
 from lce_core.models import LanguageModel
 
 DEPTHS = (0, 11, 22, 33, 44, 56, 67, 78, 89, 100)
@@ -202,15 +204,22 @@ SOURCE = Source(
     differs="essays are joined in the order of their names, not of the file system; the answer's"
     " tokens are always kept free",
 )
-EVIDENCE = (
+EVIDENCE = tuple(
     calls(
-        word_overlap,
-        11 / 12,
-        "maximum of LCEG's figure: 12 words, 11 distinct",
-        answer=FACTS[0].answer,
-        expected=FACTS[0].answer,
-    ),
-    calls(word_overlap, 0.0, "no word in common", answer="Paris", expected=FACTS[0].answer),
-    calls(contains, 1.0, "gold answer", answer=f" {FACTS[0].answer}\n", expected=FACTS[0].phrase),
+        Needle.score_answer,
+        score,
+        origin,
+        parameters={"profile": profile},
+        task="single",
+        prompt=blank_prompt(FACTS[0].answer),
+        answer=answer,
+    )
+    for profile, answer, score, origin in (
+        ("faithful", FACTS[0].answer, 11 / 12, "maximum of LCEG's figure: 12 words, 11 distinct"),
+        ("faithful", "Paris", 0.0, "no word in common"),
+        ("clean", f" {FACTS[0].answer}\n", 1.0, "gold answer"),
+        ("clean", "Paris", 0.0, "the phrase is missing"),
+    )
 )
+EXAMPLES: Examples = ({"trials": 1}, {"trials": 2, "haystack": "held_out"})
 VERSION = 2

@@ -25,11 +25,13 @@ from pydantic import Field
 
 from lce_core.benchmarks import (
     CellRequest,
+    Examples,
     Profile,
     Prompt,
     PromptBenchmark,
     PromptForm,
     Source,
+    calls,
 )
 from lce_core.benchmarks._data import DataSet
 from lce_core.benchmarks.ruler._fitting import Fitting, Permutations, RulerPrompt, Sizes
@@ -44,7 +46,6 @@ from lce_core.benchmarks.ruler._tasks import (
 )
 from lce_core.benchmarks.ruler._token_form import KEY_TASKS, RulerKeys
 from lce_core.evaluation.metrics import string_match_all, string_match_part
-from lce_core.evidence import calls
 
 
 class Ruler(PromptBenchmark):
@@ -148,18 +149,21 @@ SOURCE = Source(
 )
 EVIDENCE = (
     calls(
-        string_match_all,
+        match,
         0.5,
-        "share of references in the answer",
+        "share of references in the answer, RULER's string_match_all",
+        task="niah_multivalue",
         answer="are 7 and\t8.",
         references=["7", "8", "9", "1"],
     ),
     calls(
-        string_match_part,
+        match,
         1.0,
-        "any reference, case aside",
+        "any reference, case aside, RULER's string_match_part",
+        task="qa_1",
         answer="In Paris.",
         references=["Rome", "paris"],
     ),
 )
+EXAMPLES: Examples = ({"num_samples": 4},)
 VERSION = 1

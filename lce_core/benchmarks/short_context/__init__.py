@@ -40,7 +40,7 @@ from lce_core.errors import UnavailableError
 from lce_core.evaluation.stats import Estimate, bootstrap_mean, wilson
 from lce_core.evidence import calls
 from lce_core.models import LanguageModel
-from lce_core.registry import Source
+from lce_core.registry import Examples, Source
 
 NEW_TOKENS = 256
 """Longest generated answer; the harness's default."""
@@ -208,4 +208,5 @@ EVIDENCE = (
         lengths=(5, 10),
     ),
 )
+EXAMPLES: Examples = ({"num_samples": 2},)
 VERSION = 1

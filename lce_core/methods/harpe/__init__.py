@@ -132,5 +132,5 @@ EVIDENCE = (
         bases="uniform_descending",
     ),
 )
-EXAMPLES: Examples = ({"bases": [3e6, 1e6, 2e6, 5e6]}, {})
+EXAMPLES: Examples = ({"bases": [3e6, 1e6, 2e6, 5e6]}, {"stride": 60000}, {})
 VERSION = 1

@@ -1,0 +1,30 @@
+"""Every registered benchmark keeps the contract, with each example in each profile.
+
+The checks are in tests/contracts/benchmarks.py, free of pytest; test_planted_faults.py shows what
+they catch. No list of benchmarks stands here: a new plug-in is tried once its file is there.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lce_core.benchmarks import BENCHMARKS
+from tests.contracts.benchmarks import OF_ALL, OF_PROMPTS, Check, cases, checks
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("stand-ins")
+
+
+@pytest.mark.parametrize(
+    "check", [*OF_ALL, *OF_PROMPTS], ids=lambda check: check.__name__.removeprefix("check_")
+)
+@pytest.mark.parametrize("name", BENCHMARKS.names())
+def test_a_benchmark_keeps_the_contract(name: str, check: Check, root: Path) -> None:
+    plugin = BENCHMARKS.load(name)
+    if check in checks(plugin):
+        for case in cases(plugin, root):
+            check(case)

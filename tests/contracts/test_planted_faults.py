@@ -1,0 +1,269 @@
+"""The contract bites: each fault, planted in a copy of a plug-in, is caught by the check named.
+
+A copy without fault passes that same check, so that nothing but the fault is caught. The change of
+the source is textual, and has to apply just once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from lce_core.benchmarks import BENCHMARKS
+from lce_core.errors import LceError, SpecError
+from lce_core.methods import METHODS
+from tests.contracts import benchmarks, methods
+from tests.support.plugin_copies import Change, copied
+
+OWN_KERNEL = '''
+
+@dataclass(frozen=True)
+class Planted(LambdaShaped):
+    """The scheme with a fault."""
+
+    kernel: ClassVar[str] = "lce_core.methods.lm_infinite_copy:attend"
+
+
+def attend(scheme, query, key, value, table, first_query, scaling):
+    from lce_core.attention.lambda_shaped import attend as right
+    FAULT
+    return right(scheme, query, key, value, table, first_query, scaling)
+
+
+METHOD = LmInfinite
+'''
+
+
+def kernel(fault: str) -> tuple[Change, ...]:
+    """LM-Infinite with a kernel of its own."""
+    return (
+        ("METHOD = LmInfinite\n", OWN_KERNEL.replace("FAULT", fault)),
+        ("return LambdaShaped(", "return Planted("),
+        ("from typing import", "from dataclasses import dataclass\nfrom typing import"),
+    )
+
+
+RIGHT_KERNEL = kernel("pass")
+SCORER = "return float(first_integer(answer) == int(prompt.reference))"
+TABLE = "RopeTable(geometry.inv_freq() / self.scale_for(lengths))"
+
+METHOD_FAULTS: dict[str, tuple[str, tuple[Change, ...], methods.Check]] = {
+    "frequencies off by 1 %": (
+        "pi",
+        ((TABLE, TABLE.replace("inv_freq()", "inv_freq() * 1.01")),),
+        methods.check_evidence,
+    ),
+    "frequencies off by 1 % where nothing is extended": (
+        "pi",
+        ((TABLE, TABLE.replace("inv_freq()", "inv_freq() * 1.01")),),
+        methods.check_unextended_table,
+    ),
+    "attention leaks one future token": (
+        "lm_infinite",
+        kernel("value = value if first_query else value.roll(-1, 2)"),
+        methods.check_causality,
+    ),
+    "cached differs from uncached": (
+        "lm_infinite",
+        kernel("value = value * 1.0001 if first_query else value"),
+        methods.check_cached,
+    ),
+    "key-value heads mixed": (
+        "lm_infinite",
+        kernel("key = key.flip(1) if key.shape[1] < query.shape[1] else key"),
+        methods.check_grouped_heads,
+    ),
+    "bases handed to the wrong heads": (
+        "harpe",
+        (("np.repeat(own, geometry.num_heads // distinct)", "np.tile(own, 4 // distinct)"),),
+        methods.check_cached,
+    ),
+    "wrong temperature": (
+        "yarn",
+        (
+            (
+                "return self.table(geometry, self.scale_for(lengths))",
+                "right = self.table(geometry, self.scale_for(lengths))\n"
+                "        return RopeTable(right.inv_freq, right.attention_factor**0.5)",
+            ),
+        ),
+        methods.check_evidence,
+    ),
+    "parameter without effect": (
+        "pi",
+        (
+            (
+                "    def rope_table(",
+                '    blend: float = 0.5\n    """Share of nothing."""\n\n    def rope_table(',
+            ),
+        ),
+        methods.check_parameters,
+    ),
+    "reach too large": (
+        "self_extend",
+        (("* scheme.group + scheme.window", "* scheme.group + scheme.window + scheme.group"),),
+        methods.check_reach,
+    ),
+    "a table that remembers earlier requests": (
+        "dynamic_pi",
+        (
+            ("METHOD = ", "LONGEST = [0]\nMETHOD = "),
+            (
+                "lengths.request, lengths.trained)",
+                "LONGEST.append(max(LONGEST[-1], lengths.request)) or LONGEST[-1],"
+                " lengths.trained)",
+            ),
+        ),
+        methods.check_pure,
+    ),
+    "a length that matters and is not said to": (
+        "dynamic_pi",
+        (("return lengths.request > lengths.trained", "return False"),),
+        methods.check_length_dependence,
+    ),
+    "a window called exact": (
+        "lm_infinite",
+        (("exact_attention: ClassVar[bool] = False", "exact_attention: ClassVar[bool] = True"),),
+        methods.check_distances,
+    ),
+    "evidence of other code than the plug-in's": (
+        "pi",
+        (
+            ("METHOD = ", "import math\nfrom lce_core.evidence import calls\n\nMETHOD = "),
+            ("EVIDENCE = (", 'EVIDENCE = (calls(math.hypot, 0.0, "zero"),'),
+        ),
+        methods.check_evidence,
+    ),
+    "a reference at a commit cut short": (
+        "pi",
+        (("2ce672dc42b9b5d3e408e8117126c28caeaafcc0", "2ce672d"),),
+        methods.check_form,
+    ),
+}
+
+BENCHMARK_FAULTS: dict[str, tuple[str, tuple[Change, ...], benchmarks.Check]] = {
+    "the prompt builder raises": (
+        "passkey",
+        (("    repeated = GARBAGE *", "    raise RuntimeError\n    repeated = GARBAGE *"),),
+        benchmarks.check_prompts,
+    ),
+    "the scorer always gives 1": ("passkey", ((SCORER, "return 1.0"),), benchmarks.check_oracle),
+    "the scorer is swapped": (
+        "passkey",
+        ((SCORER, SCORER.replace("==", "!=")),),
+        benchmarks.check_oracle,
+    ),
+    "the seed is ignored": (
+        "passkey",
+        (
+            ("draws = self.draws(request)", "draws = self.draws(replace(request, seed=0))"),
+            ("from collections.abc", "from dataclasses import replace\nfrom collections.abc"),
+        ),
+        benchmarks.check_seed,
+    ),
+    "samples depend on those before": (
+        "passkey",
+        (("zip(shares, draws, strict=True)", "zip(shares, draws[:1] * len(draws), strict=True)"),),
+        benchmarks.check_independent,
+    ),
+    "prompts differ from call to call": (
+        "passkey",
+        (("draws = self.draws(request)", "draws = [np.random.default_rng() for _ in range(6)]"),),
+        benchmarks.check_deterministic,
+    ),
+    "the answer stands beside the needle too": (
+        "passkey",
+        (("[INSTRUCTION, repeated", '[f"{INSTRUCTION} {key}", repeated'),),
+        benchmarks.check_hidden,
+    ),
+    "depths run backwards": (
+        "passkey",
+        (("str(key), 100 * share)", "str(key), 100 - 100 * share)"),),
+        benchmarks.check_depths,
+    ),
+    "no room for the answer": (
+        "passkey",
+        (
+            ("budget = request.eval_length - NEW_TOKENS", "budget = request.eval_length"),
+            ("len(ids) + NEW_TOKENS <=", "len(ids) <="),
+        ),
+        benchmarks.check_prompts,
+    ),
+    "answers are stopped too early": (
+        "passkey",
+        (("return has_complete_integer(answer)", "return len(answer) > 2"),),
+        benchmarks.check_early_stop,
+    ),
+    "the unit is wrong": (
+        "perplexity",
+        (('ClassVar[Literal["perplexity"]] = "perplexity"', 'ClassVar[str] = "nats"'),),
+        benchmarks.check_uniform_model,
+    ),
+    "the unit is unknown": (
+        "perplexity",
+        (('ClassVar[Literal["perplexity"]] = "perplexity"', 'ClassVar[str] = "bits"'),),
+        benchmarks.check_form,
+    ),
+}
+
+
+@pytest.fixture(autouse=True)
+def _inference() -> Iterator[None]:
+    with torch.no_grad():
+        yield
+
+
+def check_method(plugin: Any, check: methods.Check) -> None:
+    for example in plugin.examples:
+        check(plugin, example)
+
+
+def check_benchmark(plugin: Any, check: benchmarks.Check, root: Path) -> None:
+    case = benchmarks.Case(plugin, plugin.examples[0], "fast", root)
+    check(case)
+
+
+@pytest.mark.parametrize("fault", METHOD_FAULTS)
+def test_a_fault_planted_in_a_method_is_caught(fault: str, tmp_path: Path) -> None:
+    name, changes, check = METHOD_FAULTS[fault]
+    sound = RIGHT_KERNEL if changes[0][0] == RIGHT_KERNEL[0][0] else ()
+    with copied(METHODS, name, tmp_path, *sound) as plugin:
+        check_method(plugin, check)
+    with (
+        copied(METHODS, name, tmp_path, *changes) as plugin,
+        pytest.raises((AssertionError, LceError)),
+    ):
+        check_method(plugin, check)
+
+
+@pytest.mark.parametrize("fault", BENCHMARK_FAULTS)
+def test_a_fault_planted_in_a_benchmark_is_caught(fault: str, tmp_path: Path) -> None:
+    name, changes, check = BENCHMARK_FAULTS[fault]
+    with copied(BENCHMARKS, name, tmp_path) as plugin:
+        check_benchmark(plugin, check, tmp_path)
+    with (
+        copied(BENCHMARKS, name, tmp_path, *changes) as plugin,
+        pytest.raises((AssertionError, LceError, RuntimeError)),
+    ):
+        check_benchmark(plugin, check, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("VERSION = 1", ""), "VERSION"),
+        (("    scale: float | None = None", "    scale: float | None"), "EXAMPLES"),
+    ],
+    ids=["VERSION missing", "no parameters to try"],
+)
+def test_a_part_that_is_missing_is_named_on_loading(
+    change: Change, words: str, tmp_path: Path
+) -> None:
+    with copied(METHODS, "pi", tmp_path):
+        pass
+    with pytest.raises(SpecError, match=f"no {words}"), copied(METHODS, "pi", tmp_path, change):
+        pass

@@ -1,0 +1,100 @@
+"""Provocations of the catalog and the dashboards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+
+from catalog.extraction import _read_parquet
+from catalog.formatting import format_rows
+from catalog.holdings import take_stock
+from catalog.queries import open_catalog, run_query
+from dashboards.contents import read_contents
+from dashboards.report import write_report
+from lce_core.store.artifacts import Store
+from lce_core.store.cell_tables import SAMPLES
+from lce_core.store.steps import make_step
+from tests.support.provocations import Place, Table
+
+PROVOCATIONS = Table()
+provokes = PROVOCATIONS
+
+
+def database(place: Place) -> Path:
+    file = place.folder / "catalog.duckdb"
+    with duckdb.connect(str(file)) as connection:
+        connection.execute("CREATE VIEW studies AS SELECT 'toy' AS study")
+    return file
+
+
+@provokes("catalog/extraction.py", "a parquet table")
+def _(place: Place) -> None:
+    (place.folder / "a.parquet").write_bytes(b"none")
+    _read_parquet(place.folder / "a.parquet", SAMPLES)
+
+
+@provokes("catalog/formatting.py", "an output format")
+def _(_: Place) -> None:
+    format_rows(["a"], [(1,)], "xml")
+
+
+@provokes("catalog/holdings.py", "among its files")
+def _(place: Place) -> None:
+    store, step = Store(place.folder), make_step("rows", "toy", {}, {})
+    store.prepare()
+    store.ensure(step, lambda attempt: {"n": (attempt.out / "a").write_bytes(b"a")}, {})
+    take_stock(store).file(step.short, "samples.parquet")
+
+
+@provokes("catalog/queries.py", "no such file")
+def _(place: Place) -> None:
+    open_catalog(place.folder / "none")
+
+
+@provokes("catalog/queries.py", "got {error}; expected the catalog")
+def _(place: Place) -> None:
+    (place.folder / "none").write_bytes(b"no database" * 1000)
+    open_catalog(place.folder / "none")
+
+
+@provokes("catalog/queries.py", "a query that takes at most")
+def _(place: Place) -> None:
+    run_query(database(place), "SELECT sum(a.range) FROM range(100000) a, range(100000) b", 0.1)
+
+
+@provokes("catalog/queries.py", "a query over the views")
+def _(place: Place) -> None:
+    run_query(database(place), "SELECT * FROM studdies")
+
+
+@provokes("catalog/queries.py", "statements in")
+def _(place: Place) -> None:
+    run_query(database(place), "SELECT 1; SELECT 2")
+
+
+@provokes("catalog/queries.py", "{sql} ({kind})")
+def _(place: Place) -> None:
+    run_query(database(place), "DROP VIEW studies")
+
+
+@provokes("catalog/queries.py", "out of reach of a query")
+def _(place: Place) -> None:
+    run_query(database(place), "SELECT * FROM read_csv('/etc/hostname')")
+
+
+@provokes("dashboards/contents.py", "a study of")
+def _(place: Place) -> None:
+    read_contents(database(place), "toyy")
+
+
+@provokes("dashboards/report.py", "a writable file", slow=True)
+def _(place: Place) -> None:
+    from catalog.build import build_catalog
+    from tests.support.sample_store import STUDY, sample_store
+
+    folder = place.folder / "out"
+    folder.write_text("a file", encoding="utf-8")
+    store = sample_store(place.folder)
+    built = build_catalog(store, place.folder / "catalog.duckdb")
+    write_report(built, STUDY, folder / "report.html")

@@ -1,0 +1,246 @@
+"""Provocations of flows."""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import threading
+from typing import Any
+
+from filelock import FileLock
+from prefect.logging import disable_run_logger
+from rich.console import Console
+
+from flows import prefect_plugin, running, services, study, temporary_server
+from flows.daemons import Service, ask, wait_until
+from flows.display import TerminalDisplay
+from flows.ports import free_port, require_free
+from flows.scheduling import run_units
+from flows.selection import require_work, select_cells
+from flows.settings import (
+    disk_full,
+    existing_folders,
+    make_execution,
+    named_folders,
+    study_path,
+)
+from lce_core.errors import NonFiniteError
+from lce_core.store.artifacts import Store
+from lce_core.store.steps import make_step
+from lce_core.study.plan import StudyPlan, compile_study
+from lce_core.study.study_file import load_study
+from lce_core.study.units import Unit
+from tasks.workers import close_pools
+from tests.support.provocations import Place, Table
+
+PROVOCATIONS = Table()
+provokes = PROVOCATIONS
+
+
+@provokes("flows/settings.py", "no such file")
+def _(_: Place) -> None:
+    study_path("none.yaml")
+
+
+@provokes("flows/settings.py", "the name of a shipped study, or")
+def _(_: Place) -> None:
+    study_path("toyy")
+
+
+@provokes("flows/settings.py", "free disk space")
+def _(place: Place) -> None:
+    raise disk_full(place.folder, "No space left on device")
+
+
+@provokes("flows/settings.py", "no GPU is visible")
+def _(place: Place) -> None:
+    place.patch.setenv("CUDA_VISIBLE_DEVICES", "")
+    make_execution({"device": "cuda"})
+
+
+@provokes("flows/settings.py", "visible GPUs")
+def _(place: Place) -> None:
+    place.patch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    make_execution({"device": "cuda", "processes": 2})
+
+
+@provokes("flows/settings.py", "write key: value")
+def _(place: Place) -> None:
+    (place.folder / "a.yaml").write_text("- 1", encoding="utf-8")
+    make_execution({}, place.folder / "a.yaml")
+
+
+@provokes("flows/settings.py", "a readable execution file")
+def _(place: Place) -> None:
+    (place.folder / "a.yaml").write_text("{", encoding="utf-8")
+    make_execution({}, place.folder / "a.yaml")
+
+
+@provokes("flows/settings.py", "the form NAME=FOLDER")
+def _(_: Place) -> None:
+    named_folders(["pg19"], "--data-folder")
+
+
+@provokes("flows/settings.py", "{pair}, which is no folder")
+def _(place: Place) -> None:
+    named_folders([f"pg19={place.folder / 'none'}"], "--data-folder")
+
+
+@provokes("flows/settings.py", "{folder}, which is no folder")
+def _(place: Place) -> None:
+    existing_folders([place.folder / "none"], "--plugins")
+
+
+def smoke() -> StudyPlan:
+    return compile_study(load_study(study_path("smoke")), {})
+
+
+@provokes("flows/selection.py", "of a cell of")
+def _(_: Place) -> None:
+    select_cells(smoke(), "method=yran")
+
+
+@provokes("flows/selection.py", "joined by commas")
+def _(_: Place) -> None:
+    select_cells(smoke(), "yarn")
+
+
+@provokes("flows/selection.py", "no cell that can be computed here")
+def _(_: Place) -> None:
+    plan = smoke()
+    require_work(StudyPlan(plan.study, {}, plan.cells), "my.yaml")
+
+
+@provokes("flows/ports.py", "from 1 to 65535")
+def _(_: Place) -> None:
+    require_free(0, "--port")
+
+
+@provokes("flows/ports.py", "of the administrator's")
+def _(place: Place) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    place.patch.setattr("socket.socket.bind", refuse)
+    require_free(80, "--port")
+
+
+@provokes("flows/ports.py", "listens")
+def _(_: Place) -> None:
+    with http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as server:
+        require_free(server.server_port, "--port")
+
+
+@provokes("flows/scheduling.py", "that nothing computes")
+def _(place: Place) -> None:
+    parent = make_step("rows", "toy", {}, {})
+    child = make_step("base", "toy", {}, {"rows": parent})
+    how = make_execution({"home": place.folder, "slots": 1, "device": "cpu"})
+    try:
+        display = TerminalDisplay(1, Console(quiet=True))
+        run_units([Unit("base toy", "base", (child,))], set(), how, display)
+    finally:
+        close_pools()
+
+
+@provokes("flows/study.py", "failed unit", slow=True)
+def _(place: Place) -> None:
+    store = Store(place.folder)
+    store.prepare()
+    error = NonFiniteError("step 3", "loss nan", "a finite loss", "look")
+    for step in smoke().steps.values():
+        store.note_failure(step, error, {})
+    place.patch.setattr(study, "record_study", study.record_study.fn)
+    with disable_run_logger():
+        study.controlled_study.fn("smoke", execution={"home": place.folder, "device": "cpu"})
+
+
+@provokes("flows/prefect_plugin.py", "clients with the method")
+def _(place: Place) -> None:
+    place.patch.setattr(prefect_plugin, "_METHOD", "moved_by_prefect")
+    prefect_plugin.is_active()
+
+
+def waits(place: Place, *, alive: bool) -> None:
+    log = place.folder / "server.log"
+    log.write_text("the last line", encoding="utf-8")
+    wait_until("server", lambda: False, lambda: alive, log, 0.0)
+
+
+@provokes("flows/daemons.py", "ended while starting")
+def _(place: Place) -> None:
+    waits(place, alive=False)
+
+
+@provokes("flows/daemons.py", "no answer after")
+def _(place: Place) -> None:
+    waits(place, alive=True)
+
+
+class _Refuses(http.server.BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_error(500)
+
+    def log_message(self, *_: object) -> None:
+        """Nobody reads it."""
+
+
+@provokes("flows/daemons.py", "an answer of Prefect's server")
+def _(_: Place) -> None:
+    with http.server.HTTPServer(("127.0.0.1", 0), _Refuses) as server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        ask(f"http://127.0.0.1:{server.server_port}/api/work_pools/a")
+
+
+def prefect_server() -> Any:
+    fields = dict.fromkeys(Service.__dataclass_fields__)
+    fields |= {"name": "server", "url": f"http://127.0.0.1:{free_port()}/api"}
+    return Service(**fields)  # type: ignore[arg-type]
+
+
+@provokes("flows/services.py", "the checkout of this project")
+def _(place: Place) -> None:
+    place.patch.setattr(services, "_ROOT", place.folder)
+    services._deploy(place.folder, prefect_server())
+
+
+@provokes("flows/services.py", "a deployment on this server", slow=True)
+def _(place: Place) -> None:
+    services._prefect(place.folder, prefect_server(), "no-such-command")
+
+
+@provokes("flows/running.py", "lives as long as the run")
+def _(place: Place) -> None:
+    server = temporary_server.TemporaryServer(place.folder)
+    server.url = f"http://127.0.0.1:{free_port()}/api"
+    if cause := running._cause(ConnectionError(), place.folder, server):
+        raise cause
+
+
+@provokes("flows/temporary_server.py", "where no Prefect server answers")
+def _(place: Place) -> None:
+    place.patch.setenv("PREFECT_API_URL", f"http://127.0.0.1:{free_port()}/api")
+    temporary_server.TemporaryServer(place.folder).start()
+
+
+def ready(place: Place, *, taken: bool) -> None:
+    place.patch.delenv("PREFECT_API_URL", raising=False)
+    place.patch.setattr(temporary_server, "START_SECONDS", 0.0)
+    server = temporary_server.TemporaryServer(place.folder)
+    other = FileLock(server._lock.lock_file, thread_local=False)
+    with other if taken else contextlib.nullcontext():
+        try:
+            server.start()
+            server.wait_ready()
+        finally:
+            server.close()
+
+
+@provokes("flows/temporary_server.py", "that has been starting")
+def _(place: Place) -> None:
+    ready(place, taken=True)
+
+
+@provokes("flows/temporary_server.py", "a process that did not start", slow=True)
+def _(place: Place) -> None:
+    ready(place, taken=False)

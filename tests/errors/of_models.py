@@ -1,0 +1,86 @@
+"""Provocations of base models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from flows.settings import STUDIES
+from lce_core.models import MODELS
+from lce_core.models._stock import check_config
+from lce_core.models._weights_digest import weights_digest
+from tests.support.provocations import Place, Table
+from tests.support.training_jobs import BASE
+
+PROVOCATIONS = Table()
+provokes = PROVOCATIONS
+TOY: dict[str, Any] = yaml.safe_load((STUDIES / "toy.yaml").read_text(encoding="utf-8"))
+LLAMA = MODELS.parse({"name": "llama2_7b"}, "base_models[0]")
+
+
+def saved(place: Place) -> Path:
+    """A folder with the configuration of a model that plug-ins know, and no weights."""
+    LLAMA.config().save_pretrained(place.folder)  # type: ignore[attr-defined]
+    return place.folder
+
+
+@provokes("lce_core/models/_stock.py", "as base model")
+def _(place: Place) -> None:
+    other = MODELS.parse({"name": "phi2"}, "base_models[0]")
+    check_config(other, saved(place))  # type: ignore[arg-type]
+
+
+@provokes("lce_core/models/_stock.py", "no readable model configuration")
+def _(place: Place) -> None:
+    (place.folder / "config.json").write_text("{", encoding="utf-8")
+    check_config(LLAMA, place.folder)  # type: ignore[arg-type]
+
+
+@provokes("lce_core/models/_stock.py", "no readable tokenizer")
+def _(place: Place) -> None:
+    LLAMA.tokenizer(saved(place))
+
+
+@provokes("lce_core/models/_stock.py", "no readable safetensors weights")
+def _(place: Place) -> None:
+    (saved(place) / "model.safetensors").write_bytes(b"none")
+    LLAMA.load(place.folder, None)
+
+
+@provokes("lce_core/models/_stock.py", "weights that are missing")
+def _(place: Place) -> None:
+    import torch
+    from safetensors.torch import save_file
+
+    place.patch.setattr(type(BASE), "_place", lambda *_, **__: place.folder)
+    BASE.config().save_pretrained(place.folder)  # type: ignore[attr-defined]
+    weights = {"model.norm.weight": torch.ones(BASE.config().hidden_size)}  # type: ignore[attr-defined]
+    save_file(weights, place.folder / "model.safetensors", metadata={"format": "pt"})
+    BASE.load(place.folder, torch.float32)
+
+
+@provokes("lce_core/models/_stock.py", "no folder for a model that is on no hub")
+def _(_: Place) -> None:
+    BASE.load(None, None)
+
+
+@provokes("lce_core/models/_stock.py", "a folder of your own")
+def _(_: Place) -> None:
+    LLAMA.load(None, None)
+
+
+@provokes("lce_core/models/_stock.py", "a folder without config.json")
+def _(place: Place) -> None:
+    LLAMA.load(place.folder, None)
+
+
+@provokes("lce_core/models/_weights_digest.py", "no model file")
+def _(place: Place) -> None:
+    weights_digest(place.folder)
+
+
+@provokes("lce_core/models/_weights_digest.py", "cannot be read")
+def _(place: Place) -> None:
+    weights_digest(place.folder / "none")

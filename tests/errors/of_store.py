@@ -1,0 +1,99 @@
+"""Provocations of hub, devices, store and runners."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+from lce_core import devices
+from lce_core.benchmarks import CellResult, Score
+from lce_core.execution import Execution
+from lce_core.hub import fetch, is_address
+from lce_core.runners import Runner, _require_finite
+from lce_core.store.artifacts import Store
+from lce_core.store.identity import canonical_json
+from lce_core.store.lease import Lease
+from lce_core.store.steps import Step, make_step
+from tests.support.provocations import Place, Table
+
+PROVOCATIONS = Table()
+provokes = PROVOCATIONS
+
+
+@provokes("lce_core/hub.py", "hub:OWNER/NAME@COMMIT")
+def _(_: Place) -> None:
+    is_address(Path("hub:somebody/something"))
+
+
+@provokes("lce_core/hub.py", "neither in the hub cache")
+def _(_: Place) -> None:
+    fetch("nobody/nothing", "0" * 40, ["*"], ["*"], "dataset")
+
+
+@provokes("lce_core/devices.py", "torch sees no CUDA device")
+def _(place: Place) -> None:
+    place.patch.setattr(devices, "count_accelerators", lambda: 0)
+    devices.resolve_device("cuda")
+
+
+def step() -> Step:
+    return make_step("rows", "toy", {"tokens": 1}, {})
+
+
+@provokes("lce_core/store/identity.py", "a finite number")
+def _(_: Place) -> None:
+    canonical_json({"rate": float("nan")}, "my.yaml:")
+
+
+@provokes("lce_core/store/identity.py", "keys that are strings")
+def _(_: Place) -> None:
+    canonical_json({1: 2}, "my.yaml:")
+
+
+@provokes("lce_core/store/identity.py", "which fingerprints are made of")
+def _(_: Place) -> None:
+    canonical_json({"when": object()}, "my.yaml:")
+
+
+@provokes("lce_core/store/lease.py", "which took this step over")
+def _(place: Place) -> None:
+    lease = Lease.acquire(place.folder, "a")
+    assert lease is not None
+    (place.folder / "a.json").unlink()
+    lease.require()
+
+
+@provokes("lce_core/store/artifacts.py", "no file left")
+def _(place: Place) -> None:
+    store = Store(place.folder)
+    store.prepare()
+    store.ensure(step(), lambda _: {}, {})
+
+
+@provokes("lce_core/store/artifacts.py", "a folder that can be created")
+def _(place: Place) -> None:
+    (place.folder / "home").write_text("a file", encoding="utf-8")
+    Store(place.folder / "home").prepare()
+
+
+@provokes("lce_core/store/artifacts.py", "free disk space")
+def _(place: Place) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    place.patch.setattr(Path, "write_bytes", full)
+    Store(place.folder).prepare()
+
+
+@provokes("lce_core/runners.py", "no intact")
+def _(place: Place) -> None:
+    runner = Runner(Store(place.folder), Execution(home=place.folder), print)
+    child = make_step("cell", "toy", {}, {"held_out": step()})
+    runner._parent(child, "held_out")
+
+
+@provokes("lce_core/runners.py", "finite scores")
+def _(_: Place) -> None:
+    score = Score("perplexity", float("inf"), None, None, 1, False)
+    _require_finite(CellResult((score,)), step())

@@ -1,0 +1,136 @@
+"""Provocations of study files and the registry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ValidationError, model_validator
+
+from flows.settings import STUDIES
+from lce_core.methods import METHODS
+from lce_core.models import MODELS
+from lce_core.registry import Registry, spec_error
+from lce_core.study.plan import compile_study
+from lce_core.study.study_file import load_study, parse_study
+from tests.support.provocations import Place, Table
+
+PROVOCATIONS = Table()
+provokes = PROVOCATIONS
+TOY: dict[str, Any] = yaml.safe_load((STUDIES / "toy.yaml").read_text(encoding="utf-8"))
+LLAMA = MODELS.parse({"name": "llama2_7b"}, "base_models[0]")
+
+
+def study(says: str, file: str = "study_file", **changes: Any) -> None:
+    """Registers an edit of the toy study that cannot be read."""
+    text = yaml.safe_dump({**TOY, **changes})
+    provokes(f"lce_core/study/{file}.py", says)(lambda _: parse_study(text, "my.yaml"))
+
+
+study("a key of a study", metods=[])
+study("a mapping or a name", corpus=3)
+study("a list of at least one", seeds=[])
+study("lengths of the benchmark", benchmarks=[{"name": "passkey"}])
+study("tasks of", benchmarks=[{"name": "passkey", "lengths": [128], "tasks": ["twin"]}])
+study("more than once", "spec", seeds=[1, 1])
+study("inference only", "spec", methods=[{"name": "self_extend", "tuned": True}])
+study("nothing without training", "spec", methods=[{"name": "landmark"}])
+study("a multiple of target_context", "spec", target_context=500)
+study("from 0 to 2^63", "spec", seeds=[-1])
+
+
+@provokes("lce_core/study/study_file.py", "got nothing; expected a value for this key")
+def _(_: Place) -> None:
+    parse_study(yaml.safe_dump({key: TOY[key] for key in TOY if key != "seeds"}), "my.yaml")
+
+
+@provokes("lce_core/study/study_file.py", "start with `study: name`")
+def _(_: Place) -> None:
+    parse_study("- 1", "my.yaml")
+
+
+@provokes("lce_core/study/study_file.py", "plain YAML")
+def _(_: Place) -> None:
+    parse_study("study: a\nstudy: b\n", "my.yaml")
+
+
+@provokes("lce_core/study/study_file.py", "a readable study file")
+def _(place: Place) -> None:
+    load_study(place.folder / "none.yaml")
+
+
+@provokes("lce_core/study/study_file.py", "which is not UTF-8")
+def _(place: Place) -> None:
+    (place.folder / "a.yaml").write_bytes(b"\xff")
+    load_study(place.folder / "a.yaml")
+
+
+@provokes("lce_core/study/planned_training.py", "less than one step")
+def _(_: Place) -> None:
+    compile_study(parse_study(yaml.safe_dump({**TOY, "train_tokens": 1}), "my.yaml"), {})
+
+
+@provokes("lce_core/registry.py", "the name of a {kind}")
+def _(_: Place) -> None:
+    METHODS.parse({"name": "yan"}, "methods[0]")
+
+
+@provokes("lce_core/registry.py", "an entry with a name")
+def _(_: Place) -> None:
+    METHODS.parse({}, "methods[0]")
+
+
+@provokes("lce_core/registry.py", "an unknown key")
+def _(_: Place) -> None:
+    METHODS.parse({"name": "yarn", "beta_fst": 1.0}, "methods[0]")
+
+
+@provokes("lce_core/registry.py", "_expectation(")
+def _(_: Place) -> None:
+    METHODS.parse({"name": "yarn", "beta_fast": -1.0}, "methods[0]")
+
+
+@provokes("lce_core/registry.py", "a value for this key")
+def _(_: Place) -> None:
+    parse_study(yaml.safe_dump({**TOY, "training": {"learning_rate": 0.1}}), "my.yaml")
+
+
+class _TheirModel(BaseModel):
+    """A rule of somebody else's plug-in: one sentence, no parts."""
+
+    size: int = 1
+
+    @model_validator(mode="after")
+    def _odd(self) -> _TheirModel:
+        raise ValueError("size is odd")
+
+
+@provokes("lce_core/registry.py", "values that fit together")
+def _(_: Place) -> None:
+    try:
+        _TheirModel(size=2)
+    except ValidationError as error:
+        raise spec_error(error, "methods[0]", _TheirModel) from None
+
+
+@provokes("lce_core/registry.py", "the installed version")
+def _(_: Place) -> None:
+    METHODS.from_identity({"name": "pi", "version": 0})
+
+
+def plugin(place: Place, content: str) -> None:
+    """Loads a file of methods from a folder of its own."""
+    (place.folder / "provoked.py").write_text(content, encoding="utf-8")
+    place.patch.syspath_prepend(place.folder.parent)
+    (place.folder / "__init__.py").touch()
+    Registry(place.folder.name, "METHOD", METHODS.kind).load("provoked")
+
+
+@provokes("lce_core/registry.py", "a plug-in without {part}")
+def _(place: Place) -> None:
+    plugin(place, "METHOD = 1\n")
+
+
+@provokes("lce_core/registry.py", "a subclass of")
+def _(place: Place) -> None:
+    plugin(place, "METHOD = 1\nSOURCE = 1\nEVIDENCE = ()\nVERSION = 1\n")

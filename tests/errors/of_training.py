@@ -1,0 +1,154 @@
+"""Provocations of evaluation and training."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import torch
+
+from lce_core.data.manifest import NAME
+from lce_core.evaluation.continuations import continuation_log_likelihoods
+from lce_core.evaluation.decoding import generate
+from lce_core.evaluation.likelihood import window_nll
+from lce_core.evaluation.stats import bootstrap_mean, wilson
+from lce_core.extension.extended_model import extend
+from lce_core.methods import METHODS, LoRA
+from lce_core.training import sharding
+from lce_core.training.checkpoints.points import Point, find_point, publish, write_shard
+from lce_core.training.launching import _raise_first_error, launch
+from lce_core.training.lora import add_lora
+from lce_core.training.run import run
+from tests.support.cells import TOY
+from tests.support.extended_models import BASES, stock
+from tests.support.provocations import Place, Table
+from tests.support.training_jobs import job_maker, packed_rows, silent
+
+PROVOCATIONS = Table()
+provokes = PROVOCATIONS
+PROMPT = np.arange(8)
+
+
+def toy(*, broken: bool = False) -> Any:
+    model = TOY.initialise(2).eval()
+    if broken:
+        model.get_output_embeddings().weight.data.fill_(torch.nan)
+    return extend(model, TOY, METHODS.parse({"name": "none"}, "test"), target=512)
+
+
+@provokes("lce_core/evaluation/continuations.py", "NaN or infinite logits")
+def _(_: Place) -> None:
+    continuation_log_likelihoods(toy(broken=True), [(PROMPT, PROMPT)], batch_tokens=64)
+
+
+@provokes("lce_core/evaluation/continuations.py", "of context")
+def _(_: Place) -> None:
+    continuation_log_likelihoods(toy(), [(PROMPT[:0], PROMPT)], batch_tokens=64)
+
+
+@provokes("lce_core/evaluation/decoding.py", "new tokens")
+def _(_: Place) -> None:
+    generate(toy(), [PROMPT], max_new_tokens=0, batch_tokens=64)
+
+
+@provokes("lce_core/evaluation/decoding.py", "NaN or infinite logits")
+def _(_: Place) -> None:
+    generate(toy(broken=True), [PROMPT], max_new_tokens=2, batch_tokens=64)
+
+
+@provokes("lce_core/evaluation/likelihood.py", "windows of")
+def _(_: Place) -> None:
+    window_nll(toy(), np.zeros((2, 1), np.uint32), batch_tokens=64)
+
+
+@provokes("lce_core/evaluation/likelihood.py", "finite losses")
+def _(_: Place) -> None:
+    window_nll(toy(broken=True), np.zeros((2, 8), np.uint32), batch_tokens=64)
+
+
+@provokes("lce_core/evaluation/stats.py", "all finite")
+def _(_: Place) -> None:
+    bootstrap_mean([])
+
+
+@provokes("lce_core/evaluation/stats.py", "right of")
+def _(_: Place) -> None:
+    wilson(3, 2)
+
+
+def train(place: Place, training: dict[str, Any] | None = None, **changes: Any) -> None:
+    rows = place.folder / "rows"
+    rows.mkdir()
+    run(job_maker(packed_rows(rows), place.folder)(training, **changes), silent)
+
+
+@provokes("lce_core/training/assembly.py", "at least one row")
+def _(place: Place) -> None:
+    train(place, {"tokens_per_step": 256}, row_length=32)
+
+
+@provokes("lce_core/training/run.py", "a multiple of the row length")
+def _(place: Place) -> None:
+    train(place, {"tokens_per_step": 100})
+
+
+@provokes("lce_core/training/run.py", "at most one process a GPU")
+def _(place: Place) -> None:
+    place.patch.setattr("lce_core.devices.count_accelerators", lambda: 1)
+    place.patch.setattr(torch.cuda, "device_count", lambda: 1)
+    train(place, processes=2, device="cuda")
+
+
+@provokes("lce_core/training/trainer.py", "both finite")
+def _(place: Place) -> None:
+    train(place, {"learning_rate": 1e30, "warmup_steps": 0})
+
+
+@provokes("lce_core/training/trainer.py", "finite weights")
+def _(place: Place) -> None:
+    train(place, {"learning_rate": 1e39, "warmup_steps": 0}, num_steps=1)
+
+
+@provokes("lce_core/training/trainer.py", "no token with a loss weight")
+def _(place: Place) -> None:
+    rows = packed_rows(place.folder)
+    manifest = json.loads((rows / NAME).read_text(encoding="utf-8"))
+    (rows / NAME).write_text(json.dumps({**manifest, "weighted": True}), encoding="utf-8")
+    shape = (manifest["num_rows"], manifest["row_length"])
+    np.zeros(shape, np.uint8).tofile(rows / "weights.bin")
+    run(job_maker(rows, place.folder)(), silent)
+
+
+@provokes("lce_core/training/lora.py", "no linear layer")
+def _(_: Place) -> None:
+    add_lora(stock(BASES[0]), LoRA(2, 2, targets=("query_key_value",), whole=()), 0)
+
+
+@provokes("lce_core/training/sharding.py", "gives other weights")
+def _(place: Place) -> None:
+    sent = iter([stock(BASES[0]).config.to_json_string(use_diff=False), "another layout"])
+    place.patch.setattr(sharding.dist, "get_rank", lambda: 1)
+    place.patch.setattr(sharding, "_broadcast_text", lambda *_: next(sent))
+    sharding.build_on_main(lambda: stock(BASES[0]), torch.device("cpu"))
+
+
+@provokes("lce_core/training/checkpoints/points.py", "a resume point of run")
+def _(place: Place) -> None:
+    point = Point(place.folder, 4, 1)
+    write_shard(point, 0, 1, {"weights/a": torch.ones(1)})
+    publish(point, "one", 1)
+    find_point(place.folder, "another")
+
+
+@provokes("lce_core/training/launching.py", "of accelerate launch", slow=True)
+def _(place: Place) -> None:
+    launch("tests.no_such_module", "{}", 1, silent, place.folder)
+
+
+@provokes("lce_core/training/launching.py", "got {name}: {message}")
+def _(place: Place) -> None:
+    error = {"class": "KeyError", "message": "'a'", "trace": "...", "module": "m", "errno": None}
+    found = json.dumps({**error, "parts": []})
+    (place.folder / "error-1.json").write_text(found, encoding="utf-8")
+    _raise_first_error(place.folder)
