@@ -116,3 +116,8 @@ def _(_: Place) -> None:
 
 
 at("ruler/_fitting", "smallest prompts")(evaluate("ruler", 129, {"num_samples": 1}, task="vt"))
+
+
+@at("_prompted/benchmark", "and its answer")
+def _(_: Place) -> None:
+    benchmark("passkey").fitted(bare(), "a line " * 100)  # type: ignore[attr-defined]

@@ -15,6 +15,7 @@ from flows import prefect_plugin, running, services, study, temporary_server
 from flows.daemons import Service, ask, wait_until
 from flows.display import TerminalDisplay
 from flows.ports import free_port, require_free
+from flows.scaffolding import new_plugin
 from flows.scheduling import run_units
 from flows.selection import require_work, select_cells
 from flows.settings import (
@@ -244,3 +245,27 @@ def _(place: Place) -> None:
 @provokes("flows/temporary_server.py", "a process that did not start", slow=True)
 def _(place: Place) -> None:
     ready(place, taken=False)
+
+
+# Flows: new plug-ins
+
+
+@provokes("flows/scaffolding.py", "choose one of them")
+def _(place: Place) -> None:
+    new_plugin("corpus", "mine", place.folder)
+
+
+@provokes("flows/scaffolding.py", "letters, digits and underscores")
+def _(place: Place) -> None:
+    new_plugin("method", "my-method", place.folder)
+
+
+@provokes("flows/scaffolding.py", "a name that no {kind} has")
+def _(place: Place) -> None:
+    new_plugin("method", "yarn", place.folder)
+
+
+@provokes("flows/scaffolding.py", "a file of that name")
+def _(place: Place) -> None:
+    new_plugin("method", "mine", place.folder)
+    new_plugin("method", "mine", place.folder)
