@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from lce_core.errors import LceError, StudyIncompleteError
+from lce_core.registry import MARK
 
 app = typer.Typer(
     name="lce",
@@ -242,6 +243,22 @@ def models(plugins: Plugins = []) -> None:  # noqa: B006
 
     _execution(None, plugins=plugins)
     listing.models()
+
+
+@app.command()
+def new(
+    kind: Annotated[str, typer.Argument(help="method or benchmark.")],
+    name: Annotated[str, typer.Argument(help="What studies will call it.")],
+    folder: Annotated[
+        Path, typer.Option(help="Folder for plug-ins of your own, as for --plugins.")
+    ] = Path("plugins"),
+) -> None:
+    """Writes the file of a method or benchmark of your own, with the lines to fill in marked."""
+    from flows.scaffolding import new_plugin
+
+    file = new_plugin(kind, name, folder)
+    typer.echo(f"{file}\nFill in every line marked {MARK!r} and remove the marks. Then:")
+    typer.echo(f"  lce {kind}s --plugins {folder}\n  lce run STUDY --plugins {folder}")
 
 
 @rebuild.command("catalog")

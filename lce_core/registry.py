@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import importlib.util
 import math
 import pkgutil
 import re
@@ -26,6 +27,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from lce_core.errors import SpecError, did_you_mean
 from lce_core.evidence import Evidence
 from lce_core.store.identity import canonical_json
+
+MARK = "# <- fill in"
+"""Ends the lines of a new plug-in's file that its author still has to write."""
 
 Examples = tuple[Mapping[str, Any], ...]
 """Parameters of a plug-in to try, each a mapping as in a study."""
@@ -132,6 +136,8 @@ class Registry(Generic[P]):
         if not self._is_imported(name) and name not in self.names():
             kind = self.attribute.lower().replace("_", " ")
             raise SpecError(where, repr(name), f"no such {kind}", did_you_mean(name, self.names()))
+        if f"{self.package}.{name}" not in sys.modules:
+            self._refuse_marks(name)
         module = importlib.import_module(f"{self.package}.{name}")
         for part in (self.attribute, "SOURCE", "EVIDENCE", "VERSION"):
             if not hasattr(module, part):
@@ -155,6 +161,20 @@ class Registry(Generic[P]):
         plugin.examples = _examples(plugin, module)
         plugin.summary = (module.__doc__ or "").strip().split("\n", 1)[0]
         return plugin
+
+    def _refuse_marks(self, name: str) -> None:
+        spec = importlib.util.find_spec(f"{self.package}.{name}")
+        if spec is None or spec.origin is None:
+            return
+        lines = Path(spec.origin).read_text(encoding="utf-8").splitlines()
+        marked = [number for number, line in enumerate(lines, start=1) if MARK in line]
+        if marked:
+            raise SpecError(
+                f"{spec.origin}, line {marked[0]}",
+                f"{lines[marked[0] - 1].strip()!r}, 1 of {len(marked)} lines marked {MARK!r}",
+                "lines that are written",
+                "fill them in and remove the marks",
+            )
 
     def _is_imported(self, name: str) -> bool:
         # Plans ask thousands of times, and listing the folder takes half a millisecond.

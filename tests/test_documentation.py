@@ -17,8 +17,11 @@ import typer.main
 from typer.testing import CliRunner
 
 from flows.cli import app
+from flows.scaffolding import new_plugin
 from flows.settings import shipped_studies
+from lce_core.errors import SpecError
 from lce_core.recipe import Evaluation, Training, Upsampling
+from lce_core.registry import MARK
 from lce_core.study.spec import StudySpec
 from lce_core.study.study_file import parse_study
 from tests.support.repository import ROOT
@@ -115,22 +118,139 @@ def test_the_example_study_is_read_without_complaint() -> None:
     assert parse_study(example, "docs/studies.md").study == "four-times"
 
 
-def test_the_example_method_is_a_whole_plug_in(tmp_path: Path) -> None:
-    (example,) = examples("CONTRIBUTING.md", "python")
-    (tmp_path / "methods").mkdir()
-    (tmp_path / "methods" / "halved.py").write_text(example, encoding="utf-8")
-    code = (
-        "import sys, pathlib; from lce_core.study.spec import add_plugin_folders;"
-        "from lce_core.methods import METHODS; from lce_core.evidence import recompute;"
-        "add_plugin_folders((pathlib.Path(sys.argv[1]),)); method = METHODS.load('halved');"
-        "print([(recompute(method, e), e.expected) for e in method.evidence])"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)],
+NEW = {"method": "root", "benchmark": "first_number"}
+"""The plug-ins that CONTRIBUTING.md shows whole, in this order."""
+
+
+def run_code(code: str, *arguments: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.strip() == "[((0.5,), (0.5,))]"
+
+
+def new_file(kind: str, folder: Path) -> Path:
+    """What `lce new` writes."""
+    done = CliRunner().invoke(app, ["new", kind, NEW[kind], "--folder", str(folder)])
+    assert done.exit_code == 0, done.output
+    file = folder / f"{kind}s" / f"{NEW[kind]}.py"
+    assert str(file) in done.output
+    return file
+
+
+def fill_in(file: Path, example: str) -> list[str]:
+    """Replaces the marked lines by those of the example; returns what they were."""
+    lines, written = file.read_text(encoding="utf-8").splitlines(), example.splitlines()
+    marked = [number for number, line in enumerate(lines) if MARK in line]
+    filled = [written[number] if number in marked else line for number, line in enumerate(lines)]
+    file.write_text("\n".join(filled) + "\n", encoding="utf-8")
+    return [lines[number] for number in marked]
+
+
+@pytest.mark.parametrize("kind", NEW)
+def test_a_new_file_with_its_marked_lines_filled_in_is_the_example(
+    kind: str, tmp_path: Path
+) -> None:
+    example = dict(zip(NEW, examples("CONTRIBUTING.md", "python"), strict=True))[kind]
+    file = new_file(kind, tmp_path)
+    assert fill_in(file, example)
+    assert file.read_text(encoding="utf-8") == example
+
+
+@pytest.mark.parametrize("kind", NEW)
+def test_a_new_file_is_refused_at_its_first_marked_line(kind: str, tmp_path: Path) -> None:
+    file = new_file(kind, tmp_path)
+    done = run_code(
+        "import sys; from flows.cli import main; main()",
+        Path(f"{kind}s"),
+        Path("--plugins"),
+        tmp_path,
+    )
+    assert done.returncode == 2
+    assert f"{file}, line 1: " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_example_method_is_a_whole_plug_in(tmp_path: Path) -> None:
+    file = new_file("method", tmp_path)
+    fill_in(file, examples("CONTRIBUTING.md", "python")[0])
+    done = run_code(
+        """
+import sys, pathlib
+import numpy as np
+from lce_core.methods import METHODS
+from lce_core.models import MODELS
+from lce_core.rope import ContextLengths
+from lce_core.study.plugin_folders import add_plugin_folders
+add_plugin_folders((pathlib.Path(sys.argv[1]),))
+method = METHODS.parse({"name": "root", "scale": 4.0}, "test")
+geometry = MODELS.load("toy_llama").geometry
+lengths = ContextLengths(512, 2048, 100)
+method.check(geometry, lengths)
+np.testing.assert_allclose(method.rope_table(geometry, lengths).inv_freq, geometry.inv_freq() / 2)
+from tests.contracts.methods import CHECKS
+for check in CHECKS:
+    check(type(method), {})
+""",
+        tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_example_benchmark_is_a_whole_plug_in(tmp_path: Path) -> None:
+    file = new_file("benchmark", tmp_path)
+    fill_in(file, examples("CONTRIBUTING.md", "python")[1])
+    done = run_code(
+        """
+import sys, pathlib
+from lce_core.errors import UnavailableError
+from lce_core.study.plugin_folders import add_plugin_folders
+from tests.support.cells import benchmark, request
+add_plugin_folders((pathlib.Path(sys.argv[1]),))
+asked = benchmark("first_number")
+cell = request(asked, 600)
+prompts = asked.prompts(cell)
+assert len(prompts) == 100 and len({prompt.reference for prompt in prompts}) > 90
+for prompt in prompts:
+    text = cell.tokenizer.decode(prompt.ids)
+    assert text.startswith(f"The number is {prompt.reference}. The grass")
+    assert text.endswith("The sky is blue. The number is")
+    assert 592 - 37 < len(prompt.ids) <= 592  # 8 of 600 are the answer's, a filler has 37 bytes
+result = asked.evaluate(cell)
+assert [score.metric for score in result.scores] == ["accuracy"]
+assert result.scores[0].ci_low <= result.scores[0].value <= result.scores[0].ci_high
+assert abs(asked.num_tokens("single", 600, 0) - result.num_tokens) < 0.15 * result.num_tokens
+gold = asked.scored("single", prompts, [f" {prompt.reference}." for prompt in prompts])
+assert {sample.score for sample in gold} == {1.0}
+try:
+    asked.evaluate(request(asked, 30))
+except UnavailableError as error:
+    assert "need 42 tokens" in str(error)  # "The number is 12345. The number is" and 8
+else:
+    raise AssertionError("30 tokens hold no prompt")
+from tests.contracts.benchmarks import every_check
+for case, check in every_check(type(asked), pathlib.Path(sys.argv[1])):
+    check(case)
+""",
+        tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", ["pi", "passkey", "two-words", "class", "_hidden", ""])
+def test_new_refuses_names_that_are_taken_or_no_names(name: str, tmp_path: Path) -> None:
+    kind = "benchmark" if name == "passkey" else "method"
+    with pytest.raises(SpecError, match=re.escape(repr(name))):
+        new_plugin(kind, name, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_new_overwrites_no_file(tmp_path: Path) -> None:
+    file = new_file("method", tmp_path)
+    file.write_text("mine", encoding="utf-8")
+    with pytest.raises(SpecError, match=re.escape(str(file))):
+        new_plugin("method", NEW["method"], tmp_path)
+    assert file.read_text(encoding="utf-8") == "mine"

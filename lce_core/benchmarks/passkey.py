@@ -13,7 +13,8 @@ three of other families, then the query token of the asked family; the next toke
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -48,6 +49,15 @@ NEW_TOKENS = 10
 _MAX_CHARACTERS_PER_TOKEN = 64
 
 
+@dataclass(frozen=True)
+class PasskeyKeys(KeyForm):
+    """Depths as in words: rounded once as a share, once as a percentage."""
+
+    def depths(self, draws: Sequence[np.random.Generator]) -> list[float]:
+        """Strata of the text."""
+        return [100 * share for share in strata(draws)]
+
+
 class Passkey(PromptBenchmark):
     """Share of keys that are found."""
 
@@ -59,7 +69,7 @@ class Passkey(PromptBenchmark):
             "200 keys of five digits over strata of depth, the length filled", num_samples=200
         ),
         "fast": PromptForm("as clean with 100 keys", num_samples=100),
-        "tiny": KeyForm(
+        "tiny": PasskeyKeys(
             "120 prompts with one key token and three distractors, for base models with key tokens",
             num_samples=120,
             num_distractors=3,

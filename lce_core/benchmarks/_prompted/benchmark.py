@@ -7,7 +7,7 @@ has, what each of them is and what an answer is worth. What differs between prof
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -201,6 +201,28 @@ class PromptBenchmark(Benchmark):
         place = (self.plugin_name, request.task, request.eval_length, request.seed)
         return [generator(*place, index) for index in range(self.num_prompts(request.task))]
 
+    def filled(self, request: CellRequest, text: Callable[[int], str]) -> TokenIds:
+        """Token ids of the longest prompt that leaves room for its answer.
+
+        Args:
+          request: tokenizer and length.
+          text: the prompt with so many parts of filler, 0 or more.
+
+        Raises:
+          UnavailableError: the prompt without filler exceeds the length; says the minimum.
+        """
+        room = request.eval_length - self.new_tokens(request.task)
+        low, high = 0, 1
+        while high <= room and len(encode(request, text(high))) <= room:
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            if len(encode(request, text(middle))) <= room:
+                low = middle
+            else:
+                high = middle
+        return self.fitted(request, text(low))
+
     def fitted(self, request: CellRequest, text: str) -> TokenIds:
         """Token ids of a prompt that leaves room for its answer.
 
@@ -217,9 +239,9 @@ class PromptBenchmark(Benchmark):
         return np.array(ids, dtype=np.int64)
 
 
-def strata(draws: Sequence[np.random.Generator]) -> list[float]:
-    """A number in 0..1 from each generator, one from each of as many equal parts."""
-    return [(index + rng.random()) / len(draws) for index, rng in enumerate(draws)]
+def strata(draws: Sequence[np.random.Generator], whole: float = 1.0) -> list[float]:
+    """A number in 0..whole from each generator, one from each of as many equal parts."""
+    return [whole * (index + rng.random()) / len(draws) for index, rng in enumerate(draws)]
 
 
 def mean_score(samples: Sequence[Sample]) -> Estimate:

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+import numpy as np
+
 from lce_core.benchmarks._base import CellRequest, Sample, Score, score
 from lce_core.benchmarks._prompted.benchmark import (
     PromptBenchmark,
@@ -54,10 +56,12 @@ class KeyForm(PromptForm):
           UnavailableError: too little held-out text.
         """
         draws = benchmark.draws(request)
-        depths = [100 * share for share in strata(draws)]
-        return key_prompts(
-            request, self.distractors(request.base_model, request.task), depths, draws
-        )
+        distractors = self.distractors(request.base_model, request.task)
+        return key_prompts(request, distractors, self.depths(draws), draws)
+
+    def depths(self, draws: Sequence[np.random.Generator]) -> list[float]:
+        """Where the asked key of each prompt lies, in per cent."""
+        return strata(draws, 100)
 
     def samples(
         self, benchmark: PromptBenchmark, request: CellRequest, prompts: Sequence[Prompt]

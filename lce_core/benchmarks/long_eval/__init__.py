@@ -122,7 +122,7 @@ class LongEval(PromptBenchmark):
         if self._reads_published(request.data_folders):
             return published_prompts(request)
         draws = self.draws(request)
-        depths = [100 * share for share in strata(draws)]
+        depths = strata(draws, 100)
         if self.profile == "faithful":
             depths = [100 * rng.random() for rng in draws]
         return generated_prompts(request, line_words(), depths, draws)

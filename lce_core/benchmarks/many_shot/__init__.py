@@ -19,10 +19,9 @@ Intervals: bootstrap over permutations, or over questions where there is one per
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field, PositiveInt, model_validator
@@ -30,11 +29,9 @@ from pydantic import Field, PositiveInt, model_validator
 from lce_core.benchmarks import (
     CellRequest,
     Examples,
-    KeyForm,
     Profile,
     Prompt,
     PromptBenchmark,
-    PromptForm,
     Sequences,
     Source,
     blank_prompt,
@@ -43,64 +40,15 @@ from lce_core.benchmarks import (
     generator,
 )
 from lce_core.benchmarks._data import DataSet, Seen
-from lce_core.benchmarks._prompted.retrieval import key_task_reason
 from lce_core.benchmarks._prompted.truncation import cut_middle
 from lce_core.benchmarks.longbench.metrics import class_share, first_line, has_complete_line
-from lce_core.benchmarks.many_shot.demonstrations import (
-    drawn_order,
-    key_demonstrations,
-    prompt_text,
-)
+from lce_core.benchmarks.many_shot.demonstrations import drawn_order, prompt_text
+from lce_core.benchmarks.many_shot.forms import TINY_SHOTS, ShotForm, ShotKeys, num_shots
 from lce_core.benchmarks.many_shot.trec import CLASSES, TREC, drawn_questions, trec_questions
 from lce_core.errors import UnavailableError
 from lce_core.models import LanguageModel
 
-SHOTS = (1, 5, 10, 25, 50, 75, 100, 200, 300, 400, 500, 625, 750, 875, 1000)
-TINY_SHOTS = (1, 5, 10, 25)
 NEW_TOKENS = 64
-
-
-@dataclass(frozen=True)
-class ShotForm(PromptForm):
-    """Questions in words after examples in words."""
-
-    shots: tuple[int, ...] = SHOTS
-    """Numbers of examples, each a task."""
-    permutations: int = 5
-    """Orders of the examples."""
-    num_questions: int = 200
-    """Questions after each order."""
-
-
-@dataclass(frozen=True)
-class ShotKeys(ShotForm, KeyForm):
-    """Queries of families after examples of queries and their keys."""
-
-    def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        """No key tokens, or no room for the examples."""
-        minimum = 3 * _num_shots(task) + 3
-        if base_model.keys is not None and eval_length < minimum:
-            return (
-                f"eval_length {eval_length}: {task} needs at least {minimum} tokens (query, key and"
-                " a token of text for each example, and the question)"
-            )
-        return key_task_reason(base_model, 0, max(eval_length, minimum))
-
-    def build(self, benchmark: Any, request: CellRequest) -> list[Prompt]:
-        """All prompts of the cell, permutation by permutation."""
-        place = ("many_shot", request.task, request.eval_length, request.seed)
-        orders, questions = benchmark.orders(), benchmark.questions()
-        return [
-            prompt
-            for order in range(orders)
-            for prompt in key_demonstrations(
-                request,
-                _num_shots(request.task),
-                [generator(*place, order, index) for index in range(questions)],
-                generator(*place, order),
-                balanced=benchmark.balanced,
-            )
-        ]
 
 
 class ManyShot(PromptBenchmark):
@@ -161,7 +109,7 @@ class ManyShot(PromptBenchmark):
 
     def prompt_tokens(self, task: str, eval_length: int) -> int:
         """Llama's tokens of the examples, or the cell's length where that is shorter."""
-        return min(eval_length, round(expected_tokens(_num_shots(task))))
+        return min(eval_length, round(expected_tokens(num_shots(task))))
 
     def reads(self, task: str) -> tuple[DataSet, ...]:
         """The questions' digest, where natural questions are asked."""
@@ -177,7 +125,7 @@ class ManyShot(PromptBenchmark):
         """Prompts of examples and questions of mean length, estimated from their bytes."""
         if not self.form.in_words:
             return None
-        size = _prompt_bytes(_num_shots(task), TREC.seen(data_folders))
+        size = _prompt_bytes(num_shots(task), TREC.seen(data_folders))
         expected = min(eval_length, round(size / base_model.bytes_per_token))
         return Sequences({expected: self.num_prompts(task)})
 
@@ -189,7 +137,7 @@ class ManyShot(PromptBenchmark):
             minimum.
           DataError: data that is not as published; names file and line.
         """
-        shots = _num_shots(request.task)
+        shots = num_shots(request.task)
         rng = generator("many_shot", "questions", request.seed)
         shown, asked = drawn_questions(request.data_folders, shots, self.questions(), rng)
         labels = [question.label for question in shown]
@@ -249,10 +197,6 @@ def _prompt_bytes(shots: int, files: Seen) -> float:
     examples = len(prompt_text(shown, "").encode()) - frame
     questions = sum(len(one.text.encode()) for one in asked)
     return frame + questions / len(asked) + shots * examples / len(shown)
-
-
-def _num_shots(task: str) -> int:
-    return int(task.removeprefix("shots_"))
 
 
 BENCHMARK = ManyShot

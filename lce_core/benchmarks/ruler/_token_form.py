@@ -20,7 +20,6 @@ from lce_core.benchmarks import (
     PromptBenchmark,
     Sample,
     encode,
-    strata,
 )
 from lce_core.benchmarks._prompted.retrieval import Stream, key_prompts, key_samples
 from lce_core.benchmarks.ruler._drafts import NOISE
@@ -66,7 +65,7 @@ class RulerKeys(KeyForm):
         """
         task = KEY_TASKS[request.task]
         draws = benchmark.draws(request)
-        depths = [100 * share for share in strata(draws)]
+        depths = self.depths(draws)
         streams = [_noise(request)] if task.noise else None
         first = key_prompts(request, task.num_distractors, depths, draws, streams)
         if task.num_queries == 1:

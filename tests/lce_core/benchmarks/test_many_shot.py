@@ -19,8 +19,8 @@ from transformers import PreTrainedTokenizerFast
 
 from lce_core.benchmarks import BENCHMARKS, Benchmark, CellRequest
 from lce_core.benchmarks._prompted.retrieval import Prompt
-from lce_core.benchmarks.many_shot import SHOTS
 from lce_core.benchmarks.many_shot.demonstrations import drawn_order
+from lce_core.benchmarks.many_shot.forms import SHOTS
 from lce_core.benchmarks.many_shot.trec import CLASSES, LABELS
 from lce_core.errors import SpecError, UnavailableError
 from lce_core.extension.extended_model import extend

@@ -251,7 +251,7 @@ def test_prompts_are_alike_without_the_folder_before_and_after_it_is_filled(
     assert same(asked.prompts(stored), without)
     assert len(list((tmp_path / "prompts").iterdir())) == 1
     restart()
-    monkeypatch.setattr(type(asked), "_built", None)  # from here on nothing can be built
+    monkeypatch.setattr(type(asked), "build", None)  # from here on nothing can be built
     assert same(asked.prompts(stored), without)
 
 

@@ -88,7 +88,7 @@ def test_every_sample_is_scored_by_its_own_references(
     def answers(request: CellRequest, prompts: Any, **_: Any) -> list[str]:
         return [prompt.references[0] for prompt in prompts]
 
-    monkeypatch.setattr("lce_core.benchmarks.ruler.text_answers", answers)
+    monkeypatch.setattr("lce_core.benchmarks._prompted.benchmark.text_answers", answers)
     for task, expected in (("niah_single_1", 1.0), ("niah_multivalue", 0.25), ("qa_1", 1.0)):
         result = ruler(num_samples=5).evaluate(request_for(task, 1500, folders))
         (score,) = result.scores

@@ -1,0 +1,58 @@
+"""`lce new`: the file of a plug-in of one's own, with the lines marked that are to be filled in."""
+
+from __future__ import annotations
+
+import keyword
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from lce_core.benchmarks import BENCHMARKS
+from lce_core.errors import SpecError
+from lce_core.methods import METHODS
+from lce_core.registry import Registry
+
+KINDS: dict[str, Registry[Any]] = {"method": METHODS, "benchmark": BENCHMARKS}
+TEMPLATES = Path(__file__).parent / "templates"
+
+
+def new_plugin(kind: str, name: str, folder: Path) -> Path:
+    """Writes the file of a new method or benchmark.
+
+    Args:
+      kind: "method" or "benchmark".
+      name: what studies will call it.
+      folder: what `--plugins` will name; made if it is not there.
+
+    Returns:
+      The file, FOLDER/methods/NAME.py or FOLDER/benchmarks/NAME.py.
+
+    Raises:
+      SpecError: another kind, a name that is taken or cannot be a file's, or a file that is there.
+    """
+    if kind not in KINDS:
+        raise SpecError("lce new", repr(kind), " or ".join(KINDS), "choose one of them")
+    registry = KINDS[kind]
+    if not name.isidentifier() or keyword.iskeyword(name) or name[0] == "_":
+        raise SpecError(
+            f"lce new {kind}",
+            repr(name),
+            "a name of letters, digits and underscores that starts with a letter",
+            f"choose another name, such as my_{kind}",
+        )
+    if name in registry.names():
+        raise SpecError(
+            f"lce new {kind}", repr(name), f"a name that no {kind} has", "choose another name"
+        )
+    file = folder / f"{kind}s" / f"{name}.py"
+    content = Template((TEMPLATES / f"{kind}.py.txt").read_text(encoding="utf-8"))
+    class_name = "".join(part.capitalize() for part in name.split("_"))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with file.open("x", encoding="utf-8") as stream:
+            stream.write(content.substitute(class_name=class_name))
+    except FileExistsError:
+        raise SpecError(
+            str(file), "a file of that name", "no such file yet", "choose another name or folder"
+        ) from None
+    return file
