@@ -435,4 +435,4 @@ def _as_if_grouped(method: Method, geometry: RopeGeometry) -> Method:
         def check(self, _: RopeGeometry, lengths: ContextLengths) -> None:
             super().check(geometry, lengths)
 
-    return Twin.model_validate(method.model_dump())
+    return Twin.model_validate(method.model_dump(exclude_unset=True))

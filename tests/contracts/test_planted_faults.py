@@ -25,7 +25,7 @@ OWN_KERNEL = '''
 class Planted(LambdaShaped):
     """The scheme with a fault."""
 
-    kernel: ClassVar[str] = "lce_core.methods.lm_infinite_copy:attend"
+    kernel: ClassVar[str] = f"{__name__}:attend"
 
 
 def attend(scheme, query, key, value, table, first_query, scaling):

@@ -211,6 +211,10 @@ class PromptBenchmark(Benchmark):
         Raises:
           UnavailableError: the prompt without filler exceeds the length; says the minimum.
         """
+        return self.fitted(request, text(self.parts_that_fit(request, text)))
+
+    def parts_that_fit(self, request: CellRequest, text: Callable[[int], str]) -> int:
+        """Most parts of filler with which `filled` leaves room for the answer; 0 if none fits."""
         room = request.eval_length - self.new_tokens(request.task)
         low, high = 0, 1
         while high <= room and len(encode(request, text(high))) <= room:
@@ -221,7 +225,7 @@ class PromptBenchmark(Benchmark):
                 low = middle
             else:
                 high = middle
-        return self.fitted(request, text(low))
+        return low
 
     def fitted(self, request: CellRequest, text: str) -> TokenIds:
         """Token ids of a prompt that leaves room for its answer.

@@ -1,0 +1,103 @@
+"""Key-value retrieval: a JSON object of random UUIDs is shown, and the value of one key is asked.
+
+An answer is right if the value occurs in it. The object holds as many pairs as the length does, at
+least two; the asked one lies at depths that are spread evenly. `clean` asks for 100 values, `fast`
+for 20.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+
+from lce_core.benchmarks import CellRequest, Profile, Prompt, PromptBenchmark, PromptForm, Source
+from lce_core.evidence import calls
+
+INSTRUCTION = "Extract the value corresponding to the specified key in the JSON object below."
+
+Pair = tuple[str, str]
+
+
+class JsonKeyValue(PromptBenchmark):
+    """Share of values that are found."""
+
+    forms: ClassVar[Mapping[Profile, PromptForm]] = {
+        "clean": PromptForm("100 values over strata of depth", num_samples=100),
+        "fast": PromptForm("as clean with 20 values", num_samples=20),
+    }
+    answer_tokens: ClassVar[int] = 48  # of the toy model, whose tokens are bytes: 36 and some more
+
+    def prompt(self, request: CellRequest, index: int, rng: np.random.Generator) -> Prompt:
+        """As many pairs as the length holds, the asked one at its depth."""
+        share = (index + rng.random()) / self.num_prompts(request.task)
+        asked, others = (drawn(rng), drawn(rng)), [(drawn(rng), drawn(rng))]
+
+        def place(count: int) -> int:
+            return int(share * (count + 2))
+
+        def text(count: int) -> str:
+            while len(others) <= count:
+                others.append((drawn(rng), drawn(rng)))
+            shown = others[: count + 1]
+            shown.insert(place(count), asked)
+            return prompt_text(shown, asked[0])
+
+        count = self.parts_that_fit(request, text)
+        depth = 100 * (place(count) + 0.5) / (count + 2)  # the middle of the asked pair
+        return Prompt(self.fitted(request, text(count)), asked[1], depth)
+
+    def prompt_tokens(self, task: str, eval_length: int) -> int:
+        """What the answer leaves, and half a pair less: that much stays free on average."""
+        return eval_length - self.answer_tokens - 40
+
+    def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
+        """1 where the value occurs in the answer."""
+        return rating(answer, prompt.reference)
+
+    def complete(self, task: str, prompt: Prompt, answer: str) -> bool:
+        """Once the value is there."""
+        return rating(answer, prompt.reference) == 1
+
+
+def drawn(rng: np.random.Generator) -> str:
+    """A random UUID of version 4."""
+    return str(uuid.UUID(bytes=rng.bytes(16), version=4))
+
+
+def prompt_text(pairs: list[Pair], key: str) -> str:
+    """The object, a pair on each line, and the question for the value of `key`."""
+    shown = json.dumps(dict(pairs), separators=(",\n ", ": "))
+    return f'{INSTRUCTION}\n\nJSON data:\n{shown}\n\nKey: "{key}"\nCorresponding value:'
+
+
+def rating(answer: str, reference: str) -> float:
+    """1 where the answer holds the reference, case aside."""
+    return float(reference.lower() in answer.lower())
+
+
+BENCHMARK = JsonKeyValue
+SOURCE = Source(
+    paper="arXiv:2307.03172",
+    place="section 4, key-value retrieval",
+    reference="github.com/nelson-liu/lost-in-the-middle@04cbd0df78d3260600fd04e524a29bd1404ef86b",
+    differs="the number of pairs follows from the length; 48 tokens are generated rather than 100,"
+    " and none once the value is there; draws follow from the study's seed",
+)
+EVIDENCE = (
+    calls(rating, 1.0, "by hand", answer=' "9F4A-77".', reference="9f4a-77"),
+    calls(rating, 0.0, "by hand", answer=' "9f4a-78".', reference="9f4a-77"),
+    calls(
+        prompt_text,
+        f"{INSTRUCTION}\n\nJSON data:\n"
+        '{"test key1": "test value1",\n "test key2": "test value2",\n "test key3": "test value3"}'
+        '\n\nKey: "test key2"\nCorresponding value:',
+        "tests/test_prompting.py of the repository, test_get_kv_retrieval_prompt",
+        pairs=[(f"test key{number}", f"test value{number}") for number in (1, 2, 3)],
+        key="test key2",
+    ),
+)
+VERSION = 1
