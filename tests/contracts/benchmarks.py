@@ -194,7 +194,7 @@ def check_oracle(case: Case) -> None:
         prompts = case.benchmark.prompts(request_for(case, task))
         gold = score_of(case, task, prompts, [gold_answer(prompt) for prompt in prompts])
         assert min(gold) > 0.9, f"{task}: the reference itself scores {min(gold):.2f}"
-        for wrong in ("", " \u00a7\u00a7 \u00a7", "\n"):
+        for wrong in ("", "\u00a7\u00a7\u00a7", "\n"):
             scores = score_of(case, task, prompts, [wrong] * len(prompts))
             assert max(scores) < 0.05, f"{task}: {wrong!r} scores {max(scores):.2f}"
         assert max(gold) <= 1
