@@ -17,6 +17,7 @@ from lce_core.benchmarks import BENCHMARKS
 from lce_core.errors import LceError, SpecError
 from lce_core.methods import METHODS
 from tests.contracts import benchmarks, methods
+from tests.contracts.benchmark_cases import Case
 from tests.support.plugin_copies import Change, copied
 
 OWN_KERNEL = '''
@@ -223,7 +224,7 @@ def check_method(plugin: Any, check: methods.Check) -> None:
 
 
 def check_benchmark(plugin: Any, check: benchmarks.Check, root: Path) -> None:
-    case = benchmarks.Case(plugin, plugin.examples[0], "fast", root)
+    case = Case(plugin, plugin.examples[0], "fast", root)
     check(case)
 
 
