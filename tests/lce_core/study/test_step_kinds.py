@@ -44,8 +44,8 @@ def test_every_kind_has_its_own_function_in_the_runner() -> None:
 @pytest.mark.parametrize(
     ("kind", "changes", "message"),
     [
-        ("rows", {"rows_length": 8}, "rows_length: unknown key"),
-        ("finetune", {"num_steps": "4"}, "num_steps: '4'"),
+        ("rows", {"rows_length": 8}, "rows_length: got an unknown key"),
+        ("finetune", {"num_steps": "4"}, "num_steps: got '4'"),
         ("cell", {"method": {"name": "yarn", "version": 0}}, "version 0"),
     ],
 )
