@@ -7,7 +7,7 @@
 #
 # PYTHON chooses the interpreter of a new .venv (make PYTHON=python3.12 study).
 # PYTEST_ARGS is added to pytest (make test PYTEST_ARGS="-k plan").
-# JOBS processes share the tests of `make test`; tests/conftest.py says which stay together.
+# JOBS processes share the tests of `make test`, a file at a time.
 
 PYTHON ?= python3
 VENV := .venv
@@ -32,7 +32,7 @@ test: $(VENV)/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder --durations=10 \
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --durations=10 \
 	  -m "not long and not gpu and not network" $(PYTEST_ARGS)
 
 test-long: $(VENV)/installed-dev

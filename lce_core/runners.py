@@ -66,7 +66,7 @@ class Runner:
     @singledispatchmethod
     def _compute(self, spec: StepSpec, attempt: Attempt) -> dict[str, Any]:
         """Computes a step; one function for each kind, chosen by the type of the spec."""
-        raise NotImplementedError(f"nothing computes steps of kind {spec.kind}")
+        raise NotImplementedError
 
     @_compute.register
     def _rows(self, spec: RowsSpec, attempt: Attempt) -> dict[str, Any]:

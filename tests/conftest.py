@@ -31,10 +31,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.pop("LCE_HOME", None)
 
 
-# First, because xdist reads the groups in the same hook.
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skips what this machine cannot run, and shares the rest out between processes."""
+    """Skips what this machine cannot run; puts what takes long before what does not."""
     absent = {
         "data": None if os.environ.get("LCE_TEST_DATA") else "LCE_TEST_DATA names no folder",
         "browser": None if shutil.which("chromium") else "no chromium on the PATH",
@@ -43,20 +41,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for marker, reason in absent.items():
             if reason and item.get_closest_marker(marker):
                 item.add_marker(pytest.mark.skip(reason=reason))
-        _group(item)
     if hasattr(config, "workerinput"):
-        # The slow ones first: while one process ends a long test, the other has short ones to do.
+        # While one process ends a file that takes long, the other has short ones to do.
         slow = {item.path for item in items if item.get_closest_marker("slow")}
         items.sort(key=lambda item: (END_TO_END not in item.path.parts, item.path not in slow))
-
-
-def _group(item: pytest.Item) -> None:
-    """Keeps a file's tests in one process, where its fixtures are made once.
-
-    End-to-end tests go one by one: they share what the whole suite makes once.
-    """
-    if not item.get_closest_marker("xdist_group") and END_TO_END not in item.path.parts:
-        item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
 
 
 def pytest_unconfigure() -> None:

@@ -263,7 +263,6 @@ def test_the_example_method_is_a_whole_plug_in(tmp_path: Path) -> None:
         """
 import sys, pathlib
 import numpy as np
-from lce_core.evidence import recompute
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
 from lce_core.rope import ContextLengths
@@ -274,9 +273,9 @@ geometry = MODELS.load("toy_llama").geometry
 lengths = ContextLengths(512, 2048, 100)
 method.check(geometry, lengths)
 np.testing.assert_allclose(method.rope_table(geometry, lengths).inv_freq, geometry.inv_freq() / 2)
-for one in method.evidence:
-    np.testing.assert_allclose(recompute(type(method), one), one.expected, rtol=1e-6)
-assert METHODS.from_identity(method.identity()) == method
+from tests.contracts.methods import CHECKS
+for check in CHECKS:
+    check(type(method), {})
 """,
         tmp_path,
     )
@@ -289,14 +288,11 @@ def test_the_example_benchmark_is_a_whole_plug_in(tmp_path: Path) -> None:
     done = run_code(
         """
 import sys, pathlib
-from lce_core.benchmarks import BENCHMARKS
 from lce_core.errors import UnavailableError
-from lce_core.evidence import recompute
 from lce_core.study.plugin_folders import add_plugin_folders
 from tests.support.cells import benchmark, request
 add_plugin_folders((pathlib.Path(sys.argv[1]),))
 asked = benchmark("first_number")
-assert BENCHMARKS.from_identity(asked.identity()) == asked
 cell = request(asked, 600)
 prompts = asked.prompts(cell)
 assert len(prompts) == 100 and len({prompt.reference for prompt in prompts}) > 90
@@ -318,8 +314,9 @@ except UnavailableError as error:
     assert "answer take 42; expected at least 42 tokens" in str(error)
 else:
     raise AssertionError("30 tokens hold no prompt")
-for one in asked.evidence:
-    assert recompute(type(asked), one) == one.expected
+from tests.contracts.benchmarks import every_check
+for case, check in every_check(type(asked), pathlib.Path(sys.argv[1])):
+    check(case)
 """,
         tmp_path,
     )

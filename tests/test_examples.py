@@ -33,7 +33,7 @@ from lce_core.methods import METHODS
 from lce_core.models import MODELS
 from lce_core.registry import Registry
 from lce_core.rope import ContextLengths, RopeGeometry
-from tests.contracts import benchmarks, methods
+from tests.contracts import benchmark_cases, benchmarks, methods
 from tests.support.cells import benchmark, request
 from tests.support.extended_models import BASES, TARGET, TRAINED, logits, stock, tokens
 from tests.support.repository import ROOT
@@ -87,7 +87,7 @@ def test_the_method_keeps_the_contract(check: methods.Check) -> None:
     "check", [*benchmarks.OF_ALL, *benchmarks.OF_PROMPTS], ids=lambda check: check.__name__
 )
 def test_the_benchmark_keeps_the_contract(check: benchmarks.Check, root: Path) -> None:
-    cases = benchmarks.cases(BENCHMARKS.load("json_key_value"), root)
+    cases = benchmark_cases.cases(BENCHMARKS.load("json_key_value"), root)
     assert {case.profile for case in cases} == {"clean", "fast"}
     for case in cases:
         if case.profile == "fast" or check not in ASKING:

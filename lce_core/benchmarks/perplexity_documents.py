@@ -267,5 +267,8 @@ EVIDENCE = (
         stride=256,
     ),
 )
-EXAMPLES: Examples = ({"max_tokens": 3000}, {"domains": (), "data_sets": ("govreport",)})
+EXAMPLES: Examples = (
+    {"max_tokens": 3000},
+    {"domains": (), "data_sets": ("govreport",), "min_document_tokens": 1500},
+)
 VERSION = 1

@@ -121,7 +121,7 @@ class StockModel(LanguageModel):
         if missing := sorted(info["missing_keys"]):
             raise DataError(
                 place,
-                f"weights that are missing ({len(missing)}, first {missing[0]!r}), which would be"
+                f"weights that are missing ({len(missing)}, first {missing[0]!r}) and would be"
                 " random",
                 "every weight of the model",
                 "copy or download the model again",

@@ -26,7 +26,7 @@ from lce_core.study.step_kinds import CellSpec, TrainingSpec, kind_named
 
 @dataclass(frozen=True)
 class PlannedCell:
-    """One row of the study's matrix: a cell to compute, or the reason why it cannot be."""
+    """One entry of the study's matrix: a cell to compute, or the reason why it cannot be."""
 
     base_model: str
     method: str
@@ -109,8 +109,8 @@ def compile_study(
     for base_model in study.base_models:
         folder = (model_folders or {}).get(base_model.plugin_name)
         weights = None if folder is None else weights_digest(folder)
-        for index, row in enumerate(study.methods):
-            _check(base_model, row, study.target_context, f"{where}: methods[{index}]")
+        for index, variant in enumerate(study.methods):
+            _check(base_model, variant, study.target_context, f"{where}: methods[{index}]")
         text = Text(study, base_model, corpus, weights)
         for seed in study.seeds:
             cells.extend(_Block(text, seed, data, steps, data_folders).cells())
@@ -130,16 +130,16 @@ class _Block:
 
     def cells(self) -> Iterator[PlannedCell]:
         training = PlannedTraining(self.text, self.seed, self._add)
-        for row in self.text.study.methods:
-            checkpoint = None if self.text.corpus.absent else training.checkpoint(row)
+        for variant in self.text.study.methods:
+            checkpoint = None if self.text.corpus.absent else training.checkpoint(variant)
             for entry in self.text.study.benchmarks:
                 for task in entry.tasks:
                     for length in entry.lengths:
-                        yield self._cell(row, checkpoint, entry, task, length)
+                        yield self._cell(variant, checkpoint, entry, task, length)
 
     def _cell(
         self,
-        row: MethodEntry,
+        variant: MethodEntry,
         checkpoint: Step | None,
         entry: BenchmarkEntry,
         task: str,
@@ -147,28 +147,28 @@ class _Block:
     ) -> PlannedCell:
         study, base_model = self.text.study, self.text.base_model
         absent = self.text.corpus.absent or self.data[entry.benchmark.plugin_name, task].absent
-        reason = absent or _unavailable(base_model, row, entry, task, length, study)
+        reason = absent or _unavailable(base_model, variant, entry, task, length, study)
         trained = base_model.geometry.trained_context
         axes: dict[str, Any] = {
             "base_model": base_model.plugin_name,
-            "method": row.label,
-            "frozen": not row.tuned,
-            "exact_attention": row.method.exact_attention,
+            "method": variant.label,
+            "frozen": not variant.tuned,
+            "exact_attention": variant.method.exact_attention,
             "seed": self.seed,
             "benchmark": entry.benchmark.plugin_name,
             "task": task,
             "eval_length": length,
             "profile": entry.benchmark.profile,
-            "train_length": study.target_context if row.tuned else trained,
+            "train_length": study.target_context if variant.tuned else trained,
         }
         step = None
         if reason is None:
-            step = self._add(self._cell_step(row, entry, checkpoint, axes))
+            step = self._add(self._cell_step(variant, entry, checkpoint, axes))
         return PlannedCell(**axes, step=step, checkpoint=checkpoint, unavailable=reason)
 
     def _cell_step(
         self,
-        row: MethodEntry,
+        variant: MethodEntry,
         entry: BenchmarkEntry,
         checkpoint: Step | None,
         axes: Mapping[str, Any],
@@ -177,7 +177,7 @@ class _Block:
         spec = CellSpec(
             base_model=self.text.base_model,
             weights=self.text.weights,
-            method=row.method,
+            method=variant.method,
             target_context=study.target_context,
             benchmark=entry.benchmark,
             task=axes["task"],
@@ -191,7 +191,7 @@ class _Block:
         parents = {"held_out": self._add(self.text.held_out())}
         if checkpoint is not None:
             parents["checkpoint"] = checkpoint
-        names = (axes["base_model"], row.row, f"s{self.seed}")
+        names = (axes["base_model"], variant.name, f"s{self.seed}")
         places = (axes["benchmark"], axes["task"], axes["eval_length"])
         return make_step(spec, "-".join(map(str, (*names, *places))), parents, axes)
 
@@ -209,12 +209,12 @@ class _Block:
         return self.steps.setdefault(step.fingerprint, step)
 
 
-def _check(base_model: LanguageModel, row: MethodEntry, target: int, where: str) -> None:
+def _check(base_model: LanguageModel, variant: MethodEntry, target: int, where: str) -> None:
     trained = base_model.geometry.trained_context
     lengths = ContextLengths(trained, target, request=target)
     try:
-        row.method.check(base_model.geometry, lengths)
-        row.method.rope_table(base_model.geometry, lengths)
+        variant.method.check(base_model.geometry, lengths)
+        variant.method.rope_table(base_model.geometry, lengths)
     except SpecError as error:
         place = f"{where} ({base_model.plugin_name}): {error.where}"
         raise error.within(place) from None
@@ -222,7 +222,7 @@ def _check(base_model: LanguageModel, row: MethodEntry, target: int, where: str)
 
 def _unavailable(
     base_model: LanguageModel,
-    row: MethodEntry,
+    variant: MethodEntry,
     entry: BenchmarkEntry,
     task: str,
     length: int,
@@ -230,9 +230,9 @@ def _unavailable(
 ) -> str | None:
     trained = base_model.geometry.trained_context
     lengths = ContextLengths(trained, study.target_context, request=length)
-    reach = row.method.reach(base_model.geometry, lengths)
+    reach = variant.method.reach(base_model.geometry, lengths)
     if reach is not None and length > reach:
-        return f"eval length {length} is beyond the {reach} tokens {row.label} reaches"
+        return f"eval length {length} is beyond the {reach} tokens {variant.label} reaches"
     return entry.benchmark.unavailable(base_model, task, length)
 
 

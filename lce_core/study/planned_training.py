@@ -1,7 +1,7 @@
-"""The training runs of one base model and seed in a plan: the base, and a chain for each row.
+"""The training runs of one base model and seed in a plan: the base, and a chain for each variant.
 
-A row's chain has one run, or one for each of its method's stages. Runs that do the same, whatever
-row they belong to, are one step.
+A variant is a method, frozen or tuned, as the study lists it. Its chain has one run, or one for
+each of the method's stages. Runs that do the same, whatever variant they belong to, are one step.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ class PlannedTraining:
     """Puts a step into the plan, or finds the one that is there already."""
     _checkpoints: dict[str, Step | None] = field(default_factory=dict)
 
-    def checkpoint(self, row: MethodEntry) -> Step | None:
-        """The weights a row is evaluated with; None for the hub's own.
+    def checkpoint(self, variant: MethodEntry) -> Step | None:
+        """The weights a variant is evaluated with; None for the hub's own.
 
         Raises:
           SpecError: a run of less than one step.
         """
-        if row.row not in self._checkpoints:
+        if variant.name not in self._checkpoints:
             base = self._base()
-            self._checkpoints[row.row] = self._chain(row, base) if row.tuned else base
-        return self._checkpoints[row.row]
+            self._checkpoints[variant.name] = self._chain(variant, base) if variant.tuned else base
+        return self._checkpoints[variant.name]
 
     def _base(self) -> Step | None:
         base_model = self.text.base_model
@@ -58,21 +58,23 @@ class PlannedTraining:
         name = f"{base_model.plugin_name}-s{self.seed}"
         return self.add(make_step(spec, name, {"rows": rows}, axes))
 
-    def _chain(self, row: MethodEntry, base: Step | None) -> Step:
+    def _chain(self, variant: MethodEntry, base: Step | None) -> Step:
         study = self.text.study
         trained = self.text.base_model.geometry.trained_context
         lengths = ContextLengths(trained, study.target_context, study.target_context)
         left = study.train_tokens
-        for number, stage in enumerate(row.method.stages(lengths), start=1):
+        for number, stage in enumerate(variant.method.stages(lengths), start=1):
             tokens = int(stage.share * study.train_tokens)
-            name = f"{row.row}-stage{number}"
-            base = self._finetune(row, name, stage.method, stage.context, tokens, base)
+            name = f"{variant.name}-stage{number}"
+            base = self._finetune(variant, name, stage.method, stage.context, tokens, base)
             left -= tokens
-        return self._finetune(row, row.row, row.method, study.target_context, left, base)
+        return self._finetune(
+            variant, variant.name, variant.method, study.target_context, left, base
+        )
 
     def _finetune(
         self,
-        row: MethodEntry,
+        variant: MethodEntry,
         name: str,
         method: Method,
         context: int,
@@ -93,7 +95,7 @@ class PlannedTraining:
             seed=self.seed,
         )
         parents = {"rows": rows} if base is None else {"rows": rows, "base": base}
-        axes = {"base_model": base_model.plugin_name, "method": row.label, "seed": self.seed}
+        axes = {"base_model": base_model.plugin_name, "method": variant.label, "seed": self.seed}
         full_name = f"{base_model.plugin_name}-{name}-s{self.seed}"
         return self.add(make_step(spec, full_name, parents, axes))
 

@@ -45,13 +45,13 @@ class MethodEntry(Section):
             raise SpecError(
                 "tuned",
                 f"tuned: false for {name}, which is nothing without training",
-                "a trained row of this method",
+                "a trained variant of this method",
                 "add `tuned: true`",
             )
         return self
 
     @property
-    def row(self) -> str:
+    def name(self) -> str:
         """Label and state, as in "yarn" or "yarn-tuned"."""
         return f"{self.label}-tuned" if self.tuned else self.label
 
@@ -109,7 +109,7 @@ class StudySpec(BaseModel):
             raise SpecError("seeds", list(self.seeds), "seeds from 0 to 2^63 - 1", "choose others")
         _refuse_repeats("seeds", self.seeds)
         _refuse_repeats("base_models", [base.plugin_name for base in self.base_models])
-        _refuse_repeats("methods", [row.row for row in self.methods])
+        _refuse_repeats("methods", [variant.name for variant in self.methods])
         _refuse_repeats("benchmarks", [entry.benchmark.plugin_name for entry in self.benchmarks])
         return self
 

@@ -99,10 +99,9 @@ class TrainingSpec(StepSpec):
 
     @staticmethod
     def curve_of(kind: str) -> str:
-        """The `curve` of a kind of training run; TypeError for a kind of another sort."""
+        """The `curve` of a kind of training run."""
         spec = kind_named(kind)
-        if not issubclass(spec, TrainingSpec):
-            raise TypeError(f"steps of kind {kind} train nothing")
+        assert issubclass(spec, TrainingSpec), f"steps of kind {kind} train nothing"
         return spec.curve
 
     @property

@@ -6,21 +6,35 @@ in one of them, partial rotary in another) and a trained context of 16, extended
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import torch
 
-from lce_core.attention import AttentionScheme
-from lce_core.errors import SpecError, UnavailableError
-from lce_core.evidence import LLAMA2_7B, PHI2, OfMethod
-from lce_core.extension.extended_model import ExtendedModel, extend
+from lce_core.errors import UnavailableError
+from lce_core.evidence import OfMethod
+from lce_core.extension.extended_model import extend
 from lce_core.methods import METHODS, Method
-from lce_core.models import LanguageModel
-from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
+from lce_core.rope import ContextLengths, RopeTable
 from tests.contracts import plugins
+from tests.contracts.method_trials import (
+    FAR,
+    Example,
+    as_if_grouped,
+    at,
+    behaviour,
+    close,
+    extended_models,
+    fitting,
+    length_in_reach,
+    name_of,
+    refused,
+    repeated_heads,
+    same,
+    schemes,
+    with_another_value,
+)
 from tests.contracts.plugins import built
 from tests.support.extended_models import (
     BASES,
@@ -29,18 +43,12 @@ from tests.support.extended_models import (
     VOCABULARY,
     Tiny,
     TinyGrouped,
-    fits,
     logits,
     stock,
     tokens,
 )
 
-Example = Mapping[str, Any]
 Check = Callable[[type[Method], Example], None]
-
-Extended = list[tuple[LanguageModel, ExtendedModel]]
-
-FAR = (LLAMA2_7B, PHI2, RopeGeometry(32, 32, 2, 2, 1e4, 128))
 
 
 def check_form(plugin: type[Method], example: Example) -> None:
@@ -209,11 +217,13 @@ def check_grouped_heads(plugin: type[Method], example: Example) -> None:
     if grouped.geometry not in [base.geometry for base in fitting(method)]:
         return
     model, repeated = stock(grouped), stock(whole)
-    repeated.load_state_dict({name: _repeated(name, w) for name, w in model.state_dict().items()})
+    repeated.load_state_dict(
+        {name: repeated_heads(name, w) for name, w in model.state_dict().items()}
+    )
     extended = extend(model, grouped, method, target=TARGET)
     ids = tokens(length_in_reach(extended))
     expected = logits(extended, ids)
-    twin = _as_if_grouped(method, grouped.geometry)
+    twin = as_if_grouped(method, grouped.geometry)
     close(logits(extend(repeated, whole, twin, target=TARGET), ids), expected, "grouped heads")
 
 
@@ -251,7 +261,7 @@ def check_parameters(plugin: type[Method], example: Example) -> None:
     if example is not plugin.examples[0]:
         return  # the others are tried along with the first
     for name in plugin.model_fields:
-        pairs = [pair for one in plugin.examples for pair in _changed(plugin, one, name)]
+        pairs = [pair for one in plugin.examples for pair in with_another_value(plugin, one, name)]
         assert pairs, f"{name}: no second value fits; give one in EXAMPLES"
         assert any(behaviour(one) != behaviour(other) for one, other in pairs), (
             f"{name} changes nothing"
@@ -276,163 +286,3 @@ CHECKS: tuple[Check, ...] = (
     check_gradients,
     check_parameters,
 )
-
-
-def at(request: int) -> ContextLengths:
-    """Lengths of a request to a tiny model."""
-    return ContextLengths(TRAINED, TARGET, request)
-
-
-def fitting(method: Method) -> list[LanguageModel]:
-    """Tiny models that take the method's parameters; the plain Llama has to."""
-    found = [base for base in BASES if fits(method, base)]
-    if BASES[0] not in found:
-        method.check(BASES[0].geometry, at(TARGET))
-    return found
-
-
-def extended_models(plugin: type[Method], example: Example) -> Extended:
-    """Each tiny model with the method on it."""
-    method = built(plugin, example)
-    return [(base, extend(stock(base), base, method, target=TARGET)) for base in fitting(method)]
-
-
-def length_in_reach(extended: ExtendedModel) -> int:
-    """40 tokens, or as many as the method reaches: more than the trained context."""
-    reach = extended.method.reach(extended.geometry, at(TARGET))
-    length = 40 if reach is None else min(40, reach)
-    assert length > TRAINED, f"a reach of {reach} tokens extends nothing"
-    return length
-
-
-def schemes(method: Method, geometry: RopeGeometry, *, training: bool = True) -> list[Any]:
-    """Attention schemes of a method in use and in training, without stock attention."""
-    found: list[AttentionScheme | None] = [method.attention(geometry, at(TARGET))]
-    if training:
-        found.append(method.training_attention(geometry, at(TARGET)))
-    return [scheme for scheme in found if scheme is not None]
-
-
-def same(one: RopeTable, other: RopeTable) -> bool:
-    """Whether two tables are equal to the bit."""
-    equal = np.array_equal(one.inv_freq, other.inv_freq)
-    return equal and one.attention_factor == other.attention_factor
-
-
-def close(found: torch.Tensor, expected: torch.Tensor, where: str) -> None:
-    """Raises AssertionError unless float64 results agree up to rounding."""
-    worst = (found - expected).abs().max().item()
-    assert torch.allclose(found, expected, rtol=1e-9, atol=1e-9), f"{where}: off by {worst:.3g}"
-
-
-def refused(call: Callable[[], Any], words: str) -> None:
-    """Raises AssertionError unless `call` is refused in these words."""
-    said = "nothing"
-    try:
-        call()
-    except SpecError as error:
-        said = str(error)
-    assert words in said, f"not refused as {words!r}, but said {said}"
-
-
-def name_of(base: LanguageModel) -> str:
-    """Which tiny model it is."""
-    return type(base).__name__
-
-
-def perturbed(value: Any, plugin: type[Method], name: str) -> list[Any]:
-    """Other values of the same kind; for None what numbers a study may give."""
-    choices = plugin.model_json_schema()["properties"][name]
-    enums = [one.get("enum", []) for one in (choices, *choices.get("anyOf", ()))]
-    found: list[Any] = [one for enum in enums for one in enum if one != value]
-    match value:
-        case bool():
-            found += [not value]
-        case int():
-            found += [value + 1, 2 * value, max(1, value // 2)]
-        case float():
-            found += [1.5 * value, value / 2]
-        case tuple():
-            found += [[1.25 * one for one in value], [*value[::-1]]]
-        case None:
-            found += [2, 2.0, 4, 4.0, 0.5, 8]
-    return found
-
-
-def behaviour(method: Method) -> list[Any]:
-    """All that a method says, at small and real sizes."""
-    said: list[Any] = [method.lora()]
-    for geometry in (*(base.geometry for base in BASES), *FAR):
-        trained = geometry.trained_context
-        for request in (trained, 4 * trained, 64 * trained):
-            lengths = ContextLengths(trained, 4 * trained, request)
-            try:
-                method.check(geometry, lengths)
-            except SpecError as error:
-                said.append(str(error))
-                continue
-            said += _said(method, geometry, lengths)
-    return said
-
-
-def _said(method: Method, geometry: RopeGeometry, lengths: ContextLengths) -> list[Any]:
-    table = method.rope_table(geometry, lengths)
-    said: list[Any] = [table.inv_freq.tolist(), table.attention_factor]
-    said += [method.attention(geometry, lengths), method.insertion(geometry)]
-    said += [method.training_attention(geometry, lengths), method.reach(geometry, lengths)]
-    said += [method.stages(lengths), method.length_dependent(geometry, lengths)]
-    if method.rotary is not None and geometry in [base.geometry for base in BASES]:
-        said += _learned(method, geometry, lengths)
-    return said
-
-
-def _learned(method: Method, geometry: RopeGeometry, lengths: ContextLengths) -> list[Any]:
-    """Frequencies of a rotary module whose parameters are not at their start."""
-    base = next(base for base in BASES if base.geometry == geometry)
-    extended = extend(stock(base), base, method, target=lengths.target)
-    weights = extended.model.model.rotary_emb.parameters()
-    generator = torch.Generator().manual_seed(3)
-    for weight in weights:
-        weight.copy_(0.1 * torch.randn(weight.shape, generator=generator))
-    extended.begin_request(lengths.request)
-    return [extended.model.model.rotary_emb.table.inv_freq.tolist()]
-
-
-def _changed(plugin: type[Method], example: Example, name: str) -> list[tuple[Method, Method]]:
-    """The method of an example, beside those that differ in one parameter."""
-    method = built(plugin, example)
-    values = [one[name] for one in plugin.examples if name in one]
-    values = values or perturbed(getattr(method, name), plugin, name)
-    if not plugin.model_fields[name].is_required():
-        values.append(plugin.model_fields[name].get_default())
-    found = []
-    for value in values:
-        try:
-            other = built(plugin, {**example, name: value})
-        except ValueError:
-            continue
-        if other != method:
-            found.append((method, other))
-    return found
-
-
-def _repeated(name: str, weight: torch.Tensor) -> torch.Tensor:
-    if not name.endswith(("k_proj.weight", "v_proj.weight")):
-        return weight
-    heads = weight.unflatten(0, (TinyGrouped.geometry.num_kv_heads, -1))
-    return heads.repeat_interleave(2, dim=0).flatten(0, 1)
-
-
-def _as_if_grouped(method: Method, geometry: RopeGeometry) -> Method:
-    """The method with the frequencies that it gives the grouped model."""
-    kind = type(method)
-
-    class Twin(kind):  # type: ignore[misc, valid-type]
-        def rope_table(self, _: RopeGeometry, lengths: ContextLengths) -> RopeTable:
-            table: RopeTable = super().rope_table(geometry, lengths)
-            return table
-
-        def check(self, _: RopeGeometry, lengths: ContextLengths) -> None:
-            super().check(geometry, lengths)
-
-    return Twin.model_validate(method.model_dump())

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from lce_core.benchmarks import BENCHMARKS
-from tests.contracts.benchmarks import OF_ALL, OF_PROMPTS, Check, cases, checks
+from tests.contracts.benchmark_cases import cases
+from tests.contracts.benchmarks import OF_ALL, OF_PROMPTS, Check, checks
 
 
 @pytest.fixture(scope="module")

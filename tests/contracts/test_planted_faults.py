@@ -17,6 +17,7 @@ from lce_core.benchmarks import BENCHMARKS
 from lce_core.errors import LceError, SpecError
 from lce_core.methods import METHODS
 from tests.contracts import benchmarks, methods
+from tests.contracts.benchmark_cases import Case
 from tests.support.plugin_copies import Change, copied
 
 OWN_KERNEL = '''
@@ -25,7 +26,7 @@ OWN_KERNEL = '''
 class Planted(LambdaShaped):
     """The scheme with a fault."""
 
-    kernel: ClassVar[str] = "lce_core.methods.lm_infinite_copy:attend"
+    kernel: ClassVar[str] = f"{__name__}:attend"
 
 
 def attend(scheme, query, key, value, table, first_query, scaling):
@@ -223,7 +224,7 @@ def check_method(plugin: Any, check: methods.Check) -> None:
 
 
 def check_benchmark(plugin: Any, check: benchmarks.Check, root: Path) -> None:
-    case = benchmarks.Case(plugin, plugin.examples[0], "fast", root)
+    case = Case(plugin, plugin.examples[0], "fast", root)
     check(case)
 
 

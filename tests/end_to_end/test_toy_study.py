@@ -14,7 +14,7 @@ from catalog.queries import logical_digest, run_query
 from lce_core.methods import METHODS
 from tests.support.studies import lce
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(3000), pytest.mark.xdist_group("toy_study")]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(3000)]
 
 MEANS = """
     SELECT benchmark, method || CASE WHEN frozen THEN '' ELSE '-tuned' END, eval_length, avg(value)

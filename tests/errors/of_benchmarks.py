@@ -41,7 +41,7 @@ on("long_eval/__init__", "50 a file", "long_eval", cases="published", num_sample
 on("many_shot/__init__", "a name of its own", "many_shot", shots=[5, 5])
 on("needle/__init__", "essays, needles or bos_leak", "needle", profile="tiny", bos_leak=True)
 on("perplexity_documents", "without min_document_tokens", "perplexity_documents", truncate=True)
-on("ruler/__init__", "RULER's texts", "ruler", profile="tiny", sizes="v1")
+on("ruler/_token_form", "RULER's texts", "ruler", profile="tiny", sizes="v1")
 
 
 at("passkey", "without any garbage")(evaluate("passkey", 200, {"num_samples": 2}))
@@ -116,3 +116,8 @@ def _(_: Place) -> None:
 
 
 at("ruler/_fitting", "smallest prompts")(evaluate("ruler", 129, {"num_samples": 1}, task="vt"))
+
+
+@at("_prompted/benchmark", "and its answer")
+def _(_: Place) -> None:
+    benchmark("passkey").fitted(bare(), "a line " * 100)  # type: ignore[attr-defined]

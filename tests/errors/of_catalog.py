@@ -14,7 +14,7 @@ from dashboards.contents import read_contents
 from dashboards.report import write_report
 from lce_core.store.artifacts import Store
 from lce_core.store.cell_tables import SAMPLES
-from lce_core.store.steps import make_step
+from tests.support.free_steps import free_step
 from tests.support.provocations import Place, Table
 
 PROVOCATIONS = Table()
@@ -41,7 +41,7 @@ def _(_: Place) -> None:
 
 @provokes("catalog/holdings.py", "among its files")
 def _(place: Place) -> None:
-    store, step = Store(place.folder), make_step("rows", "toy", {}, {})
+    store, step = Store(place.folder), free_step("rows", "toy", {}, {})
     store.prepare()
     store.ensure(step, lambda attempt: {"n": (attempt.out / "a").write_bytes(b"a")}, {})
     take_stock(store).file(step.short, "samples.parquet")

@@ -15,6 +15,7 @@ from flows import prefect_plugin, running, services, study, temporary_server
 from flows.daemons import Service, ask, wait_until
 from flows.display import TerminalDisplay
 from flows.ports import free_port, require_free
+from flows.scaffolding import new_plugin
 from flows.scheduling import run_units
 from flows.selection import require_work, select_cells
 from flows.settings import (
@@ -26,11 +27,11 @@ from flows.settings import (
 )
 from lce_core.errors import NonFiniteError
 from lce_core.store.artifacts import Store
-from lce_core.store.steps import make_step
 from lce_core.study.plan import StudyPlan, compile_study
 from lce_core.study.study_file import load_study
 from lce_core.study.units import Unit
 from tasks.workers import close_pools
+from tests.support.free_steps import free_step
 from tests.support.provocations import Place, Table
 
 PROVOCATIONS = Table()
@@ -133,8 +134,8 @@ def _(_: Place) -> None:
 
 @provokes("flows/scheduling.py", "that nothing computes")
 def _(place: Place) -> None:
-    parent = make_step("rows", "toy", {}, {})
-    child = make_step("base", "toy", {}, {"rows": parent})
+    parent = free_step("rows", "toy", {}, {})
+    child = free_step("base", "toy", {}, {"rows": parent})
     how = make_execution({"home": place.folder, "slots": 1, "device": "cpu"})
     try:
         display = TerminalDisplay(1, Console(quiet=True))
@@ -244,3 +245,27 @@ def _(place: Place) -> None:
 @provokes("flows/temporary_server.py", "a process that did not start", slow=True)
 def _(place: Place) -> None:
     ready(place, taken=False)
+
+
+# Flows: new plug-ins
+
+
+@provokes("flows/scaffolding.py", "choose one of them")
+def _(place: Place) -> None:
+    new_plugin("corpus", "mine", place.folder)
+
+
+@provokes("flows/scaffolding.py", "letters, digits and underscores")
+def _(place: Place) -> None:
+    new_plugin("method", "my-method", place.folder)
+
+
+@provokes("flows/scaffolding.py", "a name that no {kind} has")
+def _(place: Place) -> None:
+    new_plugin("method", "yarn", place.folder)
+
+
+@provokes("flows/scaffolding.py", "a file of that name")
+def _(place: Place) -> None:
+    new_plugin("method", "mine", place.folder)
+    new_plugin("method", "mine", place.folder)

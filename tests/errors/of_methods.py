@@ -94,3 +94,33 @@ on("streaming_llm", "a cache of at most", "streaming_llm", window=16)
 @provokes("lce_core/methods/_ntk.py", "at least two pairs")
 def _(_: Place) -> None:
     parse("ntk_aware").rope_table(replace(GEOMETRY, rotary_dim=2), LENGTHS)
+
+
+@provokes("lce_core/rope.py", "an even rotary_dim")
+def _(_: Place) -> None:
+    replace(GEOMETRY, rotary_dim=7)
+
+
+@provokes("lce_core/rope.py", "key-value heads that divide")
+def _(_: Place) -> None:
+    replace(GEOMETRY, num_kv_heads=3)
+
+
+@provokes("lce_core/rope.py", "lengths of at least 1")
+def _(_: Place) -> None:
+    ContextLengths(0, 1, 1)
+
+
+@provokes("lce_core/rope.py", "inv_freq in float64")
+def _(_: Place) -> None:
+    RopeTable(np.ones(4, np.float32))
+
+
+@provokes("lce_core/rope.py", "zero, negative")
+def _(_: Place) -> None:
+    RopeTable(np.zeros(4))
+
+
+@provokes("lce_core/rope.py", "attention factor")
+def _(_: Place) -> None:
+    RopeTable(np.ones(4), 0.0)

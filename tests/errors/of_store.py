@@ -14,7 +14,8 @@ from lce_core.runners import Runner, _require_finite
 from lce_core.store.artifacts import Store
 from lce_core.store.identity import canonical_json
 from lce_core.store.lease import Lease
-from lce_core.store.steps import Step, make_step
+from lce_core.store.steps import Step
+from tests.support.free_steps import free_step
 from tests.support.provocations import Place, Table
 
 PROVOCATIONS = Table()
@@ -38,7 +39,7 @@ def _(place: Place) -> None:
 
 
 def step() -> Step:
-    return make_step("rows", "toy", {"tokens": 1}, {})
+    return free_step("rows", "toy", {"tokens": 1}, {})
 
 
 @provokes("lce_core/store/identity.py", "a finite number")
@@ -89,7 +90,7 @@ def _(place: Place) -> None:
 @provokes("lce_core/runners.py", "no intact")
 def _(place: Place) -> None:
     runner = Runner(Store(place.folder), Execution(home=place.folder), print)
-    child = make_step("cell", "toy", {}, {"held_out": step()})
+    child = free_step("cell", "toy", {}, {"held_out": step()})
     runner._parent(child, "held_out")
 
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError, model_validator
 from flows.settings import STUDIES
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
-from lce_core.registry import Registry, spec_error
+from lce_core.registry import MARK, Registry, spec_error
 from lce_core.study.plan import compile_study
 from lce_core.study.study_file import load_study, parse_study
 from tests.support.provocations import Place, Table
@@ -134,3 +134,18 @@ def _(place: Place) -> None:
 @provokes("lce_core/registry.py", "a subclass of")
 def _(place: Place) -> None:
     plugin(place, "METHOD = 1\nSOURCE = 1\nEVIDENCE = ()\nVERSION = 1\n")
+
+
+@provokes("lce_core/registry.py", "lines that are written")
+def _(place: Place) -> None:
+    plugin(place, f"METHOD = 1  {MARK}\n")
+
+
+@provokes("lce_core/registry.py", "no EXAMPLES")
+def _(place: Place) -> None:
+    plugin(
+        place,
+        "from lce_core.methods import Method\n"
+        "class Sized(Method):\n    size: int\n"
+        "METHOD, SOURCE, EVIDENCE, VERSION = Sized, 1, (), 1\n",
+    )

@@ -13,7 +13,6 @@ from flows.settings import (
     study_path,
 )
 from lce_core.store.artifacts import Store
-from lce_core.store.steps import make_step
 from lce_core.study.plan import compile_study
 from lce_core.study.study_file import load_study
 from lce_core.study.units import Unit
@@ -21,6 +20,7 @@ from tasks.gpus import leased_gpus
 from tasks.tracking import project
 from tasks.units import compute
 from tasks.workers import Pool, Slot, Worker, close_pools
+from tests.support.free_steps import free_step
 from tests.support.provocations import Place, Table
 
 PROVOCATIONS = Table()
@@ -80,14 +80,14 @@ def _(place: Place) -> None:
     with worker(place) as found:
         send = found._send
         place.patch.setattr(found, "_send", lambda line: (send(line), kill(found)))
-        found.run([make_step("rows", "toy", {}, {})], print)
+        found.run([free_step("rows", "toy", {}, {})], print)
 
 
 @provokes("tasks/workers.py", "takes no requests", slow=True)
 def _(place: Place) -> None:
     with worker(place) as found:
         kill(found)
-        found.run([make_step("rows", "toy", {}, {})], print)
+        found.run([free_step("rows", "toy", {}, {})], print)
 
 
 @provokes("tasks/workers.py", "no GPU is visible")

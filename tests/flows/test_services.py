@@ -193,7 +193,7 @@ def test_a_port_that_is_none_is_refused(port: int) -> None:
         require_free(port, "--port")
 
 
-def test_nobody_holds_a_unused_port() -> None:
+def test_nobody_holds_an_unused_port() -> None:
     port = unused_port()
     require_free(port, "--port")
     assert "another user" in holder(port)

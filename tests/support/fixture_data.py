@@ -106,7 +106,7 @@ def _long_eval_row(num_lines: int, row: int) -> dict[str, object]:
 
 def _books(folder: Path) -> None:
     for name in ("a", "b"):
-        (folder / f"{name}.txt").write_text(f"Book {name}. {STORY * 12}", encoding="utf-8")
+        (folder / f"{name}.txt").write_text(f"Book {name}. {STORY * 100}", encoding="utf-8")
 
 
 def _short_context(task: str) -> Callable[[Path], None]:

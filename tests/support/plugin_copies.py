@@ -6,10 +6,13 @@ import importlib
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from lce_core.registry import Registry
+
+_NUMBERS = count(1)
 
 Change = tuple[str, str]
 """A piece of the source that occurs once, and what stands in its place."""
@@ -27,7 +30,7 @@ def copied(registry: Registry[Any], name: str, folder: Path, *changes: Change) -
     for old, new in changes:
         assert source.count(old) == 1, f"{old!r} occurs {source.count(old)} times in {name}"
         source = source.replace(old, new)
-    copy = f"{name}_copy"
+    copy = f"{name}_copy{next(_NUMBERS)}"  # caches know plug-ins by their names
     (folder / f"{copy}.py").write_text(source, encoding="utf-8")
     registry.add_folder(folder)
     importlib.invalidate_caches()

@@ -214,7 +214,7 @@ class PromptBenchmark(Benchmark):
         return self.fitted(request, text(self.parts_that_fit(request, text)))
 
     def parts_that_fit(self, request: CellRequest, text: Callable[[int], str]) -> int:
-        """Most parts of filler with which a prompt leaves room for its answer; 0 if none does."""
+        """Most parts of filler with which `filled` leaves room for the answer; 0 if none fits."""
         room = request.eval_length - self.new_tokens(request.task)
         low, high = 0, 1
         while high <= room and len(encode(request, text(high))) <= room:

@@ -178,5 +178,5 @@ EVIDENCE = tuple(
         ("clean", " Line 7: <2416>", 0.0, "the first integer is the line's number"),
     )
 )
-EXAMPLES: Examples = ({"num_samples": 6}, {})
+EXAMPLES: Examples = ({"num_samples": 6}, {"cases": "published"})
 VERSION = 1

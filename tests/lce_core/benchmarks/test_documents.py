@@ -109,7 +109,7 @@ def test_a_data_set_that_is_not_there_is_unavailable_with_its_origin(
             b'{"text": "x"}\n{"ids": 1}\n',
             r"a\.jsonl: row 2: got no text in text or input",
         ),
-        ("a.jsonl", b'{"input_ids": [1, 2]}\n', r"only input_ids: .*own tokenizer"),
+        ("a.jsonl", b'{"input_ids": [1, 2]}\n', r"only input_ids; .*own tokenizer"),
         ("a.parquet", b"nothing", r"a\.parquet: .*get the file again"),
     ],
 )
@@ -196,7 +196,7 @@ def test_a_plan_gives_each_task_its_own_data_and_cost(
     assert pg19.step.spec["data"] == DATA_SETS["pg19"].digest(folders)  # type: ignore[union-attr]
     assert step_cost(pg19.step).tokens == 128 * (7212 // 128)  # type: ignore[arg-type]
     assert proof_pile.step is None
-    assert "'proof_pile' : got no folder of this name" in str(proof_pile.unavailable)
+    assert "'proof_pile': got no folder of this name" in str(proof_pile.unavailable)
 
 
 # Published text

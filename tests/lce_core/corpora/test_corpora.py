@@ -54,14 +54,6 @@ def documents(corpus: Corpus, folders: dict[str, Path]) -> dict[str, tuple[str, 
 
 
 @pytest.mark.parametrize("name", CORPORA.names())
-def test_the_evidence_of_the_split_rule_holds(name: str) -> None:
-    evidence = CORPORA.load(name).evidence
-    assert evidence
-    for item in evidence:
-        assert split_of(item.given["name"], item.given["held_out_percent"]) == item.expected
-
-
-@pytest.mark.parametrize("name", CORPORA.names())
 def test_a_corpus_keeps_the_contract(name: str, folder: Path) -> None:
     parameters = {"domain_names": ["text", "web", "books"]} if name == "jsonl_folder" else {}
     corpus = CORPORA.parse({"name": name, **parameters}, "test")

@@ -290,7 +290,7 @@ def test_a_damaged_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"rows\.bin: got no such file"):
         PackedRows.open(tmp_path)
     (tmp_path / "manifest.json").write_text("{")
-    with pytest.raises(StoreError, match="not a readable manifest"):
+    with pytest.raises(StoreError, match="got no readable manifest"):
         PackedRows.open(tmp_path)
 
 

@@ -137,7 +137,7 @@ def test_two_variants_of_a_method_need_labels() -> None:
     variants = [{"name": "yarn"}, {"name": "yarn", "scale": 2.0}]
     assert "label" in refusal(edited(methods=variants))
     study = parse_study(edited(methods=[*variants[:1], {**variants[1], "label": "yarn_2"}]), "x")
-    assert [row.row for row in study.methods] == ["yarn", "yarn_2"]
+    assert [variant.name for variant in study.methods] == ["yarn", "yarn_2"]
 
 
 def test_batches_are_whole_rows() -> None:

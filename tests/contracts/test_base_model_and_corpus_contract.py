@@ -1,0 +1,31 @@
+"""Every registered base model and text source: where it comes from, evidence, identity.
+
+What they do beyond that is tested on real files and checkpoints in tests/lce_core.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lce_core.corpora import CORPORA
+from lce_core.models import MODELS
+from lce_core.registry import Registry
+from tests.contracts import plugins
+
+TRIED = [
+    pytest.param(registry, name, id=name)
+    for registry in (MODELS, CORPORA)
+    for name in registry.names()
+]
+
+
+@pytest.mark.parametrize(("registry", "name"), TRIED)
+def test_a_base_model_or_corpus_keeps_the_contract(registry: Registry[Any], name: str) -> None:
+    plugin = registry.load(name)
+    plugins.check_source(plugin)
+    plugins.check_description(plugin)
+    plugins.check_evidence(plugin)
+    for example in plugin.examples:
+        plugins.check_identity(registry, plugin, example)
