@@ -27,7 +27,9 @@ from lce_core.study.spec import StudySpec
 from lce_core.study.study_file import parse_study
 from tests.support.repository import ROOT
 
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+DOCUMENTS = sorted(
+    [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").rglob("*.md")]
+)
 
 
 def text(name: str) -> str:
@@ -64,7 +66,8 @@ def test_every_study_named_in_a_document_is_shipped() -> None:
         name
         for document in DOCUMENTS
         for name in re.findall(
-            r"\blce (?:run|plan|status|report) ([a-z][a-z0-9-]+)", document.read_text("utf-8")
+            r"\blce (?:run|plan|status|report) ([a-z][a-z0-9-]+)(?![\w./-])",
+            document.read_text("utf-8"),
         )
     }
     assert named
@@ -88,7 +91,7 @@ def test_documents_link_only_to_files_that_exist(document: Path) -> None:
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_documents_name_only_files_and_modules_that_exist(document: Path) -> None:
     content = document.read_text("utf-8")
-    folders = "lce_core|catalog|tasks|flows|dashboards|tests|perf|docs"
+    folders = "lce_core|catalog|tasks|flows|dashboards|tests|perf|docs|examples"
     paths = re.findall(rf"(?<![\w/.-])((?:{folders})/[\w./-]*\w)", content)
     modules = re.findall(
         r"(?<![\w/.])((?:lce_core|catalog|tasks|flows|dashboards)(?:\.\w+)+)", content

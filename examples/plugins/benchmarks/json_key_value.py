@@ -14,8 +14,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from lce_core.benchmarks import CellRequest, Profile, Prompt, PromptBenchmark, PromptForm, Source
-from lce_core.evidence import calls
+from lce_core.benchmarks import (
+    CellRequest,
+    Profile,
+    Prompt,
+    PromptBenchmark,
+    PromptForm,
+    Source,
+    calls,
+)
 
 INSTRUCTION = "Extract the value corresponding to the specified key in the JSON object below."
 

@@ -1,0 +1,271 @@
+"""The plug-ins in examples/plugins keep the contracts and say what transformers and json say.
+
+They take part, for this file alone, as `--plugins examples/plugins` lets them: copied nowhere.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import LlamaConfig
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+from typer.testing import CliRunner
+
+from flows.cli import app
+from lce_core.benchmarks import BENCHMARKS, Prompt
+from lce_core.errors import SpecError, UnavailableError
+from lce_core.evidence import LLAMA2_7B
+from lce_core.extension.extended_model import extend
+from lce_core.methods import METHODS
+from lce_core.models import MODELS
+from lce_core.registry import Registry
+from lce_core.rope import ContextLengths, RopeGeometry
+from tests.contracts import benchmark_cases, benchmarks, methods
+from tests.support.cells import benchmark, request
+from tests.support.extended_models import BASES, TARGET, TRAINED, logits, stock, tokens
+from tests.support.repository import ROOT
+
+FOLDER = ROOT / "examples" / "plugins"
+STUDY = FOLDER / "study.yaml"
+PLACES: dict[str, Registry[Any]] = {"methods": METHODS, "benchmarks": BENCHMARKS}
+TOY = MODELS.load("toy_llama").geometry
+ASKING = (benchmarks.check_cell, benchmarks.check_repeatable, benchmarks.check_savings)
+"""Checks that ask a model every prompt; profiles differ in the number of prompts alone."""
+PAIR_BYTES = 81
+"""Bytes of '"KEY": "VALUE"', comma, newline and blank, counted by hand: 38 + 2 + 38 + 3."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _taking_part() -> Iterator[None]:
+    for name, registry in PLACES.items():
+        registry.add_folder(FOLDER / name)
+    yield
+    for name, registry in PLACES.items():
+        search = importlib.import_module(registry.package).__path__
+        search.remove(str(FOLDER / name))
+        for file in (FOLDER / name).glob("*.py"):
+            sys.modules.pop(f"{registry.package}.{file.stem}", None)
+    importlib.invalidate_caches()
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("stand-ins")
+
+
+def test_every_example_is_loaded_from_its_file() -> None:
+    files = sorted(file.relative_to(FOLDER) for file in FOLDER.glob("*/*.py"))
+    loaded = [PLACES[file.parent.name].load(file.stem) for file in files]
+    assert [Path(str(sys.modules[one.__module__].__file__)) for one in loaded] == [
+        FOLDER / file for file in files
+    ]
+    assert len(loaded) == 2
+
+
+@pytest.mark.parametrize("check", methods.CHECKS, ids=lambda check: check.__name__)
+def test_the_method_keeps_the_contract(check: methods.Check) -> None:
+    plugin = METHODS.load("longrope_factors")
+    with torch.no_grad():
+        for example in plugin.examples:
+            check(plugin, example)
+
+
+@pytest.mark.parametrize(
+    "check", [*benchmarks.OF_ALL, *benchmarks.OF_PROMPTS], ids=lambda check: check.__name__
+)
+def test_the_benchmark_keeps_the_contract(check: benchmarks.Check, root: Path) -> None:
+    cases = benchmark_cases.cases(BENCHMARKS.load("json_key_value"), root)
+    assert {case.profile for case in cases} == {"clean", "fast"}
+    for case in cases:
+        if case.profile == "fast" or check not in ASKING:
+            check(case)
+
+
+def longrope(geometry: RopeGeometry, target: int, factors: list[float]) -> tuple[Any, float]:
+    """Inverse frequencies and attention factor of transformers, for a request of `target`."""
+    config = LlamaConfig(
+        hidden_size=geometry.num_heads * geometry.head_dim,
+        num_attention_heads=geometry.num_heads,
+        max_position_embeddings=target,
+        rope_parameters={
+            "rope_type": "longrope",
+            "rope_theta": geometry.theta,
+            "long_factor": factors,
+            "short_factor": [1.0] * len(factors),
+            "factor": target / geometry.trained_context,
+            "original_max_position_embeddings": geometry.trained_context,
+        },
+    )
+    inv_freq, attention = ROPE_INIT_FUNCTIONS["longrope"](config, device="cpu", seq_len=target)
+    return inv_freq.numpy(), attention
+
+
+def ours(geometry: RopeGeometry, target: int, **parameters: Any) -> tuple[Any, float]:
+    method = METHODS.parse({"name": "longrope_factors", **parameters}, "test")
+    lengths = ContextLengths(geometry.trained_context, target, target)
+    method.check(geometry, lengths)
+    table = method.rope_table(geometry, lengths)
+    return table.inv_freq, table.attention_factor
+
+
+@settings(max_examples=30, deadline=None)
+@given(data=st.data(), times=st.sampled_from([1.5, 2, 4, 8, 32]))
+@pytest.mark.parametrize("geometry", [TOY, LLAMA2_7B], ids=["toy", "llama2_7b"])
+def test_frequencies_and_attention_factor_are_those_of_transformers(
+    geometry: RopeGeometry, data: st.DataObject, times: float
+) -> None:
+    pairs, target = geometry.num_pairs, int(times * geometry.trained_context)
+    factors = data.draw(st.lists(st.floats(1, 64), min_size=pairs, max_size=pairs))
+    inv_freq, attention = ours(geometry, target, factors=factors)
+    expected, expected_attention = longrope(geometry, target, factors)
+    np.testing.assert_allclose(inv_freq, expected, rtol=1e-5)
+    assert attention == pytest.approx(expected_attention, rel=1e-12)
+
+
+def test_an_extended_model_answers_as_a_model_of_transformers_with_longrope() -> None:
+    base, factors = BASES[0], [1.0, 1.5, 3.0, 4.0]
+    theirs = stock(
+        base,
+        rope_type="longrope",
+        long_factor=factors,
+        short_factor=[1.0] * len(factors),
+        factor=TARGET / TRAINED,
+        original_max_position_embeddings=TRAINED,
+    )
+    method = METHODS.parse({"name": "longrope_factors", "factors": factors}, "test")
+    ids = tokens(TARGET)
+    with torch.no_grad():
+        found = logits(extend(stock(base), base, method, target=TARGET), ids)
+        expected = theirs(ids).logits
+        plain = stock(base)(ids).logits
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    assert (plain - expected).abs().max() > 0.1
+
+
+def test_an_attention_factor_that_is_given_takes_the_place_of_the_formula() -> None:
+    given_one = ours(TOY, 512, factors=[2.0] * 16, attention_factor=1.0)
+    formula = ours(TOY, 512, factors=[2.0] * 16)
+    assert np.array_equal(given_one[0], formula[0])
+    assert given_one[1] == 1
+    assert formula[1] == pytest.approx((1 + 2 / 7) ** 0.5)  # ln 4 / ln 128 = 2 / 7
+
+
+@pytest.mark.parametrize(
+    ("factors", "said"),
+    [
+        ([1.0] * 15, ("", "15 factors", "one for each of the base model's 16 frequency pairs")),
+        ([1.0] * 15 + [0.5], ("[15]", "0.5", "a factor of at least 1")),
+    ],
+)
+def test_factors_that_do_not_fit_are_refused(
+    factors: list[float], said: tuple[str, str, str]
+) -> None:
+    with pytest.raises(SpecError) as caught:
+        ours(TOY, 512, factors=factors)
+    place, got, expected = said
+    assert caught.value.where == f"longrope_factors.factors{place}"
+    assert (caught.value.got, caught.value.expected) == (got, expected)
+    assert caught.value.remedy
+
+
+def shown(prompt: Prompt, tokenizer: Any) -> tuple[dict[str, str], str]:
+    """The object and the key that a reader of the prompt finds."""
+    text = tokenizer.decode(prompt.ids)
+    written, _, question = text.partition("JSON data:\n")[2].partition("\n\nKey: ")
+    asked = re.fullmatch(r'"([0-9a-f-]{36})"\nCorresponding value:', question)
+    assert asked is not None, question
+    return json.loads(written), asked[1]
+
+
+@pytest.mark.parametrize(("length", "pairs"), [(512, 3), (1024, 10)])
+def test_a_prompt_is_a_json_object_that_holds_the_answer_at_its_depth(
+    length: int, pairs: int
+) -> None:
+    asked = benchmark("json_key_value")
+    cell = request(asked, length)
+    prompts = asked.prompts(cell)  # type: ignore[attr-defined]
+    places = []
+    for prompt in prompts:
+        values, key = shown(prompt, cell.tokenizer)
+        assert len(values) == pairs
+        assert {uuid.UUID(one).version for one in [*values, *values.values()]} == {4}
+        assert len({*values, *values.values()}) == 2 * pairs
+        assert values[key] == prompt.reference
+        places.append(list(values).index(key))
+        assert prompt.depth == pytest.approx(100 * (places[-1] + 0.5) / pairs)
+        assert length - PAIR_BYTES < len(prompt.ids) + 48 <= length  # no further pair fits
+    assert len(prompts) == 100
+    counts = np.bincount(places, minlength=pairs)
+    assert max(abs(counts - 100 / pairs)) <= 2, "strata of depth give every place its share"
+
+
+def test_an_oracle_scores_one_and_any_other_value_of_the_object_nothing() -> None:
+    asked: Any = benchmark("json_key_value", profile="fast")
+    cell = request(asked, 1024)
+    prompts = asked.prompts(cell)
+    objects = [shown(prompt, cell.tokenizer) for prompt in prompts]
+    right = [f' "{values[key].upper()}"' for values, key in objects]
+    wrong = [
+        " ".join([*values, *(value for name, value in values.items() if name != key)])
+        for values, key in objects
+    ]
+    assert {one.score for one in asked.scored("single", prompts, right)} == {1.0}
+    assert {one.score for one in asked.scored("single", prompts, wrong)} == {0.0}
+    for prompt in prompts:
+        whole = f' "{prompt.reference}"'
+        ends = [asked.complete("single", prompt, whole[:size]) for size in range(len(whole) + 1)]
+        assert ends == [size >= 38 for size in range(len(whole) + 1)]  # blank, quote, 36 digits
+
+
+def test_a_length_without_room_for_two_pairs_is_refused_with_the_least_that_has() -> None:
+    asked: Any = benchmark("json_key_value", profile="fast")
+    with pytest.raises(UnavailableError) as caught:
+        asked.prompts(request(asked, 128))
+    found = re.fullmatch(r"at least (\d+) tokens", caught.value.expected)
+    assert found is not None
+    least = int(found[1])
+    assert len(asked.prompts(request(asked, least))) == 20
+    with pytest.raises(UnavailableError):
+        asked.prompts(request(asked, least - 1))
+
+
+@pytest.mark.parametrize("length", [512, 1024, 4096])
+def test_predicted_tokens_are_within_15_percent_of_those_of_the_prompts(length: int) -> None:
+    asked: Any = benchmark("json_key_value", profile="fast")
+    taken = sum(len(prompt.ids) for prompt in asked.prompts(request(asked, length)))
+    assert abs(asked.num_tokens("single", length, 0) - taken) <= 0.15 * taken
+
+
+def test_the_example_study_is_planned_with_every_cell_to_do(tmp_path: Path) -> None:
+    command = ["plan", str(STUDY), "--plugins", str(FOLDER), "--json"]
+    done = CliRunner().invoke(app, command, env={"LCE_HOME": str(tmp_path / "home")})
+    assert done.exit_code == 0, done.output
+    cells = json.loads(done.stdout)["cells"]
+    written = yaml.safe_load(STUDY.read_text(encoding="utf-8"))
+    lengths = sum(len(entry["lengths"]) for entry in written["benchmarks"])
+    tasks = 4 + 2  # perplexity has two domains
+    assert lengths == 4
+    assert len(cells) == len(written["methods"]) * tasks
+    assert {cell["state"] for cell in cells} == {"to do"}
+    assert {cell["method"] for cell in cells} == {"none", "yarn", "longrope_factors"}
+    assert {cell["benchmark"] for cell in cells} == {"perplexity", "json_key_value"}
+    assert not (tmp_path / "home").exists()
+
+
+def test_the_study_and_the_documents_name_commands_that_are_the_same() -> None:
+    command = "lce run examples/plugins/study.yaml --plugins examples/plugins"
+    for file in (STUDY, FOLDER / "README.md"):
+        assert command in file.read_text(encoding="utf-8")
