@@ -106,7 +106,7 @@ def request_for(case: Case, task: str, **changes: Any) -> CellRequest:
         data_folders=fixture_folders(case.benchmark.reads(task), case.root),
     )
     request = replace(request, **changes)
-    reason = "nothing"
+    reasons: dict[str, None] = {}
     place = (case.benchmark.__class__, case.benchmark.model_dump_json(), task, request.tokenizer)
     if place in _FITTING:
         return replace(request, eval_length=_FITTING[place])
@@ -114,17 +114,17 @@ def request_for(case: Case, task: str, **changes: Any) -> CellRequest:
         sized = replace(request, eval_length=length)
         missing = case.benchmark.unavailable(TOY, task, length)
         if missing is not None:
-            reason = missing
+            reasons[missing] = None
             continue
         try:
             if isinstance(case.benchmark, PromptBenchmark):
                 fresh(case, sized)
         except UnavailableError as error:
-            reason = str(error)
+            reasons[str(error)] = None
         else:
             _FITTING[place] = length
             return sized
-    raise UnavailableError(f"{task} at {LENGTHS[-1]} tokens: {reason}")
+    raise UnavailableError(f"{task} at {LENGTHS[-1]} tokens: {'; '.join(reasons)}")
 
 
 def roomy(request: CellRequest) -> CellRequest:
