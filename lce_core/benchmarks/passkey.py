@@ -140,11 +140,12 @@ def _garbage_that_fits(request: CellRequest, step: int) -> int:
 
     minimum = prompt_tokens(0)
     if minimum > budget:
+        needed = minimum + NEW_TOKENS
         raise UnavailableError(
-            f"eval_length {request.eval_length}",
-            f"{minimum + NEW_TOKENS} tokens of this tokenizer in the passkey prompt"
-            " without any garbage and its answer",
-            "a prompt that fits the length",
+            "eval_length",
+            f"{request.eval_length} tokens, where the passkey prompt without any garbage and its"
+            f" answer take {needed}",
+            f"at least {needed} tokens",
             "evaluate longer contexts",
         )
     # Bisection in steps: `low` fits, `high` does not or is out of range.

@@ -124,7 +124,12 @@ def request_for(case: Case, task: str, **changes: Any) -> CellRequest:
         else:
             _FITTING[place] = length
             return sized
-    raise UnavailableError(f"{task} at {LENGTHS[-1]} tokens: {'; '.join(reasons)}")
+    raise UnavailableError(
+        task,
+        f"{LENGTHS[-1]} tokens that hold no prompt",
+        "a length that holds one",
+        "; ".join(reasons),
+    )
 
 
 def roomy(request: CellRequest) -> CellRequest:

@@ -29,10 +29,11 @@ class Planted(LambdaShaped):
     kernel: ClassVar[str] = f"{__name__}:attend"
 
 
-def attend(scheme, query, key, value, table, first_query, scaling):
+def attend(scheme, inputs):
     from lce_core.attention.lambda_shaped import attend as right
+    query, key, value, first_query = inputs.query, inputs.key, inputs.value, inputs.first_query
     FAULT
-    return right(scheme, query, key, value, table, first_query, scaling)
+    return right(scheme, replace(inputs, query=query, key=key, value=value))
 
 
 METHOD = LmInfinite
@@ -44,7 +45,7 @@ def kernel(fault: str) -> tuple[Change, ...]:
     return (
         ("METHOD = LmInfinite\n", OWN_KERNEL.replace("FAULT", fault)),
         ("return LambdaShaped(", "return Planted("),
-        ("from typing import", "from dataclasses import dataclass\nfrom typing import"),
+        ("from typing import", "from dataclasses import dataclass, replace\nfrom typing import"),
     )
 
 
@@ -256,8 +257,8 @@ def test_a_fault_planted_in_a_benchmark_is_caught(fault: str, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (("VERSION = 1", ""), "VERSION"),
-        (("    scale: float | None = None", "    scale: float | None"), "EXAMPLES"),
+        (("VERSION = 1", ""), "without VERSION"),
+        (("    scale: float | None = None", "    scale: float | None"), "no EXAMPLES"),
     ],
     ids=["VERSION missing", "no parameters to try"],
 )
@@ -266,5 +267,5 @@ def test_a_part_that_is_missing_is_named_on_loading(
 ) -> None:
     with copied(METHODS, "pi", tmp_path):
         pass
-    with pytest.raises(SpecError, match=f"no {words}"), copied(METHODS, "pi", tmp_path, change):
+    with pytest.raises(SpecError, match=words), copied(METHODS, "pi", tmp_path, change):
         pass

@@ -77,7 +77,7 @@ def published(place: Place, length: int = 4096, name: str = "7_lines.jsonl", **r
     published_prompts(replace(bare(data_folders={"long_eval": place.folder}), eval_length=length))
 
 
-@at("long_eval/lines", "published cases that fit")
+@at("long_eval/lines", "and its answers take")
 def _(place: Place) -> None:
     published(place, length=600)
 

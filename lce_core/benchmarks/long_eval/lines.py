@@ -106,9 +106,10 @@ def published_prompts(request: CellRequest) -> list[Prompt]:
             if not fitting:
                 needed = max(len(prompt.ids) for prompt in prompts) + NEW_TOKENS
                 raise UnavailableError(
-                    f"eval_length {request.eval_length}",
-                    f"{needed} tokens of this tokenizer in {file.name} and its answers",
-                    "published cases that fit the length",
+                    "eval_length",
+                    f"{request.eval_length} tokens, where {file.name} and its answers take"
+                    f" {needed}",
+                    f"at least {needed} tokens",
                     "evaluate longer contexts or set cases: generated",
                 )
             break
@@ -164,11 +165,11 @@ def _fits(request: CellRequest, prompt: Prompt) -> bool:
 def _checked(request: CellRequest, prompt: Prompt) -> Prompt:
     if _fits(request, prompt):
         return prompt
+    needed = len(prompt.ids) + NEW_TOKENS
     raise UnavailableError(
-        f"eval_length {request.eval_length}",
-        f"{len(prompt.ids) + NEW_TOKENS} tokens of this tokenizer in {MIN_LINES}"
-        " lines and the answer",
-        "a prompt that fits the length",
+        "eval_length",
+        f"{request.eval_length} tokens, where {MIN_LINES} lines and the answer take {needed}",
+        f"at least {needed} tokens",
         "evaluate longer contexts",
     )
 

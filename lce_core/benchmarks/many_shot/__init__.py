@@ -162,10 +162,10 @@ class ManyShot(PromptBenchmark):
             needed = max(map(len, ids)) + NEW_TOKENS
             if needed > request.eval_length:
                 raise UnavailableError(
-                    f"eval_length {request.eval_length}",
-                    f"{needed} tokens of this tokenizer in the longest prompt of"
-                    f" {request.task} and its answer",
-                    "prompts that fit the length",
+                    "eval_length",
+                    f"{request.eval_length} tokens, where the longest prompt of {request.task} and"
+                    f" its answer take {needed}",
+                    f"at least {needed} tokens",
                     "evaluate longer contexts or fewer shots",
                 )
         return [

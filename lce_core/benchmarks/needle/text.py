@@ -87,11 +87,12 @@ def needle_prompt(
             break
         # Decoding and tokenising again may change the count by a few tokens.
         num_tokens = max(0, num_tokens - excess)
+    needed = len(ids) - num_tokens + NEW_TOKENS
     raise UnavailableError(
-        f"eval_length {request.eval_length}",
-        f"{len(ids) - num_tokens + NEW_TOKENS} tokens of this tokenizer in the"
-        " needle prompt without any haystack and its answer",
-        "a prompt that fits the length",
+        "eval_length",
+        f"{request.eval_length} tokens, where the needle prompt without any haystack and its answer"
+        f" take {needed}",
+        f"at least {needed} tokens",
         "evaluate longer contexts",
     )
 

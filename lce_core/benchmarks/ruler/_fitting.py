@@ -54,11 +54,12 @@ class Fitting:
         """
         fitted = self._in_units(count) if self.sizes == "v1" else self._searched(count)
         if len(fitted) < count:
+            needed = self._smallest(count)
             raise UnavailableError(
-                f"{self.request.task} at eval_length {self.request.eval_length}",
-                f"at least {self._smallest(count)} tokens of this tokenizer in the"
-                " smallest prompts and their answers",
-                "prompts that fit the length",
+                f"{self.request.task}: eval_length",
+                f"{self.request.eval_length} tokens, where the smallest prompts and their answers"
+                f" take {needed}",
+                f"at least {needed} tokens",
                 "evaluate longer contexts",
             )
         return fitted

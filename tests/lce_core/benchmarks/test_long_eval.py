@@ -175,10 +175,10 @@ def test_prompts_follow_from_seed_and_length_alone(monkeypatch: pytest.MonkeyPat
 def test_a_length_below_two_lines_is_unavailable_with_the_minimum() -> None:
     benchmark = _benchmark(num_samples=1)
     with pytest.raises(
-        UnavailableError, match=r"eval_length 300: got (\d+) tokens .* in 2 lines"
+        UnavailableError, match=r"got 300 tokens, where 2 lines .* at least \d+ tokens"
     ) as error:
         benchmark.evaluate(_request(300))
-    minimum = int(str(error.value).split("got ")[1].split()[0])
+    minimum = int(str(error.value).split("at least ")[1].split()[0])
     # Words differ by length, and follow from it.
     assert 600 < minimum < 700
     assert _prompts(benchmark, _request(minimum + 60))
@@ -237,7 +237,7 @@ def test_faithful_asks_the_largest_published_cases_that_fit(cases: Path) -> None
     )
     assert benchmark.digest("lines", folders) != benchmark.digest("lines", {})
     with pytest.raises(
-        UnavailableError, match=r"eval_length 600: got \d+ tokens .* in 4_lines\.jsonl"
+        UnavailableError, match=r"got 600 tokens, where 4_lines\.jsonl .* at least \d+ tokens"
     ):
         benchmark.evaluate(_request(600, data_folders=folders))
 
