@@ -14,7 +14,7 @@ from tests.support.ports import unused_port
 from tests.support.repository import ROOT
 from tests.support.studies import environment, lce
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 
 def test_prefect_deployment_run_as_typed_completes(home: Path) -> None:
