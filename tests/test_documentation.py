@@ -256,6 +256,7 @@ def test_a_new_file_is_refused_at_its_first_marked_line(kind: str, tmp_path: Pat
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_the_example_method_is_a_whole_plug_in(tmp_path: Path) -> None:
     file = new_file("method", tmp_path)
     fill_in(file, examples("CONTRIBUTING.md", "python")[0])
@@ -282,6 +283,7 @@ for check in CHECKS:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_the_example_benchmark_is_a_whole_plug_in(tmp_path: Path) -> None:
     file = new_file("benchmark", tmp_path)
     fill_in(file, examples("CONTRIBUTING.md", "python")[1])

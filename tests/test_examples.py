@@ -83,6 +83,7 @@ def test_the_method_keeps_the_contract(check: methods.Check) -> None:
             check(plugin, example)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "check", [*benchmarks.OF_ALL, *benchmarks.OF_PROMPTS], ids=lambda check: check.__name__
 )

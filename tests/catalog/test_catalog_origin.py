@@ -101,6 +101,7 @@ def add_a_file_no_record_names(home: Path) -> None:
     (a_cell(home) / "extra.parquet").write_bytes(b"PAR1")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [
@@ -192,6 +193,7 @@ CHANGES: Mapping[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
 def test_whatever_changes_in_the_store_makes_the_catalog_again_once(
     home: Path, change: Callable[[Path], object]
@@ -220,6 +222,7 @@ SPOILT: Mapping[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spoil", SPOILT.values(), ids=SPOILT.keys())
 def test_a_catalog_that_is_not_as_it_was_built_is_made_again(
     home: Path, spoil: Callable[[Path], object]

@@ -20,6 +20,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("stand-ins")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "check", [*OF_ALL, *OF_PROMPTS], ids=lambda check: check.__name__.removeprefix("check_")
 )

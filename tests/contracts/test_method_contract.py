@@ -28,6 +28,7 @@ def _inference() -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
 @pytest.mark.parametrize(("name", "example"), TRIED)
 def test_a_method_keeps_the_contract(name: str, example: Mapping[str, Any], check: Check) -> None:

@@ -93,6 +93,7 @@ def essays(tmp_path: Path) -> Path:
 # Contract: every plug-in
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [128, 200])
 @pytest.mark.parametrize("name", TINY)
 def test_every_tiny_benchmark_evaluates_a_toy_cell(name: str, length: int) -> None:

@@ -148,6 +148,7 @@ def test_a_length_that_holds_no_prompt_is_unavailable_at_once(
 # Identity of prompts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
 def test_prompts_follow_from_task_length_seed_and_number_alone(
     task: str, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch

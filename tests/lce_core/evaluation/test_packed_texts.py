@@ -89,6 +89,7 @@ def alone(model: ExtendedModel, text: np.ndarray) -> torch.Tensor:
     return model.hidden_states(torch.from_numpy(text[None]))[0, -1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [toy, grouped, partial])
 @pytest.mark.parametrize(("packed", "chunk"), [(512, 4096), (3, 4096), (3, 2)])
 @given(prompts=texts, held=st.integers(0, 8), following=st.lists(st.integers(0, 2), min_size=9))
@@ -129,6 +130,7 @@ MADE: dict[str, ExtendedModel] = {}
 """Models, made once for all examples."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["yarn", "dynamic_yarn", "clex", "self_extend"])
 @pytest.mark.parametrize("batch_tokens", [10, 60, 2000])
 def test_answers_do_not_follow_how_many_prompts_share_a_cache(

@@ -72,6 +72,7 @@ def test_a_common_prefix_is_as_long_as_possible(first: list[int], second: list[i
     assert first[: shared + 1] != second[: shared + 1] or shared == min(len(first), len(second))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS.names())
 def test_answers_are_those_of_prompts_that_share_nothing(method: str) -> None:
     model, prompts = extended(method), needle_grid([150, 200])

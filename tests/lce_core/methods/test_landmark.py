@@ -253,6 +253,7 @@ RETRIEVALS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("elements", [1, 1 << 12, 1 << 25])
 @pytest.mark.parametrize("scheme", RETRIEVALS)
 @pytest.mark.parametrize("cuts", [[], [5], [8, 16, 17, 40], [*range(30, 45)]])

@@ -230,6 +230,7 @@ def test_the_toy_model_without_a_folder_points_to_the_study() -> None:
         registered("toy_llama").load(None, torch.float32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in MODELS.names() if MODELS.load(name).repo])
 def test_an_unreachable_hub_is_noticed_in_seconds(name: str, tmp_path: Path) -> None:
     code = (
