@@ -31,12 +31,13 @@ study: $(VENV)/installed
 test: $(VENV)/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --durations=10 \
-	  -m "not long and not gpu and not network" $(PYTEST_ARGS)
+	$(BIN)/mypy & types=$$!; \
+	$(BIN)/python -m pytest -n $(JOBS) --durations=10 \
+	  -m "not long and not gpu and not network" $(PYTEST_ARGS); tests=$$?; \
+	wait $$types || { echo 'mypy found errors: see above' >&2; exit 1; }; exit $$tests
 
 test-long: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -m "long and not gpu and not network" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 0 -m "long and not gpu and not network" $(PYTEST_ARGS)
 
 format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix .

@@ -16,6 +16,8 @@ import pytest
 from filelock import FileLock
 
 END_TO_END = "end_to_end"
+MOST_PROCESSES = 4
+"""Each imports torch, which takes longer than its share of a bare pytest beyond this."""
 _HOME = Path(tempfile.mkdtemp(prefix="lce-tests-"))
 
 os.environ.update(
@@ -29,6 +31,13 @@ os.environ.update(
 )
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.pop("LCE_HOME", None)
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Processes that share the tests: one where the command names files, else one a core."""
+    if config.args_source is pytest.Config.ArgsSource.ARGS:
+        return 0
+    return min(os.cpu_count() or 1, MOST_PROCESSES)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -47,29 +47,31 @@ def survivors(marker: str) -> list[psutil.Process]:
     return found
 
 
-@pytest.mark.parametrize("moment", ["training", "evaluation"])
 def test_kill_9_loses_nothing_and_leaves_no_process(
-    finished: Path, text: Arguments, tmp_path: Path, moment: str
+    finished: Path, text: Arguments, tmp_path: Path
 ) -> None:
     home, marker = new_home(finished, tmp_path / "home"), uuid.uuid4().hex
     how = tmp_path / "how.yaml"
     how.write_text("checkpoint_seconds: 0.2\n", encoding="utf-8")
     arguments = ("run", write_study(tmp_path), "--execution", str(how), *text)
-    with start(home, *arguments, env=marked(home, marker), stdout=subprocess.DEVNULL) as driver:
-        if moment == "training":
-            wait_until(lambda: list((home / "progress").glob("*/point-*/point.json")))
-        else:
-            wait_until(lambda: list((home / "artifacts" / "cell").glob("toy*")))
-        driver.send_signal(signal.SIGKILL)
-    wait_until(lambda: not survivors(marker), 30)
-    done = len(list(Store(home).records()))
-    assert done < TINY_STEPS
-    assert computed(lce(home, *arguments)) == TINY_STEPS - done
+
+    def kill_at(files: str) -> int:
+        """Kills a run when such files are there; how many steps are then done."""
+        environment = marked(home, marker)
+        with start(home, *arguments, env=environment, stdout=subprocess.DEVNULL) as driver:
+            wait_until(lambda: list(home.glob(files)))
+            driver.send_signal(signal.SIGKILL)
+        wait_until(lambda: not survivors(marker), 30)
+        return len(list(Store(home).records()))
+
+    in_training = kill_at("progress/*/point-*/point.json")
+    in_evaluation = kill_at("artifacts/cell/toy*")
+    assert in_training < in_evaluation < TINY_STEPS
+    assert computed(lce(home, *arguments)) == TINY_STEPS - in_evaluation
     assert scores(home) == scores(finished)
     assert not list((home / "artifacts").glob("*/.attempt*"))
-    if moment == "training":
-        _, record = next(r for r in Store(home).records() if r[1].kind == "base")
-        assert record.result["resumed_from"] > 0
+    _, record = next(r for r in Store(home).records() if r[1].kind == "base")
+    assert record.result["resumed_from"] > 0
     assert not survivors(marker)
 
 
