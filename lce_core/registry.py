@@ -157,6 +157,7 @@ class Registry(Generic[P]):
                 f"a subclass of {self.kind.__name__}",
                 f"let the class extend {self.kind.__module__}.{self.kind.__name__}",
             )
+        _refuse_shadows(plugin, self.kind, module)
         plugin.plugin_name, plugin.plugin_version = name, module.VERSION
         plugin.source, plugin.evidence = module.SOURCE, tuple(module.EVIDENCE)
         plugin.examples = _examples(plugin, module)
@@ -197,6 +198,22 @@ class Registry(Generic[P]):
     def from_identity(self, payload: Mapping[str, Any]) -> P:
         """Rebuilds the plug-in that wrote `payload` with `Plugin.identity`."""
         return self.load(payload["name"]).from_identity(payload)
+
+
+def _refuse_shadows(plugin: type[Plugin], kind: type[Plugin], module: ModuleType) -> None:
+    """A field named like a method would hide it from its callers; pydantic only warns."""
+    shadows = [
+        name
+        for name in plugin.model_fields
+        if name not in kind.model_fields and hasattr(kind, name)
+    ]
+    if shadows:
+        raise SpecError(
+            f"{module.__file__}",
+            f"the field {shadows[0]!r}, which hides {kind.__name__}.{shadows[0]}",
+            f"fields with names of their own, beside those of {kind.__name__}",
+            "rename the field",
+        )
 
 
 def _examples(plugin: type[Plugin], module: ModuleType) -> Examples:

@@ -141,6 +141,20 @@ def _(place: Place) -> None:
     plugin(place, f"METHOD = 1  {MARK}\n")
 
 
+@provokes("lce_core/registry.py", "which hides")
+def _(place: Place) -> None:
+    plugin(
+        place,
+        "import warnings\n"
+        "from lce_core.methods import Method\n"
+        "with warnings.catch_warnings():\n"
+        "    warnings.simplefilter('ignore')\n"
+        "    class Hiding(Method):\n"
+        "        check: int = 1\n"
+        "METHOD = Hiding\nSOURCE = 1\nEVIDENCE = ()\nVERSION = 1\n",
+    )
+
+
 @provokes("lce_core/registry.py", "no EXAMPLES")
 def _(place: Place) -> None:
     plugin(
