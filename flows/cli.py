@@ -263,6 +263,20 @@ def models(plugins: Plugins = []) -> None:  # noqa: B006
 
 
 @app.command()
+def fetch(
+    name: Annotated[str, typer.Argument(help="A base model, as `lce models` names it.")],
+    plugins: Plugins = [],  # noqa: B006
+) -> None:
+    """Brings a base model to this machine, once; goes on where it was interrupted."""
+    from lce_core.models import MODELS
+    from lce_core.store.artifacts import Store
+
+    how = _execution(None, plugins=plugins)
+    folder = MODELS.load(name, "lce fetch")().fetch(Store(how.home).models)
+    typer.echo(f"{name}: {folder}")
+
+
+@app.command()
 def new(
     kind: Annotated[str, typer.Argument(help="method or benchmark.")],
     name: Annotated[str, typer.Argument(help="What studies will call it.")],

@@ -13,7 +13,7 @@ from rich.console import Console
 from flows.daemons import answers
 from flows.request import compile_request, prepared
 from flows.results import show_results
-from flows.selection import require_work, select_cells
+from flows.selection import require_models, require_work, select_cells
 from flows.settings import disk_full
 from flows.temporary_server import TemporaryServer, client_settings, temporary_server
 from lce_core.errors import LceError, ServiceError, StudyIncompleteError
@@ -39,6 +39,7 @@ def run_study(study: str, execution: Execution, *, select: str, retry_failed: bo
     plan, spec, where = request.plan, request.plan.study, request.where
     select_cells(plan, select)
     require_work(plan, where)
+    require_models(plan, execution)
     store, tell = Store(execution.home), Console(stderr=True, highlight=False)
     store.prepare()
     if (before := store.source(spec.study)) not in (None, where):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from lce_core.errors import SpecError, did_you_mean
+from lce_core.execution import Execution
+from lce_core.store.artifacts import Store
 from lce_core.study.plan import PlannedCell, StudyPlan
 
 AXES = ("base_model", "method", "frozen", "seed", "benchmark", "task", "eval_length")
@@ -57,6 +59,25 @@ def require_work(plan: StudyPlan, where: str) -> None:
             "at least one cell that can be computed here",
             "make available what it names",
         )
+
+
+def require_models(plan: StudyPlan, execution: Execution) -> None:
+    """Refuses a study whose base model must be fetched first and was not; nothing is started.
+
+    Raises:
+      SpecError: names the command that fetches it.
+    """
+    models = Store(execution.home).models
+    for base_model in plan.study.base_models:
+        name = base_model.plugin_name
+        at_hand = name in execution.model_folders or base_model.fetched(models)
+        if base_model.is_fetched and not at_hand:
+            raise SpecError(
+                f"base model {name}",
+                f"no such model in {models}",
+                "weights that were fetched once",
+                f"run `lce fetch {name}`, or name a folder with --model-folder {name}=FOLDER",
+            )
 
 
 def _parse(select: str) -> dict[str, set[str]]:

@@ -204,7 +204,8 @@ class Runner:
         return folder
 
     def _model_folder(self, base_model: LanguageModel) -> Path | None:
-        return self._execution.model_folders.get(base_model.plugin_name)
+        named = self._execution.model_folders.get(base_model.plugin_name)
+        return named or base_model.fetched(self._store.models)
 
     def _micro_batch_tokens(self, step: Step) -> int:
         # After each failure for want of memory half as much at a time; the global batch stays.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from lce_core.errors import UnavailableError
 from lce_core.models._weights_digest import weights_digest
 from lce_core.registry import Plugin, Registry
 from lce_core.rope import RopeGeometry
@@ -74,6 +75,8 @@ class LanguageModel(Plugin):
     revision: ClassVar[str | None] = None
     """40-hex commit of the hub repository."""
     licence: ClassVar[str]
+    is_fetched: ClassVar[bool] = False
+    """Whether `fetch` must have been called before the model can be loaded."""
     keys: ClassVar[KeyVocabulary | None] = None
     bytes_per_token: ClassVar[float] = 3.5
     """Bytes of English prose in a token, roughly: for predicting cost before text is tokenised."""
@@ -82,6 +85,26 @@ class LanguageModel(Plugin):
 
     def pretraining(self) -> Pretraining | None:
         """Recipe for a base trained from scratch; None where weights are downloaded."""
+        return None
+
+    def fetch(self, models: Path) -> Path:
+        """Brings weights and tokenizer to this machine and gives the folder they lie in.
+
+        Args:
+          models: where a model that no cache of its own keeps is written.
+
+        Raises:
+          UnavailableError: where it comes from cannot be reached; or the study trains it itself.
+        """
+        raise UnavailableError(
+            self.plugin_name,
+            "a model that the study trains itself",
+            "a model with weights that are published",
+            "run the study, which trains it",
+        )
+
+    def fetched(self, models: Path) -> Path | None:
+        """The folder below `models` with what `fetch` wrote there, if it did."""
         return None
 
     def tokenizer(self, folder: Path | None) -> PreTrainedTokenizerBase:

@@ -74,6 +74,12 @@ class StockModel(LanguageModel):
             ) from error
         return loaded
 
+    def fetch(self, models: Path) -> Path:
+        """Weights and tokenizer in the hub's cache, which keeps them; errors of `load`."""
+        if self.repo is None:
+            return super().fetch(models)
+        return self._place(None, weights=True)
+
     def initialise(self, seed: int) -> PreTrainedModel:
         """Random fp32 weights of this architecture; the caller's random state is left alone."""
         import torch

@@ -7,6 +7,7 @@
     home/leases/                                    who computes what
     home/studies/<study>/                           its cells as last planned, and from which file
     home/prompts/<fingerprint>.safetensors          prompts that took long to build
+    home/models/<name>/                             what `lce fetch` wrote of a base model
 
 An artifact exists if its record is there and every file has the size and sha256 the record says.
 `ensure` is the only way in: done? -> lease -> done now? -> run in an attempt -> fsync -> rename.
@@ -96,6 +97,11 @@ class Store:
                 "a folder that can be created and written to",
                 "set LCE_HOME to a writable folder",
             ) from None
+
+    @property
+    def models(self) -> Path:
+        """Folder of the base models that `lce fetch` has written."""
+        return self.home / "models"
 
     @property
     def prompts(self) -> Path:

@@ -17,7 +17,7 @@ from flows.display import TerminalDisplay
 from flows.ports import free_port, require_free
 from flows.scaffolding import new_plugin
 from flows.scheduling import run_units
-from flows.selection import require_work, select_cells
+from flows.selection import require_models, require_work, select_cells
 from flows.settings import (
     disk_full,
     existing_folders,
@@ -26,6 +26,8 @@ from flows.settings import (
     study_path,
 )
 from lce_core.errors import NonFiniteError
+from lce_core.execution import Execution
+from lce_core.models import MODELS
 from lce_core.store.artifacts import Store
 from lce_core.study.plan import StudyPlan, compile_study
 from lce_core.study.study_file import load_study
@@ -110,6 +112,14 @@ def _(_: Place) -> None:
 def _(_: Place) -> None:
     plan = smoke()
     require_work(StudyPlan(plan.study, {}, plan.cells), "my.yaml")
+
+
+@provokes("flows/selection.py", "weights that were fetched once")
+def _(place: Place) -> None:
+    plan = smoke()
+    model = MODELS.parse({"name": "smollm2_135m_q4"}, "base_models[0]")
+    study = plan.study.model_copy(update={"base_models": (model,)})
+    require_models(StudyPlan(study, {}, ()), Execution(home=place.folder))
 
 
 @provokes("flows/ports.py", "from 1 to 65535")

