@@ -54,7 +54,10 @@ def overview_table(contents: Contents, base_model: str) -> str:
 
 def numbers_table(chart: Chart, lines: Sequence[Line]) -> str:
     """The numbers behind a chart: a row per line, a column per x."""
-    xs = sorted({mark.x for line in lines for mark in (*line.points, *line.gaps)})
+    xs = sorted(
+        {point.x for line in lines for point in line.points}
+        | {gap.x for line in lines for gap in line.gaps}
+    )
     body = []
     for line in lines:
         values = {point.x: number_text(point.value) for point in line.points}
