@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,7 +33,7 @@ _MAKER = Maker(
     (Path(__file__).parent, Path(__file__).parents[1] / "lce_core"),
     ("duckdb", "pyarrow", "pydantic"),
 )
-_VIEWS = ("cells", "scores", "provenance", "overview")
+_VIEWS = ("cells", "scores", "provenance", "parts", "by_length", "by_position", "overview")
 
 
 def build_catalog(store: Store, path: Path | None = None) -> Path:
@@ -82,7 +82,7 @@ def _build(store: Store, path: Path, state: str) -> None:
     from catalog.extraction import extract  # pyarrow, which nobody else here needs
 
     with _aside(path) as aside:
-        _write(extract(store), aside)
+        write_tables(extract(store), aside)
         aside.replace(path)
     add_to_note(_note(path), {"store": state, "sha256": sha256_file(path)})
 
@@ -100,14 +100,15 @@ def _aside(path: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _write(tables: dict[str, pa.Table], aside: Path) -> None:
+def write_tables(tables: Mapping[str, pa.Table], path: Path) -> None:
+    """Writes a catalog, views included, of tables as `extract` gives them; `path` must be new."""
     config: dict[str, str | bool | int | float | list[str]] = {
         "autoinstall_known_extensions": "false",
         "autoload_known_extensions": "false",
-        "temp_directory": str(aside.parent / "spill"),
+        "temp_directory": str(path.parent / "spill"),
     }
     with duckdb.connect(":memory:", config=config) as connection:
-        place = str(aside).replace("'", "''")
+        place = str(path).replace("'", "''")
         connection.execute(f"ATTACH '{place}' AS built (STORAGE_VERSION '{STORAGE_VERSION}')")
         connection.execute("USE built")
         connection.execute("BEGIN")  # one transaction: each commit waits for the disk

@@ -67,6 +67,8 @@ def _json_value(cell: Any) -> Any:
 def _plain(cell: Any) -> str:
     if isinstance(cell, bool):
         return "true" if cell else "false"
+    if isinstance(cell, dict):
+        return json.dumps(cell, ensure_ascii=False, default=str)
     return cell.isoformat() if isinstance(cell, datetime | date) else str(cell)
 
 
@@ -123,13 +125,15 @@ class _Grid:
         if self.widths(shown, width):
             return [shown]
         keys = self._keys(shown)
-        rest = shown[len(keys) :]
-        for number in range(2, len(rest) + 1):
-            size = math.ceil(len(rest) / number)
-            blocks = [keys + rest[i : i + size] for i in range(0, len(rest), size)]
-            if all(self.widths(block, width) for block in blocks):
-                return blocks
-        return []
+        blocks: list[list[int]] = []
+        for column in shown[len(keys) :]:
+            if blocks and self.widths([*blocks[-1], column], width):
+                blocks[-1].append(column)
+            elif self.widths([*keys, column], width):
+                blocks.append([*keys, column])
+            else:
+                return []
+        return blocks
 
     def block(self, shown: list[int], width: int) -> str:
         """One table."""
@@ -194,6 +198,8 @@ def _short(cell: Any) -> str:
         return number_text(cell)
     if isinstance(cell, datetime):
         return cell.isoformat(sep=" ", timespec="seconds")
+    if isinstance(cell, dict):
+        return ", ".join(f"{key}: {_short(value)}" for key, value in cell.items()) or _NULL
     text = str(cell)
     return text if len(text) <= _LONGEST_CELL else text[: _LONGEST_CELL - 3] + "..."
 

@@ -1,6 +1,6 @@
 """What the report shows of one study, read from the catalog in a handful of queries.
 
-Nothing is computed here: means and ranges over seeds are the catalog's.
+Nothing is computed here: means, ranges over seeds and what is best are the catalog's.
 """
 
 from __future__ import annotations
@@ -27,14 +27,7 @@ _QUERIES = {
             WHERE m.study = n.study AND m.base_model = n.base_model
                 AND m.benchmark = n.benchmark AND m.task = n.task
         )""",
-    "progress": """
-        SELECT base_model, method, frozen, benchmark, eval_length,
-            count(*) AS planned,
-            count(*) FILTER (status = 'done') AS done,
-            max(status) FILTER (status <> 'done') AS status,
-            max(reason) FILTER (status <> 'done') AS reason
-        FROM cells WHERE study = $study
-        GROUP BY ALL""",
+    "benchmarks": "FROM benchmark_by_length WHERE study = $study",
     "missing": """
         SELECT status, base_model, method, frozen, reason,
             string_agg(DISTINCT benchmark, ', ' ORDER BY benchmark) AS benchmarks,
@@ -79,11 +72,11 @@ class Contents:
     """One row per base model."""
     overview: list[Row]
     scores: list[Row]
-    """Default metrics against length, mean over seeds."""
+    """Default metrics of tasks against length, mean over seeds."""
     positions: list[Row]
     """Negative log-likelihood by position, at the longest length."""
-    progress: list[Row]
-    """Planned and done cells by method, benchmark and length."""
+    benchmarks: list[Row]
+    """Benchmarks against length, mean over tasks and seeds."""
     missing: list[Row]
     """Cells without a result, those with the same reason together."""
     environments: list[Row]

@@ -1,7 +1,8 @@
 """Charts as inline SVG: a line per row of the study, in the colours and marks of `report.css`.
 
 Every mark carries what it shows in data attributes (method, frozen, x, value, lowest, highest, as
-the catalog gave them), so that a script or a test can read the chart back.
+the catalog gave them), so that a script or a test can read the chart back. Where seeds are missing
+there is no value: the line is broken, and a small cross shows the mean of the others.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from html import escape
 
 from dashboards import scales
+from dashboards.lines import Line, Point
 
 WIDTH, HEIGHT = 660, 400
 LEFT, RIGHT, TOP, BOTTOM = 52, 124, 52, 46
@@ -28,32 +30,8 @@ _SHAPES = {
 }
 _SPOT = "M-3 0a3 3 0 1 0 6 0a3 3 0 1 0-6 0z"
 """Where a pointer finds the value of a point without a mark."""
-
-
-@dataclass(frozen=True)
-class Point:
-    """One plotted row of the catalog: a mean over seeds and its range."""
-
-    x: int
-    """Length or position in tokens."""
-    value: float
-    lowest: float
-    highest: float
-    num_seeds: int
-
-
-@dataclass(frozen=True)
-class Line:
-    """One row of the study: a method, frozen or tuned."""
-
-    method: str
-    frozen: bool
-    points: tuple[Point, ...]
-
-    @property
-    def label(self) -> str:
-        """The method, and "tuned" if it was."""
-        return self.method if self.frozen else f"{self.method} tuned"
+_CROSS = {True: "M-4-4L4 4M-4 4L4-4", False: "M-1.5-1.5L1.5 1.5M-1.5 1.5L1.5-1.5"}
+"""The mark of a gap: beside marks, and beside a line only."""
 
 
 @dataclass(frozen=True)
@@ -92,12 +70,13 @@ def chart_svg(chart: Chart, lines: Sequence[Line], styles: Mapping[str, int]) ->
 
     Args:
       chart: Titles and axes.
-      lines: At least one line with at least one point; empty ones are left out.
+      lines: At least one line with at least one mark; empty ones are left out.
       styles: Number of each method, for its colour and mark; 0 is the control.
     """
-    drawn = [line for line in lines if line.points]
-    xs = [float(point.x) for line in drawn for point in line.points]
+    drawn = [line for line in lines if line.ends]
+    xs = [float(x) for line in drawn for x, _ in line.ends]
     ys = [y for line in drawn for point in line.points for y in (point.lowest, point.highest)]
+    ys += [y for line in drawn for _, y in line.ends]
     make_x = scales.lengths if chart.log_x else scales.within
     make_y = scales.logarithmic if chart.log_y and min(ys) > 0 else scales.linear
     frame = _Frame.around(drawn)
@@ -110,7 +89,7 @@ def chart_svg(chart: Chart, lines: Sequence[Line], styles: Mapping[str, int]) ->
         *_y_axis(chart, frame, y_scale, y_ticks),
         *_landmarks(chart, frame, x_scale),
     ]
-    ends = [y_scale(line.points[-1].value) for line in drawn]
+    ends = [y_scale(line.ends[-1][1]) for line in drawn]
     places = scales.spread(ends, LABEL_GAP, TOP, frame.base)
     for line, place in zip(drawn, places, strict=True):
         label = (frame.right + 2, place)
@@ -136,28 +115,48 @@ def _line(
     label: tuple[float, float],
 ) -> list[str]:
     row = f'data-method="{escape(line.method)}" data-frozen="{str(line.frozen).lower()}"'
-    spots = [(x(point.x), y(point.value), point) for point in line.points]
-    path = "M" + "L".join(f"{px:g} {py:g}" for px, py, _ in spots)
     parts = [f'<g class="{_class(line, style)}" data-series="{escape(line.label)}" {row}>']
-    if not chart.marks:
-        upper = [f"{x(point.x):g} {y(point.highest):g}" for point in line.points]
-        lower = [f"{x(point.x):g} {y(point.lowest):g}" for point in reversed(line.points)]
-        parts.append(f'<path class="band" d="M{"L".join([*upper, *lower])}Z"/>')
-    parts.append(f'<path class="stroke" d="{path}"/>')
-    for px, py, point in spots:
+    for run in line.runs:
+        if not chart.marks:
+            upper = [f"{x(point.x):g} {y(point.highest):g}" for point in run]
+            lower = [f"{x(point.x):g} {y(point.lowest):g}" for point in reversed(run)]
+            parts.append(f'<path class="band" d="M{"L".join([*upper, *lower])}Z"/>')
+        path = "L".join(f"{x(point.x):g} {y(point.value):g}" for point in run)
+        parts.append(f'<path class="stroke" d="M{path}"/>')
+    look = f'class="mark" d="{_shape(style)}"' if chart.marks else f'class="spot" d="{_SPOT}"'
+    for point in line.points:
+        px, py = x(point.x), y(point.value)
         if chart.marks and point.lowest < point.highest:
             ends = f"V{y(point.highest):g}"
             parts.append(f'<path class="range" d="M{px:g} {y(point.lowest):g}{ends}"/>')
-        look = f'class="mark" d="{_shape(style)}"' if chart.marks else f'class="spot" d="{_SPOT}"'
         parts.append(
             f'<path {look} transform="translate({px:g} {py:g})" {row} data-x="{point.x}"'
             f' data-value="{point.value!r}" data-lowest="{point.lowest!r}"'
             f' data-highest="{point.highest!r}"><title>{escape(_told(line, point))}</title></path>'
         )
-    (px, py, _), (edge, place) = spots[-1], label
-    parts.append(f'<path class="leader" d="M{px + 6:g} {py:g}L{edge:g} {place:g}"/>')
+    parts += _gaps(line, row, _CROSS[chart.marks], x, y)
+    (last, value), (edge, place) = line.ends[-1], label
+    leader = f"M{x(last) + 6:g} {y(value):g}L{edge:g} {place:g}"
+    parts.append(f'<path class="leader" d="{leader}"/>')
     text = f'<text class="name" x="{edge + 4:g}" y="{place + 3.5:g}">{escape(line.label)}</text>'
     return [*parts, text, "</g>"]
+
+
+def _gaps(line: Line, row: str, look: str, x: scales.Scale, y: scales.Scale) -> list[str]:
+    parts = []
+    for gap in line.gaps:
+        if gap.value_of_done is None:
+            continue
+        told = (
+            f"{line.label} at {gap.x}: no value, {gap.num_seeds} of {gap.num_planned} seeds"
+            f" (their mean {gap.value_of_done:.4g}); {gap.missing}"
+        )
+        place = f"translate({x(gap.x):g} {y(gap.value_of_done):g})"
+        parts.append(
+            f'<path class="gap" d="{look}" transform="{place}" {row} data-x="{gap.x}"'
+            f' data-value-of-done="{gap.value_of_done!r}"><title>{escape(told)}</title></path>'
+        )
+    return parts
 
 
 def _told(line: Line, point: Point) -> str:

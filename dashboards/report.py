@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from dashboards.contents import Contents, Row, read_contents, select
-from dashboards.figures import Chart, Line, Point, chart_svg, swatch_svg
+from dashboards.figures import Chart, chart_svg, swatch_svg
+from dashboards.lines import Gap, Line, Point
 from dashboards.tables import environment_table, missing_table, numbers_table, overview_table
 from lce_core.errors import SpecError
 
@@ -101,7 +102,7 @@ def _base_model(contents: Contents, study: Row) -> str:
     base = study["base_model"]
     heading = f": {escape(base)}" if len(contents.studies) > 1 else ""
     rows = select(contents.overview, base_model=base)
-    lines = [Line(row["method"], row["frozen"], ()) for row in rows]
+    lines = [Line(row["method"], row["frozen"]) for row in rows]
     styles = _styles(row["method"] for row in rows)
     figures = "\n".join(_figures(contents, study, styles))
     legend = "".join(
@@ -113,15 +114,18 @@ def _base_model(contents: Contents, study: Row) -> str:
         f"<section><h2>Score against length{heading}</h2>"
         "<p>Mean over seeds; the whiskers and bands go from the lowest to the highest seed. Dashed"
         " lines with hollow marks are methods applied to frozen weights, solid ones were"
-        " fine-tuned. Point at a method to follow it through all charts; click to keep it.</p>"
+        " fine-tuned. A line is broken where a seed has no result: a small cross is the mean of"
+        " the others, not to be compared. Point at a method to follow it through all charts; click"
+        " to keep it.</p>"
         f'<div class="legend">{legend}</div><div class="charts">{figures}</div></section>'
         if figures
         else ""
     )
     return (
         f"<section><h2>Overview{heading}</h2>"
-        '<p>Mean over tasks and seeds. <strong class="sample">Marked</strong>: best of the column.'
-        "</p>"
+        '<p>Mean over tasks and seeds. <strong class="sample">Marked</strong>: best of the column'
+        " among methods whose cells are all done. Others have no mean: in brackets is that of the"
+        " cells they have, not to be compared; for the reasons see below.</p>"
         f'<div class="scroll">{overview_table(contents, base)}</div></section>{charts}'
     )
 
@@ -131,14 +135,17 @@ def _figures(contents: Contents, study: Row, styles: dict[str, int]) -> Iterator
     marks = {"trained": study["trained_context"], "target": study["target_context"]}
     scores = select(contents.scores, base_model=base)
     positions = select(contents.positions, base_model=base)
-    for benchmark, task, metric in _distinct(scores, "benchmark", "task", "metric"):
-        rows = select(scores, benchmark=benchmark, task=task, metric=metric)
+    for benchmark, task in _distinct(scores, "benchmark", "task"):
+        rows = select(scores, benchmark=benchmark, task=task)
+        known = next((row for row in rows if row["metric"] is not None), None)
+        if known is None:
+            continue
         if len({row["eval_length"] for row in rows}) == 1 and select(
             positions, benchmark=benchmark, task=task
         ):
             continue  # at one length the curve over positions below says more
-        better = "higher" if rows[0]["higher_is_better"] else "lower"
-        unit = rows[0]["unit"] or ""
+        better = "higher" if known["higher_is_better"] else "lower"
+        metric, unit = known["metric"], known["unit"] or ""
         measure = metric if unit == metric else f"{metric} ({unit})"
         chart = Chart(
             title=_title(benchmark, task),
@@ -172,11 +179,17 @@ def _figure(chart: Chart, lines: list[Line], styles: dict[str, int]) -> str:
 def _lines(rows: list[Row], x: str, value: str) -> list[Line]:
     lines = []
     for method, frozen in _distinct(rows, "method", "frozen"):
-        points = (
+        found = sorted(select(rows, method=method, frozen=frozen), key=lambda row: row[x])
+        points = tuple(
             Point(row[x], row[value], row["lowest"], row["highest"], row["num_seeds"])
-            for row in select(rows, method=method, frozen=frozen)
+            for row in found
+            if row[value] is not None
         )
-        lines.append(Line(method, frozen, tuple(sorted(points, key=lambda point: point.x))))
+        counts = ("value_of_done", "num_seeds", "num_planned", "missing")
+        gaps = tuple(
+            Gap(row[x], *(row[name] for name in counts)) for row in found if row[value] is None
+        )
+        lines.append(Line(method, frozen, points, gaps))
     return lines
 
 

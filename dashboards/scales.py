@@ -43,6 +43,8 @@ def within(values: Sequence[float], start: float, end: float) -> tuple[Scale, li
     """A linear axis that ends with the values, so that no room is wasted; and its round ticks."""
     scale, ticks = linear(values, start, end)
     low, high = min(scale.low, min(values)), max(values)
+    if low == high:  # one value, at the first tick
+        return scale, ticks
     return Scale(low, high, start, end), [tick for tick in ticks if tick <= high]
 
 

@@ -8,7 +8,8 @@ from html import escape
 
 from catalog.formatting import number_text
 from dashboards.contents import Contents, Row, select
-from dashboards.figures import Chart, Line
+from dashboards.figures import Chart
+from dashboards.lines import Gap, Line
 
 _BENCHMARKS = ("perplexity", "needle", "passkey", "many_shot", "longbench", "ruler")
 _BEYOND = ("perplexity", "needle", "passkey")
@@ -36,9 +37,7 @@ def overview_table(contents: Contents, base_model: str) -> str:
     body = []
     for row in rows:
         cells = [
-            _score_cell(contents, rows, row, name, length, "" if length == target else "_longest")
-            for length, group in groups
-            for name in group
+            _score_cell(contents, row, name, length) for length, group in groups for name in group
         ]
         method = escape(row["method"])
         body.append(
@@ -55,14 +54,16 @@ def overview_table(contents: Contents, base_model: str) -> str:
 
 def numbers_table(chart: Chart, lines: Sequence[Line]) -> str:
     """The numbers behind a chart: a row per line, a column per x."""
-    xs = sorted({point.x for line in lines for point in line.points})
+    xs = sorted(
+        {point.x for line in lines for point in line.points}
+        | {gap.x for line in lines for gap in line.gaps}
+    )
     body = []
     for line in lines:
-        values = {point.x: point.value for point in line.points}
-        cells = (
-            f'<td class="number">{number_text(values[x]) if x in values else ""}</td>' for x in xs
-        )
-        body.append(f'<tr><th scope="row">{escape(line.label)}</th>{"".join(cells)}</tr>')
+        values = {point.x: number_text(point.value) for point in line.points}
+        values |= {gap.x: _gap_text(gap) for gap in line.gaps}
+        cells = "".join(f'<td class="number">{values.get(x, "")}</td>' for x in xs)
+        body.append(f'<tr><th scope="row">{escape(line.label)}</th>{cells}</tr>')
     heads = "".join(f'<th scope="col" class="number">{x}</th>' for x in xs)
     return (
         f'<table><thead><tr><th scope="col">{escape(chart.x_name)}</th>{heads}</tr></thead>'
@@ -106,39 +107,40 @@ def environment_table(contents: Contents) -> str:
 
 
 def _asked(contents: Contents, benchmark: str, length: int) -> bool:
-    return bool(select(contents.progress, benchmark=benchmark, eval_length=length))
+    return bool(select(contents.benchmarks, benchmark=benchmark, eval_length=length))
 
 
-def _score_cell(
-    contents: Contents, rows: Sequence[Row], row: Row, name: str, length: int, suffix: str
-) -> str:
-    value = row[name + suffix]
-    progress = select(
-        contents.progress,
-        base_model=row["base_model"],
-        method=row["method"],
-        frozen=row["frozen"],
-        benchmark=name,
-        eval_length=length,
-    )
-    if value is None:
-        if not progress:
-            return '<td class="number none" title="not in the study"></td>'
-        status, reason = progress[0]["status"], progress[0]["reason"] or ""
-        said = f'<span class="status {status}" title="{escape(reason)}">{status}</span>'
-        return f'<td class="number">{said}</td>'
-    known = [other[name + suffix] for other in rows if other[name + suffix] is not None]
-    best = value == (min(known) if name in _LOWER_IS_BETTER else max(known))
-    text = number_text(value)
-    if best and len(known) > 1:
+def _score_cell(contents: Contents, method: Row, name: str, length: int) -> str:
+    axes = {axis: method[axis] for axis in ("base_model", "method", "frozen")}
+    found = select(contents.benchmarks, benchmark=name, eval_length=length, **axes)
+    if not found:
+        return '<td class="number none" title="not in the study"></td>'
+    (row,) = found
+    place = f'data-benchmark="{name}" data-length="{length}"'
+    if row["value"] is None:
+        return f'<td class="number" {place}>{_incomplete(row)}</td>'
+    text = number_text(row["value"])
+    if row["is_best"]:
         text = f'<strong title="best of the column">{text}</strong>'
-    done, planned = progress[0]["done"], progress[0]["planned"]
-    if done < planned:
-        text += f' <small title="cells done of cells planned">{done} of {planned}</small>'
-    return (
-        f'<td class="number{" best" if best and len(known) > 1 else ""}"'
-        f' data-benchmark="{name}" data-length="{length}" data-value="{value!r}">{text}</td>'
+    best = " best" if row["is_best"] else ""
+    return f'<td class="number{best}" {place} data-value="{row["value"]!r}">{text}</td>'
+
+
+def _incomplete(row: Row) -> str:
+    said = (
+        f'<span class="status {row["status"].partition(",")[0]}"'
+        f' title="{escape(row["missing"])}">{row["status"]}</span>'
     )
+    if row["value_of_done"] is None:
+        return said
+    done = f"{row['num_done']} of {row['num_planned']} cells"
+    return f"{said}<br><small>{done}: ({number_text(row['value_of_done'])})</small>"
+
+
+def _gap_text(gap: Gap) -> str:
+    mean = "" if gap.value_of_done is None else f": ({number_text(gap.value_of_done)})"
+    seeds = f"{gap.num_seeds} of {gap.num_planned}"
+    return f'<small title="{escape(gap.missing)}">{seeds}{mean}</small>'
 
 
 def _plain_table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:

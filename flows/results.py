@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -16,16 +15,19 @@ from lce_core.study.spec import MethodEntry
 from tasks.projections import read
 
 LENGTHS = (
-    "SELECT base_model, method, frozen, eval_length, avg(value) AS value FROM scores"
-    " WHERE study = '{study}' AND benchmark = '{benchmark}' AND metric = '{metric}'"
-    " GROUP BY ALL"
+    "SELECT base_model, method, frozen, eval_length, value, is_best, num_done, num_planned"
+    " FROM benchmark_by_length WHERE study = '{study}' AND benchmark = '{benchmark}'"
 )
 WIDTH = 80
 """Columns every terminal has; wider tables are split by benchmark."""
+_BEST = "*"
 
 
 def show_results(plan: StudyPlan, home: Path, console: Console) -> None:
-    """Prints the default metric of each benchmark against length, mean over seeds and tasks."""
+    """Prints the default metric of each benchmark against length, mean over seeds and tasks.
+
+    There is a mean only where all planned cells are done, and the best only among these.
+    """
     study = plan.study
     seeds = len(study.seeds)
     console.print(
@@ -33,66 +35,92 @@ def show_results(plan: StudyPlan, home: Path, console: Console) -> None:
         f" {', '.join(_contexts(plan))}; target context {study.target_context}",
         highlight=False,
     )
-    blocks = [_Block(entry.benchmark.plugin_name, entry.lengths) for entry in study.benchmarks]
+    blocks = [
+        _Block(entry.benchmark.plugin_name, entry.lengths, home, study.study)
+        for entry in study.benchmarks
+    ]
     shown = [block for block in blocks if len(block.lengths) > 1] or blocks
     beside = max(len(_label(entry)) for entry in study.methods) + 2
     if len(study.base_models) > 1:
         beside += max(len(model.plugin_name) for model in study.base_models) + 2
     for group in _fitting(shown, WIDTH - beside):
-        console.print(_table(plan, home, group))
-    if others := ", ".join(block.benchmark for block in blocks if block not in shown):
-        line = f"at one length, see `lce report {study.study}`: {others}"
+        console.print(_table(plan, group))
+    for line in _legend(study.study, blocks, shown):
         console.print(line, highlight=False, style="dim")
-    for direction in ("lower", "higher"):
-        names = ", ".join(block.benchmark for block in shown if block.direction == direction)
-        if names:
-            console.print(f"{direction} is better: {names}", highlight=False, style="dim")
-    legend = "tuned: fine-tuned at the target context, else frozen. ~: approximate attention."
-    console.print(legend, highlight=False, style="dim")
 
 
 class _Block:
     """The columns of one benchmark."""
 
-    def __init__(self, benchmark: str, lengths: Sequence[int]) -> None:
+    def __init__(self, benchmark: str, lengths: Sequence[int], home: Path, study: str) -> None:
         self.benchmark, self.lengths = benchmark, sorted(lengths)
-        plugin = BENCHMARKS.load(benchmark)
-        self.metric = plugin.default_metric
-        self.direction = "higher" if plugin.unit == "accuracy" else "lower"
+        self.direction = "higher" if BENCHMARKS.load(benchmark).unit == "accuracy" else "lower"
+        self.cells: dict[tuple[str, str, bool, int], str] = {}
+        """Text by base model, method, frozen and length; the last character is the mark."""
+        for *row, value, is_best, done, planned in read(
+            home, LENGTHS.format(study=study, benchmark=benchmark)
+        ):
+            model, method, frozen, length = row
+            text = f"{done}/{planned} " if value is None else _number(value) + " *"[is_best]
+            self.cells[model, method, frozen, length] = text
+
+    def has(self, mark: str) -> bool:
+        """Whether a cell of the table has this mark."""
+        return any(mark in text for text in self.cells.values())
 
     @property
-    def width(self) -> int:
-        digits = 4 if self.direction == "higher" else 5
-        first, *others = (max(len(str(length)), digits) + 2 for length in self.lengths)
-        return max(first, len(self.benchmark) + 2) + sum(others)
+    def widths(self) -> list[int]:
+        """Characters of each column, its mark included; the first holds the benchmark's name."""
+        widths = []
+        for length in self.lengths:
+            texts = [text for (*_, at), text in self.cells.items() if at == length]
+            widths.append(max(map(len, [f"{length}*", *texts])))
+        return [max(widths[0], len(f"{self.benchmark}*")), *widths[1:]]
 
-    def values(self, home: Path, study: str) -> dict[tuple[str, str, bool, int], float]:
-        sql = LENGTHS.format(study=study, benchmark=self.benchmark, metric=self.metric)
-        return {(model, method, frozen, n): v for model, method, frozen, n, v in read(home, sql)}
 
-
-def _table(plan: StudyPlan, home: Path, blocks: Sequence[_Block]) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+def _table(plan: StudyPlan, blocks: Sequence[_Block]) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
     several = len(plan.study.base_models) > 1
-    for column in (("base model",) if several else ()) + ("\nmethod",):
+    for column in (("base model ",) if several else ()) + ("\nmethod ",):
         table.add_column(column, no_wrap=True)
-    values = []
     for block in blocks:
-        values.append(block.values(home, plan.study.study))
-        for index, length in enumerate(block.lengths):
-            title = block.benchmark if index == 0 else ""
-            header = Text(f"{title}\n{length}", justify="right")
-            table.add_column(header, justify="right", no_wrap=True)
+        titles = [block.benchmark] + [""] * (len(block.lengths) - 1)
+        for title, length, width in zip(titles, block.lengths, block.widths, strict=True):
+            header = "\n".join(f"{text} ".rjust(width) for text in (title, str(length)))
+            table.add_column(header, no_wrap=True)
     for model in plan.study.base_models:
         for entry in plan.study.methods:
             key = (model.plugin_name, entry.label, not entry.tuned)
             cells = [
-                _number(found.get((*key, length)))
-                for block, found in zip(blocks, values, strict=True)
-                for length in block.lengths
+                # By hand: right-aligned by Rich, numbers with a mark would not be in line.
+                block.cells.get((*key, length), "- ").rjust(width)
+                for block in blocks
+                for length, width in zip(block.lengths, block.widths, strict=True)
             ]
-            table.add_row(*([model.plugin_name] if several else []), _label(entry), *cells)
+            names = [*([model.plugin_name] if several else []), _label(entry)]
+            table.add_row(
+                *(f"{name} " for name in names),
+                *(Text(cell, style="bold" if cell.endswith(_BEST) else "") for cell in cells),
+            )
     return table
+
+
+def _legend(study: str, blocks: Sequence[_Block], shown: Sequence[_Block]) -> list[str]:
+    lines = []
+    if others := ", ".join(block.benchmark for block in blocks if block not in shown):
+        lines.append(f"at one length, see `lce report {study}`: {others}")
+    for direction in ("lower", "higher"):
+        names = ", ".join(block.benchmark for block in shown if block.direction == direction)
+        lines += [f"{direction} is better: {names}"] * bool(names)
+    if any(block.has(_BEST) for block in shown):
+        lines.append("*: best of the column, among methods whose cells are all done.")
+    if any(block.has("/") for block in shown):
+        lines.append(
+            "2/3: two of three cells are done, so there is no mean. Which are not, and why:\n"
+            f"  lce sql \"FROM missing_cells WHERE study = '{study}'\""
+        )
+    lines.append("tuned: fine-tuned at the target context, else frozen. ~: approximate attention.")
+    return lines
 
 
 def _label(entry: MethodEntry) -> str:
@@ -103,12 +131,16 @@ def _fitting(blocks: Sequence[_Block], width: int) -> list[list[_Block]]:
     """Blocks in groups that fit a width."""
     groups: list[list[_Block]] = []
     for block in blocks:
-        room = width - sum(other.width for other in groups[-1]) if groups else 0
-        if block.width <= room:
+        room = width - sum(_room(other) for other in groups[-1]) if groups else 0
+        if _room(block) <= room:
             groups[-1].append(block)
         else:
             groups.append([block])
     return groups
+
+
+def _room(block: _Block) -> int:
+    return sum(width + 1 for width in block.widths)
 
 
 def _contexts(plan: StudyPlan) -> list[str]:
@@ -119,7 +151,5 @@ def _contexts(plan: StudyPlan) -> list[str]:
     ]
 
 
-def _number(value: Any) -> str:
-    if value is None:
-        return "-"
+def _number(value: float) -> str:
     return f"{value:.2f}" if value < 100 else f"{value:.0f}"

@@ -7,45 +7,77 @@ WITH longest AS (
     WHERE benchmark IN ('perplexity', 'needle', 'passkey')
     GROUP BY study
 ),
-per_seed AS (
-    SELECT c.study, c.base_model, c.method, c.frozen, c.seed, c.benchmark, c.eval_length,
-        avg(s.value) AS value
-    FROM store.cell c
-    JOIN store.score s ON s.cell = c.cell
-    WHERE c.status = 'done' AND s.is_default
-    GROUP BY c.study, c.base_model, c.method, c.frozen, c.seed, c.benchmark, c.eval_length
+shown AS (
+    SELECT b.*, b.benchmark AS name
+    FROM benchmark_by_length b
+    JOIN store.study s ON s.study = b.study AND s.base_model = b.base_model
+    WHERE b.eval_length = s.target_context
+        AND b.benchmark IN (
+            'perplexity', 'needle', 'passkey', 'many_shot', 'longbench', 'ruler'
+        )
+    UNION ALL
+    SELECT b.*, b.benchmark || '_longest' AS name
+    FROM benchmark_by_length b
+    JOIN longest l ON l.study = b.study
+    WHERE b.eval_length = l.longest_length
+        AND b.benchmark IN ('perplexity', 'needle', 'passkey')
 ),
-at_target AS (
-    SELECT p.study, p.base_model, p.method, p.frozen,
-        avg(value) FILTER (benchmark = 'perplexity') AS perplexity,
-        avg(value) FILTER (benchmark = 'needle') AS needle,
-        avg(value) FILTER (benchmark = 'passkey') AS passkey,
-        avg(value) FILTER (benchmark = 'many_shot') AS many_shot,
-        avg(value) FILTER (benchmark = 'longbench') AS longbench,
-        avg(value) FILTER (benchmark = 'ruler') AS ruler,
-        count(DISTINCT seed) AS num_seeds
-    FROM per_seed p
-    JOIN store.study s ON s.study = p.study AND s.base_model = p.base_model
-    WHERE p.eval_length = s.target_context
-    GROUP BY p.study, p.base_model, p.method, p.frozen
+means AS (
+    SELECT study, base_model, method, frozen,
+        any_value(value) FILTER (name = 'perplexity') AS perplexity,
+        any_value(value) FILTER (name = 'needle') AS needle,
+        any_value(value) FILTER (name = 'passkey') AS passkey,
+        any_value(value) FILTER (name = 'many_shot') AS many_shot,
+        any_value(value) FILTER (name = 'longbench') AS longbench,
+        any_value(value) FILTER (name = 'ruler') AS ruler,
+        any_value(value) FILTER (name = 'perplexity_longest') AS perplexity_longest,
+        any_value(value) FILTER (name = 'needle_longest') AS needle_longest,
+        any_value(value) FILTER (name = 'passkey_longest') AS passkey_longest,
+        map_from_entries(
+            list((name, value_of_done) ORDER BY name) FILTER (missing IS NOT NULL AND num_done > 0)
+        ) AS value_of_done,
+        map_from_entries(list((name, task_set) ORDER BY name)) AS task_set
+    FROM shown
+    GROUP BY study, base_model, method, frozen
 ),
-at_longest AS (
-    SELECT p.study, p.base_model, p.method, p.frozen,
-        avg(value) FILTER (benchmark = 'perplexity') AS perplexity,
-        avg(value) FILTER (benchmark = 'needle') AS needle,
-        avg(value) FILTER (benchmark = 'passkey') AS passkey
-    FROM per_seed p
-    JOIN longest l ON l.study = p.study
-    WHERE p.eval_length = l.longest_length
-    GROUP BY p.study, p.base_model, p.method, p.frozen
+gaps AS (
+    SELECT g.study, g.base_model, g.method, g.frozen, g.status, g.reason,
+        concat_ws('/', g.benchmark, nullif(g.task, g.benchmark)) || ' at '
+            || string_agg(g.eval_length::VARCHAR, ' ' ORDER BY g.eval_length)
+            || ' ' || g.seeds AS cells,
+        min(g.position) AS position
+    FROM store.gap g
+    SEMI JOIN shown s
+        ON s.study = g.study AND s.base_model = g.base_model AND s.benchmark = g.benchmark
+        AND s.eval_length = g.eval_length
+    GROUP BY g.study, g.base_model, g.method, g.frozen, g.status, g.reason, g.benchmark, g.task,
+        g.seeds
+),
+reasons AS (
+    SELECT study, base_model, method, frozen,
+        status || ': ' || string_agg(cells, ', ' ORDER BY position) || ' (' || reason || ')'
+            AS told,
+        min(position) AS position
+    FROM gaps
+    GROUP BY study, base_model, method, frozen, status, reason
+),
+missing AS (
+    SELECT study, base_model, method, frozen, string_agg(told, '; ' ORDER BY position) AS missing
+    FROM reasons
+    GROUP BY study, base_model, method, frozen
 ),
 methods AS (
-    SELECT study, base_model, method, frozen,
-        any_value(exact_attention) AS exact_attention,
-        min(position) AS position,
-        count(*) FILTER (status IN ('failed', 'missing')) AS num_missing
-    FROM store.cell
-    GROUP BY study, base_model, method, frozen
+    SELECT c.study, c.base_model, c.method, c.frozen, s.target_context,
+        any_value(c.exact_attention) AS exact_attention,
+        min(c.position) AS position,
+        count(*) FILTER (c.status IN ('failed', 'missing')) AS num_missing,
+        count(*) FILTER (c.status = 'unavailable') AS num_unavailable,
+        count(DISTINCT c.seed) FILTER (
+            c.status = 'done' AND c.eval_length = s.target_context
+        ) AS num_seeds
+    FROM store.cell c
+    JOIN store.study s ON s.study = c.study AND s.base_model = c.base_model
+    GROUP BY c.study, c.base_model, c.method, c.frozen, s.target_context
 )
 SELECT
     m.study,
@@ -53,32 +85,35 @@ SELECT
     m.method,
     m.frozen,
     m.exact_attention,
-    t.perplexity,
-    t.needle,
-    t.passkey,
-    t.many_shot,
-    t.longbench,
-    t.ruler,
-    coalesce(t.num_seeds, 0) AS num_seeds,
-    e.perplexity AS perplexity_longest,
-    e.needle AS needle_longest,
-    e.passkey AS passkey_longest,
-    s.target_context,
+    v.perplexity,
+    v.needle,
+    v.passkey,
+    v.many_shot,
+    v.longbench,
+    v.ruler,
+    m.num_seeds,
+    v.perplexity_longest,
+    v.needle_longest,
+    v.passkey_longest,
+    m.target_context,
     l.longest_length,
-    m.num_missing
+    m.num_missing,
+    m.num_unavailable,
+    v.value_of_done,
+    w.missing,
+    v.task_set
 FROM methods m
-JOIN store.study s ON s.study = m.study AND s.base_model = m.base_model
 LEFT JOIN longest l ON l.study = m.study
-LEFT JOIN at_target t
-    ON t.study = m.study AND t.base_model = m.base_model
-    AND t.method = m.method AND t.frozen = m.frozen
-LEFT JOIN at_longest e
-    ON e.study = m.study AND e.base_model = m.base_model
-    AND e.method = m.method AND e.frozen = m.frozen
+LEFT JOIN means v
+    ON v.study = m.study AND v.base_model = m.base_model
+    AND v.method = m.method AND v.frozen = m.frozen
+LEFT JOIN missing w
+    ON w.study = m.study AND w.base_model = m.base_model
+    AND w.method = m.method AND w.frozen = m.frozen
 ORDER BY m.study, m.position;
 
 COMMENT ON VIEW overview IS
-    'One row per method: each benchmark at the target context, and beyond it; mean over tasks and seeds.';
+    'One row per method: mean over all tasks and seeds; NULL if one is not done, or not in the study.';
 COMMENT ON COLUMN overview.study IS 'Name of the study.';
 COMMENT ON COLUMN overview.base_model IS 'Registered name of the base model.';
 COMMENT ON COLUMN overview.method IS 'Label of the method; none is the control.';
@@ -87,9 +122,9 @@ COMMENT ON COLUMN overview.exact_attention IS 'Whether every token can attend to
 COMMENT ON COLUMN overview.perplexity IS 'Perplexity at the target context; lower is better.';
 COMMENT ON COLUMN overview.needle IS 'Needle retrieval at the target context; higher is better.';
 COMMENT ON COLUMN overview.passkey IS 'Passkey retrieval at the target context; higher is better.';
-COMMENT ON COLUMN overview.many_shot IS 'Many-shot learning at the target context; NULL if not in the study.';
-COMMENT ON COLUMN overview.longbench IS 'LongBench at the target context; NULL if not in the study.';
-COMMENT ON COLUMN overview.ruler IS 'RULER at the target context; NULL if not in the study.';
+COMMENT ON COLUMN overview.many_shot IS 'Many-shot learning at the target context.';
+COMMENT ON COLUMN overview.longbench IS 'LongBench at the target context.';
+COMMENT ON COLUMN overview.ruler IS 'RULER at the target context.';
 COMMENT ON COLUMN overview.num_seeds IS 'Seeds with a result at the target context.';
 COMMENT ON COLUMN overview.perplexity_longest IS 'Perplexity at the longest evaluated length.';
 COMMENT ON COLUMN overview.needle_longest IS 'Needle retrieval at the longest evaluated length.';
@@ -97,3 +132,9 @@ COMMENT ON COLUMN overview.passkey_longest IS 'Passkey retrieval at the longest 
 COMMENT ON COLUMN overview.target_context IS 'Context the methods extend to, in tokens.';
 COMMENT ON COLUMN overview.longest_length IS 'Longest evaluated length of the study, in tokens.';
 COMMENT ON COLUMN overview.num_missing IS 'Cells of this row that failed or are not there yet, over all lengths.';
+COMMENT ON COLUMN overview.num_unavailable IS 'Cells of this row that cannot be, over all lengths.';
+COMMENT ON COLUMN overview.value_of_done IS
+    'By column without a value: mean over the cells that are done, however many; not to be compared.';
+COMMENT ON COLUMN overview.missing IS
+    'Which of the cells that the columns stand on are not done, and why; NULL if all are.';
+COMMENT ON COLUMN overview.task_set IS 'By column: id of the planned parts; see task_sets.';

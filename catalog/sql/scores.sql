@@ -54,53 +54,6 @@ COMMENT ON COLUMN scores.is_default IS 'Whether this is the metric shown where t
 COMMENT ON COLUMN scores.unit IS 'Unit of the value: perplexity, nats or accuracy (0 to 1).';
 COMMENT ON COLUMN scores.kernel IS 'Attention kernel that computed the cell.';
 
-CREATE VIEW score_by_length AS
-SELECT
-    study,
-    base_model,
-    method,
-    frozen,
-    benchmark,
-    task,
-    metric,
-    eval_length,
-    avg(value) AS value,
-    min(value) AS lowest,
-    max(value) AS highest,
-    count(*) AS num_seeds,
-    unit,
-    higher_is_better,
-    exact_attention
-FROM (
-    SELECT c.*, s.metric, s.value, s.unit, s.higher_is_better
-    FROM store.cell c
-    JOIN store.score s ON s.cell = c.cell
-    WHERE c.status = 'done' AND s.is_default
-)
-GROUP BY
-    study, base_model, method, frozen, benchmark, task, metric, eval_length, unit,
-    higher_is_better, exact_attention
-ORDER BY study, min(position);
-
-COMMENT ON VIEW score_by_length IS
-    'The default metric of each benchmark against length, mean over the seeds that are done.';
-COMMENT ON COLUMN score_by_length.study IS 'Name of the study.';
-COMMENT ON COLUMN score_by_length.base_model IS 'Registered name of the base model.';
-COMMENT ON COLUMN score_by_length.method IS 'Label of the method.';
-COMMENT ON COLUMN score_by_length.frozen IS 'Whether the method was applied without fine-tuning.';
-COMMENT ON COLUMN score_by_length.benchmark IS 'Registered name of the benchmark.';
-COMMENT ON COLUMN score_by_length.task IS 'Task of the benchmark.';
-COMMENT ON COLUMN score_by_length.metric IS 'Default metric of the benchmark.';
-COMMENT ON COLUMN score_by_length.eval_length IS 'Evaluated context in tokens.';
-COMMENT ON COLUMN score_by_length.value IS 'Mean over seeds, in the unit of the benchmark.';
-COMMENT ON COLUMN score_by_length.lowest IS 'Lowest seed.';
-COMMENT ON COLUMN score_by_length.highest IS 'Highest seed.';
-COMMENT ON COLUMN score_by_length.num_seeds IS 'Seeds in the mean.';
-COMMENT ON COLUMN score_by_length.unit IS 'Unit of the value.';
-COMMENT ON COLUMN score_by_length.higher_is_better IS 'Which direction is better.';
-COMMENT ON COLUMN score_by_length.exact_attention IS
-    'Whether every token can attend to every earlier one.';
-
 CREATE VIEW samples AS
 SELECT
     cell,
@@ -135,39 +88,3 @@ COMMENT ON VIEW token_nll IS 'Negative log-likelihood by position in the context
 COMMENT ON COLUMN token_nll.cell IS 'Id of the cell.';
 COMMENT ON COLUMN token_nll.position_bin IS 'First position of the bin, in tokens.';
 COMMENT ON COLUMN token_nll.nll IS 'Mean negative log-likelihood of the tokens in the bin, in nats.';
-
-CREATE VIEW nll_by_position AS
-SELECT
-    c.study,
-    c.base_model,
-    c.method,
-    c.frozen,
-    c.benchmark,
-    c.task,
-    c.eval_length,
-    t.position_bin,
-    avg(t.nll) AS nll,
-    min(t.nll) AS lowest,
-    max(t.nll) AS highest,
-    count(*) AS num_seeds
-FROM store.cell c
-JOIN store.token_nll t ON t.cell = c.cell
-WHERE c.status = 'done'
-GROUP BY
-    c.study, c.base_model, c.method, c.frozen, c.benchmark, c.task, c.eval_length, t.position_bin
-ORDER BY c.study, min(c.position), t.position_bin;
-
-COMMENT ON VIEW nll_by_position IS
-    'Negative log-likelihood by position in the context, mean over the seeds that are done.';
-COMMENT ON COLUMN nll_by_position.study IS 'Name of the study.';
-COMMENT ON COLUMN nll_by_position.base_model IS 'Registered name of the base model.';
-COMMENT ON COLUMN nll_by_position.method IS 'Label of the method.';
-COMMENT ON COLUMN nll_by_position.frozen IS 'Whether the method was applied without fine-tuning.';
-COMMENT ON COLUMN nll_by_position.benchmark IS 'Registered name of the benchmark.';
-COMMENT ON COLUMN nll_by_position.task IS 'Task of the benchmark.';
-COMMENT ON COLUMN nll_by_position.eval_length IS 'Evaluated context in tokens.';
-COMMENT ON COLUMN nll_by_position.position_bin IS 'First position of the bin, in tokens.';
-COMMENT ON COLUMN nll_by_position.nll IS 'Mean over seeds, in nats.';
-COMMENT ON COLUMN nll_by_position.lowest IS 'Lowest seed.';
-COMMENT ON COLUMN nll_by_position.highest IS 'Highest seed.';
-COMMENT ON COLUMN nll_by_position.num_seeds IS 'Seeds in the mean.';

@@ -40,6 +40,13 @@ CONTRACT = {
     "samples": "cell sample eval_length depth num_prompt_tokens prediction reference score cluster",
     "cells": "study base_model method seed benchmark task eval_length status reason attempts"
     " seconds cell frozen",
+    "overview": "study base_model method frozen exact_attention perplexity needle passkey many_shot"
+    " longbench ruler num_seeds perplexity_longest needle_longest passkey_longest target_context"
+    " longest_length num_missing",
+    "score_by_length": "study base_model method frozen benchmark task metric eval_length value"
+    " lowest highest num_seeds unit higher_is_better exact_attention",
+    "nll_by_position": "study base_model method frozen benchmark task eval_length position_bin nll"
+    " lowest highest num_seeds",
     "trainings": "checkpoint step tokens loss learning_rate tokens_per_second mfu",
     "token_nll": "cell position_bin nll",
 }
@@ -124,8 +131,10 @@ def test_the_overview_is_the_mean_over_seeds_in_the_order_of_the_study(
                 )
             ]
             firsts = [value["scores"][0]["value"] for value in values]
-            expected = pytest.approx(sum(firsts) / len(firsts)) if firsts else None
-            assert row[column] == expected
+            mean = pytest.approx(sum(firsts) / len(firsts)) if firsts else None
+            assert row[column] == (mean if len(firsts) == 3 else None)
+            partial = (row["value_of_done"] or {}).get(column)
+            assert partial == (None if len(firsts) == 3 else mean)
         assert row["ruler"] is None
 
 
@@ -426,6 +435,16 @@ def test_csv_and_json_hold_every_value(catalog: Path) -> None:
         format_rows(columns, rows, "jsn")
 
 
+def test_values_by_column_are_read_in_every_form(catalog: Path) -> None:
+    sql = "SELECT value_of_done FROM overview WHERE method = 'self_extend'"
+    columns, rows = run_query(catalog, sql)
+    (mean,) = {row["value_of_done"]["needle"] for row in ask(catalog, sql)}
+    assert json.loads(format_rows(columns, rows, "json")) == [{"value_of_done": {"needle": mean}}]
+    (row,) = csv.DictReader(io.StringIO(format_rows(columns, rows, "csv")))
+    assert json.loads(row["value_of_done"]) == {"needle": mean}
+    assert f"needle: {mean:.4f}" in format_rows(columns, rows, "table")
+
+
 def test_equal_column_names_do_not_hide_each_other(catalog: Path) -> None:
     columns, rows = run_query(catalog, "SELECT 1 AS a, 2 AS a")
     assert json.loads(format_rows(columns, rows, "json")) == [{"a": 1, "a_2": 2}]
@@ -503,5 +522,4 @@ def test_the_pairs_of_the_documented_comparison_are_the_same_samples(catalog: Pa
         (128, 30),
         (256, 30),
         (512, 30),
-        (1024, 20),  # one seed of one method failed
-    ]
+    ]  # at 1024 one seed of one method failed

@@ -1,0 +1,59 @@
+-- What means stand on. A mean is a number only if each of its planned parts is done; these views,
+-- which readers do not use, hold the parts and say of those that are not there which and why.
+
+CREATE VIEW store.part AS
+SELECT
+    c.*,
+    concat_ws('/', c.benchmark, c.task, c.profile, c.seed) AS part,
+    s.metric,
+    s.value,
+    s.unit,
+    s.higher_is_better
+FROM store.cell c
+LEFT JOIN store.score s ON s.cell = c.cell AND s.is_default;
+
+COMMENT ON VIEW store.part IS 'Planned cells with their default score, which only done ones have.';
+
+CREATE VIEW store.gap AS
+SELECT
+    study,
+    base_model,
+    method,
+    frozen,
+    benchmark,
+    task,
+    eval_length,
+    status,
+    reason,
+    CASE count(*) WHEN 1 THEN 'seed ' ELSE 'seeds ' END
+        || string_agg(seed::VARCHAR, ' ' ORDER BY seed) AS seeds,
+    min(position) AS position
+FROM (
+    SELECT * REPLACE (coalesce(reason, 'no score in its default metric') AS reason)
+    FROM store.part
+    WHERE value IS NULL
+)
+GROUP BY study, base_model, method, frozen, benchmark, task, eval_length, status, reason;
+
+COMMENT ON VIEW store.gap IS 'Cells of a task without a score, seeds with the same reason together.';
+
+CREATE VIEW task_sets AS
+SELECT left(sha256(parts), 12) AS task_set, benchmark, num_parts, parts
+FROM (
+    SELECT benchmark, count(*) AS num_parts, string_agg(part, ' ' ORDER BY part) AS parts
+    FROM store.part
+    GROUP BY study, base_model, method, frozen, benchmark, task, eval_length
+    UNION
+    SELECT benchmark, count(*) AS num_parts, string_agg(part, ' ' ORDER BY part) AS parts
+    FROM store.part
+    GROUP BY study, base_model, method, frozen, benchmark, eval_length
+)
+ORDER BY benchmark, num_parts, parts;
+
+COMMENT ON VIEW task_sets IS
+    'What means are taken over; two methods are compared only where they share the task set.';
+COMMENT ON COLUMN task_sets.task_set IS 'Id: 12 hex digits of the sha256 of the parts.';
+COMMENT ON COLUMN task_sets.benchmark IS 'Registered name of the benchmark.';
+COMMENT ON COLUMN task_sets.num_parts IS 'Parts of the mean.';
+COMMENT ON COLUMN task_sets.parts IS
+    'Sorted list of what is planned, done or not: benchmark/task/profile/seed.';
