@@ -47,6 +47,8 @@ GARBAGE = (
 QUESTION = "What is the pass key? The pass key is"
 NEW_TOKENS = 10
 _MAX_CHARACTERS_PER_TOKEN = 64
+_TOKENS_PER_CHARACTER = 24 / 90
+"""Of the garbage, with Llama's tokenizer."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,7 @@ def prompt_text(key: int, num_before: int, num_after: int) -> str:
 
 def expected_tokens(num_garbage: int) -> float:
     """Prompt tokens for that many characters of garbage, with Llama's tokenizer."""
-    return 72 + 0.2667 * num_garbage
+    return 71 + _TOKENS_PER_CHARACTER * num_garbage
 
 
 def _garbage_that_fits(request: CellRequest, step: int) -> int:
@@ -150,7 +152,7 @@ def _garbage_that_fits(request: CellRequest, step: int) -> int:
         )
     # Bisection in steps: `low` fits, `high` does not or is out of range.
     low, high = 0, budget * _MAX_CHARACTERS_PER_TOKEN // step + 1
-    probe = max(1, int((budget - expected_tokens(0)) / 0.2667) // step)
+    probe = max(1, int((budget - expected_tokens(0)) / _TOKENS_PER_CHARACTER) // step)
     while high - low > 1:
         if not low < probe < high:
             probe = (low + high) // 2
@@ -180,12 +182,15 @@ EVIDENCE = (
         num_before=9,
         num_after=5,
     ),
-    calls(
-        expected_tokens,
-        1073,
-        "counted with Llama's tokenizer for one prompt; another of that length counts 1064",
-        tolerance=0.01,
-        num_garbage=3750,
+    *(
+        calls(
+            expected_tokens,
+            tokens,
+            "counted with Llama's tokenizer, key 50000 in the middle; up to four fewer elsewhere",
+            tolerance=0.002,
+            num_garbage=num_garbage,
+        )
+        for num_garbage, tokens in ((0, 71), (3750, 1073), (240_000, 64_071))
     ),
     *(
         calls(

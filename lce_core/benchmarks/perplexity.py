@@ -1,7 +1,7 @@
 """Sliding-window perplexity of joined text: over all positions, and over the last ones only.
 
 Windows of the cell's length move by `stride` over the task's documents, joined to one stream, and
-cross the borders between them. Both metrics come from the same losses:
+cross the borders between them. All metrics come from the same passes:
 
   perplexity       exp of the mean over windows of each window's mean NLL over all its positions.
                    It falls with the length because later positions have more context.
@@ -9,6 +9,9 @@ cross the borders between them. Both metrics come from the same losses:
                    (nearly) the whole window as context. With stride = last this is the definition
                    of Press et al. over the stream: every token once, those of the first window
                    included. A longer stride takes every (stride / last)-th of these windows.
+  next_token_accuracy  mean over windows of the share of positions whose token is the likeliest
+                   one: LCEG's val_acc. As in its script, `faithful` counts the prediction of the
+                   token behind each window too, which has no part in the losses.
 
 Definitions within documents are those of the benchmark perplexity_documents.
 
@@ -45,7 +48,8 @@ from lce_core.benchmarks import (
 from lce_core.benchmarks._text.benchmark import FAITHFUL_DOCUMENTS, TINY_TOKENS, pack_losses
 from lce_core.benchmarks._text.definitions import Scored, over_tokens, over_windows, scored_means
 from lce_core.benchmarks._text.documents import Documents
-from lce_core.benchmarks._text.windows import cut_windows, num_windows, window_losses
+from lce_core.benchmarks._text.windows import cut_windows, num_windows, window_scores
+from lce_core.evaluation.stats import bootstrap_mean
 from lce_core.evidence import calls
 from lce_core.models import LanguageModel
 from lce_core.registry import Examples, Source
@@ -102,11 +106,13 @@ class Perplexity(TextBenchmark):
         stride, faithful = self._stride(length), self.profile == "faithful"
         stream, documents = self.stream(request)
         windows = cut_windows(stream, length, stride, drop_last=faithful)
-        means, last_means = np.empty(len(windows)), np.empty(len(windows))
+        means, last_means, right = (np.empty(len(windows)) for _ in range(3))
+        predicted = length if faithful else length - 1
         scored = np.full(len(windows), last)
         kept: list[NDArray[np.float16]] = []
-        for first, nll in window_losses(request, windows):
-            rows = slice(first, first + len(nll))
+        for first, found in window_scores(request, windows):
+            nll, rows = found.nll, slice(first, first + len(found))
+            right[rows] = found.hits[:, :predicted].mean(axis=1)
             means[rows] = scored_means(nll, length - 1)
             last_means[rows] = scored_means(nll, last)
             if self.stores(len(windows) * (length - 1)):
@@ -122,6 +128,11 @@ class Perplexity(TextBenchmark):
             scores=(
                 score("perplexity", overall, higher_is_better=False),
                 score("perplexity_last", at_end, higher_is_better=False),
+                score(
+                    "next_token_accuracy",
+                    bootstrap_mean(right, clusters=blocks),
+                    higher_is_better=True,
+                ),
             ),
             samples=_samples(means, blocks, length, _names(documents, windows.starts)),
             sequences=windows.sequences,
@@ -184,4 +195,4 @@ EVIDENCE = (
     ),
 )
 EXAMPLES: Examples = ({"max_tokens": 3000}, {"domains": (), "data_sets": ("pg19",)})
-VERSION = 1
+VERSION = 2

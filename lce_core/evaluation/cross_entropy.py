@@ -55,15 +55,28 @@ def token_nll(
 
     Arguments are those of `linear_cross_entropy`.
     """
+    return token_scores(hidden, weight, bias, targets, block)[0]
+
+
+@torch.no_grad()
+def token_scores(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, block: int = 1024
+) -> tuple[Tensor, Tensor]:
+    """`token_nll`, and whether each target is the likeliest token (N,) bool.
+
+    Arguments are those of `linear_cross_entropy`.
+    """
     dtype = _product_dtype(hidden)
     parts = [hidden.new_zeros(0, dtype=_sum_dtype(hidden))]
+    hits = [targets.new_zeros(0, dtype=torch.bool)]
     with torch.autocast(hidden.device.type, enabled=False):
         head = weight.to(dtype)
         for start in range(0, hidden.shape[0], block):
             rows = slice(start, start + block)
             logits = _logits(hidden[rows].to(dtype), head, bias, _sum_dtype(hidden))
             parts.append(logits.logsumexp(-1) - _at(logits, targets[rows]))
-    return torch.cat(parts)
+            hits.append(logits.argmax(-1) == targets[rows])
+    return torch.cat(parts), torch.cat(hits)
 
 
 class _LinearCrossEntropy(torch.autograd.Function):

@@ -15,7 +15,8 @@ import torch
 from numpy.typing import NDArray
 
 from lce_core.errors import NonFiniteError, SpecError
-from lce_core.evaluation.cross_entropy import token_nll
+from lce_core.evaluation.cross_entropy import token_scores
+from lce_core.evaluation.loss_cache import TokenScores
 from lce_core.reports import Progress, no_progress
 
 if TYPE_CHECKING:
@@ -29,16 +30,26 @@ def window_nll(
     batch_tokens: int,
     report: Progress = no_progress,
 ) -> NDArray[np.float32]:
+    """The losses of `window_scores` alone (n, L - 1)."""
+    return window_scores(model, windows, batch_tokens=batch_tokens, report=report).nll
+
+
+def window_scores(
+    model: ExtendedModel,
+    windows: NDArray[np.integer],
+    *,
+    following: NDArray[np.integer] | None = None,
+    batch_tokens: int,
+    report: Progress = no_progress,
+) -> TokenScores:
     """NLL in nats of tokens 1..L-1 of each window, given the tokens before it in that window.
 
     Args:
       model: the extended model; its frequencies are fixed for a request of L tokens.
       windows: token ids (n, L), L >= 2.
+      following: the token behind each window (n,), -1 where there is none; none if None.
       batch_tokens: upper limit of tokens in one forward pass; one window at least.
       report: called with (windows done, windows in all) after each pass.
-
-    Returns:
-      float32 (n, L - 1).
 
     Raises:
       SpecError: windows of fewer than two tokens.
@@ -52,26 +63,37 @@ def window_nll(
             "windows of at least 2 tokens, a context and a token to score",
             "use longer windows",
         )
+    if following is None:
+        following = np.full(num_windows, -1)
     nll = np.empty((num_windows, length - 1), dtype=np.float32)
+    hits = np.empty((num_windows, length), dtype=np.bool_)
     rows = max(1, batch_tokens // length)
     model.begin_request(length)
     for start in range(0, num_windows, rows):
-        batch = torch.from_numpy(windows[start : start + rows].astype(np.int64))
-        nll[start : start + len(batch)] = _batch_nll(model, batch)
-        report(start + len(batch), num_windows)
+        part = slice(start, start + rows)
+        texts = np.column_stack([windows[part], following[part]]).astype(np.int64)
+        nll[part], hits[part] = _batch_scores(model, torch.from_numpy(texts))
+        report(min(start + rows, num_windows), num_windows)
     _require_finite(nll)
-    return nll
+    return TokenScores(nll, hits)
 
 
-def _batch_nll(model: ExtendedModel, batch: torch.Tensor) -> NDArray[np.float32]:
+def _batch_scores(
+    model: ExtendedModel, texts: torch.Tensor
+) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    """Losses (b, L - 1) and hits (b, L) of windows and the token behind each (b, L + 1)."""
     head = model.model.get_output_embeddings()
-    batch = batch.to(model.model.device)
+    texts = texts.to(model.model.device)
+    inside, behind = texts[:, 1:-1], texts[:, -1]
+    outputs = head.weight, getattr(head, "bias", None)
     with torch.no_grad():
-        hidden = model.hidden_states(batch)
+        hidden = model.hidden_states(texts[:, :-1].contiguous())
         scored = hidden[:, :-1].reshape(-1, hidden.shape[-1])
-        nll = token_nll(scored, head.weight, getattr(head, "bias", None), batch[:, 1:].reshape(-1))
-    losses: NDArray[np.float32] = nll.reshape(len(batch), -1).cpu().numpy()
-    return losses
+        nll, hits = token_scores(scored, *outputs, inside.reshape(-1))
+        # By itself: what is computed together with a row may change its last bits.
+        _, last = token_scores(hidden[:, -1], *outputs, behind.clamp(min=0))
+    hits = torch.column_stack([hits.view(len(texts), -1), last & (behind >= 0)])
+    return nll.view(len(texts), -1).cpu().numpy(), hits.cpu().numpy()
 
 
 def _require_finite(nll: NDArray[np.float32]) -> None:

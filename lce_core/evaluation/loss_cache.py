@@ -9,6 +9,7 @@ between batch sizes. Whoever holds the cache drops it together with the model.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +18,39 @@ LIMIT_BYTES = 1 << 30
 
 Text = tuple[str, int | None]
 """Digest of a stream of tokens, and the token put before each of its windows."""
-_Rows = dict[int, NDArray[np.float32]]
+
+
+@dataclass(frozen=True, eq=False)
+class TokenScores:
+    """What a model makes of the tokens of windows of one length L, or of one window."""
+
+    nll: NDArray[np.float32]
+    """In nats, of tokens 1..L-1 (windows, L - 1)."""
+    hits: NDArray[np.bool_]
+    """Whether tokens 1..L are the likeliest ones (windows, L); L is the token behind the window."""
+
+    def __len__(self) -> int:
+        return len(self.nll)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of both."""
+        return self.nll.nbytes + self.hits.nbytes
+
+    def row(self, index: int) -> TokenScores:
+        """One window."""
+        return TokenScores(self.nll[index], self.hits[index])
+
+    def beginning(self, length: int) -> TokenScores:
+        """A window's first `length` tokens as a window of their own."""
+        return TokenScores(self.nll[: length - 1], self.hits[:length])
+
+
+_Rows = dict[int, TokenScores]
 
 
 class LossCache:
-    """Losses by text, length of window and first token; the oldest lengths are dropped first."""
+    """Scores by text, length of window and first token; the oldest lengths are dropped first."""
 
     def __init__(self, limit_bytes: int = LIMIT_BYTES) -> None:
         self._limit, self._bytes = limit_bytes, 0
@@ -29,8 +58,8 @@ class LossCache:
 
     def find(
         self, text: Text, start: int, length: int, alike: Callable[[int, int], bool]
-    ) -> NDArray[np.float32] | None:
-        """Losses (length - 1,) of the window, or None.
+    ) -> TokenScores | None:
+        """Scores of the window, or None.
 
         Args:
           text: what the window is cut from.
@@ -44,18 +73,16 @@ class LossCache:
             return row
         for (other, longer), rows in self._passes.items():
             if other == text and longer > length and start in rows and alike(length, longer):
-                return rows[start][: length - 1]
+                return rows[start].beginning(length)
         return None
 
-    def keep(
-        self, text: Text, starts: NDArray[np.int64], length: int, losses: NDArray[np.float32]
-    ) -> None:
-        """Remembers losses (windows, length - 1), which must not change any more, if they fit."""
+    def keep(self, text: Text, starts: NDArray[np.int64], length: int, scores: TokenScores) -> None:
+        """Remembers the scores of windows, which must not change any more, if they fit."""
         key = (text, length)
         rows = self._passes.setdefault(key, {})
-        while self._bytes + losses.nbytes > self._limit and next(iter(self._passes)) != key:
+        while self._bytes + scores.nbytes > self._limit and next(iter(self._passes)) != key:
             dropped = self._passes.pop(next(iter(self._passes)))
             self._bytes -= sum(row.nbytes for row in dropped.values())
-        if self._bytes + losses.nbytes <= self._limit:
-            rows.update(zip(starts.tolist(), losses, strict=True))
-            self._bytes += losses.nbytes
+        if self._bytes + scores.nbytes <= self._limit:
+            rows.update((start, scores.row(index)) for index, start in enumerate(starts.tolist()))
+            self._bytes += scores.nbytes

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cache
+from typing import Any
 
 
 def word_overlap(answer: str, expected: str) -> float:
@@ -16,6 +18,22 @@ def word_overlap(answer: str, expected: str) -> float:
     """
     words = expected.lower().split()
     return len(set(answer.lower().split()) & set(words)) / len(words)
+
+
+def rouge_1(answer: str, reference: str) -> float:
+    """ROUGE-1 F of stemmed words, 0..1; 0 where one side has no words.
+
+    Source: the score that LCEG's needle script stores (github.com/Leooyii/LCEG@2ce672d), which
+    takes it from the same package and multiplies it by ten.
+    """
+    return float(_rouge_scorer().score(reference, answer)["rouge1"].fmeasure)
+
+
+@cache
+def _rouge_scorer() -> Any:
+    from rouge_score.rouge_scorer import RougeScorer  # imports nltk
+
+    return RougeScorer(["rouge1"], use_stemmer=True)
 
 
 def contains(answer: str, expected: str) -> float:

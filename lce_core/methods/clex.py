@@ -130,14 +130,14 @@ EVIDENCE = (
         max_scale=8,
     ),
     frequencies(
-        (1e4 ** (-15 / 16) / 31,),
-        origin="the slowest frequency over 2 t - 1 for t = 16, Phi-2 at 32768 tokens",
+        (5.73638499e-6,),
+        origin="transformers 5.23 'dynamic', factor 2, Phi-2 at 32768 tokens; t = 16",
         pairs=(15,),
         geometry=PHI2,
     ),
     value(
         "attention_factor",
-        math.sqrt(15 / 12),
+        1.118033988749895,
         "logits times ln 32768 / ln 4096 = 15 / 12",
         log_scale=True,
     ),

@@ -46,7 +46,7 @@ EVIDENCE = (
         (1.0, 8.659643e-1, 1.0e-1, 7.272906e-3, 5.961538e-3, 1.25e-4, 1.443477e-5),
         origin=f"{EXACT}; static YaRN with scale 8 at 32768 tokens",
     ),
-    value("attention_factor", 1.2079441541679836, "0.1 ln 8 + 1 at 32768 tokens"),
+    value("attention_factor", 1.2079441541679836, "transformers 5.23 'yarn', factor 8"),
     frequencies(
         (1.0, 8.659643e-1, 1.0e-1, 3.571259e-3, 2.807778e-3, 1.25e-4, 1.443477e-5),
         origin=f"{EXACT}; NTK-by-parts with scale 8 at 32768 tokens",

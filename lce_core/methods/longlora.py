@@ -97,7 +97,7 @@ EVIDENCE = (
         (1.25e-1, 1.082455e-1, 1.25e-2, 1.443477e-3, 1.25e-3, 1.25e-4, 1.443477e-5), origin=EXACT
     ),
     frequencies(
-        (1 / 16, 0.56234133 / 16),
+        (6.25e-2, 3.51463333e-2),
         origin="transformers 5.23 'linear', factor 16, Phi-2",
         pairs=(0, 1),
         geometry=PHI2,

@@ -41,8 +41,8 @@ EVIDENCE = (
         request=65536,
     ),
     frequencies(
-        (1.0, 1665857.0397 ** (-1 / 16)),
-        origin="base of transformers 5.23 'dynamic', factor 8, Phi-2 at 32768 tokens",
+        (1.0, 4.08458233e-1),
+        origin="transformers 5.23 'dynamic', factor 8, Phi-2 at 32768 tokens",
         pairs=(0, 1),
         geometry=PHI2,
     ),

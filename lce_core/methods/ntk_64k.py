@@ -60,8 +60,8 @@ EVIDENCE = (
         scale_form="printed",
     ),
     frequencies(
-        (1.0, (1e4 * 497 ** (32 / 30)) ** (-1 / 16)),
-        origin="scale 16 * 32 - 15 = 497 for Phi-2 at 65536 tokens, the formula by hand",
+        (1.0, 3.71743083e-1),
+        origin="transformers 5.23 'dynamic', factor 16, Phi-2 at 65536 tokens",
         pairs=(0, 1),
         geometry=PHI2,
         target=65536,

@@ -87,8 +87,8 @@ EVIDENCE = (
         leak=16,
     ),
     value("reach", None, "the distance never grows"),
-    value("reach", 57841, "(4095 - 512) * 16 + 512 + 1", leak=16),
-    value("reach", 49633, "(2047 - 512) * 32 + 512 + 1", geometry=PHI2, leak=32),
+    value("reach", 57841, "distances up to 4095 counted key by key", leak=16),
+    value("reach", 49633, "distances up to 2047 counted key by key", geometry=PHI2, leak=32),
 )
 EXAMPLES: Examples = ({"leak": 8}, {})
 VERSION = 1

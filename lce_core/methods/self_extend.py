@@ -8,13 +8,14 @@ Source: Jin et al. 2024, arXiv:2401.01325; LCEG (arXiv:2409.12181), section 3.3.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from lce_core.attention.schemes import GroupedNeighbour
 from lce_core.errors import SpecError
-from lce_core.evidence import PHI2, value
+from lce_core.evidence import LLAMA2_7B, PHI2, value
 from lce_core.methods import Method
 from lce_core.registry import Examples, Source
 from lce_core.rope import ContextLengths, RopeGeometry
@@ -80,12 +81,25 @@ SOURCE = Source(
     " floor of the difference, which its code does not compute",
 )
 EVIDENCE = (
-    value("reach", 197632, "(4096 - 1024) * 64 + 1024, LCEG's settings for Llama-2"),
-    value("reach", 66560, "(2048 - 1024) * 64 + 1024, LCEG's settings for Phi-2", geometry=PHI2),
+    value(
+        "reach",
+        10,
+        "figure 3 of the paper: a sequence of 10 tokens and a model of 7",
+        geometry=replace(LLAMA2_7B, trained_context=7),
+        window=4,
+        group=2,
+    ),
+    value("reach", 197632, "distances below 4096 counted key by key, LCEG's settings for Llama-2"),
+    value(
+        "reach",
+        66560,
+        "distances below 2048 counted key by key, LCEG's settings for Phi-2",
+        geometry=PHI2,
+    ),
     value(
         "reach",
         99328,
-        "(4096 - 1024) * 32 + 1024: out of range at 131072, where HARPE prints 0",
+        "distances counted key by key: out of range at 131072, where HARPE prints 0",
         group=32,
         window=1024,
     ),

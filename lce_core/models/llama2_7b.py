@@ -30,7 +30,7 @@ EVIDENCE = (
     calls(
         StockModel.num_parameters,
         6_738_415_616,
-        "2 x 32000 x 4096 + 32 x (4 x 4096^2 + 3 x 4096 x 11008 + 2 x 4096) + 4096, by hand",
+        "half of the 13,476,835,328 bytes of the hub's float16 files, less 32 x 64 frequencies",
         parameters={},
     ),
 )

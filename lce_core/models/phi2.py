@@ -27,8 +27,7 @@ EVIDENCE = (
     calls(
         StockModel.num_parameters,
         2_779_683_840,
-        "51200 x 5121 + 51200 x 2560 + 5120 + 32 x (4 x (2560^2 + 2560) + 2 x 2560 x 10240"
-        " + 10240 + 2560 + 5120), by hand",
+        "half of total_size, 5,559,367,680 bytes, in the hub's model.safetensors.index.json",
         parameters={},
     ),
 )

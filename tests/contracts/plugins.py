@@ -18,6 +18,7 @@ import numpy as np
 
 from lce_core.evidence import Evidence, OfFunction, question
 from lce_core.registry import Plugin, Registry
+from tests.contracts import written_out
 
 PAPER = re.compile(r"arXiv:\d{4}\.\d{4,5}|doi:10\.\d{4,9}/\S+|https://\S+|own")
 REFERENCE = re.compile(r"[\w.-]+\.[a-z]+/[\w./-]+@[0-9a-f]{40}|https://\S+|own")
@@ -51,8 +52,10 @@ def check_description(plugin: type[Plugin]) -> None:
 
 
 def check_evidence(plugin: type[Plugin]) -> None:
-    """Every reference value is recomputed, by the plug-in's own code."""
+    """Every reference value is written out, and recomputed by the plug-in's own code."""
     assert plugin.evidence, "EVIDENCE is empty"
+    hollow = [*written_out.faults(Path(str(sys.modules[plugin.__module__].__file__)))]
+    assert not hollow, f"EVIDENCE: {'; '.join(hollow)}"
     asked = [_recomputed(plugin, evidence) for evidence in plugin.evidence]
     assert any(asked) or getattr(plugin, "family", "") == "none", (
         "EVIDENCE: no value is computed by the plug-in's own code"

@@ -51,6 +51,7 @@ def kernel(fault: str) -> tuple[Change, ...]:
 
 RIGHT_KERNEL = kernel("pass")
 SCORER = "return float(first_integer(answer) == int(prompt.reference))"
+ROWS = "((0, 71), (3750, 1073), (240_000, 64_071))"
 TABLE = "RopeTable(geometry.inv_freq() / self.scale_for(lengths))"
 
 METHOD_FAULTS: dict[str, tuple[str, tuple[Change, ...], methods.Check]] = {
@@ -140,6 +141,11 @@ METHOD_FAULTS: dict[str, tuple[str, tuple[Change, ...], methods.Check]] = {
         ),
         methods.check_evidence,
     ),
+    "evidence that computes its own formula": (
+        "pi",
+        (("(6.25e-2, 3.51463333e-2)", "(1 / 16, 1e4 ** (-1 / 16) / 16)"),),
+        methods.check_evidence,
+    ),
     "a reference at a commit cut short": (
         "pi",
         (("2ce672dc42b9b5d3e408e8117126c28caeaafcc0", "2ce672d"),),
@@ -204,6 +210,24 @@ BENCHMARK_FAULTS: dict[str, tuple[str, tuple[Change, ...], benchmarks.Check]] = 
         "perplexity",
         (('ClassVar[Literal["perplexity"]] = "perplexity"', 'ClassVar[str] = "nats"'),),
         benchmarks.check_uniform_model,
+    ),
+    "evidence is what the code under test computes": (
+        "passkey",
+        ((ROWS, "((n, expected_tokens(n)) for n in (0, 3750, 240_000))"),),
+        benchmarks.check_evidence,
+    ),
+    "evidence restates its formula": (
+        "passkey",
+        ((ROWS, "((0, 71 + 24 / 90 * 0), (3750, 71 + 24 / 90 * 3750))"),),
+        benchmarks.check_evidence,
+    ),
+    "evidence is the formula's value and said to be counted": (
+        "passkey",
+        (
+            (ROWS, "((0, 72.0), (3750, 1072.125))"),
+            ("return 71 + _TOKENS_PER_CHARACTER *", "return 72 + 0.2667 *"),
+        ),
+        benchmarks.check_evidence,
     ),
     "the unit is unknown": (
         "perplexity",

@@ -57,11 +57,8 @@ def _(place: Place) -> None:
 @at("needle/text", "a token to leak")
 def _(place: Place) -> None:
     (place.folder / "a.txt").write_text("An essay. " * 50, encoding="utf-8")
-    tokenizer = bare().tokenizer
-    tokenizer.bos_token = None
     folders = {"essays": place.folder}
-    settings = {"bos_leak": True}
-    evaluate("needle", 900, settings, data_folders=folders, tokenizer=tokenizer)(place)
+    evaluate("needle", 900, {"bos_leak": True}, data_folders=folders)(place)
 
 
 @at("needle/text", "the text of the essays")

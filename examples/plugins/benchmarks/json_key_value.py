@@ -99,7 +99,8 @@ EVIDENCE = (
     calls(rating, 0.0, "by hand", answer=' "9f4a-78".', reference="9f4a-77"),
     calls(
         prompt_text,
-        f"{INSTRUCTION}\n\nJSON data:\n"
+        "Extract the value corresponding to the specified key in the JSON object below."
+        "\n\nJSON data:\n"
         '{"test key1": "test value1",\n "test key2": "test value2",\n "test key3": "test value3"}'
         '\n\nKey: "test key2"\nCorresponding value:',
         "tests/test_prompting.py of the repository, test_get_kv_retrieval_prompt",

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from lce_core.benchmarks._base import CellRequest
 from lce_core.data.sequences import Sequences
 from lce_core.errors import UnavailableError
+from lce_core.evaluation.loss_cache import TokenScores
 from lce_core.reports import Progress
 
 _GROUP_TOKENS = 1 << 22
@@ -62,6 +63,12 @@ class Windows:
             return found
         return np.insert(found, 0, self.before, axis=1)
 
+    def following(self) -> NDArray[np.int64]:
+        """The token behind each window in the stream (windows,); -1 where the stream ends."""
+        ends = self.starts + self.length - (self.before is not None)
+        ended = np.append(self.stream.tokens, 0)[ends]
+        return np.where(ends < len(self.stream.tokens), ended.astype(np.int64), -1)
+
 
 def num_windows(stream_tokens: int, length: int, stride: int, *, drop_last: bool) -> int:
     """Windows of `length` tokens that start every `stride` tokens of a stream.
@@ -98,6 +105,17 @@ def window_losses(
 ) -> Iterator[tuple[int, NDArray[np.float32]]]:
     """Yields (first window, NLL in nats (windows, L - 1)) for groups of windows.
 
+    Arguments are those of `window_scores`.
+    """
+    for first, found in window_scores(request, windows, report):
+        yield first, found.nll
+
+
+def window_scores(
+    request: CellRequest, windows: Windows, report: Progress | None = None
+) -> Iterator[tuple[int, TokenScores]]:
+    """Yields (first window, scores of their tokens) for groups of windows.
+
     A group is small enough that a whole book at stride 256 need not be held at once. What the
     request's cache holds is not computed again.
 
@@ -111,34 +129,36 @@ def window_losses(
     for first in range(0, len(windows), group):
         part = windows.rows(first, group)
         told = _shifted(report or request.report, first, len(windows))
-        yield first, _losses(request, part, told)
+        yield first, _scores(request, part, told)
 
 
-def _losses(request: CellRequest, windows: Windows, report: Progress) -> NDArray[np.float32]:
-    from lce_core.evaluation.likelihood import window_nll
+def _scores(request: CellRequest, windows: Windows, report: Progress) -> TokenScores:
+    from lce_core.evaluation import likelihood
 
     cache, alike = request.losses, request.model.begins_alike
     text = (windows.stream.digest, windows.before)
     known = [cache.find(text, start, windows.length, alike) for start in windows.starts.tolist()]
     missing = np.flatnonzero([row is None for row in known])
     found = len(windows) - len(missing)
-    losses = np.empty((len(windows), windows.length - 1), dtype=np.float32)
+    nll = np.empty((len(windows), windows.length - 1), dtype=np.float32)
+    hits = np.empty((len(windows), windows.length), dtype=np.bool_)
     for index, row in enumerate(known):
         if row is not None:
-            losses[index] = row
+            nll[index], hits[index] = row.nll, row.hits
     if not len(missing):
         report(found, found)
-        return losses
+        return TokenScores(nll, hits)
     asked = replace(windows, starts=windows.starts[missing])
-    computed = window_nll(
+    computed = likelihood.window_scores(
         request.model,
         asked.ids(),
+        following=asked.following(),
         batch_tokens=request.batch_tokens,
         report=_shifted(report, found, len(windows)),
     )
     cache.keep(text, asked.starts, windows.length, computed)
-    losses[missing] = computed
-    return losses
+    nll[missing], hits[missing] = computed.nll, computed.hits
+    return TokenScores(nll, hits)
 
 
 def _shifted(report: Progress, first: int, total: int) -> Progress:

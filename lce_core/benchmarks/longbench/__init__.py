@@ -214,8 +214,8 @@ EVIDENCE = (
     ),
     calls(
         answer_score,
-        2 * 0.75 * 0.75 / (1.5 + 1e-8),
-        "longest common subsequence of 3 words of 4, with the 1e-8 of the package rouge",
+        0.749999995,
+        "3 words of 4 in common, by hand; less 5e-9, which is the 1e-8 of the package rouge",
         task="multi_news",
         prediction="police killed the gunman",
         answers=("police kill the gunman",),

@@ -1,12 +1,16 @@
 """Needle in a haystack: one fact at each of ten depths of a long text.
 
 Text form (profiles `faithful`, `clean`, `fast`): LCEG's prompt and needle over essays or held-out
-text. Two scores: `word_overlap`, LCEG's figure (distinct expected words in the answer over the
-expected sentence's words; of LCEG's 12 one occurs twice, so its best is 11/12), and `exact_match`,
-the expected phrase as a substring. `accuracy`, by which cells are shown, is word_overlap in
-`faithful` and exact_match otherwise. `faithful` has one trial a depth, the haystack from its
-beginning, and the BOS leak of LCEG's script; `clean` five trials from random places, each with a
-needle of its own, and no leak; `fast` two.
+text. Three scores: `word_overlap`, LCEG's figure (distinct expected words in the answer over the
+expected sentence's words; of LCEG's 12 one occurs twice, so its best is 11/12); `rouge_1`, which
+LCEG stores (ROUGE-1 F of the answer against the whole needle, there times ten; 8/11 for the
+expected words alone); and `exact_match`, the expected phrase as a substring. `accuracy`, by which
+cells are shown, is word_overlap in `faithful` and exact_match otherwise.
+
+`faithful` has one trial a depth, the haystack from its beginning, and the BOS leak of LCEG's
+script: where the tokenizer puts a token before every text, that token stands in the prompt four
+times, at its beginning, twice before the haystack and once before the needle. `clean` has five
+trials from random places, each with a needle of its own, and no leak; `fast` two.
 
 Token form (profile `tiny`, for base models with key tokens): held-out text with a single key token,
 then the query token of its family; the next token must be the key.
@@ -50,9 +54,10 @@ from lce_core.benchmarks.needle.text import (
     expected_tokens,
     held_out_tokens,
     needle_prompt,
+    require_leak,
 )
 from lce_core.errors import SpecError
-from lce_core.evaluation.metrics import contains, word_overlap
+from lce_core.evaluation.metrics import contains, rouge_1, word_overlap
 from lce_core.evaluation.stats import bootstrap_mean, wilson
 from lce_core.models import LanguageModel
 
@@ -113,7 +118,8 @@ class Needle(PromptBenchmark):
     needles: int | None = Field(default=None, gt=0, le=len(FACTS))
     """Different needles, which the trials take in turn; None: 1 (faithful), 5 (clean, fast)."""
     bos_leak: bool | None = None
-    """Beginning-of-sequence tokens inside the prompt; None: as the profile says."""
+    """Beginning-of-sequence tokens inside the prompt; None: in faithful, where the tokenizer has
+    one before every text."""
 
     def num_prompts(self, task: str) -> int:
         """Trials at each depth."""
@@ -151,6 +157,8 @@ class Needle(PromptBenchmark):
         draws = [generator(*place, trial) for trial in trials]
         haystacks = self._haystacks(request, draws)
         leak = self.profile == "faithful" if self.bos_leak is None else self.bos_leak
+        if self.bos_leak:
+            require_leak(request)
         return [
             needle_prompt(request, self._fact(trial), haystacks[trial], depth, bos_leak=leak)
             for depth in DEPTHS
@@ -171,29 +179,38 @@ class Needle(PromptBenchmark):
 
     def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
         """Word overlap in faithful, otherwise whether the phrase is there."""
-        overlap, exact = _both_scores(prompt.reference, answer)
-        return overlap if self.profile == "faithful" else exact
+        return _scores_of(prompt.reference, answer)[self._own_metric()]
 
     def scores(self, samples: Sequence[Sample]) -> tuple[Score, ...]:
-        """Both scores, and the profile's own as the accuracy."""
-        both = [_both_scores(str(one.reference), str(one.prediction)) for one in samples]
-        overlap = bootstrap_mean([first for first, _ in both])
-        found = wilson(int(sum(second for _, second in both)), len(both))
-        own = overlap if self.profile == "faithful" else found
-        return (
-            score("accuracy", own, higher_is_better=True),
-            score("word_overlap", overlap, higher_is_better=True),
-            score("exact_match", found, higher_is_better=True),
-        )
+        """All three scores, and the profile's own as the accuracy."""
+        each = [_scores_of(str(one.reference), str(one.prediction)) for one in samples]
+        metrics = {
+            "word_overlap": bootstrap_mean([one["word_overlap"] for one in each]),
+            "rouge_1": bootstrap_mean([one["rouge_1"] for one in each]),
+            "exact_match": wilson(int(sum(one["exact_match"] for one in each)), len(each)),
+        }
+        shown = {"accuracy": metrics[self._own_metric()], **metrics}
+        return tuple(score(name, value, higher_is_better=True) for name, value in shown.items())
+
+    def _own_metric(self) -> str:
+        return "word_overlap" if self.profile == "faithful" else "exact_match"
 
     def _fact(self, trial: int) -> Fact:
         needles = self.needles or (1 if self.profile == "faithful" else len(FACTS))
         return FACTS[trial % needles]
 
 
-def _both_scores(reference: str, answer: str) -> tuple[float, float]:
-    """Word overlap with the expected sentence, and whether its phrase is in the answer."""
-    return word_overlap(answer, reference), contains(answer, _FACT_OF[reference].phrase)
+def needle_rouge(reference: str, answer: str) -> float:
+    """ROUGE-1 F of an answer against the whole needle of the expected sentence, 0..1."""
+    return rouge_1(answer, _FACT_OF[reference].needle)
+
+
+def _scores_of(reference: str, answer: str) -> dict[str, float]:
+    return {
+        "word_overlap": word_overlap(answer, reference),
+        "rouge_1": needle_rouge(reference, answer),
+        "exact_match": contains(answer, _FACT_OF[reference].phrase),
+    }
 
 
 BENCHMARK = Needle
@@ -204,22 +221,36 @@ SOURCE = Source(
     differs="essays are joined in the order of their names, not of the file system; the answer's"
     " tokens are always kept free",
 )
-EVIDENCE = tuple(
+EVIDENCE = (
+    *(
+        calls(
+            Needle.score_answer,
+            score,
+            origin,
+            parameters={"profile": profile},
+            task="single",
+            prompt=blank_prompt(FACTS[0].answer),
+            answer=answer,
+        )
+        for profile, answer, score, origin in (
+            (
+                "faithful",
+                "eat a sandwich and sit in Dolores Park on a sunny day.",
+                11 / 12,
+                "maximum of LCEG's figure: 12 words, 11 distinct",
+            ),
+            ("faithful", "Paris", 0.0, "no word in common"),
+            ("clean", " Eat a sandwich and sit\nin Dolores Park.", 1.0, "the phrase is there"),
+            ("clean", "Paris", 0.0, "the phrase is missing"),
+        )
+    ),
     calls(
-        Needle.score_answer,
-        score,
-        origin,
-        parameters={"profile": profile},
-        task="single",
-        prompt=blank_prompt(FACTS[0].answer),
-        answer=answer,
-    )
-    for profile, answer, score, origin in (
-        ("faithful", FACTS[0].answer, 11 / 12, "maximum of LCEG's figure: 12 words, 11 distinct"),
-        ("faithful", "Paris", 0.0, "no word in common"),
-        ("clean", f" {FACTS[0].answer}\n", 1.0, "gold answer"),
-        ("clean", "Paris", 0.0, "the phrase is missing"),
-    )
+        needle_rouge,
+        8 / 11,
+        "12 words of the needle's 21 in an answer of 12: 2 x 12 / 33, counted by hand",
+        reference="eat a sandwich and sit in Dolores Park on a sunny day.",
+        answer="Eating a sandwich and sitting in Dolores Park on a sunny day",
+    ),
 )
 EXAMPLES: Examples = ({"trials": 1}, {"trials": 1, "haystack": "held_out"})
-VERSION = 2
+VERSION = 3

@@ -61,25 +61,20 @@ def needle_prompt(
       fact: what is hidden.
       haystack: token ids, at least as many as the cell's length.
       depth: 0 (start) to 100 (end).
-      bos_leak: put a beginning-of-sequence token before haystack and needle, as happens where
-        ids are decoded with their special tokens and tokenised again.
+      bos_leak: as LCEG's script: haystack and needle are tokenised with the token that the
+        tokenizer puts before every text, and the decoded context shows it where it stood.
 
     Raises:
-      UnavailableError: the frame, the needle and the answer alone exceed the length, or there
-        is no token to leak.
+      UnavailableError: the frame, the needle and the answer alone exceed the length.
     """
-    if bos_leak and not request.tokenizer.bos_token:
-        raise UnavailableError(
-            "bos_leak",
-            "a tokenizer without a beginning-of-sequence token",
-            "a token to leak",
-            "set bos_leak: false",
-        )
-    num_tokens = request.eval_length - RESERVED_TOKENS - len(encode(request, fact.needle))
-    num_tokens = max(0, num_tokens)
+    needle = encode(request, fact.needle, special_tokens=bos_leak)
+    if bos_leak:
+        haystack = _leaking(request, haystack)
+    num_tokens = max(0, request.eval_length - RESERVED_TOKENS - len(needle))
     for _ in range(_ROUNDS):
-        text = _with_needle(request, fact.needle, haystack[:num_tokens], depth, bos_leak)
-        ids = encode(request, _frame(text, fact.question))
+        context = _with_needle(request, needle, haystack[:num_tokens], depth)
+        text = request.tokenizer.decode(context, skip_special_tokens=not bos_leak)
+        ids = encode(request, _frame(str(text), fact.question))
         excess = len(ids) + NEW_TOKENS - request.eval_length
         if excess <= 0:
             return Prompt(np.array(ids, dtype=np.int64), fact.answer, float(depth))
@@ -95,6 +90,17 @@ def needle_prompt(
         f"at least {needed} tokens",
         "evaluate longer contexts",
     )
+
+
+def require_leak(request: CellRequest) -> None:
+    """Raises UnavailableError where the tokenizer puts no token before a text, to be leaked."""
+    if not encode(request, ""):
+        raise UnavailableError(
+            "bos_leak",
+            "a tokenizer that puts no token before a text",
+            "a token to leak",
+            "set bos_leak: false",
+        )
 
 
 def expected_tokens(base_model: LanguageModel, eval_length: int) -> int:
@@ -129,18 +135,25 @@ def held_out_tokens(request: CellRequest, draws: list[np.random.Generator]) -> l
     return [random_slice(streams, request.eval_length, rng).tolist() for rng in draws]
 
 
+def _leaking(request: CellRequest, haystack: list[int]) -> list[int]:
+    """The haystack tokenised, cut to the length, decoded and tokenised again, as in the script."""
+    begin, special = encode(request, ""), {*request.tokenizer.all_special_ids}
+    plain = [token for token in haystack if token not in special]  # none between documents
+    cut = begin + plain[: request.eval_length - len(begin)]
+    return encode(request, str(request.tokenizer.decode(cut)))
+
+
 def _with_needle(
-    request: CellRequest, needle: str, haystack: list[int], depth: int, bos_leak: bool
-) -> str:
+    request: CellRequest, needle: list[int], haystack: list[int], depth: int
+) -> list[int]:
+    """The needle behind the last full stop before `depth`; at 100 after everything."""
     place = len(haystack)
     if depth < 100:
         place = len(haystack) * depth // 100
         periods = _period_ids(request)
         while place > 0 and haystack[place - 1] not in periods:
             place -= 1
-    leak = request.tokenizer.bos_token if bos_leak else ""
-    before, after = _text(request, haystack[:place]), _text(request, haystack[place:])
-    return f"{leak}{before}{leak}{needle}{after}"
+    return haystack[:place] + needle + haystack[place:]
 
 
 def _frame(context: str, question: str) -> str:
@@ -153,7 +166,3 @@ def _frame(context: str, question: str) -> str:
 def _period_ids(request: CellRequest) -> set[int]:
     """Ids of a full stop with and without a blank before it."""
     return {encode(request, text, special_tokens=False)[-1] for text in ("a.", "a .")}
-
-
-def _text(request: CellRequest, ids: list[int]) -> str:
-    return str(request.tokenizer.decode(ids, skip_special_tokens=True))

@@ -119,8 +119,8 @@ EVIDENCE = (
         head=31,
     ),
     frequencies(
-        (1.0, 1129032.258064516**-0.5),
-        origin="1e6 + 4e6 / 31 for the second head, equation 9 by hand",
+        (1.0, 9.41123948e-4),
+        origin=f"{EXACT}; second of 32 heads from 1e6 to 5e6, equation 9",
         pairs=(0, 32),
         head=1,
         bases="uniform_ascending",

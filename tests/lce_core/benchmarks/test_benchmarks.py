@@ -338,7 +338,7 @@ def test_the_bos_leak_marks_haystack_and_needle_in_faithful_prompts_only(
         for profile in ("faithful", "clean")
         for leak in (None, True, False)
     }
-    leaked, plain = {3}, {1}
+    leaked, plain = {4}, {1}
     assert counts == {
         ("faithful", None): leaked,
         ("faithful", True): leaked,
@@ -411,9 +411,9 @@ def test_needle_answers_get_lcegs_overlap_and_the_exact_score() -> None:
         scores = _needle_scores(benchmark, prompt, [gold, gold])
         values = {score.metric: score.value for score in scores}
         assert values == pytest.approx(
-            {"accuracy": best, "word_overlap": 11 / 12, "exact_match": 1.0}
+            {"accuracy": best, "word_overlap": 11 / 12, "rouge_1": 24 / 33, "exact_match": 1.0}
         )
-        scores = _needle_scores(benchmark, prompt, ["", "visit the bridge"])
+        scores = _needle_scores(benchmark, prompt, ["", "visit some bridge"])
         assert {score.value for score in scores} == {0.0}
 
 
@@ -439,7 +439,7 @@ def test_a_needle_prompt_that_cannot_fit_names_the_minimum(
 
 
 def test_a_leak_without_a_token_to_leak_is_unavailable(essays: Path) -> None:
-    benchmark = _benchmark("needle", profile="faithful")
+    benchmark = _benchmark("needle", profile="faithful", bos_leak=True)
     folders = {"essays": essays}
     with pytest.raises(UnavailableError, match="bos_leak: false"):
         benchmark.evaluate(_request(benchmark, 900, data_folders=folders))

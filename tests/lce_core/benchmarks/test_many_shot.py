@@ -294,5 +294,5 @@ def test_settings_without_meaning_are_refused(parameters: dict[str, Any], messag
 
 def test_predicted_tokens_are_prompts_times_length() -> None:
     assert len(_benchmark().tasks()) == len(SHOTS) == 15
-    assert _benchmark(profile="faithful").num_tokens("shots_1000", 32768, 0) == 200 * 23836
+    assert _benchmark(profile="faithful").num_tokens("shots_1000", 32768, 0) == 200 * 21763
     assert _benchmark(profile="faithful").num_tokens("shots_1000", 4096, 0) == 200 * 4096

@@ -55,6 +55,26 @@ def test_faithful_perplexity_is_the_loop_of_lcegs_script() -> None:
     assert len(starts) == math.ceil((1000 - length) / stride) - 1
 
 
+@pytest.mark.parametrize("profile", ["faithful", "clean"])
+def test_next_token_accuracy_is_that_of_full_logits(profile: str) -> None:
+    stock, length, stride = TOY.initialise(2).eval(), 96, 40
+    ids = torch.from_numpy(_streams(1000).tokens["code"].astype(np.int64))
+    faithful = profile == "faithful"
+    # LCEG takes as many predictions as a window has tokens, the losses one fewer.
+    predictions = length if faithful else length - 1
+    starts = list(range(0, len(ids) - length + (not faithful), stride))[: -1 if faithful else None]
+    shares = []
+    for start in starts:
+        with torch.no_grad():
+            likeliest = stock(ids[None, start : start + length]).logits[0].argmax(-1)
+        texts = ids[start + 1 : start + 1 + predictions]
+        shares.append((likeliest[:predictions] == texts).double().mean().item())
+    benchmark = _benchmark("perplexity", profile=profile, stride=stride, last=20)
+    result = benchmark.evaluate(_request(benchmark, length, held_out=_streams(1000)))
+    assert _values(result)["next_token_accuracy"] == pytest.approx(np.mean(shares), rel=1e-9)
+    assert len(set(shares)) > 1
+
+
 def test_perplexity_of_the_last_tokens_scores_every_token_once_when_stride_equals_last() -> None:
     stock, length, stride = TOY.initialise(2).eval(), 96, 32
     stream = _streams(1000).tokens["code"]
@@ -115,6 +135,7 @@ def test_a_model_that_knows_nothing_has_the_vocabulary_as_perplexity() -> None:
     with torch.no_grad():
         request.model.model.get_input_embeddings().weight.zero_()
     values = _values(benchmark.evaluate(request))
+    assert values.pop("next_token_accuracy") < 0.1  # it has to choose
     assert values == pytest.approx({"perplexity": 392, "perplexity_last": 392}, rel=1e-5)
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch.nn import functional
 
 from lce_core.errors import NonFiniteError, SpecError
-from lce_core.evaluation.likelihood import window_nll
+from lce_core.evaluation.likelihood import window_nll, window_scores
 from lce_core.extension.extended_model import ExtendedModel, extend
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
@@ -47,6 +47,37 @@ def test_window_losses_are_those_of_full_logits(length: int) -> None:
     assert found.dtype == np.float32
     assert found.shape == (5, length - 1)
     np.testing.assert_allclose(found, [_oracle(stock, w) for w in windows], atol=1e-4, rtol=0)
+
+
+def _half_predicted(model: torch.nn.Module, count: int, length: int) -> NDArray[np.int64]:
+    """Texts of which about half the tokens are what the model holds for likeliest."""
+    rng = np.random.default_rng(4)
+    ids = torch.from_numpy(rng.integers(256, size=(count, 1)))
+    while ids.shape[1] < length:
+        with torch.no_grad():
+            likeliest = model(ids).logits[:, -1].argmax(-1).numpy()
+        drawn = np.where(rng.random(count) < 0.5, likeliest, rng.integers(256, size=count))
+        ids = torch.cat([ids, torch.from_numpy(drawn)[:, None]], dim=1)
+    return ids.numpy()
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 90, 10_000])
+def test_hits_are_the_tokens_that_full_logits_hold_for_likeliest(batch_tokens: int) -> None:
+    stock, extended = _pair()
+    texts = _half_predicted(stock, 7, 31)
+    with torch.no_grad():
+        likeliest = stock(torch.from_numpy(texts)).logits[:, :-1].argmax(-1).numpy()
+    expected = likeliest == texts[:, 1:]
+    assert 0.3 < expected.mean() < 0.7
+    assert 0 < expected[:, -1].sum() < 7
+    whole = window_scores(
+        extended, texts[:, :-1], following=texts[:, -1], batch_tokens=batch_tokens
+    )
+    np.testing.assert_array_equal(whole.hits, expected)
+    ended = window_scores(extended, texts[:, :-1], batch_tokens=batch_tokens)
+    np.testing.assert_array_equal(ended.hits[:, :-1], expected[:, :-1])
+    assert not ended.hits[:, -1].any(), "nothing behind the windows was right"
+    np.testing.assert_array_equal(ended.nll, whole.nll)
 
 
 def test_batch_size_does_not_change_losses() -> None:

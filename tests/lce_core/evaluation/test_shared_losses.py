@@ -17,8 +17,8 @@ from safetensors.numpy import load_file
 
 from lce_core.benchmarks import CellResult
 from lce_core.errors import UnavailableError
-from lce_core.evaluation.likelihood import window_nll
-from lce_core.evaluation.loss_cache import LossCache
+from lce_core.evaluation.likelihood import window_scores
+from lce_core.evaluation.loss_cache import LossCache, TokenScores
 from lce_core.extension.extended_model import extend
 from lce_core.methods import METHODS
 from lce_core.runners import _write_tables
@@ -36,11 +36,16 @@ from tests.support.cells import values as _values
 def test_the_first_losses_of_a_longer_window_are_those_of_a_shorter_one(method: str) -> None:
     model = _request(_benchmark("perplexity"), 300, method).model
     windows = np.random.default_rng(5).integers(256, size=(3, 300))
-    longest = window_nll(model, windows, batch_tokens=900)
+    longest = window_scores(model, windows, batch_tokens=900)
     for length in (2, 130, 257):
         assert model.begins_alike(length, 300)
-        alone = window_nll(model, windows[:, :length], batch_tokens=900)
-        np.testing.assert_allclose(longest[:, : length - 1], alone, atol=1e-5, rtol=0)
+        alone = window_scores(
+            model, windows[:, :length], following=windows[:, length], batch_tokens=900
+        )
+        for index in range(3):
+            beginning = longest.row(index).beginning(length)
+            np.testing.assert_allclose(beginning.nll, alone.nll[index], atol=1e-5, rtol=0)
+            np.testing.assert_array_equal(beginning.hits, alone.hits[index])
 
 
 @pytest.mark.parametrize("method", ["ntk_frozen", "dynamic_pi", "dynamic_yarn"])
@@ -56,9 +61,9 @@ def _counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     def counting(model: Any, windows: Any, **options: Any) -> Any:
         asked.append(windows.size)
-        return window_nll(model, windows, **options)
+        return window_scores(model, windows, **options)
 
-    monkeypatch.setattr("lce_core.evaluation.likelihood.window_nll", counting)
+    monkeypatch.setattr("lce_core.evaluation.likelihood.window_scores", counting)
     return asked
 
 
@@ -107,10 +112,16 @@ def test_a_length_beyond_a_methods_reach_is_unavailable_whatever_is_cached() -> 
 def test_a_full_cache_forgets_its_oldest_pass() -> None:
     cache, text = LossCache(limit_bytes=1000), ("digest", None)
     never = lambda shorter, longer: False  # noqa: E731
+
+    def scores(windows: int, length: int) -> TokenScores:
+        return TokenScores(
+            np.ones((windows, length - 1), np.float32), np.ones((windows, length), np.bool_)
+        )
+
     for length in (51, 101):
-        cache.keep(text, np.array([0]), length, np.ones((1, length - 1), np.float32))
+        cache.keep(text, np.array([0]), length, scores(1, length))
     assert cache.find(text, 0, 51, never) is not None
-    cache.keep(text, np.array([0, 7]), 81, np.ones((2, 80), np.float32))
+    cache.keep(text, np.array([0, 7]), 81, scores(2, 81))
     assert cache.find(text, 0, 51, never) is None
     assert cache.find(text, 7, 81, never) is not None
     assert cache.find(("other", None), 7, 81, never) is None
@@ -134,6 +145,7 @@ def test_every_number_of_a_cell_follows_from_its_stored_losses() -> None:
         {
             "perplexity": 2.71828 ** rows.mean(axis=1).mean(),
             "perplexity_last": 2.71828 ** rows[:, -20:].mean(),
+            "next_token_accuracy": _values(result)["next_token_accuracy"],
         },
         rel=1e-4,
     )
