@@ -135,17 +135,18 @@ def _stored(result: CellResult) -> list[NDArray[np.float64]]:
     return np.split(result.arrays["nll"].astype(np.float64), ends)
 
 
-def test_every_number_of_a_cell_follows_from_its_stored_losses() -> None:
+def test_every_perplexity_of_a_cell_follows_from_its_stored_losses() -> None:
     text = _streams(2000)
     benchmark = _benchmark("perplexity", profile="faithful", stride=40, last=20)
     result = benchmark.evaluate(_request(benchmark, 96, held_out=text))
     rows = np.array(_stored(result))
     assert result.arrays["start"].tolist() == list(range(0, 1904, 40))[:-1]
-    assert _values(result) == pytest.approx(
+    found = _values(result)
+    del found["next_token_accuracy"]  # hits are not stored
+    assert found == pytest.approx(
         {
             "perplexity": 2.71828 ** rows.mean(axis=1).mean(),
             "perplexity_last": 2.71828 ** rows[:, -20:].mean(),
-            "next_token_accuracy": _values(result)["next_token_accuracy"],
         },
         rel=1e-4,
     )
