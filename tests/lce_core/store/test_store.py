@@ -9,6 +9,7 @@ import errno
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -223,6 +224,9 @@ def test_leases_of_the_dead_and_of_silent_hosts_are_stale(tmp_path: Path) -> Non
         ({"started": content["started"] - 50}, 0, True),  # the pid was given to another process
         ({"boot": "earlier"}, 0, False),  # another boot or host: its heartbeat decides
         ({"boot": "earlier"}, 3600, True),
+        ({"pid_namespace": 1}, 0, False),  # a container: its pids are other processes here
+        ({"pid_namespace": 1, "started": content["started"] - 50}, 0, False),
+        ({"pid_namespace": 1}, 3600, True),
         ({"host": "elsewhere"}, 0, False),
         ({"host": "elsewhere"}, 3600, True),
     ]:
@@ -232,6 +236,29 @@ def test_leases_of_the_dead_and_of_silent_hosts_are_stale(tmp_path: Path) -> Non
         lease = Lease.acquire(tmp_path, "s")
         assert (lease is not None) == free, change
         path.unlink()
+
+
+def test_a_live_lease_of_another_pid_namespace_is_not_taken_over(tmp_path: Path) -> None:
+    apart = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]
+    if subprocess.run([*apart, "true"], capture_output=True).returncode:
+        pytest.skip("this kernel gives no PID namespaces; records written by hand are judged above")
+    holder = (
+        "import sys, os; from pathlib import Path; from lce_core.store.lease import Lease\n"
+        "with Lease.acquire(Path(sys.argv[1]), 's'): print(os.getpid(), flush=True); input()"
+    )
+    command = [*apart, "--kill-child", sys.executable, "-c", holder, str(tmp_path)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        own = int(process.stdout.readline())
+        content = json.loads((tmp_path / "s.json").read_text())
+        assert content["pid"] == own < 10  # a pid that means something else here
+        assert content["host"] == socket.gethostname()
+        assert Lease.acquire(tmp_path, "s") is None
+        process.communicate("\n")
+    with Lease.acquire(tmp_path, "s") or pytest.fail("released"):
+        pass
 
 
 def test_a_home_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
