@@ -5,6 +5,7 @@ Child processes run this file's helpers by `python -c`; nothing of the store is 
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
 import os
@@ -22,6 +23,7 @@ from lce_core.store.artifacts import Attempt, Store
 from lce_core.store.lease import Lease
 from lce_core.store.records import Record
 from lce_core.store.steps import Step
+from tests.support.file_events import opened
 from tests.support.free_steps import free_step
 
 CHILD = """
@@ -101,12 +103,29 @@ def test_damage_is_noticed_and_the_step_done_again(store: Store, damage: str) ->
     assert fresh.record(a_step()) is not None
 
 
-def test_an_unchanged_file_is_not_hashed_twice(store: Store, tmp_path: Path) -> None:
+def test_an_unchanged_file_is_not_hashed_twice(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lce_core.store.file_facts.TICK_SECONDS", 0.02)
     store.ensure(a_step(), write, {})
+    time.sleep(0.05)
     assert store.record(a_step())
-    store.remember_verified()
-    cache = json.loads((store.home / "cache" / "verified.json").read_text())
-    assert list(cache) == [f"artifacts/{a_step().folder}/a.txt"]
+    store.file_facts.save()
+    fresh, file = Store(store.home), store.path(a_step()) / "a.txt"
+    with opened(file) as seen:
+        assert fresh.record(a_step())
+    assert seen == []
+
+
+def test_a_step_in_another_name_is_found_in_a_listing_and_without(store: Store) -> None:
+    store.ensure(a_step(), write, {})
+    renamed = dataclasses.replace(a_step(), name="renamed")
+    listing = store.listing()
+    assert store.path(renamed) == store.path(renamed, listing) == store.path(a_step())
+    assert store.record(renamed, listing) == store.record(a_step())
+    assert store.find(a_step(2).fingerprint) is None
+    assert listing.find(a_step(2).fingerprint, "cell") is None
+    assert listing.find(a_step().fingerprint, "rows") is None
 
 
 def test_a_failed_attempt_leaves_a_note_and_nothing_else(store: Store) -> None:
