@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import hashlib
 import json
 import os
 import signal
@@ -20,6 +21,7 @@ import pytest
 
 from lce_core.errors import LeaseLostError, NonFiniteError, SpecError
 from lce_core.store.artifacts import Attempt, Store
+from lce_core.store.file_facts import sha256_of
 from lce_core.store.lease import Lease
 from lce_core.store.records import Record
 from lce_core.store.steps import Step
@@ -115,6 +117,26 @@ def test_an_unchanged_file_is_not_hashed_twice(
     with opened(file) as seen:
         assert fresh.record(a_step())
     assert seen == []
+
+
+def test_what_a_step_reads_is_hashed_once(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lce_core.store.file_facts.TICK_SECONDS", 0.02)
+    data = tmp_path / "data"
+    data.write_text("one")
+    time.sleep(0.05)
+    asked: list[str] = []
+
+    def ask(attempt: Attempt) -> dict[str, object]:
+        asked.extend(sha256_of(data) for _ in range(2))
+        return write(attempt)
+
+    with opened(data) as seen:
+        store.ensure(a_step(), ask, {})
+        Store(store.home).ensure(a_step(2), ask, {})
+    assert set(asked) == {hashlib.sha256(b"one").hexdigest()}
+    assert len(seen) == 1
 
 
 def test_a_step_in_another_name_is_found_in_a_listing_and_without(store: Store) -> None:
