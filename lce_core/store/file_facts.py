@@ -141,7 +141,8 @@ def _state(files: Iterable[Path]) -> _State | None:
             return None
         times = (found.st_mtime_ns, found.st_ctime_ns)
         # A file's content can be changed and its time of modification set back; not the other one.
-        mark.update(f"{found.st_size} {times} {found.st_ino} {file.absolute()}\n".encode())
+        mark.update(f"{found.st_size} {times} {found.st_ino} ".encode())
+        mark.update(os.fsencode(file.absolute()) + b"\n")
         newest, num_bytes = max(newest, *times), num_bytes + found.st_size
     return _State(mark.hexdigest(), newest, num_bytes)
 

@@ -221,3 +221,13 @@ def test_plug_ins_remember_where_a_memory_is_in_use(home: Path, file: Path) -> N
 def test_a_file_that_cannot_be_looked_at_is_left_to_who_reads_it(home: Path) -> None:
     with pytest.raises(FileNotFoundError, match="absent"):
         FileFacts(home).sha256(home / "absent")
+
+
+def test_names_need_not_be_utf_8(home: Path, file: Path) -> None:
+    other = file.with_name(os.fsdecode(b"caf\xe9"))
+    other.write_text("one")
+    settle()
+    saved(home, other)
+    with opened(other) as seen:
+        assert FileFacts(home).sha256(other) == digest("one")
+    assert seen == []
