@@ -48,6 +48,7 @@ perf: $(VENV)/installed
 	$(BIN)/python perf/attention.py
 	$(BIN)/python perf/evaluation.py
 	$(BIN)/python perf/prompts.py
+	$(BIN)/python perf/planning.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

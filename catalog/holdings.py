@@ -68,7 +68,7 @@ def take_stock(store: Store) -> Holdings:
         holdings.folders[step.short], holdings.records[step.short] = folder, record
         if not store.is_intact(folder, record):
             holdings.damage[step.short] = _what_is_wrong(folder, record.files)
-    store.remember_verified()
+    store.file_facts.save()
     return holdings
 
 

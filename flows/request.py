@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from flows.settings import open_study
 from lce_core.execution import Execution
+from lce_core.store.file_facts import FileFacts
 from lce_core.study.plan import StudyPlan, compile_study
 
 
@@ -41,7 +42,8 @@ def compile_request(study: str, execution: Execution) -> Request:
       DataError: the corpus is there but cannot be read.
     """
     spec, where = open_study(study, execution)
-    plan = compile_study(spec, execution.data_folders, execution.model_folders, where)
+    with FileFacts(execution.home).in_use():
+        plan = compile_study(spec, execution.data_folders, execution.model_folders, where)
     return Request(study, execution, plan, where)
 
 

@@ -3,8 +3,8 @@
 A flow needs a server, because without one most records of its tasks are lost. Starting it takes
 seconds, so it comes in two phases: `start` returns at once and imports no Prefect, `wait_ready`
 waits for the first healthy answer. The server runs under tasks.supervisor, whose lifeline this
-process holds: however the run ends, also by kill -9, nothing of it stays. Its database is the one
-of `lce up`, which therefore shows past runs.
+process holds: however the run or the supervisor ends, also by kill -9, nothing of it stays. Its
+database is the one of `lce up`, which therefore shows past runs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 from filelock import FileLock, Timeout
 
 from flows.daemons import answers, environment, find, log_path, tail, workplace
@@ -122,9 +121,7 @@ class TemporaryServer:
         process, self._process = self._process, None
         if process is None:
             return
-        with contextlib.suppress(psutil.Error):
-            for server in psutil.Process(process.pid).children():
-                server.terminate()  # it writes what it still has to record
+        process.terminate()  # passed on to the server, which writes what it still has to record
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(STOP_SECONDS)
         process.communicate()  # closes the lifeline: the supervisor kills the rest

@@ -10,17 +10,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lce_core.errors import DataError, UnavailableError
 from lce_core.hub import local_folder
+from lce_core.store.file_facts import fact_of, sha256_of
 
+T = TypeVar("T")
 Row = dict[str, Any]
 Seen = tuple[tuple[str, int, int], ...]
 """Path, size and modification time of each file."""
@@ -81,7 +83,7 @@ class DataSet:
         return tuple((str(file), stat.st_size, stat.st_mtime_ns) for file, stat in files)
 
     def digest(self, folders: Mapping[str, Path]) -> str:
-        """sha256 over names and contents of all files.
+        """sha256 over names and contents of all files, read once while they stay as they are.
 
         Raises:
           UnavailableError: as in `files`.
@@ -90,8 +92,7 @@ class DataSet:
         total = hashlib.sha256()
         for file in self.files(folders):
             try:
-                with file.open("rb") as stream:
-                    content = hashlib.file_digest(stream, "sha256").hexdigest()
+                content = sha256_of(file)
             except OSError as error:
                 raise DataError(
                     file,
@@ -101,6 +102,18 @@ class DataSet:
                 ) from None
             total.update(f"{content} {file.name}\n".encode())
         return total.hexdigest()
+
+
+def fact_of_files(what: str, files: Seen, compute: Callable[[], T]) -> T:
+    """What `compute` finds in these files; they are not read again while they stay as they are.
+
+    Args:
+      what: the kind of fact, with the version of the code that finds it.
+      files: all that it follows from.
+      compute: as in `lce_core.store.file_facts`: gives a value of JSON.
+    """
+    paths = [Path(path) for path, *_ in files]
+    return fact_of(what, paths[0].parent, paths, compute)
 
 
 def spread(num_all: int, num_wanted: int) -> list[int]:

@@ -17,6 +17,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +29,14 @@ from lce_core.errors import DataError, SpecError, UnavailableError
 from lce_core.evidence import calls
 from lce_core.hub import local_folder
 from lce_core.registry import Source
+from lce_core.store.file_facts import fact_of
 
 VERSION = 1
 SOURCE = Source(paper="own", place="jsonlines.org, one JSON value a line", reference="own")
 
 _BLOCK_BYTES = 1 << 20
+_TEXT = "sha256 of UTF-8"
+"""The fact that is remembered of a file: what its sha256 is, and that it is text."""
 
 
 class JsonlFolder(Corpus):
@@ -70,17 +74,18 @@ class JsonlFolder(Corpus):
         return split_of(name, self.held_out_percent)
 
     def digest(self, folders: Mapping[str, Path]) -> str:
-        """sha256 over paths and contents of all files, read once in blocks.
+        """sha256 over paths and contents of all files, read in blocks, and once while they stay.
 
         Text that is not UTF-8 is refused here already, before anything is computed.
         """
         root = self._root(folders)
         digest = hashlib.sha256()
         for name in _files(root):
+            file = root / name
             try:
-                content = _sha256_of_text(root / name)
+                content = fact_of(_TEXT, file, [file], partial(_sha256_of_text, file))
             except OSError as error:
-                raise _unreadable(root / name, error) from error
+                raise _unreadable(file, error) from error
             digest.update(f"{content} {name}\n".encode())
         return digest.hexdigest()
 

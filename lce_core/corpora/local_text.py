@@ -18,7 +18,7 @@ import os
 import sysconfig
 import warnings
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 from pydantic import Field
@@ -28,6 +28,7 @@ from lce_core.corpora._split import split_of
 from lce_core.errors import DataError
 from lce_core.evidence import calls
 from lce_core.registry import Source
+from lce_core.store.file_facts import fact_of
 
 VERSION = 1
 SOURCE = Source(paper="own", place="standard library of the running Python", reference="own")
@@ -54,7 +55,7 @@ EXCLUDED = frozenset(
 """Folders that some installations lack, that hold tables or tests, or that belong to packages."""
 GENERATED = ("_sysconfigdata", "sitecustomize", "usercustomize", "config-")
 """Beginnings of file and folder names that the machine or its administrator writes."""
-
+_TOPICS = Path("pydoc_data") / "topics.py"
 
 _Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -74,17 +75,14 @@ class LocalText(Corpus):
         return split_of(name, self.held_out_percent)
 
     def digest(self, folders: Mapping[str, Path]) -> str:
-        """sha256 over names and bytes of the files and topics; takes a few tenths of a second.
+        """sha256 over names and bytes of the files and topics, read once while they stay.
 
         `docs` follows from `code` and is not hashed again.
         """
-        digest = hashlib.sha256()
         root = _library()
-        for name in _sources(root):
-            _feed(digest, name, _read(root / name))
-        for name, text in _topics().items():
-            _feed(digest, name, text.encode("utf-8"))
-        return digest.hexdigest()
+        names = _sources(root)
+        files = [*(root / name for name in names), root / _TOPICS]
+        return fact_of(f"local_text {VERSION}", root, files, partial(_digest, root, names))
 
     def documents(self, split: Split, folders: Mapping[str, Path]) -> Iterator[Document]:
         """Each file followed by its docstrings, sorted by path; then the help topics by name."""
@@ -151,6 +149,15 @@ def _described(node: _Documented, name: str) -> Iterator[str]:
     for child in node.body:
         if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield from _described(child, f"{name}.{child.name}")
+
+
+def _digest(root: Path, names: list[str]) -> str:
+    digest = hashlib.sha256()
+    for name in names:
+        _feed(digest, name, _read(root / name))
+    for name, text in _topics().items():
+        _feed(digest, name, text.encode("utf-8"))
+    return digest.hexdigest()
 
 
 def _library() -> Path:

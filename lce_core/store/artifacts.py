@@ -8,6 +8,7 @@
     home/studies/<study>/                           its cells as last planned, and from which file
     home/prompts/<fingerprint>.safetensors          prompts that took long to build
     home/models/<name>/                             what `lce fetch` wrote of a base model
+    home/cache/files                                what is known of files, to save time
 
 An artifact exists if its record is there and every file has the size and sha256 the record says.
 `ensure` is the only way in: done? -> lease -> done now? -> run in an attempt -> fsync -> rename.
@@ -30,8 +31,10 @@ from typing import Any, Literal
 
 from lce_core.errors import SpecError, StoreError, WorkerLostError
 from lce_core.store.failures import classify
-from lce_core.store.identity import SHORT, sha256_file
+from lce_core.store.file_facts import FileFacts
+from lce_core.store.identity import sha256_file
 from lce_core.store.lease import Lease, is_held, locked
+from lce_core.store.listing import Listing, find
 from lce_core.store.records import RECORD, FileEntry, Record, environment, sync, write_json
 from lce_core.store.steps import Step
 
@@ -61,7 +64,8 @@ class Store:
 
     def __init__(self, home: Path) -> None:
         self.home = home
-        self._verified: dict[str, list[Any]] | None = None
+        self.file_facts = FileFacts(home)
+        """What is known of files, the store's own and those that steps read."""
 
     def prepare(self) -> None:
         """Creates the folders.
@@ -108,23 +112,30 @@ class Store:
         """Folder of the prompts that benchmarks have built; its files may go at any time."""
         return self.home / "prompts"
 
-    def path(self, step: Step) -> Path:
+    def listing(self) -> Listing:
+        """The artifacts' folders as they are now, for looking up many steps."""
+        return Listing(self.home / "artifacts")
+
+    def path(self, step: Step, listing: Listing | None = None) -> Path:
         """Folder of the step's artifact, there or not.
 
         The readable part of the name is no identity: an artifact that another label, seed or study
-        named is found by its fingerprint.
+        named is found by its fingerprint, in `listing` or else by looking now.
         """
         named = self.home / "artifacts" / step.folder
-        return named if named.is_dir() else self.find(step.fingerprint, step.kind) or named
+        if named.is_dir():
+            return named
+        if listing is not None:
+            return listing.find(step.fingerprint, step.kind) or named
+        return self.find(step.fingerprint, step.kind) or named
 
-    def find(self, fingerprint: str, kind: str = "*") -> Path | None:
-        """Folder of the artifact with this fingerprint, or None."""
-        found = (self.home / "artifacts").glob(f"{kind}/*-{fingerprint[:SHORT]}")
-        return next((path for path in found if not path.name.startswith(".")), None)
+    def find(self, fingerprint: str, kind: str | None = None) -> Path | None:
+        """Folder of the artifact with this fingerprint, of this kind or of any; None without it."""
+        return find(self.home / "artifacts", fingerprint, kind)
 
-    def record(self, step: Step) -> Record | None:
+    def record(self, step: Step, listing: Listing | None = None) -> Record | None:
         """The step's record if its artifact is complete and unchanged, else None."""
-        folder = self.path(step)
+        folder = self.path(step, listing)
         try:
             record = Record.read(folder)
         except (OSError, ValueError):
@@ -246,12 +257,6 @@ class Store:
         paths = sorted((self.home / "studies").glob("*/plan.json"))
         return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
 
-    def remember_verified(self) -> None:
-        """Saves which files were hashed, so that unchanged ones are not hashed again."""
-        if self._verified is not None:
-            with contextlib.suppress(OSError):  # a cache: losing it costs time only
-                write_json(self.home / "cache" / "verified.json", self._verified)
-
     def _compute(
         self,
         step: Step,
@@ -266,7 +271,8 @@ class Store:
         try:
             attempt.mkdir(parents=True)
             progress = self.home / "progress" / step.short
-            result = run(Attempt(step, attempt, progress))
+            with self.file_facts.in_use():  # a step may ask for the digest of data that it reads
+                result = run(Attempt(step, attempt, progress))
             lease.require()
             record = Record(
                 kind=step.kind,
@@ -304,18 +310,11 @@ class Store:
 
     def _intact(self, path: Path, entry: FileEntry) -> bool:
         try:
-            stat = path.stat()
+            if path.stat().st_size != entry.bytes:
+                return False
+            return self.file_facts.sha256(path) == entry.sha256
         except OSError:
             return False
-        if stat.st_size != entry.bytes:
-            return False
-        if self._verified is None:
-            self._verified = _read_cache(self.home / "cache" / "verified.json")
-        key, seen = str(path.relative_to(self.home)), [stat.st_size, stat.st_mtime_ns]
-        known = self._verified.get(key)
-        if known is None or known[:2] != seen:
-            known = self._verified[key] = [*seen, sha256_file(path)]
-        return bool(known[2] == entry.sha256)
 
 
 def folders_of(execution: Mapping[str, Any]) -> dict[str, str]:
@@ -342,14 +341,6 @@ def _seal(folder: Path) -> dict[str, FileEntry]:
             "let the step write its result into attempt.out",
         )
     return files
-
-
-def _read_cache(path: Path) -> dict[str, list[Any]]:
-    try:
-        content: dict[str, list[Any]] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return content
 
 
 def _now() -> str:

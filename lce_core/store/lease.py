@@ -1,10 +1,12 @@
 """Leases: at most one live process computes a step.
 
-A lease is a small JSON file naming its owner: host, boot id, pid, the pid's start time. On the same
-host and boot an owner is alive exactly if that process is; from elsewhere it is alive while its
-heartbeat (the file's modification time, by the clock of the file system) is fresh. Taking, taking
-over and releasing all happen under one short kernel lock, which the kernel frees when its holder
-dies; a lease file itself may outlive its owner and is then stale.
+A lease is a small JSON file naming its owner: host, boot id, PID namespace, pid, the pid's start
+time. Where all of the first three agree an owner is alive exactly if that process is. From anywhere
+else, be it another host or another container on this one, whose pids mean other processes, it is
+alive while its heartbeat (the file's modification time, by the clock of the file system) is fresh.
+Taking, taking over and releasing all happen under one short kernel lock, which the kernel frees
+when its holder dies; a lease file itself may outlive its owner and is then stale. The file system
+has to have such locks (flock) and renames that replace.
 """
 
 from __future__ import annotations
@@ -27,14 +29,13 @@ from lce_core.errors import LeaseLostError
 
 HEARTBEAT_SECONDS = 10.0
 STALE_SECONDS = 90.0
-"""A foreign host's lease is stale after this long without a heartbeat."""
+"""A lease from another host or container is stale after this long without a heartbeat."""
 
 
 def owner() -> dict[str, Any]:
     """This process, so that another one can tell whether it still lives."""
     return {
-        "host": socket.gethostname(),
-        "boot": _boot_id(),
+        **_place(),
         "pid": os.getpid(),
         "started": psutil.Process().create_time(),
     }
@@ -42,8 +43,7 @@ def owner() -> dict[str, Any]:
 
 def is_alive(lease: dict[str, Any], heartbeat_age: float) -> bool:
     """Whether the owner of a lease still works on it."""
-    here = lease.get("host") == socket.gethostname() and lease.get("boot") == _boot_id()
-    if not here:
+    if any(lease.get(name) != value for name, value in _place().items()):
         return heartbeat_age < STALE_SECONDS
     try:
         process = psutil.Process(int(lease["pid"]))
@@ -153,6 +153,23 @@ def _now_of_file_system(folder: Path) -> float:
     clock = folder / ".clock"
     clock.touch()
     return clock.stat().st_mtime
+
+
+def _place() -> dict[str, Any]:
+    """Within what a pid names one process: a kernel since its start, and a PID namespace of it."""
+    return {
+        "host": socket.gethostname(),
+        "boot": _boot_id(),
+        "pid_namespace": _pid_namespace(),
+    }
+
+
+def _pid_namespace() -> int | None:
+    """Number of this process's PID namespace, unique on its kernel; None where there are none."""
+    try:
+        return Path("/proc/self/ns/pid").stat().st_ino
+    except OSError:
+        return None
 
 
 def _boot_id() -> str:

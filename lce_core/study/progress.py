@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from lce_core.store.artifacts import Store
+from lce_core.store.listing import Listing
 from lce_core.store.records import Record
 from lce_core.store.steps import Step, differences
 from lce_core.study.plan import StudyPlan
@@ -42,9 +43,10 @@ def inspect(
       retry_failed: also try again what failed for good (a loss that became NaN).
     """
     states: dict[str, StepState] = {}
+    listing = store.listing()
     for step in plan.steps.values():
-        states[step.fingerprint] = _state(step, store, states, folders, retry_failed)
-    store.remember_verified()
+        states[step.fingerprint] = _state(step, store, listing, states, folders, retry_failed)
+    store.file_facts.save()
     return states
 
 
@@ -73,11 +75,12 @@ def explain(plan: StudyPlan, store: Store, states: dict[str, StepState]) -> dict
 def _state(
     step: Step,
     store: Store,
+    listing: Listing,
     states: dict[str, StepState],
     folders: Mapping[str, str],
     retry_failed: bool,
 ) -> StepState:
-    if store.record(step):
+    if store.record(step, listing):
         return StepState("done", "")
     for role, parent in step.parents.items():
         if states[parent].state == "failed":
@@ -92,7 +95,7 @@ def _state(
         if failure["class"] == "unavailable" and failure["folders"] == folders:
             return StepState("unavailable", failure["message"])
         return StepState("to do", f"failed before ({reason})")
-    if store.path(step).exists():
+    if store.path(step, listing).exists():
         return StepState("to do", "its artifact is damaged")
     return StepState("to do", "new")
 

@@ -3,8 +3,9 @@
 The driver writes the job into a private folder and starts `accelerate launch -m MODULE JOB.json`
 with a configuration of its own, so that nobody's personal Accelerate settings take part. Rank 0
 prints progress as JSON lines; result and errors come back as files in the private folder. The
-driver holds the write end of every worker's standard input: when the driver dies, however it dies,
-workers read the end of file and exit, so no orphan keeps a GPU.
+driver holds the write end of every worker's standard input and closes it when the launcher has
+ended: when either of the two dies, however it dies, workers read the end of file and exit, so no
+orphan keeps a GPU.
 """
 
 from __future__ import annotations
@@ -130,6 +131,9 @@ def _process(command: list[str], stderr: IO[str]) -> Iterator[subprocess.Popen[s
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True
     )
+    # A launcher that was killed leaves its workers, whose output the driver would read to the end.
+    ender = threading.Thread(target=_release, args=(process,), daemon=True)
+    ender.start()
     try:
         yield process
         process.wait()
@@ -143,8 +147,15 @@ def _process(command: list[str], stderr: IO[str]) -> Iterator[subprocess.Popen[s
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        ender.join()
         assert process.stdout is not None
         process.stdout.close()
+
+
+def _release(process: subprocess.Popen[str]) -> None:
+    process.wait()
+    assert process.stdin is not None
+    process.stdin.close()
 
 
 def _exit_with_driver() -> None:

@@ -1,8 +1,15 @@
-"""A study is compiled once for each request, and never served to another one."""
+"""A study is compiled once for each request, and never served to another one.
+
+What its data hold is read once; audit events of the interpreter say which files are opened.
+"""
 
 from __future__ import annotations
 
+import functools
+import gc
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -10,6 +17,22 @@ import yaml
 from flows.request import compile_request, prepared, request_for
 from flows.settings import STUDIES, make_execution
 from lce_core.execution import Execution
+from lce_core.study.study_file import load_study
+from tests.support.file_events import opened
+from tests.support.fixture_data import fixture_folders
+
+WITH_DATA: dict[str, Any] = {
+    "corpus": {"name": "jsonl_folder", "folder": "text"},
+    "base_models": [{"name": "llama2_7b"}],
+    "methods": [{"name": "none"}],
+    "benchmarks": [
+        {"name": "perplexity_documents", "domains": [], "data_sets": ["pg19"], "lengths": [1024]},
+        {"name": "longbench", "lengths": [1024, 2048]},
+        {"name": "many_shot", "lengths": [4096]},
+        {"name": "short_context", "lengths": [4096]},
+    ],
+}
+"""Its data sets are read for their digests and for what a cell of theirs costs."""
 
 
 @pytest.fixture
@@ -45,3 +68,32 @@ def test_another_study_another_execution_and_a_later_request_are_compiled(
     study.write_text(yaml.safe_dump({**content, "seeds": [7]}), encoding="utf-8")
     later = request_for(str(study), execution)
     assert {cell.seed for cell in later.plan.cells} == {7}
+
+
+def test_the_data_of_a_study_are_read_once_however_often_it_is_planned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lce_core.store.file_facts.TICK_SECONDS", 0.02)
+    data, file = tmp_path / "data", tmp_path / "study.yaml"
+    (data / "text").mkdir(parents=True)
+    (data / "text" / "a.jsonl").write_text('{"text": "one"}\n', encoding="utf-8")
+    content = yaml.safe_load((STUDIES / "smoke.yaml").read_text(encoding="utf-8")) | WITH_DATA
+    file.write_text(yaml.safe_dump(content), encoding="utf-8")
+    asked = load_study(file).benchmarks
+    sets = {one for entry in asked for task in entry.tasks for one in entry.benchmark.reads(task)}
+    folders = {"text": data / "text", **fixture_folders(sets, data)}
+    home = tmp_path / "home"
+    home.mkdir()
+    execution = make_execution({"home": home, "device": "cpu", "data_folders": folders})
+    time.sleep(0.05)
+    with opened(data) as first:
+        plan = compile_request(str(file), execution).plan
+    read = {Path(path).relative_to(data).parts[0] for path in first}
+    assert read == set(folders) >= {"text", "pg19", "longbench", "trec", "piqa"}
+    for kept in gc.get_objects():  # as in another process
+        cached = type(kept) is functools._lru_cache_wrapper
+        if cached and kept.__module__.startswith("lce_core.benchmarks"):
+            kept.cache_clear()
+    with opened(data) as again:
+        assert compile_request(str(file), execution).plan == plan
+    assert again == []

@@ -132,10 +132,20 @@ def test_a_temporary_server_dies_with_a_killed_run(home: Path) -> None:
         assert run.stdout is not None
         url = run.stdout.readline().strip()
         assert answers(f"{url}/health")
-        assert len(below(home)) >= 2  # supervisor and server
+        assert len(below(home)) >= 3  # supervisor, guard and server
         run.send_signal(signal.SIGKILL)
     assert gone(home)
     assert not answers(f"{url}/health")
+
+
+@pytest.mark.slow
+def test_a_temporary_server_dies_with_its_killed_supervisor(home: Path) -> None:
+    with temporary_server(home) as server:
+        url = server.wait_ready()
+        assert server._process is not None
+        server._process.kill()
+        assert gone(home, 10)
+        assert not answers(f"{url}/health")
 
 
 @pytest.mark.slow

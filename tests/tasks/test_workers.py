@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -27,9 +28,10 @@ from tasks.gpus import leased_gpus, visible_gpus
 from tasks.workers import Pool
 from tests.support.studies import library_text, write_study
 
-GRANDCHILD = """
+SLEEPER = "import time; time.sleep(600)"
+COMMAND = f"""
 import subprocess, sys, time
-subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+subprocess.Popen([sys.executable, "-c", "{SLEEPER}"], start_new_session=True)
 time.sleep(600)
 """
 DRIVER = """
@@ -81,15 +83,58 @@ def a_step(kind: str, execution: Execution, folder: Path) -> Step:
     return next(step for step in plan.steps.values() if step.kind == kind)
 
 
-def test_kill_9_of_the_driver_leaves_no_descendant_even_in_sessions_of_their_own() -> None:
+@contextlib.contextmanager
+def family() -> Iterator[tuple[str, dict[str, psutil.Process]]]:
+    """A driver with its supervised command, by role, and the mark of all that descends from it."""
     marker = uuid.uuid4().hex
-    driver = subprocess.Popen(
-        [sys.executable, "-c", DRIVER, GRANDCHILD], env={**os.environ, "LCE_TEST_MARKER": marker}
+    driver = psutil.Popen(
+        [sys.executable, "-c", DRIVER, COMMAND], env={**os.environ, "LCE_TEST_MARKER": marker}
     )
-    assert until(lambda: len(marked(marker)) == 4)
-    driver.kill()
-    driver.wait()
-    assert until(lambda: not marked(marker))
+    try:
+        # The command's child comes last.
+        assert until(lambda: any(SLEEPER in process.cmdline() for process in marked(marker)))
+        (supervisor,) = driver.children()
+        line = [supervisor]
+        while line[-1].cmdline()[1:] != ["-c", COMMAND]:
+            line += line[-1].children()
+        *_, guard, command = line
+        roles = {"driver": driver, "supervisor": supervisor, "guard": guard, "command": command}
+        yield marker, roles
+    finally:
+        driver.kill()
+        driver.wait()
+        for process in marked(marker):
+            process.kill()
+
+
+@pytest.mark.parametrize("victim", ["driver", "supervisor", "guard", "command"])
+def test_kill_9_leaves_no_descendant_even_in_sessions_of_their_own(victim: str) -> None:
+    with family() as (marker, roles):
+        roles[victim].kill()
+        assert until(lambda: set(marked(marker)) <= {roles["driver"]}, 10)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux kills a child with its parent")
+def test_a_command_dies_with_supervisor_and_guard_killed_in_one_moment() -> None:
+    with family() as (_, roles):
+        for role in ("supervisor", "guard"):
+            roles[role].suspend()  # neither sees the other one die
+        for role in ("supervisor", "guard"):
+            roles[role].kill()
+        assert until(lambda: not lives(roles["command"]), 10)
+
+
+def test_a_command_that_is_asked_to_end_ends_in_its_own_way() -> None:
+    said = "import signal, sys, time; signal.signal(15, lambda *_: sys.exit(5)); print(flush=True)"
+    with subprocess.Popen(
+        [sys.executable, "-m", "tasks.supervisor", sys.executable, "-c", f"{said}; time.sleep(99)"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as supervisor:
+        assert supervisor.stdout is not None
+        supervisor.stdout.readline()
+        supervisor.terminate()
+        assert supervisor.wait(10) == 5
 
 
 def test_a_supervisor_ends_with_its_command_and_its_status() -> None:

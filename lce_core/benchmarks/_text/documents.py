@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lce_core.benchmarks._base import CellRequest
-from lce_core.benchmarks._data import DataSet, Seen, read_rows, read_text
+from lce_core.benchmarks._data import DataSet, Seen, fact_of_files, read_rows, read_text
 from lce_core.errors import DataError, UnavailableError
 from lce_core.models import LanguageModel
 
@@ -163,8 +163,12 @@ def document_tokens(
 
 @lru_cache(maxsize=64)
 def _bytes(name: str, files: Seen, at_least: float, at_most: int | None) -> tuple[int, ...]:
-    sizes = (len(text.encode()) for _, text in _texts(name, files))
-    return tuple(islice((size for size in sizes if size >= at_least), at_most))
+    def read() -> list[int]:
+        sizes = (len(text.encode()) for _, text in _texts(name, files))
+        return list(islice((size for size in sizes if size >= at_least), at_most))
+
+    what = f"documents 1: bytes in {name}, {at_least} or more, of {at_most}"
+    return tuple(fact_of_files(what, files, read))
 
 
 def _texts(name: str, files: Seen) -> Iterator[tuple[str, str]]:

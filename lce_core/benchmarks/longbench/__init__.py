@@ -33,7 +33,7 @@ from lce_core.benchmarks import (
     Source,
     calls,
 )
-from lce_core.benchmarks._data import DataSet, Seen, spread
+from lce_core.benchmarks._data import DataSet, Seen, fact_of_files, spread
 from lce_core.benchmarks._prompted.truncation import cut_middle, cut_middle_to_fit
 from lce_core.benchmarks.longbench import (
     _code,
@@ -189,8 +189,12 @@ def answer_score(
 @lru_cache(maxsize=2 * len(TASKS))
 def _prompt_bytes(task: str, files: Seen) -> tuple[int, ...]:
     """Bytes of each row's whole prompt."""
-    rows = longbench_rows(task, {"longbench": Path(files[0][0]).parent})
-    return tuple(len(TASKS[task].question(row.context, row.given).encode()) for row in rows)
+
+    def read() -> list[int]:
+        rows = longbench_rows(task, {"longbench": Path(files[0][0]).parent})
+        return [len(TASKS[task].question(row.context, row.given).encode()) for row in rows]
+
+    return tuple(fact_of_files(f"longbench {VERSION}: bytes of {task}", files, read))
 
 
 BENCHMARK = LongBench

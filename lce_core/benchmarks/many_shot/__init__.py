@@ -39,7 +39,7 @@ from lce_core.benchmarks import (
     encode,
     generator,
 )
-from lce_core.benchmarks._data import DataSet, Seen
+from lce_core.benchmarks._data import DataSet, Seen, fact_of_files
 from lce_core.benchmarks._prompted.truncation import cut_middle
 from lce_core.benchmarks.longbench.metrics import class_share, first_line, has_complete_line
 from lce_core.benchmarks.many_shot.demonstrations import drawn_order, prompt_text
@@ -199,11 +199,17 @@ def expected_tokens(shots: int) -> float:
 @lru_cache(maxsize=64)
 def _prompt_bytes(shots: int, files: Seen) -> float:
     """Bytes of a prompt with so many examples, mean over all examples and questions."""
-    shown, asked = trec_questions({TREC.name: Path(files[0][0]).parent})
     frame = len(prompt_text((), "").encode())
-    examples = len(prompt_text(shown, "").encode()) - frame
-    questions = sum(len(one.text.encode()) for one in asked)
-    return frame + questions / len(asked) + shots * examples / len(shown)
+
+    def read() -> list[int]:
+        shown, asked = trec_questions({TREC.name: Path(files[0][0]).parent})
+        examples = len(prompt_text(shown, "").encode()) - frame
+        questions = sum(len(one.text.encode()) for one in asked)
+        return [examples, len(shown), questions, len(asked)]
+
+    what = f"many_shot {VERSION}: bytes of examples and questions"
+    examples, num_shown, questions, num_asked = fact_of_files(what, files, read)
+    return frame + questions / num_asked + shots * examples / num_shown
 
 
 BENCHMARK = ManyShot

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from lce_core.benchmarks._data import DataSet, Row, Seen, read_rows, read_text
+from lce_core.benchmarks._data import DataSet, Row, Seen, fact_of_files, read_rows, read_text
 from lce_core.errors import DataError, UnavailableError
 
 Folders = Mapping[str, Path]
@@ -158,8 +158,12 @@ def _request_bytes(name: str, files: Seen) -> tuple[tuple[int, ...], ...]:
     texts = task.request_texts
     assert texts is not None, "request_bytes asks for no other task"
     ((split, data_set),) = task.splits.items()
-    rows = read_split(task, split, {data_set.name: Path(files[0][0]).parent})
-    return tuple(tuple(len(text.encode()) for text in texts(row)) for row in rows)
+
+    def read() -> list[list[int]]:
+        rows = read_split(task, split, {data_set.name: Path(files[0][0]).parent})
+        return [[len(text.encode()) for text in texts(row)] for row in rows]
+
+    return tuple(map(tuple, fact_of_files(f"short_context 1: bytes of {name}", files, read)))
 
 
 def read_split(

@@ -5,10 +5,13 @@ Child processes run this file's helpers by `python -c`; nothing of the store is 
 
 from __future__ import annotations
 
+import dataclasses
 import errno
+import hashlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -18,9 +21,11 @@ import pytest
 
 from lce_core.errors import LeaseLostError, NonFiniteError, SpecError
 from lce_core.store.artifacts import Attempt, Store
+from lce_core.store.file_facts import sha256_of
 from lce_core.store.lease import Lease
 from lce_core.store.records import Record
 from lce_core.store.steps import Step
+from tests.support.file_events import opened
 from tests.support.free_steps import free_step
 
 CHILD = """
@@ -100,12 +105,49 @@ def test_damage_is_noticed_and_the_step_done_again(store: Store, damage: str) ->
     assert fresh.record(a_step()) is not None
 
 
-def test_an_unchanged_file_is_not_hashed_twice(store: Store, tmp_path: Path) -> None:
+def test_an_unchanged_file_is_not_hashed_twice(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lce_core.store.file_facts.TICK_SECONDS", 0.02)
     store.ensure(a_step(), write, {})
+    time.sleep(0.05)
     assert store.record(a_step())
-    store.remember_verified()
-    cache = json.loads((store.home / "cache" / "verified.json").read_text())
-    assert list(cache) == [f"artifacts/{a_step().folder}/a.txt"]
+    store.file_facts.save()
+    fresh, file = Store(store.home), store.path(a_step()) / "a.txt"
+    with opened(file) as seen:
+        assert fresh.record(a_step())
+    assert seen == []
+
+
+def test_what_a_step_reads_is_hashed_once(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lce_core.store.file_facts.TICK_SECONDS", 0.02)
+    data = tmp_path / "data"
+    data.write_text("one")
+    time.sleep(0.05)
+    asked: list[str] = []
+
+    def ask(attempt: Attempt) -> dict[str, object]:
+        asked.extend(sha256_of(data) for _ in range(2))
+        return write(attempt)
+
+    with opened(data) as seen:
+        store.ensure(a_step(), ask, {})
+        Store(store.home).ensure(a_step(2), ask, {})
+    assert set(asked) == {hashlib.sha256(b"one").hexdigest()}
+    assert len(seen) == 1
+
+
+def test_a_step_in_another_name_is_found_in_a_listing_and_without(store: Store) -> None:
+    store.ensure(a_step(), write, {})
+    renamed = dataclasses.replace(a_step(), name="renamed")
+    listing = store.listing()
+    assert store.path(renamed) == store.path(renamed, listing) == store.path(a_step())
+    assert store.record(renamed, listing) == store.record(a_step())
+    assert store.find(a_step(2).fingerprint) is None
+    assert listing.find(a_step(2).fingerprint, "cell") is None
+    assert listing.find(a_step().fingerprint, "rows") is None
 
 
 def test_a_failed_attempt_leaves_a_note_and_nothing_else(store: Store) -> None:
@@ -223,6 +265,9 @@ def test_leases_of_the_dead_and_of_silent_hosts_are_stale(tmp_path: Path) -> Non
         ({"started": content["started"] - 50}, 0, True),  # the pid was given to another process
         ({"boot": "earlier"}, 0, False),  # another boot or host: its heartbeat decides
         ({"boot": "earlier"}, 3600, True),
+        ({"pid_namespace": 1}, 0, False),  # a container: its pids are other processes here
+        ({"pid_namespace": 1, "started": content["started"] - 50}, 0, False),
+        ({"pid_namespace": 1}, 3600, True),
         ({"host": "elsewhere"}, 0, False),
         ({"host": "elsewhere"}, 3600, True),
     ]:
@@ -232,6 +277,29 @@ def test_leases_of_the_dead_and_of_silent_hosts_are_stale(tmp_path: Path) -> Non
         lease = Lease.acquire(tmp_path, "s")
         assert (lease is not None) == free, change
         path.unlink()
+
+
+def test_a_live_lease_of_another_pid_namespace_is_not_taken_over(tmp_path: Path) -> None:
+    apart = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]
+    if subprocess.run([*apart, "true"], capture_output=True).returncode:
+        pytest.skip("this kernel gives no PID namespaces; records written by hand are judged above")
+    holder = (
+        "import sys, os; from pathlib import Path; from lce_core.store.lease import Lease\n"
+        "with Lease.acquire(Path(sys.argv[1]), 's'): print(os.getpid(), flush=True); input()"
+    )
+    command = [*apart, "--kill-child", sys.executable, "-c", holder, str(tmp_path)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        own = int(process.stdout.readline())
+        content = json.loads((tmp_path / "s.json").read_text())
+        assert content["pid"] == own < 10  # a pid that means something else here
+        assert content["host"] == socket.gethostname()
+        assert Lease.acquire(tmp_path, "s") is None
+        process.communicate("\n")
+    with Lease.acquire(tmp_path, "s") or pytest.fail("released"):
+        pass
 
 
 def test_a_home_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from lce_core.study.plan import StudyPlan, compile_study
 from lce_core.study.progress import explain, inspect
 from lce_core.study.study_file import parse_study
 from lce_core.study.units import dependents, units_to_do
+from tests.support.file_events import listed
 
 WHOLE: dict[str, Any] = yaml.safe_load((STUDIES / "toy.yaml").read_text(encoding="utf-8"))
 ROWS = ("none", "self_extend", "pi", "yarn")
@@ -52,6 +53,21 @@ def store(tmp_path: Path) -> Store:
     store = Store(tmp_path / "home")
     store.prepare()
     return store
+
+
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_looking_a_plan_up_lists_each_folder_once_however_much_is_missing(
+    store: Store, seeds: int
+) -> None:
+    plan = planned(seeds=list(range(seeds)))
+    cells = [cell.step for cell in plan.cells if cell.step]
+    finish(store, cells[: seeds * 20 : 2])
+    with listed(store.home) as folders:
+        states = inspect(plan, store, {})
+    artifacts = store.home / "artifacts"
+    assert sorted(folders) == [str(artifacts), str(artifacts / "cell")]
+    found = [step for step in cells if states[step.fingerprint].state == "done"]
+    assert found == cells[: seeds * 20 : 2]
 
 
 def fingerprints(plan: StudyPlan, kind: str) -> set[str]:

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from torch.nn.functional import cross_entropy
 
 from lce_core.data.packing import PackedRows
-from lce_core.errors import DataError, NonFiniteError, SpecError, StoreError
+from lce_core.errors import DataError, NonFiniteError, SpecError, StoreError, WorkerLostError
 from lce_core.methods import METHODS
 from lce_core.recipe import Training
 from lce_core.training.checkpoints.points import Point, find_point, open_point, publish, write_shard
@@ -332,13 +332,35 @@ def test_workers_end_when_their_driver_is_killed(make_job: Any) -> None:
         family = _descendants(driver.pid)
         assert len(family) >= 3
         driver.kill()
+    assert _left(family) == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_workers_end_when_their_launcher_is_killed(make_job: Any) -> None:
+    job = make_job(num_steps=1_000_000, processes=2)
+    family: list[int] = []
+
+    def kill_launcher(row: dict[str, Any]) -> None:
+        if not family:
+            family.extend(_descendants(os.getpid()))
+            os.kill(family[0], signal.SIGKILL)
+
+    with pytest.raises(WorkerLostError, match="exit code -9"):
+        run(job, kill_launcher)
+    assert len(family) >= 3
+    assert _left(family) == []
+
+
+def _left(family: list[int]) -> list[int]:
+    """Those that still run after half a minute; they are killed."""
     deadline = time.monotonic() + 30
     while any(map(_is_running, family)) and time.monotonic() < deadline:
         time.sleep(0.1)
     left = [pid for pid in family if _is_running(pid)]
     for pid in left:
         os.kill(pid, signal.SIGKILL)
-    assert left == []
+    return left
 
 
 def _descendants(pid: int) -> list[int]:

@@ -1,0 +1,160 @@
+"""How long a plan takes whose cells are half done: time, and how often folders are listed.
+
+The toy study's rows and columns with as many seeds as give the asked number of cells, in a store
+that holds the artifacts of every second seed: records as a run writes them, around files of one
+byte. All but the last figure are of `lce_core` in this process; the last is the whole command,
+whose listings are not counted. The text is the standard library's.
+
+    python perf/planning.py [--cells 10800] [--out docs/performance/planning.json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from flows.settings import STUDIES
+from lce_core.store.artifacts import Store
+from lce_core.store.identity import sha256_file
+from lce_core.store.records import RECORD, FileEntry, Record, environment
+from lce_core.store.steps import Step
+from lce_core.study.plan import StudyPlan, compile_study
+from lce_core.study.progress import explain, inspect
+from lce_core.study.study_file import parse_study
+
+TOY: dict[str, Any] = yaml.safe_load((STUDIES / "toy.yaml").read_text(encoding="utf-8"))
+LIMIT_SECONDS = 10.0
+
+
+def main() -> None:
+    """Measures and prints one table."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--cells", type=int, default=10_800, help="about how many cells")
+    parser.add_argument("--out", type=Path, help="also write the figures as JSON")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="lce-perf-") as folder:
+        found = measure(Path(folder) / "home", options.cells)
+    print(f"{found['cells']} cells, {found['done']} of {found['steps']} steps done\n")
+    print("| what | wall s | CPU s | folders listed |\n|---|--:|--:|--:|")
+    for what, row in found["figures"].items():
+        listings = row.get("listings", "-")
+        print(f"| {what} | {row['seconds']:.2f} | {row['cpu']:.2f} | {listings} |")
+    where = found["environment"]
+    print(f"\n{where['cpu']}, {where['cpu_count']} cores, {where['git']}")
+    print(f"limit of the command: {LIMIT_SECONDS:g} s")
+    if options.out:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+def measure(home: Path, num_cells: int) -> dict[str, Any]:
+    """All figures, after checking that exactly what is there is found done."""
+    store, figures, listings = Store(home), {}, count_listings()
+    store.prepare()
+    per_seed = len(planned(1).cells)
+    seeds = round(num_cells / per_seed)
+
+    def timed(what: str, action: Any) -> Any:
+        before, wall, cpu = listings[0], time.perf_counter(), time.process_time()
+        answer = action()
+        figures[what] = {
+            "seconds": time.perf_counter() - wall,
+            "cpu": time.process_time() - cpu,
+            "listings": listings[0] - before,
+        }
+        return answer
+
+    plan = timed("compile the study", lambda: planned(seeds))
+    timed("look its steps up, none done", lambda: inspect(plan, store, {}))
+    done = {p for p, step in plan.steps.items() if step.axes.get("seed", 0) % 2 == 0}
+    for print_ in done:
+        commit(store, plan.steps[print_])
+    fresh = Store(home)
+    states = timed("look its steps up, half done", lambda: inspect(plan, fresh, {}))
+    assert {p for p, state in states.items() if state.state == "done"} == done
+    explained = timed("explain what is to do", lambda: explain(plan, fresh, states))
+    assert len(explained) == len(plan.steps)
+    figures["`lce plan`, half done"] = command(home, seeds)
+    return {
+        "figures": figures,
+        "cells": len(plan.cells),
+        "steps": len(plan.steps),
+        "done": len(done),
+        "environment": environment(),
+    }
+
+
+def planned(seeds: int) -> StudyPlan:
+    """The toy study with that many seeds."""
+    return compile_study(parse_study(study_file(seeds), "toy.yaml"), {})
+
+
+def study_file(seeds: int) -> str:
+    """Its text."""
+    return yaml.safe_dump({**TOY, "seeds": list(range(seeds))})
+
+
+def command(home: Path, seeds: int) -> dict[str, float]:
+    """Seconds of `lce plan` with its imports."""
+    file = home.with_name("study.yaml")
+    file.write_text(study_file(seeds), encoding="utf-8")
+    before, wall = os.times(), time.perf_counter()
+    subprocess.run(
+        [sys.executable, "-c", "from flows.cli import main; main()", "plan", str(file)],
+        env={**os.environ, "LCE_HOME": str(home)},
+        stdout=subprocess.DEVNULL,
+        check=True,
+    )
+    wall, after = time.perf_counter() - wall, os.times()
+    cpu = sum(after[2:4]) - sum(before[2:4])  # of children, user and system
+    return {"seconds": wall, "cpu": cpu}
+
+
+def commit(store: Store, step: Step) -> None:
+    """An artifact of one byte with its record, without the waiting for the disk of a run."""
+    folder = store.home / "artifacts" / step.folder
+    folder.mkdir(parents=True)
+    (folder / "a").write_text("a", encoding="utf-8")
+    record = Record(
+        kind=step.kind,
+        name=step.name,
+        fingerprint=step.fingerprint,
+        spec=dict(step.spec),
+        parents=dict(step.parents),
+        lineage=dict(step.lineage),
+        axes=dict(step.axes),
+        files={"a": FileEntry(bytes=1, sha256=sha256_file(folder / "a"))},
+        result={},
+        environment=environment(),
+        execution={},
+        started_at="2026-11-22T00:00:00.000+00:00",
+        finished_at="2026-11-22T00:00:01.000+00:00",
+        seconds=1.0,
+        attempts=1,
+    )
+    (folder / RECORD).write_text(record.model_dump_json(), encoding="utf-8")
+
+
+def count_listings() -> list[int]:
+    """One number, which grows with every folder that this process lists."""
+    count = [0]
+
+    def hook(event: str, _: object) -> None:
+        if event in ("os.listdir", "os.scandir"):
+            count[0] += 1
+
+    sys.addaudithook(hook)
+    return count
+
+
+if __name__ == "__main__":
+    main()

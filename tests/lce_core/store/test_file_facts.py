@@ -1,0 +1,233 @@
+"""Facts of files: never an old one for a changed file, and no file opened for a known one.
+
+The interpreter's own audit events say what is opened; hashlib over what a test wrote is the oracle.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from lce_core.store import file_facts
+from lce_core.store.file_facts import FileFacts, fact_of, sha256_of
+from tests.support.file_events import opened
+from tests.support.repository import ROOT
+
+TICK = 0.02
+"""Seconds; longer than that of this machine's file systems."""
+SAVER = """
+import sys
+from pathlib import Path
+from lce_core.store import file_facts
+file_facts.TICK_SECONDS = -1e9
+for path in sys.argv[2:]:
+    facts = file_facts.FileFacts(Path(sys.argv[1]))
+    facts.sha256(Path(path))
+    facts.save()
+"""
+
+
+def digest(content: str) -> str:
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def settle() -> None:
+    """Makes all files older than a tick."""
+    time.sleep(2 * TICK)
+
+
+@pytest.fixture(autouse=True)
+def _short_tick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_facts, "TICK_SECONDS", TICK)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "home").mkdir()
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    (tmp_path / "data").mkdir()
+    file = tmp_path / "data" / "file"
+    file.write_text("one")
+    settle()
+    return file
+
+
+def saved(home: Path, file: Path) -> None:
+    facts = FileFacts(home)
+    assert facts.sha256(file) == digest(file.read_text())
+    facts.save()
+
+
+def test_a_file_is_read_once_while_it_stays_as_it_is(home: Path, file: Path) -> None:
+    saved(home, file)
+    with opened(file) as seen:
+        assert FileFacts(home).sha256(file) == digest("one")
+    assert seen == []
+
+
+def over(file: Path) -> None:
+    file.write_text("two")
+
+
+def with_its_times_set_back(file: Path) -> None:
+    before = file.stat()
+    file.write_text("two")
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def another_in_its_place(file: Path) -> None:
+    before = file.stat()
+    aside = file.with_name("aside")
+    aside.write_text("two")
+    os.utime(aside, ns=(before.st_atime_ns, before.st_mtime_ns))
+    aside.replace(file)
+
+
+def longer(file: Path) -> None:
+    with file.open("a") as more:
+        more.write("two")
+
+
+@pytest.mark.parametrize("change", [over, with_its_times_set_back, another_in_its_place, longer])
+def test_a_changed_file_is_read_again(
+    home: Path, file: Path, change: Callable[[Path], None]
+) -> None:
+    saved(home, file)
+    change(file)
+    assert FileFacts(home).sha256(file) == digest(file.read_text()) != digest("one")
+
+
+def test_a_second_change_within_a_tick_of_the_clock_is_seen(
+    home: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def coarse(path: Path) -> SimpleNamespace:
+        """As a file system whose clock ticks every two seconds."""
+        found, tick = path.stat(), 2_000_000_000
+        times = {n: getattr(found, n) // tick * tick for n in ("st_mtime_ns", "st_ctime_ns")}
+        return SimpleNamespace(**times, st_size=found.st_size, st_ino=found.st_ino)
+
+    monkeypatch.setattr(file_facts, "TICK_SECONDS", 2.0)
+    monkeypatch.setattr(file_facts, "_look", coarse)
+    facts = FileFacts(home)
+    for content in ("two", "six", "ten"):  # as long as each other
+        file.write_text(content)
+        assert facts.sha256(file) == digest(content)
+
+
+def test_a_file_of_the_future_is_never_taken_as_known(home: Path, file: Path) -> None:
+    os.utime(file, (time.time() + 3600, time.time() + 3600))
+    saved(home, file)
+    with opened(file) as seen:
+        FileFacts(home).sha256(file)
+    assert seen == [str(file)]
+
+
+def test_what_changed_while_it_was_read_is_not_remembered(home: Path, file: Path) -> None:
+    def slowly() -> str:
+        found = file.read_text()
+        file.write_text("two")
+        return found
+
+    facts = FileFacts(home)
+    assert facts.of("text", file, [file], slowly) == "one"
+    settle()
+    assert facts.of("text", file, [file], file.read_text) == "two"
+
+
+def test_kinds_of_facts_and_places_are_told_apart(home: Path, file: Path) -> None:
+    facts, other = FileFacts(home), file.with_name("other")
+    other.write_text("one")
+    settle()
+    assert facts.of("length", file, [file], lambda: 3) == 3
+    assert facts.of("words", file, [file], lambda: ["one"]) == ["one"]
+    assert facts.of("length", file.parent, [file, other], lambda: 6) == 6
+    assert facts.of("length", file, [file], lambda: pytest.fail("known")) == 3
+    # With other files it is another fact of the place.
+    assert facts.of("length", file.parent, [file], lambda: 4) == 4
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "empty", "garbage", "json"])
+def test_a_damaged_memory_counts_for_nothing_and_is_written_anew(
+    home: Path, file: Path, damage: str
+) -> None:
+    saved(home, file)
+    memory = home / "cache" / "files"
+    whole = memory.read_bytes()
+    at = whole.index(digest("one").encode())
+    memory.write_bytes(
+        {
+            "cut": whole[:-20],
+            "flip": whole[:at] + (b"0" if whole[at : at + 1] != b"0" else b"1") + whole[at + 1 :],
+            "empty": b"",
+            "garbage": os.urandom(500),
+            "json": b"{}",
+        }[damage]
+    )
+    saved(home, file)
+    assert memory.read_bytes() == whole
+
+
+def test_processes_that_save_at_once_lose_nothing_of_each_other(home: Path, file: Path) -> None:
+    files = [file.with_name(f"file-{number}") for number in range(24)]
+    for number, path in enumerate(files):
+        path.write_text(str(number))
+    command = [sys.executable, "-c", SAVER, str(home)]
+    savers = [
+        subprocess.Popen([*command, *map(str, files[start::4])], cwd=ROOT) for start in range(4)
+    ]
+    assert [saver.wait(60) for saver in savers] == [0, 0, 0, 0]
+    facts = FileFacts(home)
+    with opened(file.parent) as seen:
+        assert [facts.sha256(path) for path in files] == [digest(str(n)) for n in range(24)]
+    assert seen == []
+    assert not list((home / "cache").glob(".files-*"))
+
+
+def test_a_home_is_made_only_for_what_took_long(
+    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved(tmp_path / "none", file)
+    assert not (tmp_path / "none").exists()
+    monkeypatch.setattr(file_facts, "WORTH_A_HOME_BYTES", 3)
+    saved(tmp_path / "none", file)
+    assert (tmp_path / "none" / "cache" / "files").is_file()
+
+
+def test_plug_ins_remember_where_a_memory_is_in_use(home: Path, file: Path) -> None:
+    facts = FileFacts(home)
+    with facts.in_use():
+        assert sha256_of(file) == digest("one")
+    with opened(file) as seen, FileFacts(home).in_use():
+        assert sha256_of(file) == digest("one")
+    assert seen == []
+    with opened(file) as seen:
+        assert sha256_of(file) == digest("one")
+        assert fact_of("length", file, [file], lambda: 3) == 3
+    assert seen == [str(file)]
+
+
+def test_a_file_that_cannot_be_looked_at_is_left_to_who_reads_it(home: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="absent"):
+        FileFacts(home).sha256(home / "absent")
+
+
+def test_names_need_not_be_utf_8(home: Path, file: Path) -> None:
+    other = file.with_name(os.fsdecode(b"caf\xe9"))
+    other.write_text("one")
+    settle()
+    saved(home, other)
+    with opened(other) as seen:
+        assert FileFacts(home).sha256(other) == digest("one")
+    assert seen == []
