@@ -19,7 +19,7 @@ Token form (profile `tiny`, for base models with key tokens): the five tasks tha
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, cast
+from typing import ClassVar, Literal, cast
 
 from pydantic import Field
 
@@ -34,7 +34,9 @@ from lce_core.benchmarks import (
     calls,
 )
 from lce_core.benchmarks._data import DataSet
-from lce_core.benchmarks.ruler._fitting import Fitting, Permutations, RulerPrompt, Sizes
+from lce_core.benchmarks.ruler._drafts import RULER_SEED, Draw
+from lce_core.benchmarks.ruler._fitting import Search
+from lce_core.benchmarks.ruler._prompts import RulerPrompt
 from lce_core.benchmarks.ruler._tasks import (
     TASKS,
     HaystackSource,
@@ -45,7 +47,11 @@ from lce_core.benchmarks.ruler._tasks import (
     text_task,
 )
 from lce_core.benchmarks.ruler._token_form import KEY_TASKS, RulerKeys
+from lce_core.benchmarks.ruler._units import InUnits
 from lce_core.evaluation.metrics import string_match_all, string_match_part
+
+Sizes = Literal["v1", "search"]
+Permutations = Literal["fixed", "per_sample"]
 
 
 class Ruler(PromptBenchmark):
@@ -100,10 +106,14 @@ class Ruler(PromptBenchmark):
 
     def build(self, request: CellRequest) -> list[Prompt]:
         """All prompts of a cell, each filled up to the length."""
-        units, count = self._sizes() == "v1", self.num_prompts(request.task)
-        variant = Variant(self.haystack, self.profile == "faithful", units, count)
-        task, count = text_task(request, variant)
-        return [*Fitting(request, task, self._sizes(), self._permutations()).prompts(count)]
+        seed, v1 = RULER_SEED + request.seed, self.profile == "faithful"
+        order_seed = seed if self._permutations() == "fixed" else None
+        draw = Draw.of(seed, order_seed)
+        variant = Variant(self.haystack, v1, self.num_prompts(request.task))
+        task, count = text_task(request, variant, draw)
+        if self._sizes() == "v1":
+            return [*InUnits(request, task, draw).prompts(count)]
+        return [*Search(request, task, order_seed).prompts(count)]
 
     def new_tokens(self, task: str) -> int:
         """RULER's budget of the task."""

@@ -40,6 +40,11 @@ class Haystack:
             raise UnavailableError(source, "no text", "text for a haystack", "get it again")
         self._split: tuple[int, list[str]] = (0, [])
 
+    @property
+    def num_words(self) -> int:
+        """Words before the text repeats."""
+        return len(self._words)
+
     def sentences(self, num_words: int) -> list[str]:
         """The first `num_words` words as sentences; the last one may be cut."""
         if self._split[0] != num_words:  # samples of one size come one after the other
