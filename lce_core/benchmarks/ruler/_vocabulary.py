@@ -6,12 +6,11 @@ The lists are those of wonderwords 3.0.1 (MIT): 6782 nouns, 910 adjectives and 1
 from __future__ import annotations
 
 import uuid
+from bisect import bisect_right
 from functools import cache
 from importlib.resources import files
+from itertools import accumulate
 from random import Random
-
-import numpy as np
-from numpy.typing import NDArray
 
 
 @cache
@@ -46,16 +45,17 @@ def _family_pairs(family: tuple[str, ...]) -> tuple[str, ...]:
 
 
 @cache
-def _first_pairs() -> NDArray[np.int64]:
-    sizes = [len(family) * len(word_list("noun")) for family in _families()]
-    return np.cumsum([0, *sizes])
+def _first_pairs() -> tuple[int, ...]:
+    """Number of each family's first pair."""
+    sizes = (len(family) * len(word_list("noun")) for family in _families())
+    return tuple(accumulate(sizes, initial=0))
 
 
 def pair(number: int) -> str:
     """The adjective-noun pair of this number among all 6,171,620 in order."""
     nouns = word_list("noun")
-    at = int(np.searchsorted(_first_pairs(), number, side="right")) - 1
-    family, within = _families()[at], number - int(_first_pairs()[at])
+    at = bisect_right(_first_pairs(), number) - 1
+    family, within = _families()[at], number - _first_pairs()[at]
     if len(family) == 1:
         return f"{family[0]}-{nouns[within]}"
     return _family_pairs(family)[within]  # "blue-eyed-ant" is between "blue-eye" and "blue-fly"
