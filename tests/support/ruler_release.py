@@ -68,7 +68,9 @@ def release_data(root: Path) -> dict[str, Path]:
 
 def digest(samples: Sequence[tuple[str, Sequence[str]]]) -> str:
     """Of prompts and their references."""
-    return hashlib.sha256(json.dumps([[text, *more] for text, more in samples]).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps([[text, *more] for text, more in samples]).encode()
+    ).hexdigest()
 
 
 def _paragraph(number: int) -> str:

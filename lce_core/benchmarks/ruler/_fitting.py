@@ -24,8 +24,8 @@ FULL_SHARE = 0.99
 class Search:
     """Fills the prompts of one cell, each from random numbers of its own.
 
-    A sample's prompt follows from its number and the cell alone: every search begins at the size
-    that the first sample has, whichever prompts were built before.
+    A sample's prompt follows from its number and the cell alone: every search begins at one size,
+    at which the first sample is about full, whichever prompts were built before.
 
     Args:
       request: the cell.
@@ -55,13 +55,20 @@ class Search:
         """The prompt of one sample; None if its smallest size does not fit."""
         return self._largest(index, self._start)[1]
 
+    @property
+    def _room(self) -> int:
+        return self.request.eval_length - self.task.new_tokens
+
     @cached_property
     def _start(self) -> int:
-        return max(0, self._largest(0, 0)[0])
+        place, prompt = self._largest(0, 0)
+        if prompt is None:
+            return 0
+        aim = (1 + FULL_SHARE) / 2 * self._room
+        return min(int(place * aim / len(prompt.ids)), len(self.task.sizes) - 1)
 
     def _largest(self, index: int, start: int) -> tuple[int, RulerPrompt | None]:
-        room = self.request.eval_length - self.task.new_tokens
-        best: list[RulerPrompt] = []
+        room, best = self._room, list[RulerPrompt]()
 
         def tokens(place: int) -> int:
             draft = self._draft(place, index)
