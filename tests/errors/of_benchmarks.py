@@ -112,7 +112,7 @@ def _(_: Place) -> None:
     Haystack(" ", "data set 'essays'")
 
 
-at("ruler/_fitting", "smallest prompts")(evaluate("ruler", 129, {"num_samples": 1}, task="vt"))
+at("ruler/_prompts", "smallest prompts")(evaluate("ruler", 129, {"num_samples": 1}, task="vt"))
 
 
 @at("_prompted/benchmark", "and its answer")

@@ -7,11 +7,18 @@ string matches, 0 to 1: the share of references in the answer, or for questions 
 Decoding stops once that cannot rise any more. Prompt and answer together fill the cell's length; a
 sample's length is its prompt tokens plus the task's budget.
 
-`faithful` keeps what the first release (v1) does: sizes in its units (`sizes: v1`), orders that all
-samples share (`permutations: fixed`), so that at a given length the evidence of every question lies
-at one depth, its first questions, its wording, and `fwe` without room for the answer, where prompt
-and answer may exceed the length by 50 tokens. `clean` and `fast` search for the largest size,
-permute per sample, ask random questions and always keep room for the answer.
+`faithful` is the first release (v1), its prompts to the byte but for the sentences of essays. One
+stream of random numbers, RULER's `random_seed` 42 plus the study's seed, runs through a cell's
+samples. Sizes go by v1's units and are found with the first sample and its references as v1 counts
+them: without the beginning of sequence, so that a prompt may be one token longer, in `vt` some
+more; `fwe` keeps no room for its answer of 50 tokens. A sample that does not fit is drawn again a
+unit smaller, in `vt` at the same size. Samples share their orders, so that the gold document lies
+at one depth for each number of documents (seed 0: 95 % of 20, 25 % of 190). Where v1 would draw for
+ever, the cell is unavailable.
+
+`clean` and `fast` search for the largest size, permute per sample, ask random questions and always
+keep room for the answer. A sample's prompt follows from its number alone, whichever others are
+built.
 
 Token form (profile `tiny`, for base models with key tokens): the five tasks that have one.
 """
@@ -19,7 +26,7 @@ Token form (profile `tiny`, for base models with key tokens): the five tasks tha
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, cast
+from typing import ClassVar, Literal, cast
 
 from pydantic import Field
 
@@ -34,7 +41,9 @@ from lce_core.benchmarks import (
     calls,
 )
 from lce_core.benchmarks._data import DataSet
-from lce_core.benchmarks.ruler._fitting import Fitting, Permutations, RulerPrompt, Sizes
+from lce_core.benchmarks.ruler._drafts import RULER_SEED, Draw
+from lce_core.benchmarks.ruler._fitting import Search
+from lce_core.benchmarks.ruler._prompts import RulerPrompt
 from lce_core.benchmarks.ruler._tasks import (
     TASKS,
     HaystackSource,
@@ -45,7 +54,11 @@ from lce_core.benchmarks.ruler._tasks import (
     text_task,
 )
 from lce_core.benchmarks.ruler._token_form import KEY_TASKS, RulerKeys
+from lce_core.benchmarks.ruler._units import InUnits
 from lce_core.evaluation.metrics import string_match_all, string_match_part
+
+Sizes = Literal["v1", "search"]
+Permutations = Literal["fixed", "per_sample"]
 
 
 class Ruler(PromptBenchmark):
@@ -53,7 +66,7 @@ class Ruler(PromptBenchmark):
 
     forms: ClassVar[Mapping[Profile, PromptForm]] = {
         "faithful": PromptForm(
-            "500 prompts in the sizes, orders and wording of the first release (v1)",
+            "500 prompts of the first release (v1): its draws, sizes, orders and wording",
             num_samples=500,
         ),
         "clean": PromptForm(
@@ -73,7 +86,8 @@ class Ruler(PromptBenchmark):
     haystack: HaystackSource = "essays"
     """Running text of niah_single_2 and 3, multikey_1, multivalue and multiquery."""
     sizes: Sizes | None = None
-    """Steps of prompt sizes; None: v1 (faithful), search (clean, fast)."""
+    """v1: its units and one stream of random numbers for all samples; search: the largest size that
+    fits, each sample by itself; None: v1 (faithful), search (clean, fast)."""
     permutations: Permutations | None = None
     """Whether samples share their orders; None: fixed (faithful), per_sample (clean, fast)."""
 
@@ -100,10 +114,14 @@ class Ruler(PromptBenchmark):
 
     def build(self, request: CellRequest) -> list[Prompt]:
         """All prompts of a cell, each filled up to the length."""
-        units, count = self._sizes() == "v1", self.num_prompts(request.task)
-        variant = Variant(self.haystack, self.profile == "faithful", units, count)
-        task, count = text_task(request, variant)
-        return [*Fitting(request, task, self._sizes(), self._permutations()).prompts(count)]
+        seed, v1 = RULER_SEED + request.seed, self.profile == "faithful"
+        order_seed = seed if self._permutations() == "fixed" else None
+        draw = Draw.of(seed, order_seed)
+        variant = Variant(self.haystack, v1, self.num_prompts(request.task))
+        task, count = text_task(request, variant, draw)
+        if self._sizes() == "v1":
+            return [*InUnits(request, task, draw).prompts(count)]
+        return [*Search(request, task, order_seed).prompts(count)]
 
     def new_tokens(self, task: str) -> int:
         """RULER's budget of the task."""
@@ -142,10 +160,11 @@ SOURCE = Source(
     place="section 3, appendix B; v1 as run by LCEG (arXiv:2409.12181), Tables 3 and 12-16",
     reference="github.com/NVIDIA/RULER@c3f5e3b4f87f97e048793bb510a3a6b19a46bf3a;"
     " github.com/Leooyii/LCEG@2ce672dc42b9b5d3e408e8117126c28caeaafcc0",
-    differs="draws are seeded by sample and not from Python's one stream, so prompts are RULER's in"
-    " distribution and not in bytes; adjective-noun pairs are drawn uniformly; the keys of a prompt"
-    " are distinct; an own sentence splitter replaces nltk's; the beginning-of-sequence token"
-    " counts into the length; decoding stops once the score cannot rise",
+    differs="an own sentence splitter replaces nltk's; a collection of documents that fits whole is"
+    " shuffled from its sorted order for every sample; where v1 draws for ever the cell is"
+    " unavailable, or the example of vt has five blocks; decoding stops once the score cannot rise;"
+    " in clean and fast: draws are seeded by sample, the keys of a prompt are distinct, essays"
+    " repeat and the beginning of sequence counts into the length",
 )
 EVIDENCE = (
     calls(
@@ -166,4 +185,4 @@ EVIDENCE = (
     ),
 )
 EXAMPLES: Examples = ({"num_samples": 4},)
-VERSION = 1
+VERSION = 2

@@ -5,9 +5,9 @@ One worked example stands before the task.
 
 from __future__ import annotations
 
-import numpy as np
+from random import Random
 
-from lce_core.benchmarks.ruler._drafts import Draft, Draw
+from lce_core.benchmarks.ruler._drafts import RULER_SEED, Draft, Draw, Units, numbered
 from lce_core.benchmarks.ruler._vocabulary import plain_words
 
 TASK = (
@@ -18,7 +18,6 @@ TASK = (
 NUM_COMMON = 10
 SHORT_LENGTH = 4096
 """Below it there are fewer repetitions."""
-UNIT = 10
 
 
 class CommonWords:
@@ -26,38 +25,36 @@ class CommonWords:
 
     Args:
       eval_length: tokens of context.
+      seed: the study's.
       v1: the first release's wording: no blank before the example's answer.
-      units: whether sizes go by tens of words or one by one.
     """
 
-    new_tokens = reserved = 120
+    new_tokens = 120
 
-    def __init__(self, eval_length: int, *, v1: bool, units: bool) -> None:
+    def __init__(self, eval_length: int, seed: int, *, v1: bool) -> None:
         self._short, self._v1 = eval_length < SHORT_LENGTH, v1
-        step = UNIT if units else 1
-        most = min(len(plain_words()), eval_length + UNIT)
-        self.sizes = range(UNIT if units else NUM_COMMON + 1, most + 1, step)
+        self._vocabulary = list(plain_words())
+        Random(RULER_SEED + seed).shuffle(self._vocabulary)
+        most = len(self._vocabulary)
+        self.sizes = range(NUM_COMMON + 1, min(most, eval_length + NUM_COMMON) + 1)
+        self.units = Units(10, 10, self.new_tokens, "redrawn smaller", most)
 
-    def draft(self, size: int, draw: Draw) -> Draft:
+    def draft(self, size: int, index: int, draw: Draw) -> Draft:
         """A prompt with `size` distinct words, the ten common ones among them."""
         shot_size, shot_repeats, repeats = (
             (20, (3, 1), (6, 1)) if self._short else (40, (10, 3), (30, 3))
         )
-        shot, shot_answer = _words(shot_size, *shot_repeats, draw)
-        context, common = _words(size, *repeats, draw)
+        shot, shot_answer = self._words(shot_size, *shot_repeats, draw)
+        context, common = self._words(size, *repeats, draw)
         joint = "" if self._v1 else " "
-        example = f"{TASK.format(context=shot)}{joint}{_numbered(shot_answer)}"
-        return Draft(f"{example}\n{TASK.format(context=context)}", tuple(common), None)
+        example = f"{TASK.format(context=shot)}{joint}{numbered(shot_answer)}"
+        text = f"{example}\n{TASK.format(context=context)}"
+        return Draft(text, tuple(common), None, stated=f" {numbered(common)}")
 
-
-def _words(size: int, often: int, seldom: int, draw: Draw) -> tuple[str, list[str]]:
-    """The numbered list and its common words."""
-    vocabulary = plain_words()
-    chosen = [vocabulary[place] for place in draw.rng.permutation(len(vocabulary))[:size]]
-    common = chosen[:NUM_COMMON]
-    listed = np.array(common * often + chosen[NUM_COMMON:] * seldom)
-    return _numbered(draw.order.permutation(listed).tolist()), common
-
-
-def _numbered(words: list[str]) -> str:
-    return " ".join(f"{number}. {word}" for number, word in enumerate(words, start=1))
+    def _words(self, size: int, often: int, seldom: int, draw: Draw) -> tuple[str, list[str]]:
+        """The numbered list and its common words."""
+        chosen = draw.rng.sample(self._vocabulary, size)
+        common = chosen[:NUM_COMMON]
+        listed = common * often + chosen[NUM_COMMON:] * seldom
+        draw.shuffle(listed)
+        return numbered(listed), common

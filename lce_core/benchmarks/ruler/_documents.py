@@ -28,6 +28,7 @@ class Question:
 
     text: str
     answers: tuple[str, ...]
+    """As published; several may be equal."""
     own: tuple[int, ...]
     """Documents that must be shown."""
     related: tuple[int, ...]
@@ -80,7 +81,7 @@ def _squad(rows: list[Row]) -> Collection:
             own = numbers[part["context"]]
             related = tuple(dict.fromkeys(number for number in mine if number != own))
             for asked in part["qas"]:
-                answers = tuple(dict.fromkeys(answer["text"] for answer in asked["answers"]))
+                answers = tuple(answer["text"] for answer in asked["answers"])
                 if answers and not asked.get("is_impossible", False):
                     text, title = asked["question"], article["title"]
                     questions.append(Question(text, answers, (own,), related, (own,), title))

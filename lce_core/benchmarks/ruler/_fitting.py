@@ -1,4 +1,4 @@
-"""How large a prompt may be, for RULER's units and for our own search.
+"""How large a prompt may be: the largest size that fits each sample by itself.
 
 Tokens are those of the whole prompt as the model gets it. Every search ends: the interval of places
 shrinks with each count, and a sample whose smallest size does not fit makes the cell unavailable.
@@ -8,43 +8,34 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
-
-import numpy as np
+from functools import cached_property
 
 from lce_core.benchmarks import CellRequest
-from lce_core.benchmarks._prompted.retrieval import Prompt, encode, generator
-from lce_core.benchmarks.ruler._drafts import PERMUTATION_SEED, Draft, Draw, TextTask
-from lce_core.errors import UnavailableError
-
-Sizes = Literal["v1", "search"]
-Permutations = Literal["fixed", "per_sample"]
+from lce_core.benchmarks._prompted.retrieval import encode
+from lce_core.benchmarks.ruler._drafts import Draft, Draw, TextTask
+from lce_core.benchmarks.ruler._prompts import RulerPrompt, prompt_of, refuse
+from lce_core.store.identity import fingerprint
 
 FULL_SHARE = 0.99
-"""Share of the room for a prompt from which on `search` looks for no larger size."""
-
-
-@dataclass(frozen=True, eq=False)
-class RulerPrompt(Prompt):
-    """A prompt with all its references; `reference` shows them in one line."""
-
-    references: tuple[str, ...] = ()
-    cluster: str | None = None
+"""Share of the room for a prompt from which on no larger size is looked for."""
 
 
 @dataclass(frozen=True)
-class Fitting:
-    """Fills the prompts of one cell.
+class Search:
+    """Fills the prompts of one cell, each from random numbers of its own.
 
-    `search` gives each sample the largest size that fits it. `v1` finds one size for all with its
-    first sample, in RULER's units and with room for the references as well; a sample that does not
-    fit shrinks by units.
+    A sample's prompt follows from its number and the cell alone: every search begins at one size,
+    at which the first sample is about full, whichever prompts were built before.
+
+    Args:
+      request: the cell.
+      task: its task.
+      order_seed: seed of the orders that all samples share; None: each has its own.
     """
 
     request: CellRequest
     task: TextTask
-    sizes: Sizes
-    permutations: Permutations
+    order_seed: int | None
 
     def prompts(self, count: int) -> list[RulerPrompt]:
         """`count` prompts, each as large as fits.
@@ -52,75 +43,49 @@ class Fitting:
         Raises:
           UnavailableError: the smallest size of a sample does not fit; names the minimum.
         """
-        fitted = self._in_units(count) if self.sizes == "v1" else self._searched(count)
+        found = [self.prompt(index) for index in range(count)]
+        fitted = [prompt for prompt in found if prompt is not None]
         if len(fitted) < count:
-            needed = self._smallest(count)
-            raise UnavailableError(
-                f"{self.request.task}: eval_length",
-                f"{self.request.eval_length} tokens, where the smallest prompts and their answers"
-                f" take {needed}",
-                f"at least {needed} tokens",
-                "evaluate longer contexts",
-            )
+            smallest = (self._draft(0, index).text for index in range(count))
+            longest = max(len(encode(self.request, text)) for text in smallest)
+            refuse(self.request, longest + self.task.new_tokens)
         return fitted
 
-    def _searched(self, count: int) -> list[RulerPrompt]:
-        fitted: list[RulerPrompt] = []
-        place = 0
-        for index in range(count):
-            best: list[RulerPrompt] = []
+    def prompt(self, index: int) -> RulerPrompt | None:
+        """The prompt of one sample; None if its smallest size does not fit."""
+        return self._largest(index, self._start)[1]
 
-            def tokens(place: int, index: int = index, best: list[RulerPrompt] = best) -> int:
-                prompt = self._prompt(place, index)
-                if len(prompt.ids) <= self._room():
-                    best[:] = [prompt]
-                return len(prompt.ids)
+    @property
+    def _room(self) -> int:
+        return self.request.eval_length - self.task.new_tokens
 
-            enough = int(FULL_SHARE * self._room())
-            place = largest_place(tokens, len(self.task.sizes), self._room(), place, enough)
-            if place < 0:
-                break
-            fitted += best
-        return fitted
+    @cached_property
+    def _start(self) -> int:
+        place, prompt = self._largest(0, 0)
+        if prompt is None:
+            return 0
+        aim = (1 + FULL_SHARE) / 2 * self._room
+        return min(int(place * aim / len(prompt.ids)), len(self.task.sizes) - 1)
 
-    def _in_units(self, count: int) -> list[RulerPrompt]:
+    def _largest(self, index: int, start: int) -> tuple[int, RulerPrompt | None]:
+        room, best = self._room, list[RulerPrompt]()
+
         def tokens(place: int) -> int:
-            draft = self._draft(place, 0)
-            return len(encode(self.request, " ".join((draft.text, *draft.references))))
+            draft = self._draft(place, index)
+            ids = encode(self.request, draft.text)
+            if len(ids) <= room:
+                best[:] = [prompt_of(draft, ids)]
+            return len(ids)
 
-        common = max(0, largest_place(tokens, len(self.task.sizes), self._room()))
-        fitted: list[RulerPrompt] = []
-        for index in range(count):
-            candidates = (self._prompt(place, index) for place in range(common, -1, -1))
-            prompt = next((one for one in candidates if len(one.ids) <= self._room()), None)
-            if prompt is None:
-                break
-            fitted.append(prompt)
-        return fitted
-
-    def _prompt(self, place: int, index: int) -> RulerPrompt:
-        draft = self._draft(place, index)
-        return RulerPrompt(
-            np.array(encode(self.request, draft.text), dtype=np.int64),
-            " | ".join(draft.references),
-            draft.depth,
-            draft.references,
-            draft.cluster,
-        )
+        enough = int(FULL_SHARE * room)
+        place = largest_place(tokens, len(self.task.sizes), room, start, enough)
+        return place, best[0] if best else None
 
     def _draft(self, place: int, index: int) -> Draft:
         request = self.request
-        rng = generator("ruler", request.task, request.eval_length, request.seed, index)
-        fixed = self.permutations == "fixed"
-        order = np.random.default_rng(PERMUTATION_SEED) if fixed else rng
-        return self.task.draft(self.task.sizes[place], Draw(index, rng, order))
-
-    def _room(self) -> int:
-        return self.request.eval_length - self.task.reserved
-
-    def _smallest(self, count: int) -> int:
-        longest = max(len(self._prompt(0, index).ids) for index in range(count))
-        return longest + self.task.reserved
+        where = ["ruler", request.task, request.eval_length, request.seed, index]
+        draw = Draw.of(int(fingerprint(where), 16), self.order_seed)
+        return self.task.draft(self.task.sizes[place], index, draw)
 
 
 def largest_place(

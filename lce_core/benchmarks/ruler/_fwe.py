@@ -8,8 +8,7 @@ from __future__ import annotations
 import math
 import string
 
-from lce_core.benchmarks.ruler._drafts import Draft, Draw
-from lce_core.benchmarks.ruler._vocabulary import draw_codes
+from lce_core.benchmarks.ruler._drafts import Draft, Draw, Units
 
 PROMPT = (
     "Read the following coded text and track the frequency of each coded word. Find the three most"
@@ -28,34 +27,34 @@ SMALLEST = 53
 class FrequentWords:
     """Sizes are words before counts are rounded down.
 
+    The first release goes up by L / 32 words from L / 6 on and leaves no room for the answer, so
+    that prompt and answer may exceed the length by 50 tokens; a sample keeps its vocabulary at all
+    sizes.
+
     Args:
       eval_length: tokens of context.
-      units: whether sizes go by RULER's units (L / 32 words from L / 6 on); then no room is left
-        for the answer either, so that prompt and answer may exceed the length by 50 tokens.
     """
 
     new_tokens = 50
 
-    def __init__(self, eval_length: int, *, units: bool) -> None:
-        self.reserved = 0 if units else self.new_tokens
+    def __init__(self, eval_length: int) -> None:
         self._vocabulary = max(5, eval_length // 50)
-        unit = max(1, eval_length // 32) if units else 1
-        first = max(SMALLEST, eval_length // WORD_LETTERS - unit) if units else SMALLEST
-        self.sizes = range(first, first + eval_length, unit)
+        self.sizes = range(SMALLEST, SMALLEST + eval_length)
+        step, first = max(1, eval_length // 32), eval_length // WORD_LETTERS
+        self.units = Units(step, first, 0, "smaller", least=SMALLEST)
 
-    def draft(self, size: int, draw: Draw) -> Draft:
+    def draft(self, size: int, index: int, draw: Draw) -> Draft:
         """A prompt with about `size` words."""
-        codes = draw_codes(self._vocabulary, string.ascii_lowercase, WORD_LETTERS, draw.rng)
-        ordered = sorted(codes)
-        words = [ordered[place] for place in draw.order.permutation(len(ordered))]
+        words = sorted(draw.codes(self._vocabulary, string.ascii_lowercase, WORD_LETTERS))
+        draw.shuffle(words)
         words[0] = "..."
         text = [
             word
             for word, count in zip(words, counts(size, len(words)), strict=True)
             for _ in range(count)
         ]
-        shuffled = [text[place] for place in draw.order.permutation(len(text))]
-        return Draft(PROMPT.format(context=" ".join(shuffled)), tuple(words[1:4]), None)
+        draw.shuffle(text)
+        return Draft(PROMPT.format(context=" ".join(text)), tuple(words[1:4]), None)
 
 
 def counts(num_words: int, vocabulary: int) -> list[int]:

@@ -9,7 +9,7 @@ the text again.
 from __future__ import annotations
 
 import re
-from itertools import cycle, islice
+from bisect import bisect_right
 
 from lce_core.benchmarks import CellRequest
 from lce_core.benchmarks._essays import essays
@@ -38,14 +38,36 @@ class Haystack:
         self._words = text.split()
         if not self._words:
             raise UnavailableError(source, "no text", "text for a haystack", "get it again")
-        self._split: tuple[int, list[str]] = (0, [])
+        self._sentences: list[str] = []
+        self._ends = [0]
+        """Words up to the end of each sentence, after those before the first."""
+
+    @property
+    def num_words(self) -> int:
+        """Words before the text repeats."""
+        return len(self._words)
 
     def sentences(self, num_words: int) -> list[str]:
         """The first `num_words` words as sentences; the last one may be cut."""
-        if self._split[0] != num_words:  # samples of one size come one after the other
-            text = " ".join(islice(cycle(self._words), num_words))
-            self._split = (num_words, split_sentences(text))
-        return self._split[1]
+        if num_words > self._ends[-1]:
+            self._read_on(num_words)
+        whole = bisect_right(self._ends, num_words) - 1
+        found = self._sentences[:whole]
+        if self._ends[whole] < num_words:
+            words = self._sentences[whole].split(" ")
+            found.append(" ".join(words[: num_words - self._ends[whole]]))
+        return found
+
+    def _read_on(self, num_words: int) -> None:
+        """Splits on from the start of the last sentence, which may have been cut."""
+        if self._sentences:
+            self._sentences.pop()
+            self._ends.pop()
+        start = self._ends[-1]
+        words = (self._words[at % len(self._words)] for at in range(start, num_words))
+        for sentence in split_sentences(" ".join(words)):
+            self._sentences.append(sentence)
+            self._ends.append(self._ends[-1] + sentence.count(" ") + 1)
 
 
 def essay_haystack(request: CellRequest) -> Haystack:

@@ -7,13 +7,14 @@ repeated noise line, running text, or lines that are needles themselves.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from random import Random
 from typing import Literal
 
 import numpy as np
 
-from lce_core.benchmarks.ruler._drafts import NOISE, Draft, Draw, percent
+from lce_core.benchmarks.ruler._drafts import NOISE, Draft, Draw, Units, percent
 from lce_core.benchmarks.ruler._haystack import Haystack
-from lce_core.benchmarks.ruler._vocabulary import draw_items
+from lce_core.benchmarks.ruler._vocabulary import draw_item
 
 NEEDLE = "One of the special magic {values} for {key} is: {value}."
 ONE = (
@@ -28,7 +29,7 @@ SEVERAL = (
     " {values} for {query} mentioned in the provided text? The special magic {values} for {query}"
     " mentioned in the provided text are"
 )
-DEPTHS = np.round(np.linspace(0, 100, 40)).astype(int)
+DEPTHS: list[int] = np.round(np.linspace(0, 100, 40)).astype(int).tolist()
 """Per cent of the sentences of running text."""
 SHORT_LENGTH = 4096
 """Below it v1 counts lines in fives."""
@@ -64,60 +65,62 @@ class Niah:
     Args:
       needles: which task.
       eval_length: tokens of context.
-      units: whether sizes go by RULER's units (500 words, 25 lines) or one by one.
+      v1: the first release's blanks, and keys that may be equal.
       haystack: running text, where the task has any.
     """
 
-    new_tokens = reserved = 128
+    new_tokens = 128
 
     def __init__(
-        self, needles: Needles, eval_length: int, *, units: bool, haystack: Haystack | None
+        self, needles: Needles, eval_length: int, *, v1: bool, haystack: Haystack | None
     ) -> None:
-        self._needles, self._text = needles, haystack
-        self._joint = "\n" if haystack is None else " "
-        line_unit = 5 if eval_length < SHORT_LENGTH else 25
-        step = (500 if needles.haystack == "text" else line_unit) if units else 1
-        self.sizes = range(step, eval_length + step, step)
+        self._needles, self._v1, self._text = needles, v1, haystack
+        self.sizes = range(1, eval_length + 1)
+        step, most = 5 if eval_length < SHORT_LENGTH else 25, None
+        if haystack is not None:
+            step, most = 500, haystack.num_words
+        self.units = Units(step, step, self.new_tokens, "redrawn smaller", most)
 
-    def draft(self, size: int, draw: Draw) -> Draft:
+    def draft(self, size: int, index: int, draw: Draw) -> Draft:
         """A prompt over `size` words or lines."""
-        needles, rng = self._needles, draw.rng
-        distractors = size if needles.haystack == "needles" else 0
-        keys = draw_items(needles.keys, needles.num_keys + distractors, rng)
-        values = draw_items(needles.values, needles.num_keys * needles.num_values, rng)
-        asked = rng.permutation(needles.num_keys)[: needles.num_queries].tolist()
-        # Facts by key, then by value; `of_key[k]` are the numbers of key k's facts.
-        of_key = np.arange(len(values)).reshape(needles.num_keys, needles.num_values)
-        facts = [
-            self._needle(keys[number // needles.num_values], value)
-            for number, value in enumerate(values)
-        ]
-        order = draw.order.permutation(len(facts)).tolist()
-        pieces = self._haystack(size, keys[needles.num_keys :], rng)
-        places, depths = self._places(len(pieces), len(facts), rng)
-        context = self._joint.join(_inserted(pieces, places, [facts[number] for number in order]))
-        wanted = [number for key in asked for number in of_key[key].tolist()]
+        needles, taken = self._needles, set[str]()
+        keys, values, facts = [], [], []
+        for _ in range(needles.num_keys):
+            keys.append(self._item(needles.keys, draw.rng, taken))
+            values.append([draw_item(needles.values, draw.rng) for _ in range(needles.num_values)])
+            facts += [self._needle(keys[-1], value) for value in values[-1]]
+        hidden = facts.copy()
+        draw.shuffle(hidden)
+        if self._text is None:
+            lines = self._lines(size, draw.rng, taken)
+            context, depths = _among_lines(lines, hidden, draw.rng)
+        else:
+            sentences = self._text.sentences(size)
+            context, depths = _among_sentences(sentences, hidden, draw.rng, blanks=self._v1)
+        asked = draw.rng.sample(range(needles.num_keys), needles.num_queries)
+        wanted = [value for key in asked for value in values[key]]
+        shown = {self._needle(keys[key], value) for key in asked for value in values[key]}
+        at = [depth for depth, fact in zip(depths, hidden, strict=True) if fact in shown]
         text = _prompt(needles.values, [keys[key] for key in asked], len(wanted), context)
-        depth = float(np.mean([depths[order.index(number)] for number in wanted]))
-        return Draft(text, tuple(values[number] for number in wanted), depth)
+        return Draft(text, tuple(wanted), float(np.mean(at)), stated=" ".join(wanted))
 
-    def _haystack(self, size: int, keys: list[str], rng: np.random.Generator) -> list[str]:
-        if self._text is not None:
-            return self._text.sentences(size)
-        if not keys:
+    def _lines(self, size: int, rng: Random, taken: set[str]) -> list[str]:
+        needles = self._needles
+        if needles.haystack == "noise":
             return [NOISE] * size
-        values = draw_items(self._needles.values, size, rng)
-        return [self._needle(key, value) for key, value in zip(keys, values, strict=True)]
+        drawn = (
+            (self._item(needles.keys, rng, taken), draw_item(needles.values, rng))
+            for _ in range(size)
+        )
+        return [self._needle(key, value) for key, value in drawn]
 
-    def _places(
-        self, num_pieces: int, num_facts: int, rng: np.random.Generator
-    ) -> tuple[list[int], list[float]]:
-        """Before which pieces the facts go, in order, and how deep that is."""
-        if self._text is not None:
-            depths = sorted(rng.choice(DEPTHS, size=num_facts, replace=False).tolist())
-            return [num_pieces * depth // 100 for depth in depths], [float(d) for d in depths]
-        places = sorted(rng.choice(num_pieces, size=num_facts, replace=False).tolist())
-        return places, [percent(place, num_pieces) for place in places]
+    def _item(self, kind: str, rng: Random, taken: set[str]) -> str:
+        """A key; not one of a prompt's own again, unless as in the first release."""
+        item = draw_item(kind, rng)
+        while item in taken and not self._v1:
+            item = draw_item(kind, rng)
+        taken.add(item)
+        return item
 
     def _needle(self, key: str, value: str) -> str:
         return NEEDLE.format(values=self._needles.values, key=key, value=value)
@@ -132,10 +135,27 @@ def _prompt(values: str, queries: list[str], num_references: int, context: str) 
     return SEVERAL.format(values=values, context=context, query=query)
 
 
-def _inserted(pieces: list[str], places: list[int], facts: list[str]) -> list[str]:
-    """Each fact before the piece at its place."""
-    found, start = [], 0
+def _among_lines(lines: list[str], facts: list[str], rng: Random) -> tuple[str, list[float]]:
+    """The lines with each fact before one of them, the first fact deepest; depths of the facts."""
+    places = sorted(rng.sample(range(len(lines)), len(facts)), reverse=True)
+    found = lines.copy()
     for place, fact in zip(places, facts, strict=True):
-        found += [*pieces[start:place], fact]
+        found.insert(place, fact)
+    return "\n".join(found), [percent(place, len(lines)) for place in places]
+
+
+def _among_sentences(
+    sentences: list[str], facts: list[str], rng: Random, *, blanks: bool
+) -> tuple[str, list[float]]:
+    """The text with the facts between sentences, the last fact deepest; depths of the facts.
+
+    `blanks` keeps the blank around an empty part, as between a fact at depth 0 and nothing.
+    """
+    depths = sorted(rng.sample(DEPTHS, len(facts)))
+    parts, start = [], 0
+    for depth, fact in zip(depths, facts, strict=True):
+        place = int(len(sentences) * (depth / 100))  # in RULER's order of rounding
+        parts += [" ".join(sentences[start:place]), fact]
         start = place
-    return found + pieces[start:]
+    parts.append(" ".join(sentences[start:]))
+    return " ".join(part for part in parts if part or blanks), [float(depth) for depth in depths]

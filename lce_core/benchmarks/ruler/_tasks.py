@@ -11,7 +11,7 @@ from lce_core.benchmarks._essays import ESSAYS
 from lce_core.benchmarks._prompted.retrieval import generator
 from lce_core.benchmarks.ruler._cwe import CommonWords
 from lce_core.benchmarks.ruler._documents import HOTPOT, SQUAD, read_hotpot, read_squad
-from lce_core.benchmarks.ruler._drafts import TextTask
+from lce_core.benchmarks.ruler._drafts import Draw, TextTask
 from lce_core.benchmarks.ruler._fwe import FrequentWords
 from lce_core.benchmarks.ruler._haystack import essay_haystack, held_out_haystack
 from lce_core.benchmarks.ruler._niah import NIAH, Niah
@@ -37,8 +37,6 @@ class Variant:
     haystack: HaystackSource
     v1: bool
     """The first release's wording and its first questions."""
-    units: bool
-    """Sizes in the first release's units."""
     num_samples: int
 
 
@@ -59,8 +57,13 @@ def new_tokens(name: str) -> int:
     return _NEW_TOKENS.get(name, Niah.new_tokens)
 
 
-def text_task(request: CellRequest, variant: Variant) -> tuple[TextTask, int]:
+def text_task(request: CellRequest, variant: Variant, draw: Draw) -> tuple[TextTask, int]:
     """The request's task at its length, and the number of samples there can be.
+
+    Args:
+      request: the cell.
+      variant: what its parameters say.
+      draw: random numbers of what all samples share.
 
     Raises:
       UnavailableError: its data are not on this machine.
@@ -73,17 +76,17 @@ def text_task(request: CellRequest, variant: Variant) -> tuple[TextTask, int]:
         if not variant.v1:  # any of them, the same ones at every length
             asked = generator("ruler", name, request.seed, "questions").permutation(asked).tolist()
         asked = asked[:count]
-        return QuestionAnswering(collection, asked, length, units=variant.units), len(asked)
+        return QuestionAnswering(collection, asked, length), len(asked)
     if name in NIAH:
         haystack = None
         if reads_running_text(name):
             read = essay_haystack if variant.haystack == "essays" else held_out_haystack
             haystack = read(request)
-        return Niah(NIAH[name], length, units=variant.units, haystack=haystack), count
+        return Niah(NIAH[name], length, v1=variant.v1, haystack=haystack), count
     match name:
         case "vt":
-            return VariableTracking(request, v1=variant.v1, units=variant.units), count
+            return VariableTracking(request, draw, v1=variant.v1), count
         case "cwe":
-            return CommonWords(length, v1=variant.v1, units=variant.units), count
+            return CommonWords(length, request.seed, v1=variant.v1), count
         case _:
-            return FrequentWords(length, units=variant.units), count
+            return FrequentWords(length), count

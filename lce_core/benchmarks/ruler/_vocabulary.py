@@ -6,10 +6,11 @@ The lists are those of wonderwords 3.0.1 (MIT): 6782 nouns, 910 adjectives and 1
 from __future__ import annotations
 
 import uuid
+from bisect import bisect_right
 from functools import cache
 from importlib.resources import files
-
-import numpy as np
+from itertools import accumulate
+from random import Random
 
 
 @cache
@@ -26,34 +27,46 @@ def plain_words() -> tuple[str, ...]:
     return tuple(sorted({word for words in lists for word in words}))
 
 
-def draw_items(kind: str, count: int, rng: np.random.Generator) -> list[str]:
-    """`count` items of a kind ("words", "numbers", "uuids"), distinct."""
-    found: dict[str, None] = {}
-    while len(found) < count:
-        found |= dict.fromkeys(_draw(kind, count - len(found), rng))
-    return list(found)
+@cache
+def _families() -> tuple[tuple[str, ...], ...]:
+    """Adjectives, sorted by what they begin in a pair; those that begin alike stand together."""
+    families: list[list[str]] = []
+    for adjective in sorted(word_list("adjective"), key=lambda word: f"{word}-"):
+        if families and adjective.startswith(f"{families[-1][0]}-"):
+            families[-1].append(adjective)
+        else:
+            families.append([adjective])
+    return tuple(tuple(family) for family in families)
 
 
-def _draw(kind: str, count: int, rng: np.random.Generator) -> list[str]:
+@cache
+def _family_pairs(family: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(sorted(f"{one}-{other}" for one in family for other in word_list("noun")))
+
+
+@cache
+def _first_pairs() -> tuple[int, ...]:
+    """Number of each family's first pair."""
+    sizes = (len(family) * len(word_list("noun")) for family in _families())
+    return tuple(accumulate(sizes, initial=0))
+
+
+def pair(number: int) -> str:
+    """The adjective-noun pair of this number among all 6,171,620 in order."""
+    nouns = word_list("noun")
+    at = bisect_right(_first_pairs(), number) - 1
+    family, within = _families()[at], number - _first_pairs()[at]
+    if len(family) == 1:
+        return f"{family[0]}-{nouns[within]}"
+    return _family_pairs(family)[within]  # "blue-eyed-ant" is between "blue-eye" and "blue-fly"
+
+
+def draw_item(kind: str, rng: Random) -> str:
+    """One item of a kind ("words", "numbers", "uuids"), drawn as RULER draws it."""
     match kind:
         case "words":
-            adjectives, nouns = word_list("adjective"), word_list("noun")
-            first = rng.integers(len(adjectives), size=count).tolist()
-            second = rng.integers(len(nouns), size=count).tolist()
-            pairs = zip(first, second, strict=True)
-            return [f"{adjectives[one]}-{nouns[other]}" for one, other in pairs]
+            return pair(rng.randrange(len(word_list("adjective")) * len(word_list("noun"))))
         case "numbers":
-            return [str(number) for number in rng.integers(10**6, 10**7, size=count).tolist()]
+            return str(rng.randint(10**6, 10**7 - 1))
         case _:
-            raw = rng.bytes(16 * count)
-            parts = (raw[start : start + 16] for start in range(0, len(raw), 16))
-            return [str(uuid.UUID(bytes=part, version=4)) for part in parts]
-
-
-def draw_codes(count: int, letters: str, length: int, rng: np.random.Generator) -> list[str]:
-    """`count` distinct strings of that many letters."""
-    found: dict[str, None] = {}
-    while len(found) < count:
-        places = rng.integers(len(letters), size=(count - len(found), length)).tolist()
-        found |= dict.fromkeys("".join(letters[place] for place in row) for row in places)
-    return list(found)
+            return str(uuid.UUID(int=rng.getrandbits(128), version=4))

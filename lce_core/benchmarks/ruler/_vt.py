@@ -6,16 +6,15 @@ One worked example stands before the task.
 from __future__ import annotations
 
 import string
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
 from lce_core.benchmarks import CellRequest
-from lce_core.benchmarks._prompted.retrieval import encode
-from lce_core.benchmarks.ruler._drafts import NOISE, PERMUTATION_SEED, Draft, Draw, percent
-from lce_core.benchmarks.ruler._fitting import largest_place
-from lce_core.benchmarks.ruler._vocabulary import draw_codes
+from lce_core.benchmarks.ruler._drafts import NOISE, Draft, Draw, Units, percent
+from lce_core.benchmarks.ruler._units import InUnits
+from lce_core.errors import UnavailableError
 
 TASK = (
     "Memorize and track the chain(s) of variable assignment hidden in the following text.\n\n"
@@ -32,76 +31,92 @@ ANSWER = (
 )
 CHAIN = 5
 """Variables of the one chain: a number and four hops."""
+NEW_TOKENS = 30
 EXAMPLE_TOKENS = 500
-EXAMPLE_UNIT = 5
 
 
-@dataclass(frozen=True)
-class _Chain:
-    context: str
-    value: str
-    names: tuple[str, ...]
-    depth: float
+@dataclass
+class Chain:
+    """One chain in its noise and the question about it; sizes are blocks of noise.
+
+    Args:
+      task: the text around the context, as a format.
+      letters: length of the variables' names.
+      v1: the first release's spelling.
+      units: sizes of the first release.
+    """
+
+    task: str
+    letters: int
+    v1: bool
+    units: Units
+    new_tokens: int = NEW_TOKENS
+    sizes: range = range(0)
+
+    def draft(self, size: int, index: int, draw: Draw) -> Draft:
+        """A prompt with `size` blocks of noise."""
+        names = draw.codes(CHAIN, string.ascii_uppercase, self.letters)
+        value = str(draw.values.randint(10000, 99999))
+        facts = [f"VAR {names[0]} = {value}"]
+        facts += [f"VAR {name} = VAR {before} " for before, name in pairwise(names)]
+        pieces = _noise(size)
+        places = sorted(draw.rng.sample(range(len(pieces)), CHAIN))
+        for number, (place, fact) in enumerate(zip(places, facts, strict=True)):
+            pieces.insert(place + number, fact)
+        context = " ".join(pieces).replace(". \n", ".\n")
+        assigned = "assgined" if self.v1 else "assigned"
+        answer = ANSWER.format(count=CHAIN, assigned=assigned, value=value)
+        text = f"{self.task.format(context=context, value=value)}{answer}"
+        depth = float(np.mean([percent(place, len(pieces)) for place in places]))
+        return Draft(text, tuple(names), depth, stated=f" {names}")
 
 
 class VariableTracking:
-    """Sizes are blocks of noise.
+    """Sizes are blocks of noise. A sample that does not fit is drawn again and never shrunk.
 
     Args:
       request: tokenizer and length.
+      draw: random numbers of the example, whose size is found as in the first release.
       v1: the first release's wording and one example for all samples; otherwise the example's
         names and number are the sample's own.
-      units: whether sizes go by tens of blocks or one by one.
     """
 
-    new_tokens = reserved = 30
+    new_tokens = NEW_TOKENS
 
-    def __init__(self, request: CellRequest, *, v1: bool, units: bool) -> None:
+    def __init__(self, request: CellRequest, draw: Draw, *, v1: bool) -> None:
         self._v1 = v1
-        step = 10 if units else 1
-        self.sizes = range(step, request.eval_length + step, step)
-        self._example_blocks = EXAMPLE_UNIT
+        self.sizes = range(1, request.eval_length + 1)
+        self.units = Units(10, 10, NEW_TOKENS, "redrawn")
+        self._chain = Chain(TASK, 5, v1, self.units)
+        units = replace(self.units, step=5, first=5)
+        self._example = Chain(V1_EXAMPLE if v1 else TASK, 3, v1, units)
+        fitting = InUnits(replace(request, eval_length=EXAMPLE_TOKENS), self._example, draw)
+        try:
+            self._example_blocks = fitting.common_size()
+            ((shown, _),) = fitting.samples(self._example_blocks, 1)
+        except UnavailableError:  # RULER would draw for ever; the smallest example will do
+            self._example_blocks = units.first
+            shown = self._example.draft(units.first, 0, draw)
+        self._shown = _solved(shown)
 
-        def tokens(place: int) -> int:
-            self._example_blocks = EXAMPLE_UNIT * (place + 1)
-            rng = np.random.default_rng(PERMUTATION_SEED)
-            return len(encode(request, self._example(rng, rng)))
-
-        places = EXAMPLE_TOKENS // EXAMPLE_UNIT
-        best = max(0, largest_place(tokens, places, EXAMPLE_TOKENS - self.new_tokens))
-        self._example_blocks = EXAMPLE_UNIT * (best + 1)
-
-    def draft(self, size: int, draw: Draw) -> Draft:
+    def draft(self, size: int, index: int, draw: Draw) -> Draft:
         """A prompt with `size` blocks of noise."""
-        chain = _chain(size, 5, draw.rng, draw.rng)
-        example = self._example(draw.order if self._v1 else draw.rng, draw.order)
-        text = f"{example}{TASK.format(context=chain.context, value=chain.value)}"
-        return Draft(text + self._answer(chain), chain.names, chain.depth)
-
-    def _example(self, names: np.random.Generator, places: np.random.Generator) -> str:
-        chain = _chain(self._example_blocks, 3, names, places)
-        task = (V1_EXAMPLE if self._v1 else TASK).format(context=chain.context, value=chain.value)
-        blank = " " if self._v1 else ""
-        return f"{blank}{task}{self._answer(chain)} {' '.join(chain.names)}\n\n\n\n"
-
-    def _answer(self, chain: _Chain) -> str:
-        assigned = "assgined" if self._v1 else "assigned"
-        return ANSWER.format(count=CHAIN, assigned=assigned, value=chain.value)
+        if self._v1:
+            chain = self._chain.draft(size, index, draw)
+            text = f" {self._shown}\n\n{chain.text}"
+            return replace(chain, text=text, counted=(self._shown, chain.text))
+        example = _solved(self._example.draft(self._example_blocks, index, draw))
+        chain = self._chain.draft(size, index, draw)
+        return replace(chain, text=f"{example}\n\n{chain.text}", counted=(example, chain.text))
 
 
-def _chain(
-    num_blocks: int, letters: int, names: np.random.Generator, places: np.random.Generator
-) -> _Chain:
-    variables = draw_codes(CHAIN, string.ascii_uppercase, letters, names)
-    value = str(names.integers(10000, 100000))
-    facts = [f"VAR {variables[0]} = {value}"]
-    facts += [f"VAR {name} = VAR {before} " for before, name in pairwise(variables)]
-    pieces = [f"{NOISE}\n"] * num_blocks
-    if num_blocks <= CHAIN:  # too few places between blocks: use those between sentences
-        pieces = [f"{part}." if part.strip() else part for part in "".join(pieces).split(".")]
-    at = sorted(places.choice(len(pieces), size=CHAIN, replace=False).tolist())
-    for number, (place, fact) in enumerate(zip(at, facts, strict=True)):
-        pieces.insert(place + number, fact)
-    context = " ".join(pieces).replace(". \n", ".\n")
-    depth = float(np.mean([percent(place, len(pieces)) for place in at]))
-    return _Chain(context, value, tuple(variables), depth)
+def _solved(example: Draft) -> str:
+    return f"{example.text} {' '.join(example.references)}\n\n"
+
+
+def _noise(num_blocks: int) -> list[str]:
+    """Blocks of noise; where these have too few places between them, their sentences."""
+    if num_blocks > CHAIN:
+        return [f"{NOISE}\n"] * num_blocks
+    sentences = [*(f"{part}." for part in NOISE.removesuffix(".").split(".")), "\n"]
+    return sentences * num_blocks

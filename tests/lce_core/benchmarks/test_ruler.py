@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from pathlib import Path
+from random import Random
 from typing import Any
 
-import numpy as np
 import pytest
 
 from lce_core.benchmarks import BENCHMARKS
@@ -18,7 +18,7 @@ from lce_core.benchmarks.ruler import TASKS, match
 from lce_core.benchmarks.ruler._fwe import counts
 from lce_core.benchmarks.ruler._haystack import split_sentences
 from lce_core.benchmarks.ruler._niah import NIAH
-from lce_core.benchmarks.ruler._vocabulary import draw_items, plain_words, word_list
+from lce_core.benchmarks.ruler._vocabulary import draw_item, pair, plain_words, word_list
 from lce_core.errors import DataError, SpecError, UnavailableError
 from lce_core.evaluation.metrics import string_match_all, string_match_part
 from tests.support.ruler_prompts import (
@@ -184,10 +184,24 @@ def test_word_lists_are_those_of_the_locked_wonderwords() -> None:
     sizes = [len(word_list(kind)) for kind in ("noun", "adjective", "verb")]
     assert sizes == [6782, 910, 1041]  # of 6782, 912 and 1042 lines
     assert len(plain_words()) == 8166
-    rng = np.random.default_rng(0)
-    assert all(re.fullmatch(r"[1-9]\d{6}", item) for item in draw_items("numbers", 50, rng))
-    uuids = draw_items("uuids", 50, rng)
-    assert all(re.fullmatch(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-.{17}", one) for one in uuids)
+    rng = Random(0)
+    assert re.fullmatch(r"[1-9]\d{6}", draw_item("numbers", rng))
+    for _ in range(50):
+        uuid = draw_item("uuids", rng)
+        assert re.fullmatch(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-.{17}", uuid)
+
+
+def test_pairs_are_numbered_in_the_order_of_all_pairs_sorted() -> None:
+    hyphened = [word for word in word_list("adjective") if "-" in word]
+    first = sorted({word.split("-")[0] for word in hyphened} & {*word_list("adjective")})
+    assert first == ["blue", "high", "old", "teeny", "wide"]  # whose pairs stand among others
+    before = sum(word < "blue" for word in word_list("adjective")) * 6782
+    family = sorted(f"{one}-{noun}" for one in ("blue", "blue-eyed") for noun in word_list("noun"))
+    assert [pair(before + number) for number in range(len(family))] == family
+    places = [0, 6781, 6782, before - 1, before + len(family), 6782 * 910 - 1]
+    found = [pair(place) for place in places]
+    assert found == sorted(found)
+    assert (found[0], found[-1]) == ("Early-ATM", "zonked-zucchini")
 
 
 def test_sentences_end_at_marks_and_not_at_abbreviations() -> None:

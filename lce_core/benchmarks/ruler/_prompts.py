@@ -1,0 +1,42 @@
+"""A tokenised prompt, and the error where none fits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NoReturn
+
+import numpy as np
+
+from lce_core.benchmarks import CellRequest
+from lce_core.benchmarks._prompted.retrieval import Prompt
+from lce_core.benchmarks.ruler._drafts import Draft
+from lce_core.errors import UnavailableError
+
+
+@dataclass(frozen=True, eq=False)
+class RulerPrompt(Prompt):
+    """A prompt with all its references; `reference` shows them in one line."""
+
+    references: tuple[str, ...] = ()
+    cluster: str | None = None
+
+
+def prompt_of(draft: Draft, ids: list[int]) -> RulerPrompt:
+    """The draft, tokenised."""
+    return RulerPrompt(
+        np.array(ids, dtype=np.int64),
+        " | ".join(draft.references),
+        draft.depth,
+        draft.references,
+        draft.cluster,
+    )
+
+
+def refuse(request: CellRequest, needed: int) -> NoReturn:
+    """Says how many tokens the smallest prompts of the cell and their answers take."""
+    raise UnavailableError(
+        f"{request.task}: eval_length",
+        f"{request.eval_length} tokens, where the smallest prompts and their answers take {needed}",
+        f"at least {needed} tokens",
+        "evaluate longer contexts",
+    )

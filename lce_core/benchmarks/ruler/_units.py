@@ -1,0 +1,140 @@
+"""Sizes as RULER's first release finds them: in its units, from one stream of random numbers.
+
+All sizes up to the first that is too large are drawn, since what is drawn next depends on it; they
+are tokenised only where they could be full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from lce_core.benchmarks import CellRequest
+from lce_core.benchmarks._prompted.retrieval import encode
+from lce_core.benchmarks.ruler._drafts import Draft, Draw, TextTask
+from lce_core.benchmarks.ruler._prompts import RulerPrompt, prompt_of, refuse
+
+MAX_TRIES = 100
+"""Draws of a sample at its last size, where RULER draws for ever."""
+SPREAD = 1.05
+"""By how much a text may be denser in tokens than one of at least half its length."""
+SEAMS = 16
+"""Tokens by which a text and the sum of its parts may differ, and more."""
+
+
+@dataclass
+class _Counter:
+    """Tokens of growing texts, counted where they could reach the room."""
+
+    request: CellRequest
+    room: int
+    _characters: int = 0
+    _density: float = 0.0
+
+    def tokens(self, draft: Draft) -> int:
+        """Tokens with the references as the first release counts them; 0 where far from full."""
+        texts = [*(draft.counted or (draft.text,))]
+        texts[-1] += draft.stated
+        characters = sum(map(len, texts))
+        known = characters < 2 * self._characters
+        if known and characters * self._density * SPREAD < self.room:
+            return 0
+        total = _sum(self.request, texts)
+        self._characters, self._density = characters, total / characters
+        return total
+
+
+@dataclass(frozen=True)
+class InUnits:
+    """The samples of one cell, each of which fits as the first release counts.
+
+    Counts are without the tokenizer's special tokens. `draw` goes on from sample to sample.
+    """
+
+    request: CellRequest
+    task: TextTask
+    draw: Draw
+    _special: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Counts the tokens that stand around every text."""
+        object.__setattr__(self, "_special", len(encode(self.request, "")))
+
+    def prompts(self, count: int) -> list[RulerPrompt]:
+        """`count` prompts.
+
+        Raises:
+          UnavailableError: the first size does not fit, or a sample at its smallest; says how many
+            tokens it takes.
+        """
+        return [prompt_of(draft, ids) for draft, ids in self.samples(self.common_size(), count)]
+
+    def common_size(self) -> int:
+        """The last size at which the first sample fits with its references.
+
+        Where it fits to the token, RULER goes one unit further and shrinks the samples; where they
+        cannot shrink (vt), and in fwe, that is one too large.
+
+        Raises:
+          UnavailableError: the first size does not fit.
+        """
+        units, room = self.task.units, self._room
+        size, counter, state = units.first, _Counter(self.request, room), self.draw.rng.getstate()
+        while True:
+            total = counter.tokens(self._drawn(size, 0, state))
+            exact = total == room and units.retry == "redrawn smaller"
+            if total >= room and not exact:
+                if size - units.step < units.least:
+                    self._refuse(total)
+                return size - units.step
+            size += units.step
+            if units.most is not None and size > units.most:
+                return units.most
+            if exact:
+                return size
+
+    def samples(self, size: int, count: int) -> Iterator[tuple[Draft, list[int]]]:
+        """Drafts from that size on downwards, and their token ids.
+
+        Raises:
+          UnavailableError: a sample does not fit at its smallest.
+        """
+        return (self._sample(size, index) for index in range(count))
+
+    def _sample(self, size: int, index: int) -> tuple[Draft, list[int]]:
+        units, tries, state = self.task.units, 0, self.draw.rng.getstate()
+        while True:
+            draft = self._drawn(size, index, state)
+            ids = encode(self.request, draft.text)
+            total = self._total(draft, ids)
+            if total <= self._room:
+                return draft, ids
+            if units.retry != "redrawn" and size - units.step >= units.least:
+                size -= units.step
+                continue
+            tries += 1
+            if tries == MAX_TRIES or units.retry == "smaller":
+                self._refuse(total)
+
+    def _drawn(self, size: int, index: int, state: tuple[Any, ...]) -> Draft:
+        if self.task.units.retry == "smaller":  # one draw at all sizes
+            self.draw.rng.setstate(state)
+        return self.task.draft(size, index, self.draw)
+
+    def _total(self, draft: Draft, ids: list[int]) -> int:
+        whole = len(ids) - self._special
+        if draft.counted is None or whole + SEAMS <= self._room:
+            return whole
+        return _sum(self.request, draft.counted)
+
+    @property
+    def _room(self) -> int:
+        return self.request.eval_length - self.task.units.reserved
+
+    def _refuse(self, tokens: int) -> None:
+        refuse(self.request, max(tokens + self.task.new_tokens, self.request.eval_length + 1))
+
+
+def _sum(request: CellRequest, texts: list[str] | tuple[str, ...]) -> int:
+    return sum(len(encode(request, text, special_tokens=False)) for text in texts)

@@ -1,0 +1,134 @@
+"""`faithful` against the first release of RULER: its own output, and what it is known for.
+
+`tests/support/ruler_release.py` says how that output was recorded.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lce_core.benchmarks.ruler import TASKS, new_tokens
+from lce_core.benchmarks.ruler._documents import read_squad
+from lce_core.benchmarks.ruler._drafts import NOISE, RULER_SEED, Draw
+from lce_core.benchmarks.ruler._prompts import RulerPrompt
+from lce_core.benchmarks.ruler._qa import QuestionAnswering
+from lce_core.errors import UnavailableError
+from tests.support.ruler_prompts import request_for, ruler
+from tests.support.ruler_release import NUM_RECORDED, RECORDED, WordPieces, digest, release_data
+
+LENGTHS = (2048, 4096, 8192, 16384, 32768)
+LONGEST = 131072
+RECORDS = [(task, length) for task in TASKS for length in LENGTHS if f"{task} {length}" in RECORDED]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return release_data(tmp_path_factory.mktemp("data"))
+
+
+def built(
+    task: str, length: int, folders: dict[str, Path], **parameters: Any
+) -> tuple[list[RulerPrompt], list[str]]:
+    """Prompts of the profile faithful and their texts."""
+    tokenizer = WordPieces()
+    request = request_for(task, length, folders, tokenizer=tokenizer)
+    benchmark: Any = ruler(profile="faithful", num_samples=NUM_RECORDED, **parameters)
+    prompts = benchmark.build(request)
+    return prompts, [tokenizer.decode(prompt.ids.tolist()) for prompt in prompts]
+
+
+def size(task: str, text: str) -> int:
+    """Words, lines, blocks, distinct words or documents of a prompt."""
+    if task.startswith("qa_"):
+        return len(re.findall(r"Document \d+:\n", text))
+    if task == "vt":
+        return text.split("\n\n\n\n")[1].count("The grass")
+    if task == "cwe":
+        listed = text.rsplit("most often.\n", 1)[1].split("\nQuestion")[0]
+        return len(set(re.findall(r"\d+\. (\D+)(?: |$)", listed)))
+    if task == "niah_single_1":
+        return text.count(NOISE)
+    context = text.split(" afterwards.\n")[1].split("\nWhat ")[0]
+    needles = len(re.findall(r"One of the special magic", context))
+    if task.startswith("niah_multikey_") and not task.endswith("1"):
+        return needles - 1
+    return len(re.sub(r"One of the special magic \w+ for [^:]*: \S+", "", context).split())
+
+
+def equals_the_release(task: str, length: int, folders: dict[str, Path]) -> None:
+    recorded = RECORDED[f"{task} {length}"]
+    prompts, texts = built(task, length, folders)
+    if task != "fwe":  # whose counts are rounded down
+        assert max(size(task, text) for text in texts) <= recorded["size"]
+    outer = 2 if task == "vt" else 0  # what joins the example to the task is not counted
+    lengths = [len(prompt.ids) - 1 + new_tokens(task) - outer for prompt in prompts]
+    assert lengths == pytest.approx(recorded["lengths"], abs=outer)
+    found = [(text, prompt.references) for text, prompt in zip(texts, prompts, strict=True)]
+    assert digest(found) == recorded["sha256"]
+
+
+@pytest.mark.parametrize(("task", "length"), RECORDS)
+def test_faithful_prompts_are_those_of_the_first_release_to_the_byte(
+    task: str, length: int, folders: dict[str, Path]
+) -> None:
+    equals_the_release(task, length, folders)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", TASKS)
+def test_faithful_prompts_are_those_of_the_first_release_at_131072_tokens(
+    task: str, folders: dict[str, Path]
+) -> None:
+    equals_the_release(task, LONGEST, folders)
+
+
+def test_ten_paragraphs_that_do_not_fit_make_the_cell_unavailable(
+    folders: dict[str, Path],
+) -> None:
+    assert "qa_2 2048" not in RECORDED  # RULER draws for ever
+    with pytest.raises(UnavailableError, match=r"qa_2: .* 2048 tokens, .* at least"):
+        built("qa_2", 2048, folders)
+
+
+@pytest.mark.parametrize(
+    ("num_documents", "depth"), [(10, 89), (20, 95), (40, 74), (90, 72), (190, 25), (380, 64)]
+)
+def test_the_gold_document_lies_at_one_depth_for_each_number_of_documents(
+    num_documents: int, depth: int, folders: dict[str, Path]
+) -> None:
+    collection = read_squad(folders)
+    task = QuestionAnswering(collection, [0, 1, 77, 1499], 131072)
+    draw = Draw.of(RULER_SEED, RULER_SEED)
+    depths = [task.draft(num_documents, index, draw).depth for index in range(4)]
+    assert [round(one or 0) for one in depths] == [depth] * 4
+
+
+def test_vt_counts_its_references_as_pythons_list_and_is_never_shrunk(
+    folders: dict[str, Path],
+) -> None:
+    # 140 blocks and their answer take 4,084 tokens, the list in brackets and quotes 36 more and the
+    # bare names 15. At 4,120 RULER would go on to 150 blocks and draw them for ever.
+    for length, blocks in ((4096, 130), (4112, 130), (4120, 130), (4128, 140), (16384, 630)):
+        _, texts = built("vt", length, folders)
+        assert {size("vt", text) for text in texts} == {blocks}
+
+
+def test_a_needle_at_depth_0_stands_after_a_blank_and_in_clean_after_none(
+    folders: dict[str, Path],
+) -> None:
+    starts = {}
+    for profile in ("faithful", "clean"):
+        benchmark: Any = ruler(profile=profile, num_samples=60)
+        tokenizer = WordPieces()
+        request = request_for("niah_multiquery", 2048, folders, tokenizer=tokenizer)
+        prompts = benchmark.build(request)
+        texts = [tokenizer.decode(prompt.ids.tolist()) for prompt in prompts]
+        contexts = [text.split(" afterwards.\n")[1].split("\nWhat ")[0] for text in texts]
+        starts[profile] = {re.match(r" ?One", one).group() for one in contexts if "One" in one[:4]}  # type: ignore[union-attr]
+        ends = [one for one in contexts if one != one.strip() and not one.startswith(" One")]
+        assert bool(ends) == (profile == "faithful")  # after a needle at depth 100
+    assert starts == {"faithful": {" One"}, "clean": {"One"}}

@@ -1,0 +1,106 @@
+"""Where RULER's first release was run to record what it makes: a tokenizer and data sets.
+
+`ruler_release.json` holds the output of its generator scripts (NVIDIA/RULER before commit 56ea4ef,
+`--random_seed 42`, base template) on exactly these: for each task and length the size that it
+found, the lengths of its first prompts with their answers, and a digest of prompts and references.
+Its essays were split at ". "; Python 3.11, numpy 2.4, wonderwords 3.0.1.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.support.ruler_prompts import STORY
+
+RECORDED: dict[str, Any] = json.loads(
+    (Path(__file__).parent / "ruler_release.json").read_text(encoding="utf-8")
+)
+"""Task and length ("vt 4096") to size, lengths and digest."""
+NUM_RECORDED = 3
+_PIECE = re.compile(r" ?(?:[a-z]{1,6}|[A-Z][a-z]{1,5}|[A-Z]{1,2})|[^A-Za-z]")
+
+
+@dataclass
+class WordPieces:
+    """A stand-in for Llama's tokenizer: a token for each digit and mark, and for parts of words.
+
+    Words have a token for six letters, capitals one for two, so that a line of noise has 25 tokens
+    as with Llama's.
+    """
+
+    pieces: list[str] = field(default_factory=lambda: ["<s>"])
+    numbers: dict[str, int] = field(default_factory=dict)
+
+    def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
+        """Numbers of the pieces, after that of the beginning of sequence."""
+        ids = [0] if add_special_tokens else []
+        for piece in _PIECE.findall(text):
+            number = self.numbers.get(piece)
+            if number is None:
+                number = self.numbers[piece] = len(self.pieces)
+                self.pieces.append(piece)
+            ids.append(number)
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text."""
+        return "".join(self.pieces[number] for number in ids if number)
+
+
+def release_data(root: Path) -> dict[str, Path]:
+    """Essays, SQuAD and HotpotQA in `root`, enough for 131,072 tokens."""
+    files = {
+        "essays": ("a.txt", STORY * 8000),
+        "squad": ("dev-v2.0.json", json.dumps(_squad())),
+        "hotpotqa": ("hotpot_dev_distractor_v1.json", json.dumps(_hotpot())),
+    }
+    for name, (file, text) in files.items():
+        (root / name).mkdir()
+        (root / name / file).write_text(text, encoding="utf-8")
+    return {name: root / name for name in files}
+
+
+def digest(samples: Sequence[tuple[str, Sequence[str]]]) -> str:
+    """Of prompts and their references."""
+    return hashlib.sha256(
+        json.dumps([[text, *more] for text, more in samples]).encode()
+    ).hexdigest()
+
+
+def _paragraph(number: int) -> str:
+    return f"Code {number} is kept here. {STORY * (3 + number * 7 % 11)}".strip()
+
+
+def _squad() -> dict[str, Any]:
+    def part(number: int) -> dict[str, Any]:
+        answers = [{"text": f"code {number}"}] * (1 + number % 3) + [{"text": "it's kept"}]
+        asked = {"question": f"Which is {number}?", "answers": answers, "is_impossible": False}
+        return {"context": _paragraph(number), "qas": [asked]}
+
+    return {
+        "data": [
+            {"title": f"Article {a}", "paragraphs": [part(25 * a + n) for n in range(25)]}
+            for a in range(60)
+        ]
+    }
+
+
+def _hotpot() -> list[dict[str, Any]]:
+    return [
+        {
+            "question": f"What joins {row} and {row + 1}?",
+            "answer": f"code {row}",
+            "context": [
+                [f"Town {10 * row + part}", [f"It has gate {part}. ", _paragraph(10 * row + part)]]
+                for part in range(10)
+            ],
+            "supporting_facts": [[f"Town {10 * row + 3}", 0], [f"Town {10 * row + 7}", 1]],
+        }
+        for row in range(150)
+    ]
