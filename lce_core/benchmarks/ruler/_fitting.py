@@ -22,6 +22,8 @@ Permutations = Literal["fixed", "per_sample"]
 
 FULL_SHARE = 0.99
 """Share of the room for a prompt from which on `search` looks for no larger size."""
+_MEASURED_SIZES = 8
+"""Sizes over which `tokens_per_size` takes the mean."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +65,14 @@ class Fitting:
                 "evaluate longer contexts",
             )
         return fitted
+
+    def tokens_per_size(self) -> int:
+        """Tokens of one size more, mean over the smallest ones of the first sample."""
+        more = min(_MEASURED_SIZES, len(self.task.sizes) - 1)
+        if more == 0:
+            return 0
+        first, last = (len(self._prompt(place, 0).ids) for place in (0, more))
+        return -(-(last - first) // more)
 
     def _searched(self, count: int) -> list[RulerPrompt]:
         fitted: list[RulerPrompt] = []
