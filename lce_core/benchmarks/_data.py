@@ -86,18 +86,16 @@ class DataSet:
           published: the rows it has as published.
 
         Raises:
-          DataError: there are more or fewer than published and than `SUBSET` says.
+          DataError: there are more or fewer than were published, or than `SUBSET` says.
         """
-        stated = self._stated(folders)
-        expected = stated.get(part, published)
+        expected = self._stated(folders).get(part, published)
         if got != expected:
             raise DataError(
                 f"data set {self.name!r}: {part}",
                 f"{got:,} rows",
-                f"the {expected:,} rows "
-                + (f"that {SUBSET} states" if part in stated else "that were published"),
-                f"get it again from {self.origin}; for a part of it on purpose write"
-                f" {{{json.dumps(part)}: {got}}} into {SUBSET} beside it",
+                f"all {expected:,} rows",
+                f"get it again from {self.origin}, or set num_samples to ask fewer; where less is"
+                f" meant to be there, write {json.dumps({part: got})} into {SUBSET} in its folder",
             )
 
     def recorded_name(self, folders: Mapping[str, Path]) -> str:

@@ -83,7 +83,7 @@ def _trec(folder: Path) -> None:
 
 
 def _long_eval(folder: Path) -> None:
-    for lines in (6, 12):
+    for lines in range(4, 36, 2):  # so that one of them fills a length of hundreds of tokens
         rows = [_long_eval_row(lines, row) for row in range(4)]
         text = "".join(json.dumps(row) + "\n" for row in rows)
         (folder / f"{lines}_lines.jsonl").write_text(text, encoding="utf-8")
@@ -93,7 +93,7 @@ def _long_eval(folder: Path) -> None:
 def _long_eval_row(num_lines: int, row: int) -> dict[str, object]:
     names = [
         f"{how}-{what}"
-        for what in ("ship", "lamp")
+        for what in ("ship", "lamp", "hill", "rain", "port", "week")
         for how in ("old", "new", "red", "dry", "wet", "big")
     ]
     numbers = [1000 + 37 * row + 11 * place for place in range(num_lines)]

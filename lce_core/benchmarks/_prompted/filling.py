@@ -38,10 +38,11 @@ def require_filled(
     least = math.ceil(FULL_SHARE * eval_length)
     if filled >= least or filled >= (least := min(least, eval_length - slack())):
         return
+    shorter, or_else = found["max"] + answer_tokens, f", or {otherwise}" if otherwise else ""
     raise UnavailableError(
         "eval_length",
         f"prompts of {found['min']:,} to {found['max']:,} tokens, mean {found['mean']:,.0f}, for"
         f" {eval_length:,} tokens with the {answer_tokens:,} of an answer",
         f"prompts that take at least {least - answer_tokens:,} tokens",
-        f"evaluate at most {found['max'] + answer_tokens:,} tokens{otherwise and ', or '}{otherwise}",
+        f"evaluate at most {shorter:,} tokens{or_else}",
     )

@@ -6,7 +6,8 @@ line anywhere and scores the last integer of 15 tokens, as LongChat does; `clean
 lines of all depths in strata and score the first integer, which a model that runs on cannot spoil.
 
 Published cases (a folder `long_eval` with LongChat's 200_lines.jsonl and so on) are what `faithful`
-asks where that folder is given: those of the largest number of lines that fits the length.
+asks where that folder is given: those of the largest number of lines that fits the length. They are
+of a length that the files decide: a cell that they do not fill is unavailable.
 
 Token form (profile `tiny`, for base models with key tokens): a key of every family hidden in
 held-out text, then the query of one of them; the next token must be its key.
@@ -191,4 +192,4 @@ EVIDENCE = tuple(
     )
 )
 EXAMPLES: Examples = ({"num_samples": 6}, {"cases": "published"})
-VERSION = 1
+VERSION = 2

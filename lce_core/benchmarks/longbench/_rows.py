@@ -41,9 +41,7 @@ def data_set(task: str) -> DataSet:
     )
 
 
-def longbench_rows(
-    task: str, folders: Mapping[str, Path], num_rows: int
-) -> list[LongBenchRow]:
+def longbench_rows(task: str, folders: Mapping[str, Path], num_rows: int) -> list[LongBenchRow]:
     """All `num_rows` rows of a task in the order of its file.
 
     Raises:

@@ -184,4 +184,4 @@ EVIDENCE = (
     ),
 )
 EXAMPLES: Examples = ({"num_samples": 4},)
-VERSION = 1
+VERSION = 2

@@ -9,9 +9,7 @@ from pathlib import Path
 from lce_core.benchmarks._data import DataSet, Row, read_rows
 from lce_core.errors import DataError
 
-SQUAD = DataSet(
-    "squad", ("dev-v2.0.json",), "rajpurkar.github.io/SQuAD-explorer (dev-v2.0.json)"
-)
+SQUAD = DataSet("squad", ("dev-v2.0.json",), "rajpurkar.github.io/SQuAD-explorer (dev-v2.0.json)")
 XQUAD = DataSet("xquad", ("xquad.en.json",), "github.com/google-deepmind/xquad (xquad.en.json)")
 HOTPOT = DataSet(
     "hotpotqa",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -23,7 +24,7 @@ Permutations = Literal["fixed", "per_sample"]
 FULL_SHARE = 0.99
 """Share of the room for a prompt from which on `search` looks for no larger size."""
 _MEASURED_SIZES = 8
-"""Sizes over which `tokens_per_size` takes the mean."""
+"""Sizes among which `tokens_per_size` looks."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,12 +68,10 @@ class Fitting:
         return fitted
 
     def tokens_per_size(self) -> int:
-        """Tokens of one size more, mean over the smallest ones of the first sample."""
-        more = min(_MEASURED_SIZES, len(self.task.sizes) - 1)
-        if more == 0:
-            return 0
-        first, last = (len(self._prompt(place, 0).ids) for place in (0, more))
-        return -(-(last - first) // more)
+        """Tokens of one size more, the most among the smallest sizes of the first sample."""
+        places = range(min(_MEASURED_SIZES, len(self.task.sizes)))
+        found = [len(self._prompt(place, 0).ids) for place in places]
+        return max((after - before for before, after in pairwise(found)), default=0)
 
     def _searched(self, count: int) -> list[RulerPrompt]:
         fitted: list[RulerPrompt] = []

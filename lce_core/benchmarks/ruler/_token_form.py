@@ -26,7 +26,6 @@ from lce_core.benchmarks.ruler._drafts import NOISE
 from lce_core.errors import SpecError
 from lce_core.models import LanguageModel
 
-
 _OF_TEXTS = {"haystack", "questions", "sizes", "permutations"}
 
 

@@ -157,7 +157,7 @@ def require_rows(task: ShortTask, folders: Folders, found: Mapping[str, int]) ->
       DataError: as in `DataSet.require_rows`.
     """
     published = (task.num_questions, task.num_shown)
-    for (split, data_set), rows in zip(reversed(task.splits.items()), published, strict=False):
+    for (split, data_set), rows in zip(reversed([*task.splits.items()]), published, strict=False):
         data_set.require_rows(folders, split, found[split], rows)
 
 

@@ -65,12 +65,12 @@ def _load(name: str, folders: Folders) -> dict[str, Any]:
     manager = TaskManager(include_defaults=False, include_path=str(definitions))
     members = [name] if name in manager.all_subtasks else manager.all_subtasks
     loaded: dict[str, Any] = {}
-    found: Counter[str] = Counter()
+    rows: Counter[str] = Counter()
     for member in members:
         subject = None if member == name else manager.task_index[member].cfg["dataset_name"]
         changes = {
             "task": member,
-            "custom_dataset": _reader(name, folders, subject, found),
+            "custom_dataset": _reader(name, folders, subject, rows),
             "num_fewshot": task.shots,
         }
         if not task.shots:
@@ -85,7 +85,7 @@ def _load(name: str, folders: Folders) -> dict[str, Any]:
                 "get them from there",
             ) from error
         loaded |= built["tasks"]
-    require_rows(task, folders, found)
+    require_rows(task, folders, rows)
     for found in loaded.values():
         found.set_fewshot_seed(seed=DEFAULT_OTHER_SEED)
     return loaded
