@@ -168,7 +168,8 @@ class Benchmark(Plugin):
 
     def data_names(self, task: str, data_folders: Mapping[str, Path]) -> tuple[str, ...]:
         """Names of the data sets that a task reads, as a cell records them."""
-        return tuple(data_set.recorded_name(data_folders) for data_set in self.reads(task))
+        names = (data_set.recorded_name(data_folders) for data_set in self.reads(task))
+        return tuple(dict.fromkeys(names))
 
     def digest(self, task: str, data_folders: Mapping[str, Path]) -> str | None:
         """sha256 of a task's data sets; None if it reads none.

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 
 from lce_core.data.sequences import Sequences
 from lce_core.errors import UnavailableError
 
-FULL_SHARE = 0.95
+FULL_SHARE = Fraction(95, 100)
 """Share of the length that prompts and their answers take at least, mean over the prompts."""
 
 
@@ -34,15 +35,18 @@ def require_filled(
         tokens that they take.
     """
     found = prompts.lengths
-    filled = found["mean"] + answer_tokens
-    least = math.ceil(FULL_SHARE * eval_length)
-    if filled >= least or filled >= (least := min(least, eval_length - slack())):
+    filled = Fraction(prompts.num_tokens, sum(prompts.counts.values())) + answer_tokens
+    least = FULL_SHARE * eval_length
+    if filled < least:
+        least = min(least, Fraction(eval_length - slack()))
+    if filled >= least:
         return
+    needed = math.ceil(least) - answer_tokens
     shorter, or_else = found["max"] + answer_tokens, f", or {otherwise}" if otherwise else ""
     raise UnavailableError(
         "eval_length",
         f"prompts of {found['min']:,} to {found['max']:,} tokens, mean {found['mean']:,.0f}, for"
         f" {eval_length:,} tokens with the {answer_tokens:,} of an answer",
-        f"prompts that take at least {least - answer_tokens:,} tokens",
+        f"prompts that take at least {needed:,} tokens",
         f"evaluate at most {shorter:,} tokens{or_else}",
     )
