@@ -68,7 +68,7 @@ def test_there_are_fifty_names_in_one_order() -> None:
     [
         (b"NUM:date When ?\nNUM:hour When ?\n", r"train\.txt: line 2: got 'NUM:hour When \?'"),
         (b"NUM:date\n", r"line 1: got 'NUM:date'; expected a code"),
-        (b"\n", r"train\.txt: got 0 rows; expected the 5,452 rows that were published"),
+        (b"\n", r"train\.txt: got 0 rows; expected all 5,452 rows"),
     ],
 )
 def test_lines_that_are_not_as_published_are_named(
