@@ -40,6 +40,12 @@ _AXES = (
     "checkpoint",
 )
 _MACHINE = ("host", "platform", "python", "cpu", "cpu_count")
+_NUMBERS = (
+    ("", "measured", ("tokens", "flops")),
+    ("predicted_", "predicted", ("tokens", "flops")),
+    ("prompt_tokens_", "prompt_tokens", ("mean", "min", "max")),
+)
+"""Prefix of the columns, where they lie in a cell's result, and under which names."""
 _UNREADABLE = (OSError, ValueError, KeyError, LceError, pa.ArrowException)
 
 
@@ -170,17 +176,21 @@ def _cell_rows(plans: list[Row], holdings: Holdings) -> Iterator[Row]:
                 "position": position,
                 **{axis: cell[axis] for axis in _AXES},
                 **cell_status(cell, holdings, plan.get("kinds", {})),
-                **_costs(cell["cell"], holdings),
+                **_measured(cell["cell"], holdings),
             }
 
 
-def _costs(short: str | None, holdings: Holdings) -> Row:
+def _measured(short: str | None, holdings: Holdings) -> Row:
     record = holdings.intact(short) if short else None
     result = record.result if record else {}
+    read = result.get("data")  # records of earlier versions do not say
     return {
-        f"{prefix}{what}": (result.get(kind) or {}).get(what)
-        for prefix, kind in (("", "measured"), ("predicted_", "predicted"))
-        for what in ("tokens", "flops")
+        **{
+            f"{prefix}{what}": (result.get(kind) or {}).get(what)
+            for prefix, kind, whats in _NUMBERS
+            for what in whats
+        },
+        "data": None if read is None else ", ".join(read),
     }
 
 

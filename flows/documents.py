@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lce_core.benchmarks import BENCHMARKS, Benchmark, Profile
+from lce_core.benchmarks import BENCHMARKS, Benchmark, Profile, TextBenchmark
 from lce_core.methods import METHODS, Method
 from lce_core.registry import Plugin
 
@@ -70,12 +70,20 @@ def benchmarks_markdown() -> str:
 def _benchmark(name: str, benchmark: type[Benchmark]) -> str:
     lines = [f"## `{name}`", "", benchmark.summary, "", *_source(benchmark)]
     samples = "drawn from the study's seed" if benchmark.seeded else "the same for every seed"
-    lines.append(f"- samples: {samples}")
+    lines += [f"- samples: {samples}", f"- length: {_length(benchmark)}"]
     lines += [f"- data set `{data}`: {origin}" for data, origin in _data_sets(benchmark).items()]
     lines += ["", f"| profile | what it does | tokens at {_COST_LENGTH:,} |", "|---|---|---|"]
     for profile, form in benchmark.forms.items():
         lines.append(f"| `{profile}` | {form.summary} | {_tokens(benchmark, profile):,} |")
     return "\n".join([*lines, *_parameters(benchmark)])
+
+
+def _length(benchmark: type[Benchmark]) -> str:
+    if issubclass(benchmark, TextBenchmark):
+        return "tokens of a window"
+    if benchmark.fills_length:
+        return "prompts and answers fill it; cells whose prompts do not are unavailable"
+    return "the most that a prompt may take; its own length follows from the data or the task"
 
 
 def _tokens(benchmark: type[Benchmark], profile: Profile) -> int:

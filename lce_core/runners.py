@@ -161,6 +161,8 @@ class Runner:
             "profile": benchmark.profile,
             "default_metric": benchmark.default_metric,
             "kernel": model.kernel,
+            "data": list(benchmark.data_names(spec.task, self._execution.data_folders)),
+            "prompt_tokens": result.sequences.lengths,
             "measured": asdict(spec.cost_of(result.sequences)),
             "predicted": asdict(spec.cost(step)),
         }

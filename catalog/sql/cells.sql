@@ -39,7 +39,11 @@ SELECT
     tokens,
     flops,
     predicted_tokens,
-    predicted_flops
+    predicted_flops,
+    prompt_tokens_mean,
+    prompt_tokens_min,
+    prompt_tokens_max,
+    data
 FROM store.cell
 ORDER BY study, position;
 
@@ -64,6 +68,12 @@ COMMENT ON COLUMN cells.flops IS
     'Forward FLOPs of these tokens by the cost model, with the attention of the method.';
 COMMENT ON COLUMN cells.predicted_tokens IS 'The same tokens as predicted before the cell ran.';
 COMMENT ON COLUMN cells.predicted_flops IS 'FLOPs as predicted before the cell ran.';
+COMMENT ON COLUMN cells.prompt_tokens_mean IS
+    'Tokens of its prompts without their answers (of its windows, where text is scored), their mean.';
+COMMENT ON COLUMN cells.prompt_tokens_min IS 'Tokens of the shortest of them.';
+COMMENT ON COLUMN cells.prompt_tokens_max IS 'Tokens of the longest of them.';
+COMMENT ON COLUMN cells.data IS
+    'Data sets that were read, by name, with "(subset)" where files hold a part on purpose; empty if none.';
 
 CREATE VIEW missing_cells AS
 SELECT

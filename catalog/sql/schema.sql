@@ -34,7 +34,11 @@ CREATE TABLE store.cell (
     tokens BIGINT,
     flops DOUBLE,
     predicted_tokens BIGINT,
-    predicted_flops DOUBLE
+    predicted_flops DOUBLE,
+    prompt_tokens_mean DOUBLE,
+    prompt_tokens_min BIGINT,
+    prompt_tokens_max BIGINT,
+    data VARCHAR
 );
 COMMENT ON TABLE store.cell IS
     'Planned cells, one row per study and cell, with what became of them; position is the order in the study.';

@@ -22,7 +22,11 @@ SELECT
     a.created_at,
     s.is_default,
     s.unit,
-    s.kernel
+    s.kernel,
+    c.prompt_tokens_mean,
+    c.prompt_tokens_min,
+    c.prompt_tokens_max,
+    c.data
 FROM store.cell c
 JOIN store.score s ON s.cell = c.cell
 JOIN store.artifact a ON a.artifact = c.cell
@@ -53,6 +57,12 @@ COMMENT ON COLUMN scores.created_at IS 'When the cell was finished, UTC.';
 COMMENT ON COLUMN scores.is_default IS 'Whether this is the metric shown where there is room for one.';
 COMMENT ON COLUMN scores.unit IS 'Unit of the value: perplexity, nats or accuracy (0 to 1).';
 COMMENT ON COLUMN scores.kernel IS 'Attention kernel that computed the cell.';
+COMMENT ON COLUMN scores.prompt_tokens_mean IS
+    'Tokens of its prompts without their answers (of its windows, where text is scored), their mean.';
+COMMENT ON COLUMN scores.prompt_tokens_min IS 'Tokens of the shortest of them.';
+COMMENT ON COLUMN scores.prompt_tokens_max IS 'Tokens of the longest of them.';
+COMMENT ON COLUMN scores.data IS
+    'Data sets that were read, by name, with "(subset)" where files hold a part on purpose; empty if none.';
 
 CREATE VIEW samples AS
 SELECT

@@ -126,6 +126,9 @@ class Benchmark(Plugin):
     """The metric shown where there is room for one."""
     forms: ClassVar[Mapping[Profile, Form]]
     """The profiles it offers, and what each of them does."""
+    fills_length: ClassVar[bool] = False
+    """What a cell's length means. True: its prompts take that many tokens, answers included. False:
+    it is the most that a sequence may take, whose own length the data or the task decide."""
     scores_text: ClassVar[bool] = False
     """Whether a cell reads losses of running text, which it shares with others of its model."""
     data_on_demand: ClassVar[tuple[DataSet, ...]] = ()
@@ -162,6 +165,11 @@ class Benchmark(Plugin):
     def reads(self, task: str) -> tuple[DataSet, ...]:
         """What a task reads besides the held-out text, from folders that the user names."""
         return ()
+
+    def data_names(self, task: str, data_folders: Mapping[str, Path]) -> tuple[str, ...]:
+        """Names of the data sets that a task reads, as a cell records them."""
+        names = (data_set.recorded_name(data_folders) for data_set in self.reads(task))
+        return tuple(dict.fromkeys(names))
 
     def digest(self, task: str, data_folders: Mapping[str, Path]) -> str | None:
         """sha256 of a task's data sets; None if it reads none.

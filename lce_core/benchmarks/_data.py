@@ -8,6 +8,7 @@ of every cell that reads the data.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,6 +25,8 @@ from lce_core.store.file_facts import fact_of, sha256_of
 
 T = TypeVar("T")
 Row = dict[str, Any]
+SUBSET = "subset.json"
+"""In a folder of data whose files hold fewer rows than were published, on purpose: how many."""
 Seen = tuple[tuple[str, int, int], ...]
 """Path, size and modification time of each file."""
 
@@ -72,6 +75,46 @@ class DataSet:
                 remedy,
             )
         return found
+
+    def require_rows(
+        self, folders: Mapping[str, Path], part: str, got: int, published: int
+    ) -> None:
+        """Refuses files that are not whole, unless the folder says that this is on purpose.
+
+        Args:
+          folders: folders of data sets by name.
+          part: what was counted: a file, or a split that may be several files.
+          got: its rows.
+          published: the rows it has as published.
+
+        Raises:
+          DataError: there are more or fewer than were published, or than `SUBSET` says.
+        """
+        expected = self._stated(folders).get(part, published)
+        if got != expected:
+            raise DataError(
+                f"data set {self.name!r}: {part}",
+                f"{got:,} rows",
+                f"all {expected:,} rows",
+                f"get it again from {self.origin}, or set num_samples to ask fewer; where less is"
+                f" meant to be there, write {json.dumps({part: got})} into {SUBSET} in its folder",
+            )
+
+    def recorded_name(self, folders: Mapping[str, Path]) -> str:
+        """The name; with a remark where the folder says that it holds a part of the rows."""
+        return f"{self.name} (subset)" if self._stated(folders) else self.name
+
+    def _stated(self, folders: Mapping[str, Path]) -> dict[str, int]:
+        file = local_folder(folders[self.name], self.patterns) / SUBSET
+        if not file.is_file():
+            return {}
+        with contextlib.suppress(ValueError):
+            stated = json.loads(read_text(file))
+            if isinstance(stated, dict) and all(type(rows) is int for rows in stated.values()):
+                return stated
+        raise DataError(
+            file, "no numbers of rows", '{"FILE": ROWS, ...}', "correct or remove the file"
+        )
 
     def seen(self, folders: Mapping[str, Path]) -> Seen:
         """What tells the present files from other or changed ones, for keys of caches.

@@ -46,6 +46,8 @@ GARBAGE = (
 )
 QUESTION = "What is the pass key? The pass key is"
 NEW_TOKENS = 10
+FAITHFUL_STEP = 128
+"""Characters by which YaRN's script lets the garbage grow."""
 _MAX_CHARACTERS_PER_TOKEN = 64
 _TOKENS_PER_CHARACTER = 24 / 90
 """Of the garbage, with Llama's tokenizer."""
@@ -88,7 +90,7 @@ class Passkey(PromptBenchmark):
 
     def build(self, request: CellRequest) -> list[Prompt]:
         """Keys over strata of depth, garbage around them up to the length."""
-        step = 128 if self.profile == "faithful" else 1
+        step = FAITHFUL_STEP if self.profile == "faithful" else 1
         draws = self.draws(request)
         shares = strata(draws)
         most = _garbage_that_fits(request, step)
@@ -96,6 +98,12 @@ class Passkey(PromptBenchmark):
             self._text_prompt(request, most, step, share, rng)
             for share, rng in zip(shares, draws, strict=True)
         ]
+
+    def slack_tokens(self, request: CellRequest) -> int:
+        """In faithful the step by which garbage grows."""
+        if self.profile != "faithful":
+            return 0
+        return len(encode(request, (2 * GARBAGE)[:FAITHFUL_STEP], special_tokens=False))
 
     def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
         """1 where the first integer is the key."""

@@ -26,6 +26,14 @@ class Sequences:
         return sum(length * count for length, count in self.counts.items())
 
     @property
+    def lengths(self) -> dict[str, float]:
+        """Tokens of a sequence: `mean`, `min` and `max` over all of them; empty without any."""
+        if not self.counts:
+            return {}
+        mean = self.num_tokens / sum(self.counts.values())
+        return {"mean": mean, "min": min(self.counts), "max": max(self.counts)}
+
+    @property
     def mean_length(self) -> float:
         """Length of the sequence in which a token lies, mean over tokens; 0 without any.
 

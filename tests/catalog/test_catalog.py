@@ -505,6 +505,22 @@ def test_the_documentation_lists_every_view_and_column_as_commented(catalog: Pat
     assert shown == reference(catalog)
 
 
+def test_lengths_and_data_sets_of_a_cell_are_those_of_its_record(catalog: Path) -> None:
+    columns = "prompt_tokens_mean, prompt_tokens_min, prompt_tokens_max, data"
+    for view in ("cells", "scores"):
+        where = "status = 'done'" if view == "cells" else "true"
+        rows = ask(catalog, f"SELECT benchmark, eval_length, {columns} FROM {view} WHERE {where}")
+        assert rows
+        for row in rows:
+            expected = row["eval_length"] - 8
+            assert [row[f"prompt_tokens_{what}"] for what in ("mean", "min", "max")] == 3 * [
+                expected
+            ]
+            assert row["data"] == ("essays" if row["benchmark"] == "needle" else "")
+    (other,) = ask(catalog, f"SELECT DISTINCT {columns} FROM cells WHERE status <> 'done'")
+    assert set(other.values()) == {None}
+
+
 def documented_queries() -> list[str]:
     text = DOCUMENT.read_text(encoding="utf-8")
     return re.findall(r"^```sql\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)

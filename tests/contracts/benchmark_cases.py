@@ -90,7 +90,7 @@ def evaluated_tasks(case: Case) -> list[str]:
 
 
 def request_for(case: Case, task: str, **changes: Any) -> CellRequest:
-    """A cell of the shortest length that can hold the task.
+    """A cell of the shortest length that holds the task and is filled by it.
 
     Raises:
       UnavailableError: none of `LENGTHS` can.
@@ -118,7 +118,7 @@ def request_for(case: Case, task: str, **changes: Any) -> CellRequest:
             continue
         try:
             if isinstance(case.benchmark, PromptBenchmark):
-                fresh(case, sized)
+                case.benchmark.require_filled(sized, fresh(case, sized))
         except UnavailableError as error:
             reasons[str(error)] = None
         else:

@@ -47,6 +47,7 @@ STUDY: dict[str, Any] = {
             "profile": "fast",
             "tasks": ["niah_single_2", "qa_1"],
             "num_samples": 4,
+            "questions": "xquad",
             "lengths": [8192],
         },
         {
@@ -75,7 +76,7 @@ READ = {
     "proof_pile": 3,
     "govreport": 3,
     "essays": 2,
-    "squad": 1,
+    "xquad": 1,
     "trec": 1,
     "longbench": 1,
     "piqa": 1,
@@ -108,12 +109,12 @@ def folders(test_data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[s
     whole = json.loads((test_data / "essays" / "PaulGrahamEssays.json").read_text(encoding="utf-8"))
     part = json.dumps({"text": whole["text"][:200_000]})
     (made / "essays" / "PaulGrahamEssays.json").write_text(part, encoding="utf-8")
-    published = {"pg19": "books", "proof_pile": "math", "squad": "xquad"}
+    published = {"pg19": "books", "proof_pile": "math"}
     return {
         "text": made / "govreport",
         **{name: made / name for name in ("govreport", "essays")},
         **{name: test_data / folder for name, folder in published.items()},
-        **{name: test_data / name for name in ("trec", "longbench", "piqa")},
+        **{name: test_data / name for name in ("xquad", "trec", "longbench", "piqa")},
     }
 
 
@@ -160,6 +161,28 @@ def test_samples_have_what_was_said_and_what_was_asked_for(finished: Path) -> No
     for place, (number, references, predictions, lengths) in found.items():
         assert references == number >= 31, place  # documents; 16,384 tokens are 32 windows or more
         assert (predictions, lengths) == (0, True), place
+
+
+def test_achieved_lengths_and_data_sets_stand_beside_the_scores(finished: Path) -> None:
+    sql = (
+        "SELECT c.benchmark, c.task, c.eval_length, c.data, any_value(c.prompt_tokens_mean),"
+        " any_value(c.prompt_tokens_min), any_value(c.prompt_tokens_max),"
+        " any_value(r.prompt_tokens_mean), any_value(r.data), avg(s.num_prompt_tokens),"
+        " min(s.num_prompt_tokens), max(s.num_prompt_tokens)"
+        " FROM cells c JOIN samples s USING (cell) JOIN scores r USING (cell)"
+        " WHERE c.method = 'none' AND r.is_default GROUP BY ALL"
+    )
+    found = run_query(finished, sql)[1]
+    assert len(found) == sum(READ.values())
+    named = {"niah_single_2": "essays", "qa_1": "xquad", "single": "essays", "shots_10": "trec"}
+    for name, task, length, data, mean, least, most, mean_again, data_again, *samples in found:
+        assert (mean_again, data_again) == (mean, data), (name, task)
+        assert data == named.get(task, "longbench" if name == "longbench" else task)
+        assert least <= mean <= most <= length
+        if name in ("needle", "ruler", "many_shot", "longbench"):
+            assert [mean, least, most] == pytest.approx(samples)
+        if name in ("needle", "ruler"):
+            assert mean > 0.85 * length
 
 
 def test_what_a_cell_reads_is_in_its_identity(finished: Path, folders: dict[str, Path]) -> None:

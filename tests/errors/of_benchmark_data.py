@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from lce_core.benchmarks._data import DataSet, read_rows, read_text
+from lce_core.benchmarks._data import SUBSET, DataSet, read_rows, read_text
 from lce_core.benchmarks._prompted.retrieval import long_streams
 from lce_core.benchmarks._text.documents import held_out_documents, read_documents
 from lce_core.benchmarks._text.windows import cut_windows
@@ -19,6 +19,7 @@ from lce_core.benchmarks.many_shot.trec import drawn_questions, trec_questions
 from tests.support.cells import streams
 from tests.support.provocations import Place, Table
 from tests.support.provoked_cells import bare, evaluate
+from tests.support.subsets import state_rows
 
 PROVOCATIONS = Table()
 provokes = PROVOCATIONS
@@ -78,6 +79,18 @@ def _(place: Place) -> None:
     rows_of(place, "{")
 
 
+@at("_data", "all {expected} rows")
+def _(place: Place) -> None:
+    (place.folder / "a.txt").write_text("one\n", encoding="utf-8")
+    SET.require_rows({"letters": place.folder}, "a.txt", 1, 26)
+
+
+@at("_data", "no numbers of rows")
+def _(place: Place) -> None:
+    (place.folder / SUBSET).write_text("[1]", encoding="utf-8")
+    SET.recorded_name({"letters": place.folder})
+
+
 @at("_text/benchmark", "no such domain")
 def _(place: Place) -> None:
     evaluate("perplexity", 128, {"domains": ["poems"], "profile": "tiny"})(place)
@@ -118,14 +131,8 @@ def _(_: Place) -> None:
 
 def longbench(place: Place, **row: Any) -> None:
     whole = {"input": "i", "context": "c", "answers": ["a"], "all_classes": None, **row}
-    content = json.dumps(whole) if row else ""
-    (place.folder / "qasper.jsonl").write_text(content, encoding="utf-8")
-    longbench_rows("qasper", {"longbench": place.folder})
-
-
-@at("longbench/_rows", "no rows")
-def _(place: Place) -> None:
-    longbench(place)
+    (place.folder / "qasper.jsonl").write_text(json.dumps(whole), encoding="utf-8")
+    longbench_rows("qasper", {"longbench": place.folder}, 1)
 
 
 @at("longbench/_rows", "{_short(row[column])}")
@@ -152,6 +159,7 @@ def trec(place: Place, train: str, test: str | None = "NUM:date When ?\n") -> di
     (place.folder / "train.txt").write_text(train, encoding="latin-1")
     if test is not None:
         (place.folder / "test.txt").write_text(test, encoding="latin-1")
+    state_rows(place.folder, {"train.txt": train.count("?"), "test.txt": 1})
     return {"trec": place.folder}
 
 
@@ -160,11 +168,6 @@ def _(place: Place) -> None:
     folders = trec(place, "".join(f"HUM:ind Who is {number} ?\n" for number in range(40)))
     settings = {"shots": [20], "num_questions": 1, "permutations": 1}
     evaluate("many_shot", 200, settings, data_folders=folders)(place)
-
-
-@at("many_shot/trec", "no questions")
-def _(place: Place) -> None:
-    trec_questions(trec(place, "\n"))
 
 
 @at("many_shot/trec", "a code such as")

@@ -14,6 +14,7 @@ from lce_core.benchmarks.ruler._haystack import Haystack
 from tests.support.cells import benchmark
 from tests.support.provocations import Place, Table
 from tests.support.provoked_cells import bare, evaluate
+from tests.support.subsets import state_rows
 
 PROVOCATIONS = Table()
 provokes = PROVOCATIONS
@@ -71,6 +72,7 @@ def published(place: Place, length: int = 4096, name: str = "7_lines.jsonl", **r
     whole = {"prompt": "x" * 900, "random_idx": ["a", 0], "expected_number": 3, "num_lines": 7}
     content = json.dumps({**whole, **row}) if row or length < 4096 else ""
     (place.folder / name).write_text(content, encoding="utf-8")
+    state_rows(place.folder, {name: 1})
     published_prompts(replace(bare(data_folders={"long_eval": place.folder}), eval_length=length))
 
 
@@ -82,11 +84,6 @@ def _(place: Place) -> None:
 @at("long_eval/lines", "a name without a number")
 def _(place: Place) -> None:
     published(place, name="many_lines.jsonl")
-
-
-@at("long_eval/lines", "no rows")
-def _(place: Place) -> None:
-    published(place)
 
 
 @at("long_eval/lines", "a key with its position")
@@ -113,6 +110,13 @@ def _(_: Place) -> None:
 
 
 at("ruler/_prompts", "smallest prompts")(evaluate("ruler", 129, {"num_samples": 1}, task="vt"))
+
+
+@at("_prompted/filling", "with the {answer_tokens} of an")
+def _(_: Place) -> None:
+    passkey = benchmark("passkey", profile="tiny")
+    prompts = passkey.prompts(bare())  # type: ignore[attr-defined]
+    passkey.require_filled(replace(bare(), eval_length=2000), prompts)  # type: ignore[attr-defined]
 
 
 @at("_prompted/benchmark", "and its answer")

@@ -15,6 +15,7 @@ from lce_core.benchmarks.many_shot.trec import LABELS
 from lce_core.benchmarks.short_context.data import TASKS as SHORT_TASKS
 from tests.support.ruler_prompts import STORY, stand_in_data
 from tests.support.short_context_rows import made_up
+from tests.support.subsets import state_rows
 
 _CLASSES = ["Food", "Other number", "Number of something", "Date"]
 
@@ -70,6 +71,7 @@ def _longbench(folder: Path) -> None:
         ]
         lines = "".join(json.dumps(row) + "\n" for row in rows)
         (folder / f"{task}.jsonl").write_text(lines, encoding="utf-8")
+        state_rows(folder, {f"{task}.jsonl": len(rows)})
 
 
 def _trec(folder: Path) -> None:
@@ -77,19 +79,21 @@ def _trec(folder: Path) -> None:
     for name, count in (("train.txt", 24), ("test.txt", 12)):
         lines = [f"{codes[i % 12]} What of {name[:2]} {i} ?\n" for i in range(count)]
         (folder / name).write_text("".join(lines), encoding="latin-1")
+        state_rows(folder, {name: count})
 
 
 def _long_eval(folder: Path) -> None:
-    for lines in (6, 12):
+    for lines in range(4, 36, 2):  # so that one of them fills a length of hundreds of tokens
         rows = [_long_eval_row(lines, row) for row in range(4)]
         text = "".join(json.dumps(row) + "\n" for row in rows)
         (folder / f"{lines}_lines.jsonl").write_text(text, encoding="utf-8")
+        state_rows(folder, {f"{lines}_lines.jsonl": len(rows)})
 
 
 def _long_eval_row(num_lines: int, row: int) -> dict[str, object]:
     names = [
         f"{how}-{what}"
-        for what in ("ship", "lamp")
+        for what in ("ship", "lamp", "hill", "rain", "port", "week")
         for how in ("old", "new", "red", "dry", "wet", "big")
     ]
     numbers = [1000 + 37 * row + 11 * place for place in range(num_lines)]

@@ -16,6 +16,7 @@ from lce_core.benchmarks.ruler import RulerPrompt
 from lce_core.benchmarks.ruler._niah import NEEDLE
 from lce_core.benchmarks.ruler._vocabulary import plain_words
 from lce_core.models import MODELS
+from tests.support.subsets import state_rows
 
 TOY = MODELS.parse({"name": "toy_llama"}, "test")
 BYTES = TOY.tokenizer(None)
@@ -46,6 +47,8 @@ def stand_in_data(root: Path) -> dict[str, Path]:
     (root / "squad" / "dev-v2.0.json").write_text(json.dumps(_squad()), encoding="utf-8")
     file = root / "hotpotqa" / "hotpot_dev_distractor_v1.json"
     file.write_text(json.dumps(_hotpot()), encoding="utf-8")
+    state_rows(root / "squad", {"dev-v2.0.json": 48})
+    state_rows(root / "hotpotqa", {file.name: 8})
     return {name: root / name for name in ("essays", "squad", "hotpotqa")}
 
 

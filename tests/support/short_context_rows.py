@@ -15,6 +15,7 @@ from lm_eval.api.instance import Instance
 from lce_core.benchmarks import CellRequest
 from lce_core.benchmarks.short_context.data import TASKS
 from tests.support.cells import benchmark, request
+from tests.support.subsets import state_rows
 
 WORDS = ("the", "ship", "left", "port", "while", "rain", "fell", "on", "seven", "quiet", "hills")
 
@@ -73,6 +74,7 @@ def made_up(task: str, folder: Path, num_questions: int = 30) -> dict[str, Path]
             for split, count in (("test", 2), ("dev", 5)):
                 rows = [row_of(task, number) for number in range(count)]
                 write_rows(folder / subject / f"{split}-00000-of-00001.parquet", rows)
+        state_rows(folder, {"test": 2 * len(subjects()), "dev": 5 * len(subjects())})
     else:
         home = {"arc_challenge": "ARC-Challenge", "hellaswag": "data"}.get(task, ".")
         splits = [*TASKS[task].splits]
@@ -80,5 +82,6 @@ def made_up(task: str, folder: Path, num_questions: int = 30) -> dict[str, Path]
             count = num_questions if split == splits[-1] else 30
             rows = [row_of(task, number + 100 * offset) for number in range(count)]
             write_rows(folder / home / f"{split}-00000-of-00001.parquet", rows)
+            state_rows(folder, {split: count})
     (name,) = {data_set.name for data_set in TASKS[task].splits.values()}
     return {name: folder}

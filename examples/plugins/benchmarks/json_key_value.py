@@ -61,6 +61,11 @@ class JsonKeyValue(PromptBenchmark):
         """What the answer leaves, and half a pair less: that much stays free on average."""
         return eval_length - self.answer_tokens - 40
 
+    def slack_tokens(self, request: CellRequest) -> int:
+        """A pair, which fits or does not."""
+        key, value = drawn(np.random.default_rng(0)), drawn(np.random.default_rng(1))
+        return len(request.tokenizer.encode(f'"{key}": "{value}",\n '))
+
     def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
         """1 where the value occurs in the answer."""
         return rating(answer, prompt.reference)

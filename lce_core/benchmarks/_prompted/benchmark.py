@@ -25,6 +25,7 @@ from lce_core.benchmarks._base import (
     score,
 )
 from lce_core.benchmarks._prompted.cache import cell_prompts
+from lce_core.benchmarks._prompted.filling import require_filled
 from lce_core.benchmarks._prompted.retrieval import (
     Prompt,
     TokenIds,
@@ -78,6 +79,14 @@ class PromptForm(Form):
         """The cell's numbers."""
         return benchmark.scores(samples)
 
+    def answer_tokens(self, benchmark: PromptBenchmark, task: str) -> int:
+        """Tokens that are generated at most."""
+        return benchmark.new_tokens(task)
+
+    def fills_length(self, benchmark: PromptBenchmark) -> bool:
+        """Whether prompts are made to fill the length."""
+        return benchmark.fills_length
+
     def sample_tokens(self, benchmark: PromptBenchmark, task: str, eval_length: int) -> int:
         """Tokens that a sample takes through the model, predicted without data."""
         return benchmark.prompt_tokens(task, eval_length)
@@ -88,9 +97,15 @@ class PromptBenchmark(Benchmark):
 
     A new one defines `forms`, `answer_tokens`, `prompt` and `score_answer`. It overrides `build`
     where the prompts of a cell depend on each other, and what else is not as it should be.
+
+    Prompts stand for the length of their cell: a cell whose prompts do not fill it is unavailable,
+    and no model is asked. What else a length may mean, `fills_length` and `slack_tokens` say.
     """
 
     unit: ClassVar[str] = "accuracy"
+    fills_length: ClassVar[bool] = True
+    otherwise: ClassVar[str] = ""
+    """What else fills the length, in the reason of cells whose prompts do not ("set ...")."""
     seeded: ClassVar[bool] = True
     default_metric: ClassVar[str] = "accuracy"
     forms: ClassVar[Mapping[Profile, PromptForm]]
@@ -140,6 +155,14 @@ class PromptBenchmark(Benchmark):
         """Tokens of a prompt, predicted without data."""
         return eval_length
 
+    def slack_tokens(self, request: CellRequest) -> int:
+        """Tokens by which a task's own definition lets prompts stay below the length.
+
+        For prompts that grow by parts so large that the next one may miss 5 % of a length, or whose
+        reference leaves some of it free.
+        """
+        return 0
+
     def reads_held_out(self, task: str) -> bool:
         """Whether prompts in words are cut from the held-out text."""
         return False
@@ -161,14 +184,34 @@ class PromptBenchmark(Benchmark):
         return self.num_prompts(task) * self.form.sample_tokens(self, task, eval_length)
 
     def evaluate(self, request: CellRequest) -> CellResult:
-        """Asks every prompt."""
+        """Asks every prompt, once it is certain that they fill the length.
+
+        Raises:
+          UnavailableError: they do not; says how long they are.
+        """
         prompts = self.prompts(request)
+        sequences = self.require_filled(request, prompts)
         samples = self.form.samples(self, request, prompts)
         return CellResult(
-            scores=self.form.scores(self, samples),
-            samples=samples,
-            sequences=Sequences.of(len(prompt.ids) for prompt in prompts),
+            scores=self.form.scores(self, samples), samples=samples, sequences=sequences
         )
+
+    def require_filled(self, request: CellRequest, prompts: Sequence[Prompt]) -> Sequences:
+        """The lengths of the cell's prompts, which are those that it stands for.
+
+        Raises:
+          UnavailableError: the prompts are too short for the cell's length.
+        """
+        sequences = Sequences.of(len(prompt.ids) for prompt in prompts)
+        if self.form.fills_length(self):
+            require_filled(
+                sequences,
+                self.form.answer_tokens(self, request.task),
+                request.eval_length,
+                lambda: self.slack_tokens(request),
+                self.otherwise,
+            )
+        return sequences
 
     def prompts(self, request: CellRequest) -> tuple[Prompt, ...]:
         """All prompts of the cell.

@@ -77,6 +77,14 @@ class KeyForm(PromptForm):
         """The share of keys that are found."""
         return (score(benchmark.default_metric, mean_score(samples), higher_is_better=True),)
 
+    def answer_tokens(self, benchmark: PromptBenchmark, task: str) -> int:
+        """The key."""
+        return 1
+
+    def fills_length(self, benchmark: PromptBenchmark) -> bool:
+        """Text fills the length, whatever the form in words does."""
+        return True
+
     def sample_tokens(self, benchmark: PromptBenchmark, task: str, eval_length: int) -> int:
         """The whole length."""
         return eval_length

@@ -6,7 +6,8 @@ line anywhere and scores the last integer of 15 tokens, as LongChat does; `clean
 lines of all depths in strata and score the first integer, which a model that runs on cannot spoil.
 
 Published cases (a folder `long_eval` with LongChat's 200_lines.jsonl and so on) are what `faithful`
-asks where that folder is given: those of the largest number of lines that fits the length.
+asks where that folder is given: those of the largest number of lines that fits the length. They are
+of a length that the files decide: a cell that they do not fill is unavailable.
 
 Token form (profile `tiny`, for base models with key tokens): a key of every family hidden in
 held-out text, then the query of one of them; the next token must be its key.
@@ -38,7 +39,9 @@ from lce_core.benchmarks._data import DataSet
 from lce_core.benchmarks.long_eval.lines import (
     NEW_TOKENS,
     PUBLISHED,
+    PUBLISHED_CASES,
     generated_prompts,
+    line_tokens,
     line_words,
     published_prompts,
     words_digest,
@@ -85,6 +88,7 @@ class LongEval(PromptBenchmark):
         ),
     }
     answer_tokens: ClassVar[int] = NEW_TOKENS
+    otherwise: ClassVar[str] = "set cases: generated, which fills any length"
 
     num_samples: int | None = Field(default=None, gt=0)
     """Generated prompts of a cell; None: 50 (faithful, fast), 100 (clean), 120 (tiny)."""
@@ -109,12 +113,17 @@ class LongEval(PromptBenchmark):
     def num_prompts(self, task: str) -> int:
         """The parameter, or the profile's number; published cases come 50 a file."""
         if self.cases == "published":
-            return 50
+            return PUBLISHED_CASES
         return self.num_samples or self.form.num_samples
 
     def reads(self, task: str) -> tuple[DataSet, ...]:
         """The published cases where they are asked for."""
         return (PUBLISHED,) if self.cases == "published" else ()
+
+    def data_names(self, task: str, data_folders: Mapping[str, Path]) -> tuple[str, ...]:
+        """The published cases where they are asked."""
+        read = (PUBLISHED,) if self._reads_published(data_folders) else ()
+        return tuple(data_set.recorded_name(data_folders) for data_set in read)
 
     def digest(self, task: str, data_folders: Mapping[str, Path]) -> str | None:
         """sha256 of the published cases, or of the words that lines are made of."""
@@ -137,6 +146,10 @@ class LongEval(PromptBenchmark):
         if self.profile == "faithful":
             depths = [100 * rng.random() for rng in draws]
         return generated_prompts(request, line_words(), depths, draws)
+
+    def slack_tokens(self, request: CellRequest) -> int:
+        """A line, where lines are generated."""
+        return 0 if self._reads_published(request.data_folders) else line_tokens(request)
 
     def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
         """1 where the integer that counts is the line's."""
@@ -179,4 +192,4 @@ EVIDENCE = tuple(
     )
 )
 EXAMPLES: Examples = ({"num_samples": 6}, {"cases": "published"})
-VERSION = 1
+VERSION = 2

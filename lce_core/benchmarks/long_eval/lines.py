@@ -31,6 +31,8 @@ PUBLISHED = DataSet(
     "github.com/DachengLi1/LongChat (longeval/evaluation/lines/testcases), 200_lines.jsonl and"
     " others",
 )
+PUBLISHED_CASES = 50
+"""Rows of each file."""
 _COLUMNS = ("prompt", "random_idx", "expected_number", "num_lines")
 
 Words = tuple[tuple[str, ...], tuple[str, ...]]
@@ -58,7 +60,7 @@ def words_digest() -> str:
 
 def prompt_text(lines: Sequence[tuple[str, int]], asked: str) -> str:
     """The prompt with these (key, number) lines up to the number of the asked key."""
-    record = "".join(f"line {key}: REGISTER_CONTENT is <{number}>\n" for key, number in lines)
+    record = "".join(_line(*line) for line in lines)
     return (
         f"{HEADER}{record}\nNow the record is over. Tell me what is the <REGISTER_CONTENT> in line"
         f" {asked}? I need the number. {_begun_answer(asked)}"
@@ -91,6 +93,12 @@ def generated_prompts(
     return prompts
 
 
+def line_tokens(request: CellRequest) -> int:
+    """Tokens of a line, mean over a hundred."""
+    lines = "".join(_line(*line) for line in _lines(line_words(), 0, 100))
+    return -(-len(encode(request, lines, special_tokens=False)) // 100)
+
+
 def published_prompts(request: CellRequest) -> list[Prompt]:
     """LongChat's cases with the largest number of lines that all fit the length.
 
@@ -115,6 +123,10 @@ def published_prompts(request: CellRequest) -> list[Prompt]:
             break
         fitting = prompts
     return fitting
+
+
+def _line(key: str, number: int) -> str:
+    return f"line {key}: REGISTER_CONTENT is <{number}>\n"
 
 
 def _begun_answer(asked: str) -> str:
@@ -189,8 +201,7 @@ def _num_lines(file: Path) -> int:
 def _published(request: CellRequest, file: Path) -> list[Prompt]:
     rows = enumerate(read_rows(file, _COLUMNS), start=1)
     prompts = [_case(request, row, f"{file}: row {number}") for number, row in rows]
-    if not prompts:
-        raise DataError(file, "no rows", "the 50 rows of a file of cases", "get it again")
+    PUBLISHED.require_rows(request.data_folders, file.name, len(prompts), PUBLISHED_CASES)
     return prompts
 
 

@@ -68,6 +68,7 @@ class LongBench(PromptBenchmark):
     """Scores of one LongBench task."""
 
     seeded: ClassVar[bool] = False
+    fills_length: ClassVar[bool] = False  # documents have lengths of their own
     default_metric: ClassVar[str] = "score"
     forms: ClassVar[Mapping[Profile, PromptForm]] = {
         "faithful": PromptForm("prompts cut to the length, the answer on top of it, as LCEG does"),
@@ -132,7 +133,8 @@ class LongBench(PromptBenchmark):
           UnavailableError: the task's file is not on this machine.
           DataError: it is not as published; names file, row and column.
         """
-        rows = longbench_rows(request.task, request.data_folders)
+        num_rows = TASKS[request.task].num_rows
+        rows = longbench_rows(request.task, request.data_folders, num_rows)
         return [rows[index] for index in self._chosen(len(rows))]
 
     def build(self, request: CellRequest) -> list[Prompt]:
@@ -191,7 +193,8 @@ def _prompt_bytes(task: str, files: Seen) -> tuple[int, ...]:
     """Bytes of each row's whole prompt."""
 
     def read() -> list[int]:
-        rows = longbench_rows(task, {"longbench": Path(files[0][0]).parent})
+        folders = {"longbench": Path(files[0][0]).parent}
+        rows = longbench_rows(task, folders, TASKS[task].num_rows)
         return [len(TASKS[task].question(row.context, row.given).encode()) for row in rows]
 
     return tuple(fact_of_files(f"longbench {VERSION}: bytes of {task}", files, read))

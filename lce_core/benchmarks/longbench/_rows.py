@@ -41,20 +41,19 @@ def data_set(task: str) -> DataSet:
     )
 
 
-def longbench_rows(task: str, folders: Mapping[str, Path]) -> list[LongBenchRow]:
-    """All rows of a task in the order of its file.
+def longbench_rows(task: str, folders: Mapping[str, Path], num_rows: int) -> list[LongBenchRow]:
+    """All `num_rows` rows of a task in the order of its file.
 
     Raises:
       UnavailableError: the task's file is not on this machine.
-      DataError: a file without rows, or a row that is not as published; names file, row, column.
+      DataError: other rows than were published, in number or form; names file, row, column.
     """
     (file,) = data_set(task).files(folders)
     rows = [
         _row(row, f"{file}: row {number}")
         for number, row in enumerate(read_rows(file, _COLUMNS), start=1)
     ]
-    if not rows:
-        raise DataError(file, "no rows", "the rows of a task", "get the data set again")
+    data_set(task).require_rows(folders, file.name, len(rows), num_rows)
     return rows
 
 

@@ -69,6 +69,7 @@ class ManyShot(PromptBenchmark):
             num_questions=12,
         ),
     }
+    fills_length: ClassVar[bool] = False  # a task is a number of examples, whatever they take
     answer_tokens: ClassVar[int] = NEW_TOKENS
 
     shots: tuple[PositiveInt, ...] | None = Field(default=None, min_length=1)

@@ -17,6 +17,7 @@ TREC = DataSet(
     "github.com/nltk/nltk_data (packages/corpora/qc.zip): train.txt and test.txt, which are"
     " train_5500.label and TREC_10.label of Li and Roth",
 )
+NUM_QUESTIONS = {"train.txt": 5452, "test.txt": 500}
 LABELS = {
     "ABBR:abb": "Abbreviation",
     "ABBR:exp": "Expression abbreviated",
@@ -97,7 +98,8 @@ def trec_questions(folders: Mapping[str, Path]) -> tuple[list[Question], list[Qu
 
     Raises:
       UnavailableError: a file is not on this machine.
-      DataError: a line that is not a known code and a question; names file and line.
+      DataError: a line that is not a known code and a question, with file and line; or more or
+        fewer of them than were published.
     """
     found = {file.name: file for file in TREC.files(folders)}
     for name in TREC.patterns:
@@ -110,6 +112,8 @@ def trec_questions(folders: Mapping[str, Path]) -> tuple[list[Question], list[Qu
                 f"get it from {TREC.origin}",
             )
     shown, asked = (_questions(found[name]) for name in TREC.patterns)
+    for name, questions in zip(TREC.patterns, (shown, asked), strict=True):
+        TREC.require_rows(folders, name, len(questions), NUM_QUESTIONS[name])
     known = {question.text for question in shown}
     return shown, [question for question in asked if question.text not in known]
 
@@ -152,6 +156,4 @@ def _questions(file: Path) -> list[Question]:
                 "a code such as NUM:date, a blank and a question",
                 "take the file as published",
             )
-    if not questions:
-        raise DataError(file, "no questions", "one question a line", "get it again")
     return questions

@@ -49,6 +49,7 @@ from lce_core.benchmarks._prompted.retrieval import key_prompts
 from lce_core.benchmarks.needle.text import (
     FACTS,
     NEW_TOKENS,
+    RESERVED_TOKENS,
     Fact,
     essay_tokens,
     expected_tokens,
@@ -128,6 +129,10 @@ class Needle(PromptBenchmark):
     def prompt_tokens(self, task: str, eval_length: int) -> int:
         """The length without the answer."""
         return max(1, eval_length - NEW_TOKENS)
+
+    def slack_tokens(self, request: CellRequest) -> int:
+        """What LCEG leaves free."""
+        return RESERVED_TOKENS
 
     def data_sequences(
         self,

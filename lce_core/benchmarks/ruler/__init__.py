@@ -41,12 +41,14 @@ from lce_core.benchmarks import (
     calls,
 )
 from lce_core.benchmarks._data import DataSet
+from lce_core.benchmarks.ruler._documents import XQUAD
 from lce_core.benchmarks.ruler._drafts import RULER_SEED, Draw
 from lce_core.benchmarks.ruler._fitting import Search
 from lce_core.benchmarks.ruler._prompts import RulerPrompt
 from lce_core.benchmarks.ruler._tasks import (
     TASKS,
     HaystackSource,
+    QuestionSource,
     Variant,
     data_set,
     new_tokens,
@@ -80,11 +82,15 @@ class Ruler(PromptBenchmark):
         ),
     }
     prompt_class: ClassVar[type[Prompt]] = RulerPrompt
+    otherwise: ClassVar[str] = "ask a data set with more documents"
+    data_on_demand: ClassVar[tuple[DataSet, ...]] = (XQUAD,)
 
     num_samples: int | None = Field(default=None, gt=0)
     """Prompts of a cell; None: 500 (faithful, clean), 100 (fast), 20 (tiny)."""
     haystack: HaystackSource = "essays"
     """Running text of niah_single_2 and 3, multikey_1, multivalue and multiquery."""
+    questions: QuestionSource = "squad"
+    """Data set of qa_1: SQuAD, or XQuAD's English part, whose 240 paragraphs fill 45,000 tokens."""
     sizes: Sizes | None = None
     """v1: its units and one stream of random numbers for all samples; search: the largest size that
     fits, each sample by itself; None: v1 (faithful), search (clean, fast)."""
@@ -105,7 +111,7 @@ class Ruler(PromptBenchmark):
 
     def reads(self, task: str) -> tuple[DataSet, ...]:
         """The essays or questions that the task is made of."""
-        data = data_set(task, self.haystack) if self.form.in_words else None
+        data = data_set(task, self.haystack, self.questions) if self.form.in_words else None
         return () if data is None else (data,)
 
     def reads_held_out(self, task: str) -> bool:
@@ -114,14 +120,16 @@ class Ruler(PromptBenchmark):
 
     def build(self, request: CellRequest) -> list[Prompt]:
         """All prompts of a cell, each filled up to the length."""
-        seed, v1 = RULER_SEED + request.seed, self.profile == "faithful"
-        order_seed = seed if self._permutations() == "fixed" else None
-        draw = Draw.of(seed, order_seed)
-        variant = Variant(self.haystack, v1, self.num_prompts(request.task))
-        task, count = text_task(request, variant, draw)
-        if self._sizes() == "v1":
-            return [*InUnits(request, task, draw).prompts(count)]
-        return [*Search(request, task, order_seed).prompts(count)]
+        fitting, count = self._fitting(request)
+        return [*fitting.prompts(count)]
+
+    def slack_tokens(self, request: CellRequest) -> int:
+        """A line, block or document; two of the units by which the first release grows and shrinks.
+
+        What needs no more than that is full; what ends before has run out of documents.
+        """
+        fitting, _ = self._fitting(request)
+        return fitting.slack_tokens()
 
     def new_tokens(self, task: str) -> int:
         """RULER's budget of the task."""
@@ -138,6 +146,16 @@ class Ruler(PromptBenchmark):
     def cluster(self, index: int, prompt: Prompt) -> str | None:
         """The article of a question."""
         return cast(RulerPrompt, prompt).cluster
+
+    def _fitting(self, request: CellRequest) -> tuple[InUnits | Search, int]:
+        seed, v1 = RULER_SEED + request.seed, self.profile == "faithful"
+        order_seed = seed if self._permutations() == "fixed" else None
+        draw = Draw.of(seed, order_seed)
+        variant = Variant(self.haystack, self.questions, v1, self.num_prompts(request.task))
+        task, count = text_task(request, variant, draw)
+        if self._sizes() == "v1":
+            return InUnits(request, task, draw), count
+        return Search(request, task, order_seed), count
 
     def _sizes(self) -> Sizes:
         return self.sizes or ("v1" if self.profile == "faithful" else "search")

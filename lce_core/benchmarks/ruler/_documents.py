@@ -9,17 +9,15 @@ from pathlib import Path
 from lce_core.benchmarks._data import DataSet, Row, read_rows
 from lce_core.errors import DataError
 
-SQUAD = DataSet(
-    "squad",
-    ("dev-v2.0.json", "xquad.en.json"),
-    "rajpurkar.github.io/SQuAD-explorer (dev-v2.0.json) or github.com/google-deepmind/xquad"
-    " (xquad.en.json)",
-)
+SQUAD = DataSet("squad", ("dev-v2.0.json",), "rajpurkar.github.io/SQuAD-explorer (dev-v2.0.json)")
+XQUAD = DataSet("xquad", ("xquad.en.json",), "github.com/google-deepmind/xquad (xquad.en.json)")
 HOTPOT = DataSet(
     "hotpotqa",
     ("hotpot_dev_distractor*.json",),
     "hotpotqa.github.io (hotpot_dev_distractor_v1.json)",
 )
+NUM_QUESTIONS = {"squad": 5928, "xquad": 1190, "hotpotqa": 7405}
+"""Questions with an answer in the published files."""
 
 
 @dataclass(frozen=True)
@@ -47,15 +45,19 @@ class Collection:
     questions: tuple[Question, ...]
 
 
-def read_squad(folders: Mapping[str, Path]) -> Collection:
-    """Answerable questions; a document is a paragraph.
+def read_squad(folders: Mapping[str, Path], data_set: DataSet = SQUAD) -> Collection:
+    """Answerable questions of SQuAD, or of a set in its form; a document is a paragraph.
 
     Raises:
       UnavailableError: the data set is not on this machine.
       DataError: a file that is not in SQuAD's form.
     """
-    file = SQUAD.files(folders)[0]
-    return _checked(file, _squad, list(read_rows(file, ("data",))))
+    file = data_set.files(folders)[0]
+    collection = _checked(file, _squad, list(read_rows(file, ("data",))))
+    data_set.require_rows(
+        folders, file.name, len(collection.questions), NUM_QUESTIONS[data_set.name]
+    )
+    return collection
 
 
 def read_hotpot(folders: Mapping[str, Path]) -> Collection:
@@ -67,7 +69,9 @@ def read_hotpot(folders: Mapping[str, Path]) -> Collection:
     """
     file = HOTPOT.files(folders)[0]
     columns = ("question", "answer", "context", "supporting_facts")
-    return _checked(file, _hotpot, list(read_rows(file, columns)))
+    collection = _checked(file, _hotpot, list(read_rows(file, columns)))
+    HOTPOT.require_rows(folders, file.name, len(collection.questions), NUM_QUESTIONS[HOTPOT.name])
+    return collection
 
 
 def _squad(rows: list[Row]) -> Collection:

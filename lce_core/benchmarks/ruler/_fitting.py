@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 from lce_core.benchmarks import CellRequest
 from lce_core.benchmarks._prompted.retrieval import encode
@@ -18,6 +19,8 @@ from lce_core.store.identity import fingerprint
 
 FULL_SHARE = 0.99
 """Share of the room for a prompt from which on no larger size is looked for."""
+_MEASURED_SIZES = 8
+"""Sizes among which `slack_tokens` looks."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,12 @@ class Search:
     def prompt(self, index: int) -> RulerPrompt | None:
         """The prompt of one sample; None if its smallest size does not fit."""
         return self._largest(index, self._start)[1]
+
+    def slack_tokens(self) -> int:
+        """Tokens of one size more, the most among the smallest sizes of the first sample."""
+        places = range(min(_MEASURED_SIZES, len(self.task.sizes)))
+        found = [len(encode(self.request, self._draft(place, 0).text)) for place in places]
+        return max((after - before for before, after in pairwise(found)), default=0)
 
     @property
     def _room(self) -> int:

@@ -10,7 +10,7 @@ from lce_core.benchmarks._data import DataSet
 from lce_core.benchmarks._essays import ESSAYS
 from lce_core.benchmarks._prompted.retrieval import generator
 from lce_core.benchmarks.ruler._cwe import CommonWords
-from lce_core.benchmarks.ruler._documents import HOTPOT, SQUAD, read_hotpot, read_squad
+from lce_core.benchmarks.ruler._documents import HOTPOT, SQUAD, XQUAD, read_hotpot, read_squad
 from lce_core.benchmarks.ruler._drafts import Draw, TextTask
 from lce_core.benchmarks.ruler._fwe import FrequentWords
 from lce_core.benchmarks.ruler._haystack import essay_haystack, held_out_haystack
@@ -19,8 +19,10 @@ from lce_core.benchmarks.ruler._qa import QuestionAnswering
 from lce_core.benchmarks.ruler._vt import VariableTracking
 
 HaystackSource = Literal["essays", "held_out"]
+QuestionSource = Literal["squad", "xquad"]
 
-_QUESTIONS = {"qa_1": read_squad, "qa_2": read_hotpot}
+_PARAGRAPHS = {"squad": SQUAD, "xquad": XQUAD}
+_QUESTIONS = ("qa_1", "qa_2")
 _NEW_TOKENS = {
     "vt": VariableTracking.new_tokens,
     "cwe": CommonWords.new_tokens,
@@ -35,6 +37,7 @@ class Variant:
     """What the benchmark's parameters decide about a task."""
 
     haystack: HaystackSource
+    questions: QuestionSource
     v1: bool
     """The first release's wording and its first questions."""
     num_samples: int
@@ -45,10 +48,10 @@ def reads_running_text(name: str) -> bool:
     return name in NIAH and NIAH[name].haystack == "text"
 
 
-def data_set(name: str, haystack: HaystackSource) -> DataSet | None:
+def data_set(name: str, haystack: HaystackSource, questions: QuestionSource) -> DataSet | None:
     """The data set that the task reads."""
     if name in _QUESTIONS:
-        return {"qa_1": SQUAD, "qa_2": HOTPOT}[name]
+        return _PARAGRAPHS[questions] if name == "qa_1" else HOTPOT
     return ESSAYS if reads_running_text(name) and haystack == "essays" else None
 
 
@@ -71,7 +74,11 @@ def text_task(request: CellRequest, variant: Variant, draw: Draw) -> tuple[TextT
     """
     name, length, count = request.task, request.eval_length, variant.num_samples
     if name in _QUESTIONS:
-        collection = _QUESTIONS[name](request.data_folders)
+        collection = (
+            read_squad(request.data_folders, _PARAGRAPHS[variant.questions])
+            if name == "qa_1"
+            else read_hotpot(request.data_folders)
+        )
         asked = list(range(len(collection.questions)))
         if not variant.v1:  # any of them, the same ones at every length
             asked = generator("ruler", name, request.seed, "questions").permutation(asked).tolist()

@@ -26,6 +26,8 @@ from lce_core.benchmarks.ruler._drafts import NOISE
 from lce_core.errors import SpecError
 from lce_core.models import LanguageModel
 
+_OF_TEXTS = {"haystack", "questions", "sizes", "permutations"}
+
 
 @dataclass(frozen=True)
 class KeyTask:
@@ -52,12 +54,12 @@ class RulerKeys(KeyForm):
 
     def check(self, benchmark: Any) -> None:
         """Nothing that shapes text."""
-        if not {"haystack", "sizes", "permutations"}.isdisjoint(benchmark.model_fields_set):
+        if not _OF_TEXTS.isdisjoint(benchmark.model_fields_set):
             raise SpecError(
                 "profile",
                 "tiny, which hides keys, with settings of RULER's texts",
                 "num_samples alone with profile tiny",
-                "leave out haystack, sizes and permutations, or choose another profile",
+                "leave out haystack, questions, sizes and permutations, or choose another profile",
             )
 
     def distractors(self, base_model: LanguageModel, task: str) -> int:

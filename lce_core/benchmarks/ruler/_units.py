@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from lce_core.benchmarks import CellRequest
@@ -19,6 +20,8 @@ MAX_TRIES = 100
 """Draws of a sample at its last size, where RULER draws for ever."""
 SPREAD = 1.05
 """By how much a text may be denser in tokens than one of at least half its length."""
+MEASURED_SIZES = 8
+"""Sizes among which `slack_tokens` looks."""
 SEAMS = 16
 """Tokens by which a text and the sum of its parts may differ, and more."""
 
@@ -69,6 +72,19 @@ class InUnits:
             tokens it takes.
         """
         return [prompt_of(draft, ids) for draft, ids in self.samples(self.common_size(), count)]
+
+    def slack_tokens(self) -> int:
+        """Tokens of two units, the most among the first sizes of the first sample.
+
+        A full cell lacks one that was one too many for its first sample, and one that another
+        sample lost. Draws from `draw`: call it on a fitting that makes no prompts.
+        """
+        units, state = self.task.units, self.draw.rng.getstate()
+        sizes = [units.first + place * units.step for place in range(MEASURED_SIZES)]
+        within = [size for size in sizes if units.most is None or size <= units.most]
+        drafts = (self._drawn(size, 0, state) for size in within)
+        found = [len(encode(self.request, draft.text)) for draft in drafts]
+        return 2 * max((after - before for before, after in pairwise(found)), default=0)
 
     def common_size(self) -> int:
         """The last size at which the first sample fits with its references.

@@ -33,10 +33,13 @@ class ShortTask:
     columns: tuple[str, ...]
     """What a row must have."""
     num_questions: int
+    """Rows of the last of `splits`."""
     requests: int
     """Forward passes of a question (choices; estimated where questions differ)."""
     request_tokens: int
     """Tokens of one of them with Llama's tokenizer, estimated."""
+    num_shown: int = 0
+    """Rows of the split with shots."""
     request_texts: Callable[[Row], Sequence[str]] | None = None
     """What the model reads of each request of a row, for tasks without shots that tell."""
 
@@ -60,6 +63,7 @@ TASKS: Mapping[str, ShortTask] = {
         splits=_splits("mmlu", "cais/mmlu", ("dev", "test"), ("*/",)),
         columns=("question", "choices", "answer"),
         num_questions=14_042,
+        num_shown=285,
         requests=1,
         request_tokens=700,
     ),
@@ -71,6 +75,7 @@ TASKS: Mapping[str, ShortTask] = {
         splits=_splits("hellaswag", "Rowan/hellaswag", ("train", "validation"), ("", "data/")),
         columns=("activity_label", "ctx_a", "ctx_b", "endings", "label"),
         num_questions=10_042,
+        num_shown=39_905,
         requests=4,
         request_tokens=1000,
     ),
@@ -84,6 +89,7 @@ TASKS: Mapping[str, ShortTask] = {
         ),
         columns=("question", "choices", "answerKey"),
         num_questions=1_172,
+        num_shown=1_119,
         requests=4,
         request_tokens=1250,
     ),
@@ -118,6 +124,7 @@ TASKS: Mapping[str, ShortTask] = {
         ),
         columns=("question", "answer"),
         num_questions=17_944,
+        num_shown=138_384,
         requests=1,
         request_tokens=200,
     ),
@@ -136,6 +143,22 @@ TASKS: Mapping[str, ShortTask] = {
     ),
 }
 """By the harness's name, in the order of tables."""
+
+
+def require_rows(task: ShortTask, folders: Folders, found: Mapping[str, int]) -> None:
+    """Refuses splits with other numbers of rows than were published.
+
+    Args:
+      task: one of `TASKS`.
+      folders: folders of data sets by name.
+      found: rows by split, over all subjects.
+
+    Raises:
+      DataError: as in `DataSet.require_rows`.
+    """
+    published = (task.num_questions, task.num_shown)
+    for (split, data_set), rows in zip(reversed([*task.splits.items()]), published, strict=False):
+        data_set.require_rows(folders, split, found[split], rows)
 
 
 def request_bytes(name: str, folders: Folders) -> tuple[tuple[int, ...], ...] | None:

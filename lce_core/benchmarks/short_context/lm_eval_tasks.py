@@ -6,6 +6,7 @@ Importing this module imports lm_eval.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from lm_eval.defaults import DEFAULT_OTHER_SEED
 from lm_eval.tasks import TaskManager
 
 from lce_core.benchmarks._data import spread
-from lce_core.benchmarks.short_context.data import TASKS, Folders, read_split
+from lce_core.benchmarks.short_context.data import TASKS, Folders, read_split, require_rows
 from lce_core.errors import DataError
 
 # It warns about every data set that is not the hub's.
@@ -64,11 +65,12 @@ def _load(name: str, folders: Folders) -> dict[str, Any]:
     manager = TaskManager(include_defaults=False, include_path=str(definitions))
     members = [name] if name in manager.all_subtasks else manager.all_subtasks
     loaded: dict[str, Any] = {}
+    rows: Counter[str] = Counter()
     for member in members:
         subject = None if member == name else manager.task_index[member].cfg["dataset_name"]
         changes = {
             "task": member,
-            "custom_dataset": _reader(name, folders, subject),
+            "custom_dataset": _reader(name, folders, subject, rows),
             "num_fewshot": task.shots,
         }
         if not task.shots:
@@ -83,17 +85,22 @@ def _load(name: str, folders: Folders) -> dict[str, Any]:
                 "get them from there",
             ) from error
         loaded |= built["tasks"]
+    require_rows(task, folders, rows)
     for found in loaded.values():
         found.set_fewshot_seed(seed=DEFAULT_OTHER_SEED)
     return loaded
 
 
-def _reader(name: str, folders: Folders, subject: str | None) -> Callable[..., dict[str, Dataset]]:
+def _reader(
+    name: str, folders: Folders, subject: str | None, found: Counter[str]
+) -> Callable[..., dict[str, Dataset]]:
+    """What reads all splits, and counts their rows in `found`."""
+    task = TASKS[name]
+
     def read(**_: Any) -> dict[str, Dataset]:
-        return {
-            split: Dataset.from_list(read_split(TASKS[name], split, folders, subject))
-            for split in TASKS[name].splits
-        }
+        rows = {split: read_split(task, split, folders, subject) for split in task.splits}
+        found.update({split: len(rows[split]) for split in rows})
+        return {split: Dataset.from_list(rows[split]) for split in rows}
 
     return read
 

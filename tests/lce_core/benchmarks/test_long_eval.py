@@ -30,6 +30,7 @@ from lce_core.extension.extended_model import extend
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
 from tests.support.line_answers import generate_to_the_end, line_tokenizer, make_words_likely
+from tests.support.subsets import state_rows
 
 TOY = MODELS.parse({"name": "toy_llama"}, "test")
 PHI = MODELS.parse({"name": "phi2"}, "test")
@@ -217,6 +218,7 @@ def cases(tmp_path: Path) -> Path:
             row = {"prompt": text, "random_idx": [asked, case], "num_lines": num_lines}
             rows.append(json.dumps({**row, "expected_number": number}))
         (tmp_path / f"{num_lines}_lines.jsonl").write_text("\n".join(rows), encoding="utf-8")
+        state_rows(tmp_path, {f"{num_lines}_lines.jsonl": len(rows)})
     return tmp_path
 
 

@@ -25,6 +25,7 @@ from lce_core.extension.extended_model import ExtendedModel, extend
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
 from tests.support.line_answers import generate_to_the_end, line_tokenizer, make_words_likely
+from tests.support.subsets import state_rows
 
 TOY = MODELS.parse({"name": "toy_llama"}, "test")
 CLASSES = ["Food", "Other number", "Number of something", "Date"]
@@ -56,7 +57,7 @@ def folder(tmp_path: Path) -> Path:
     for task in TASKS:
         rows = [json.dumps(_row(task, number)) for number in range(6)]
         (tmp_path / f"{task}.jsonl").write_text("\n".join(rows) + "\n", encoding="utf-8")
-    return tmp_path
+    return state_rows(tmp_path, {f"{task}.jsonl": 6 for task in TASKS})
 
 
 @pytest.fixture(scope="module")
@@ -275,7 +276,7 @@ def test_absent_files_make_their_cells_unavailable_and_others_not(folder: Path) 
         _benchmark().evaluate(_request("trec", 200, folder))
     assert _benchmark(num_samples=1).evaluate(_request("lcc", 200, folder)).samples
     (folder / "lcc.jsonl").write_text("", encoding="utf-8")
-    with pytest.raises(DataError, match="no rows"):
+    with pytest.raises(DataError, match="got 0 rows"):
         _benchmark().evaluate(_request("lcc", 200, folder))
     assert _benchmark().digest("lcc", {"longbench": folder}) != digest
     with pytest.raises(UnavailableError, match="'longbench': got no folder of this name"):

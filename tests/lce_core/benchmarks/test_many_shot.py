@@ -27,6 +27,7 @@ from lce_core.extension.extended_model import extend
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
 from tests.support.line_answers import generate_to_the_end, line_tokenizer, make_words_likely
+from tests.support.subsets import state_rows
 
 TOY = MODELS.parse({"name": "toy_llama"}, "test")
 PHI = MODELS.parse({"name": "phi2"}, "test")
@@ -51,7 +52,7 @@ def trec(tmp_path: Path) -> Path:
     asked = [f"{CODES[i % 5]} Who made thing {i} ?" for i in range(12)] + [shown[3]]
     for name, lines in (("train.txt", shown), ("test.txt", asked)):
         (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="latin-1")
-    return tmp_path
+    return state_rows(tmp_path, {"train.txt": 40, "test.txt": 13})
 
 
 @pytest.fixture(scope="module")

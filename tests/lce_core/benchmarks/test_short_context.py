@@ -29,6 +29,7 @@ from lce_core.benchmarks.short_context.lm_eval_tasks import answered_questions
 from lce_core.errors import DataError, UnavailableError
 from tests.support.cells import TOY
 from tests.support.short_context_rows import made_up, row_of, subjects, toy_request, write_rows
+from tests.support.subsets import state_rows
 
 
 def _benchmark(**parameters: Any) -> Benchmark:
@@ -213,6 +214,8 @@ def test_json_lines_and_parquet_give_the_same_result(tmp_path: Path) -> None:
     rows = [row_of("truthfulqa_mc2", number) for number in range(5)]
     write_rows(tmp_path / "a" / "validation.parquet", rows)
     (tmp_path / "b").mkdir()
+    for name in "ab":
+        state_rows(tmp_path / name, {"validation": 5})
     lines = "".join(json.dumps(row) + "\n" for row in rows)
     (tmp_path / "b" / "validation.jsonl").write_text(lines, encoding="utf-8")
     found = [
@@ -260,6 +263,7 @@ def test_a_copy_in_the_hub_cache_is_a_folder_too(
     home = tmp_path / f"datasets--{name.replace('/', '--')}" / "snapshots" / commit
     rows = [row_of("truthfulqa_mc2", number) for number in range(3)]
     write_rows(home / "multiple_choice" / "validation-0.parquet", rows)
+    state_rows(home, {"validation": 3})
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
     folders = {"truthfulqa": Path(f"hub:{name}@{commit}")}
     assert _benchmark().digest("truthfulqa_mc2", folders) is not None

@@ -13,6 +13,7 @@ import pytest
 
 from lce_core.benchmarks.many_shot.trec import CLASSES, LABELS, trec_questions
 from lce_core.errors import DataError, UnavailableError
+from tests.support.subsets import state_rows
 
 
 @pytest.mark.data
@@ -67,7 +68,7 @@ def test_there_are_fifty_names_in_one_order() -> None:
     [
         (b"NUM:date When ?\nNUM:hour When ?\n", r"train\.txt: line 2: got 'NUM:hour When \?'"),
         (b"NUM:date\n", r"line 1: got 'NUM:date'; expected a code"),
-        (b"\n", r"train\.txt: got no questions"),
+        (b"\n", r"train\.txt: got 0 rows; expected all 5,452 rows"),
     ],
 )
 def test_lines_that_are_not_as_published_are_named(
@@ -82,6 +83,7 @@ def test_lines_that_are_not_as_published_are_named(
 def test_questions_are_latin_1_and_those_that_are_shown_are_not_asked(tmp_path: Path) -> None:
     (tmp_path / "train.txt").write_bytes(b"NUM:date When was caf\xe9 new ?\nHUM:ind Who ?\n")
     (tmp_path / "test.txt").write_bytes(b"HUM:ind Who ?\nLOC:city Where ?\n")
+    state_rows(tmp_path, {"train.txt": 2, "test.txt": 2})
     shown, asked = trec_questions({"trec": tmp_path})
     assert [(one.text, one.label) for one in shown] == [
         ("When was caf\xe9 new ?", "Date"),
