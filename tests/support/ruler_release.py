@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.ruler_prompts import STORY
+from tests.support.subsets import state_rows
 
 RECORDED: dict[str, Any] = json.loads(
     (Path(__file__).parent / "ruler_release.json").read_text(encoding="utf-8")
@@ -63,6 +64,8 @@ def release_data(root: Path) -> dict[str, Path]:
     for name, (file, text) in files.items():
         (root / name).mkdir()
         (root / name / file).write_text(text, encoding="utf-8")
+    state_rows(root / "squad", {"dev-v2.0.json": 1500})
+    state_rows(root / "hotpotqa", {"hotpot_dev_distractor_v1.json": 150})
     return {name: root / name for name in files}
 
 
