@@ -264,7 +264,7 @@ def check_report(catalog: Path, cells: list[Cell]) -> None:
     assert shown == expected
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(studies())
 def test_means_of_studies_with_random_holes(drawn: list[list[Cell]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
