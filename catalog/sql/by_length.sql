@@ -46,7 +46,7 @@ SELECT
     missing,
     task_set,
     CASE WHEN is_complete THEN rank() OVER (
-        PARTITION BY study, base_model, benchmark, task, metric, eval_length, task_set, is_complete
+        PARTITION BY study, base_model, eval_length, task_set, is_complete
         ORDER BY CASE WHEN higher_is_better THEN -value_of_done ELSE value_of_done END
     ) END AS rank
 FROM means
@@ -115,11 +115,11 @@ gaps AS (
 ranked AS (
     SELECT *,
         CASE WHEN is_complete THEN rank() OVER (
-            PARTITION BY study, base_model, benchmark, eval_length, task_set, is_complete
+            PARTITION BY study, base_model, eval_length, task_set, is_complete
             ORDER BY CASE WHEN higher_is_better THEN -value_of_done ELSE value_of_done END
         ) END AS rank,
         count(*) OVER (
-            PARTITION BY study, base_model, benchmark, eval_length, task_set, is_complete
+            PARTITION BY study, base_model, eval_length, task_set, is_complete
         ) AS num_ranked,
         count(*) FILTER (is_complete) OVER (
             PARTITION BY study, base_model, benchmark, eval_length

@@ -33,6 +33,7 @@ class Cell:
     eval_length: int
     status: str
     value: float = 0.0
+    profile: str = "tiny"
 
 
 def written(folder: Path, drawn: list[list[Cell]]) -> Path:
@@ -62,7 +63,6 @@ def written(folder: Path, drawn: list[list[Cell]]) -> Path:
                     "cell": short,
                     "base_model": "toy_llama",
                     "exact_attention": True,
-                    "profile": "tiny",
                     "reason": HOLES.get(cell.status),
                     "attempts": 1,
                 }
