@@ -43,8 +43,8 @@ from lce_core.benchmarks import (
 from lce_core.benchmarks._data import DataSet
 from lce_core.benchmarks.ruler._documents import XQUAD
 from lce_core.benchmarks.ruler._drafts import RULER_SEED, Draw
-from lce_core.benchmarks.ruler._fitting import Search
 from lce_core.benchmarks.ruler._prompts import RulerPrompt
+from lce_core.benchmarks.ruler._search import Search
 from lce_core.benchmarks.ruler._tasks import (
     TASKS,
     HaystackSource,

@@ -18,8 +18,10 @@ from lce_core.benchmarks.ruler._prompts import RulerPrompt, prompt_of, refuse
 
 MAX_TRIES = 100
 """Draws of a sample at its last size, where RULER draws for ever."""
-SPREAD = 1.05
-"""By how much a text may be denser in tokens than one of at least half its length."""
+ALL_COUNTED = 32
+"""First sizes, which are all tokenised: short draws differ most in tokens a letter."""
+GROWTH, SPREAD = 1.15, 1.05
+"""A text may be that much longer than the last that was counted, and denser in tokens."""
 MEASURED_SIZES = 8
 """Sizes among which `slack_tokens` looks."""
 SEAMS = 16
@@ -32,19 +34,21 @@ class _Counter:
 
     request: CellRequest
     room: int
+    _texts: int = 0
     _characters: int = 0
-    _density: float = 0.0
+    _tokens: int = 0
 
     def tokens(self, draft: Draft) -> int:
         """Tokens with the references as the first release counts them; 0 where far from full."""
         texts = [*(draft.counted or (draft.text,))]
         texts[-1] += draft.stated
         characters = sum(map(len, texts))
-        known = characters < 2 * self._characters
-        if known and characters * self._density * SPREAD < self.room:
+        self._texts += 1
+        near = self._texts <= ALL_COUNTED or characters >= GROWTH * self._characters
+        if not near and SPREAD * characters * self._tokens < self.room * self._characters:
             return 0
         total = _sum(self.request, texts)
-        self._characters, self._density = characters, total / characters
+        self._characters, self._tokens = characters, total
         return total
 
 

@@ -19,9 +19,9 @@ from lce_core.benchmarks._prompted import cache as _prompt_cache
 from lce_core.benchmarks._prompted.cache import PromptCache
 from lce_core.benchmarks.ruler import TASKS, new_tokens
 from lce_core.benchmarks.ruler._drafts import RULER_SEED, Draw
-from lce_core.benchmarks.ruler._fitting import Search, largest_place
 from lce_core.benchmarks.ruler._haystack import Haystack
 from lce_core.benchmarks.ruler._niah import NEEDLE, NIAH, Niah
+from lce_core.benchmarks.ruler._search import Search, largest_place
 from lce_core.benchmarks.ruler._tasks import Variant, text_task
 from lce_core.errors import UnavailableError
 from tests.support.ruler_prompts import BPE, BYTES, STORY, prompts_of, request_for, stand_in_data
