@@ -128,7 +128,7 @@ def plan(
     plugins: Plugins = [],  # noqa: B006
     execution: ExecutionFile = None,
 ) -> None:
-    """Says what a run would compute and why; runs and writes nothing."""
+    """Says what a run would compute and why; runs nothing, changes no result."""
     from flows import planning
 
     how = _execution(execution, model_folder=model_folder, data_folder=data_folder, plugins=plugins)

@@ -38,7 +38,7 @@ class Inspection:
 
 
 def inspect_study(study: str, execution: Execution) -> Inspection:
-    """Compiles a study and looks its steps up; writes nothing but a cache of file hashes."""
+    """Compiles a study and looks its steps up; writes nothing but what is known of files."""
     plan = compile_request(study, execution).plan
     store = Store(execution.home)
     folders = folders_of(execution.model_dump(mode="json"))
