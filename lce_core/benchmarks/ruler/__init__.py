@@ -135,7 +135,8 @@ class Ruler(PromptBenchmark):
 
     def _fitting(self, request: CellRequest) -> tuple[Fitting, int]:
         units, count = self._sizes() == "v1", self.num_prompts(request.task)
-        variant = Variant(self.haystack, self.questions, self.profile == "faithful", units, count)
+        v1 = self.profile == "faithful"
+        variant = Variant(self.haystack, v1, units, count, self.questions)
         task, count = text_task(request, variant)
         return Fitting(request, task, self._sizes(), self._permutations()), count
 
