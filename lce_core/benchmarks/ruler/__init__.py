@@ -151,7 +151,7 @@ class Ruler(PromptBenchmark):
         seed, v1 = RULER_SEED + request.seed, self.profile == "faithful"
         order_seed = seed if self._permutations() == "fixed" else None
         draw = Draw.of(seed, order_seed)
-        variant = Variant(self.haystack, self.questions, v1, self.num_prompts(request.task))
+        variant = Variant(self.haystack, v1, self.num_prompts(request.task), self.questions)
         task, count = text_task(request, variant, draw)
         if self._sizes() == "v1":
             return InUnits(request, task, draw), count

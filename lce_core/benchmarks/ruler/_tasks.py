@@ -37,10 +37,11 @@ class Variant:
     """What the benchmark's parameters decide about a task."""
 
     haystack: HaystackSource
-    questions: QuestionSource
     v1: bool
     """The first release's wording and its first questions."""
     num_samples: int
+    questions: QuestionSource = "squad"
+    """What qa_1 asks."""
 
 
 def reads_running_text(name: str) -> bool:
