@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from lce_core.errors import NonFiniteError, SpecError
 from lce_core.evaluation.cross_entropy import token_nll
+from lce_core.evaluation.passes import texts_together
 from lce_core.reports import Progress, no_progress
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ def window_nll(
     Args:
       model: the extended model; its frequencies are fixed for a request of L tokens.
       windows: token ids (n, L), L >= 2.
-      batch_tokens: upper limit of tokens in one forward pass; one window at least.
+      batch_tokens: upper limit of tokens in one forward pass; one window at least, and one at most
+        in half precision.
       report: called with (windows done, windows in all) after each pass.
 
     Returns:
@@ -53,7 +55,7 @@ def window_nll(
             "use longer windows",
         )
     nll = np.empty((num_windows, length - 1), dtype=np.float32)
-    rows = max(1, batch_tokens // length)
+    rows = texts_together(model, length, batch_tokens)
     model.begin_request(length)
     for start in range(0, num_windows, rows):
         batch = torch.from_numpy(windows[start : start + rows].astype(np.int64))
