@@ -77,7 +77,9 @@ def inspect(
         int | None, typer.Option(help="The pairs of one head, where heads differ.")
     ] = None,
     as_json: AsJson = False,
-    out: Annotated[Path | None, typer.Option(help="An SVG file to draw into.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="An SVG file to draw into.", dir_okay=False)
+    ] = None,
     plugins: Annotated[
         list[Path],
         typer.Option("--plugins", help="Folder with methods/, models/, ... of your own."),
@@ -91,11 +93,13 @@ def inspect(
 
     add_plugin_folders(existing_folders(plugins, "--plugins"))
     found = inspect_method(method, parameter, model, target, request)
+    shown = found.head(head)
     if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(rope_picture.draw(found), encoding="utf-8")
     if as_json:
-        typer.echo(json.dumps(rope_texts.as_json(found), indent=1))
+        typer.echo(json.dumps(rope_texts.as_json(found, shown), indent=1))
     else:
-        rope_texts.show(found, found.head(head))
+        rope_texts.show(found, shown)
         if out is not None:
             typer.echo(str(out))

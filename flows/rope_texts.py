@@ -23,8 +23,8 @@ from lce_core.rope.inspection import Head
 
 LEGEND = """\
 Wavelengths in tokens. Unchanged, interpolated (slower), accelerated (faster);
-extrapolated: the request takes the pair to angles that training never showed.
-* longer than L_theta: finishes no turn within the bound."""
+extrapolated: the request takes the pair to angles that training never showed."""
+STARRED = "* longer than L_theta: finishes no turn within the bound."
 
 
 def bound(base: float, inv_freq: Frequencies, length: int | None) -> str:
@@ -86,7 +86,8 @@ def show(found: Inspection, head: Head | None) -> None:
         console.print("Holds for true distances, not for those that this attention makes of them.")
         return
     console.print(_heads(found) if head is None else _pairs(head, found))
-    console.print(f"\n{LEGEND}\n")
+    console.print(f"\n{LEGEND}")
+    console.print(f"{'Pairs of one head: --head NUMBER.' if head is None else STARRED}\n")
     shown = found.heads if head is None else (head,)
     console.print(_bound_line("base model", found.base, lengths.request))
     if len(shown) == 1:
@@ -96,8 +97,9 @@ def show(found: Inspection, head: Head | None) -> None:
     console.print("B_m and L_theta: see `lce rope bound --help`; arXiv:2405.14591, equation 17.")
 
 
-def as_json(found: Inspection) -> dict[str, Any]:
-    """Every number of the inspection."""
+def as_json(found: Inspection, head: Head | None) -> dict[str, Any]:
+    """Every number of the inspection, of all heads or of one."""
+    heads = found.heads if head is None else (head,)
     return {
         "method": found.method.identity(),
         "model": found.model,
@@ -107,7 +109,7 @@ def as_json(found: Inspection) -> dict[str, Any]:
         "attention": None if found.scheme is None else type(found.scheme).__name__,
         "notes": found.notes,
         "base_model": {"bound": found.base.bound, "num_negative": found.base.num_negative},
-        "heads": [] if found.changes_attention_alone else [asdict(head) for head in found.heads],
+        "heads": [] if found.changes_attention_alone else [asdict(one) for one in heads],
     }
 
 

@@ -121,6 +121,8 @@ def test_a_method_with_a_base_per_head_is_shown_head_by_head() -> None:
     one = asked("inspect", "harpe", "--target", "131072", "--head", "31")
     assert "harpe, head 31: L_theta 78,398" in one
     assert len([line for line in one.splitlines() if re.match(r" *\d+  ", line)]) == 64
+    (head,) = data("inspect", "harpe", "--target", "131072", "--head", "31")["heads"]
+    assert (head["head"], head["bound"]) == (31, 78_398)
 
 
 def test_learned_and_length_dependent_frequencies_are_said_to_be() -> None:
@@ -134,7 +136,7 @@ def test_the_picture_has_a_curve_for_the_base_and_each_head_and_marks_extrapolat
     tmp_path: Path,
 ) -> None:
     def drawn(*arguments: str) -> str:
-        file = tmp_path / "one.svg"
+        file = tmp_path / "made" / "one.svg"
         asked("inspect", *arguments, "--out", str(file))
         return file.read_text("utf-8")
 
