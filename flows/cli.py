@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
+from flows.rope_commands import rope
 from lce_core.errors import (
     LceError,
     ProcessFailedError,
@@ -34,6 +35,7 @@ app = typer.Typer(
 )
 rebuild = typer.Typer(help="Rebuilds a projection from the store.", no_args_is_help=True)
 app.add_typer(rebuild, name="rebuild")
+app.add_typer(rope, name="rope")
 
 NAMES_OF_SERVICES = {"server": "Prefect UI", "mlflow": "MLflow UI", "worker": "worker"}
 

@@ -23,7 +23,8 @@ class Execution(BaseModel):
     threads: int = Field(default=1, ge=1)
     """CPU threads of each worker."""
     micro_batch_tokens: int = Field(default=8192, ge=1)
-    """Upper limit of tokens in one forward pass of one process."""
+    """Upper limit of tokens in one forward pass of one process; evaluation in bf16 passes one text
+    at a time."""
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: less memory, the same numbers."""
     checkpoint_seconds: float = Field(default=60.0, gt=0)

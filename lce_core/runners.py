@@ -24,6 +24,7 @@ from lce_core.data.packing import pack_rows
 from lce_core.devices import resolve_device, resolve_dtype
 from lce_core.errors import NonFiniteError, StoreError
 from lce_core.evaluation.loss_cache import LossCache
+from lce_core.evaluation.passes import shape_of_passes
 from lce_core.execution import Execution
 from lce_core.extension.extended_model import LEARNED, ExtendedModel, extend
 from lce_core.methods import Method
@@ -136,7 +137,7 @@ class Runner:
     def _cell(self, spec: CellSpec, attempt: Attempt) -> dict[str, Any]:
         step, base_model, benchmark = attempt.step, spec.base_model, spec.benchmark
         held_out = HeldOutText.open(self._parent(step, "held_out"))
-        model = self._model(spec, step)
+        model, batch_tokens = self._model(spec, step), self._micro_batch_tokens(step)
         result = benchmark.evaluate(
             CellRequest(
                 model=model,
@@ -147,7 +148,7 @@ class Runner:
                 eval_length=spec.eval_length,
                 seed=spec.seed or 0,
                 data_folders=self._execution.data_folders,
-                batch_tokens=self._micro_batch_tokens(step),
+                batch_tokens=batch_tokens,
                 losses=self._losses,
                 prompt_folder=self._store.prompts,
                 report=lambda done, total: self._report({"done": done, "total": total}),
@@ -163,6 +164,7 @@ class Runner:
             "kernel": model.kernel,
             "data": list(benchmark.data_names(spec.task, self._execution.data_folders)),
             "prompt_tokens": result.sequences.lengths,
+            "passes": shape_of_passes(model, batch_tokens),
             "measured": asdict(spec.cost_of(result.sequences)),
             "predicted": asdict(spec.cost(step)),
         }

@@ -97,6 +97,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         ),
         lambda: shared_prefixes(options, "needle grid, 10 depths", needle_grid(2048), 1.3),
         lambda: shared_prefixes(options, "many-shot, 200 questions", many_shots(2400, 200), 10),
+        lambda: shared_prefixes(
+            options, "many-shot, bf16", many_shots(2400, 200), 3, dtype=torch.bfloat16
+        ),
         lambda: early_stop(options, "niah_single_1", 2048, 1.3),
         lambda: no_full_logits(options, 16384, 5),
     ):
@@ -159,11 +162,16 @@ def one_pass(
 
 
 def shared_prefixes(
-    options: argparse.Namespace, name: str, prompts: list[np.ndarray], target: float
+    options: argparse.Namespace,
+    name: str,
+    prompts: list[np.ndarray],
+    target: float,
+    *,
+    dtype: torch.dtype = torch.float64,  # other chunks must not tip a choice
 ) -> dict[str, Any]:
-    """Answers of 8 tokens with and without one cache for what prompts share, in float64."""
+    """Answers of 8 tokens with and without one cache for what prompts share."""
     model = _request(options, 512).model
-    model.model.double()  # other chunks must not tip a choice
+    model.model.to(dtype)  # type: ignore[call-overload]
 
     def answers(*, share: bool) -> list[list[int]]:
         found = generate(model, prompts, max_new_tokens=8, batch_tokens=8192, share_prefixes=share)
@@ -174,7 +182,8 @@ def shared_prefixes(
     )
     assert apart == together
     size = f"equal answers, {sum(map(len, prompts)):,} tokens"
-    return _row(f"{name}: shared beginnings", "batches", (wall, cpu), target, size)
+    against = "one by one" if model.coarse else "batches"
+    return _row(f"{name}: shared beginnings", against, (wall, cpu), target, size)
 
 
 def early_stop(

@@ -147,7 +147,7 @@ def test_the_picture_of_imports_is_that_of_the_source(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "line", "complaint"),
     [
-        ("lce_core/rope.py", "import lce_core.training.job", "rope imports training, which"),
+        ("lce_core/devices.py", "import lce_core.training.job", "devices imports training, which"),
         ("catalog/status.py", "from flows import cli", "catalog imports flows, which"),
         ("lce_core/store/records.py", "from lce_core.store import artifacts", "circle: lce_core."),
     ],

@@ -93,7 +93,7 @@ class CellRequest:
     seed: int
     data_folders: Mapping[str, Path] = field(default_factory=dict)
     batch_tokens: int = 8192
-    """Upper limit of tokens in one forward pass (execution, not identity)."""
+    """Upper limit of tokens in one forward pass (execution, not identity); not heeded in bf16."""
     savings: bool = True
     """Stop answers that can no longer change their score, and process what prompts share once."""
     losses: LossCache = field(default_factory=LossCache)

@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from lce_core.errors import NonFiniteError, SpecError
+from lce_core.evaluation.passes import texts_together
 from lce_core.reports import Progress, no_progress
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ def continuation_log_likelihoods(
     Args:
       model: the extended model; its frequencies are fixed for each text's full length.
       texts: token ids of (context, continuation), at least one of each.
-      batch_tokens: upper limit of tokens in one forward pass; one text at least.
+      batch_tokens: upper limit of tokens in one forward pass; one text at least, and one at most
+        in half precision.
       report: called with (texts done, texts in all) after each pass.
 
     Returns:
@@ -51,7 +53,7 @@ def continuation_log_likelihoods(
     scores: dict[int, tuple[float, bool]] = {}
     for length, inputs in sorted(inputs_by_length(texts).items(), reverse=True):
         model.begin_request(length + 1)
-        rows = max(1, batch_tokens // length)
+        rows = texts_together(model, length, batch_tokens)
         members = list(inputs.values())
         for start in range(0, len(members), rows):
             batch = members[start : start + rows]

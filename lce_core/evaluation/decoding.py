@@ -5,7 +5,9 @@ A prompt passes through the decoder in chunks that fill a key-value cache; the v
 is applied to the last position only. The method's frequencies are fixed before, for prompt plus new
 tokens, so that cached keys stay valid. A sequence that is finished leaves its batch.
 
-Prompts that begin alike share what they have in common, where that saves more than batches do
+In half precision every prompt is answered by itself, in pieces at fixed places
+(`lce_core.evaluation.passes`), and whole pieces that prompts share are kept from one to the next.
+Else prompts that begin alike share what they have in common, where that saves more than batches do
 (`lce_core.evaluation.shared_prefixes`): side by side in one cache under a mask
 (`lce_core.evaluation.packed_texts`), or, for methods with an attention of their own, one after the
 other with one cache that is cut back. Only prompts under the same frequencies share: a table that
@@ -23,8 +25,11 @@ import torch
 from numpy.typing import NDArray
 from transformers import DynamicCache
 
-from lce_core.errors import NonFiniteError, SpecError
+from lce_core.errors import SpecError
+from lce_core.evaluation import passes
+from lce_core.evaluation.greedy import Stop, greedy, stop_rule
 from lce_core.evaluation.packed_texts import PackedTexts
+from lce_core.evaluation.passes import CHUNK, texts_together, whole_pieces
 from lce_core.evaluation.shared_prefixes import (
     TokenIds,
     bundles,
@@ -37,9 +42,6 @@ from lce_core.reports import Progress, no_progress
 if TYPE_CHECKING:
     from lce_core.extension.extended_model import ExtendedModel
 
-Stop = Callable[[TokenIds], bool]
-"""Given the ids generated so far, whether more of them could not change the score."""
-
 _WORTH_SHARING = 2 / 3
 """Part of the prompts' tokens that may be left for a shared cache to pay: texts may pass singly."""
 
@@ -51,6 +53,13 @@ class _Settings:
     """For each prompt."""
     batch_tokens: int
     chunk: int
+    share_prefixes: bool
+
+
+_Way = Callable[
+    ["ExtendedModel", Sequence[TokenIds], Sequence[int], _Settings],
+    Iterator[tuple[int, TokenIds]],
+]
 
 
 def generate(
@@ -60,7 +69,7 @@ def generate(
     max_new_tokens: int,
     stop: Stop | Sequence[Stop] | None = None,
     batch_tokens: int,
-    chunk: int = 4096,
+    chunk: int = CHUNK,
     share_prefixes: bool = True,
     report: Progress = no_progress,
 ) -> list[TokenIds]:
@@ -73,8 +82,9 @@ def generate(
       stop: ends a sequence early, one rule for all or one for each prompt; so does the model's own
         end-of-sequence token.
       batch_tokens: upper limit of tokens in one forward pass, and of prompt tokens in one batch
-        (one prompt at least) or beside the first prompt of a shared cache.
-      chunk: longest piece of the prompts that is processed at once.
+        (one prompt at least) or beside the first prompt of a shared cache; half precision takes no
+        notice of it.
+      chunk: longest piece of the prompts that is processed at once; the same holds.
       share_prefixes: process what prompts have in common once, where that is less work.
       report: called with (prompts done, prompts in all) after each batch.
 
@@ -95,12 +105,14 @@ def generate(
             "correct the request",
         )
     rules = stop if isinstance(stop, Sequence) else [stop] * len(texts)
-    ended = [_stop_rule(model, rule) for rule in rules]
-    settings = _Settings(max_new_tokens, ended, batch_tokens, chunk)
+    ended = [stop_rule(model, rule) for rule in rules]
+    if model.coarse:
+        batch_tokens = chunk = passes.PIECE
+    settings = _Settings(max_new_tokens, ended, batch_tokens, chunk, share_prefixes)
     answers: dict[int, TokenIds] = {}
     for group in _same_frequencies(model, texts, max_new_tokens):
         model.begin_request(max(len(texts[index]) for index in group) + max_new_tokens)
-        way = _sharing if share_prefixes and _worth_sharing(texts, group) else _in_batches
+        way = _one_by_one if model.coarse else _together(texts, group, settings)
         for index, answer in way(model, texts, group, settings):
             answers[index] = answer
             report(len(answers), len(texts))
@@ -118,10 +130,30 @@ def _same_frequencies(
     return list(groups.values())
 
 
-def _worth_sharing(texts: Sequence[TokenIds], group: Sequence[int]) -> bool:
+def _together(texts: Sequence[TokenIds], group: Sequence[int], settings: _Settings) -> _Way:
     members = [texts[index] for index in group]
     left = num_distinct_tokens(members, sharing_order(members))
-    return left <= _WORTH_SHARING * sum(map(len, members))
+    pays = left <= _WORTH_SHARING * sum(map(len, members))
+    return _sharing if settings.share_prefixes and pays else _in_batches
+
+
+def _one_by_one(
+    model: ExtendedModel, texts: Sequence[TokenIds], group: Sequence[int], settings: _Settings
+) -> Iterator[tuple[int, TokenIds]]:
+    share = settings.share_prefixes
+    order = sharing_order([texts[index] for index in group]) if share else range(len(group))
+    # `held` is the prompt whose pieces lie in the cache; an answer's keys come from other passes.
+    cache, held = DynamicCache(), np.empty(0, dtype=np.int64)
+    for index in (group[place] for place in order):
+        kept = whole_pieces(reusable(held, texts[index])) if share else 0
+        if kept:
+            model.cut_back(cache, kept)
+        else:
+            cache = DynamicCache()
+        rest = torch.from_numpy(texts[index][None, kept:])
+        (answer,) = _continue(model, [index], rest, settings, cache)
+        held = texts[index]
+        yield index, answer
 
 
 def _in_batches(
@@ -131,7 +163,7 @@ def _in_batches(
     for index in group:
         by_length.setdefault(len(texts[index]), []).append(index)
     for length, indices in sorted(by_length.items()):
-        size = max(1, settings.batch_tokens // length)
+        size = texts_together(model, length, settings.batch_tokens)
         for start in range(0, len(indices), size):
             batch = indices[start : start + size]
             prompts = torch.from_numpy(np.stack([texts[index] for index in batch]))
@@ -186,7 +218,8 @@ def _continue(
             cache.batch_select_indices(torch.tensor(kept, device=tokens.device))
         return model.hidden_states(tokens[:, None], cache)[:, -1]
 
-    return _greedy(model, batch, settings, states, follow)
+    ended = [settings.ended[index] for index in batch]
+    return greedy(model, ended, settings.max_new_tokens, states, follow)
 
 
 @torch.no_grad()
@@ -200,58 +233,5 @@ def _continue_packed(
             running[:] = [running[place] for place in kept]
         return packed.follow(running, tokens)
 
-    return _greedy(model, batch, settings, packed.prefill(), follow)
-
-
-def _greedy(
-    model: ExtendedModel,
-    batch: Sequence[int],
-    settings: _Settings,
-    states: torch.Tensor,
-    follow: Callable[[list[int] | None, torch.Tensor], torch.Tensor],
-) -> list[TokenIds]:
-    """Answers from the states (batch, hidden_size) after the prompts.
-
-    `follow` processes one token more of each text that goes on, given their places among those of
-    the call before (None: all do) and the tokens; it returns the states after them.
-    """
-    answers: list[list[int]] = [[] for _ in batch]
-    # Texts that go on, as places in `batch`; states and the cache have one line for each of them.
-    running = list(range(len(batch)))
-    while True:
-        tokens = _most_likely(model, states, len(answers[running[0]]) + 1)
-        for text, token in zip(running, tokens.tolist(), strict=True):
-            answers[text].append(token)
-        kept = [
-            place
-            for place, text in enumerate(running)
-            if len(answers[text]) < settings.max_new_tokens
-            and not settings.ended[batch[text]](np.array(answers[text]))
-        ]
-        if not kept:
-            return [np.array(answer, dtype=np.int64) for answer in answers]
-        fewer = kept if len(kept) < len(running) else None
-        running = [running[place] for place in kept]
-        states = follow(fewer, tokens[kept])
-
-
-def _most_likely(model: ExtendedModel, states: torch.Tensor, number: int) -> torch.Tensor:
-    """Token `number` (batch,) of answers, after states (batch, hidden_size)."""
-    logits = model.model.get_output_embeddings()(states).float()
-    if not bool(torch.isfinite(logits).all()):
-        raise NonFiniteError(
-            f"token {number} of {len(states)} answers",
-            "NaN or infinite logits",
-            "finite logits",
-            "check the checkpoint and its precision",
-        )
-    if model.inserter:  # A token of the method's own is no text.
-        logits[:, model.inserter.token] = -torch.inf
-    chosen: torch.Tensor = logits.argmax(dim=-1)
-    return chosen
-
-
-def _stop_rule(model: ExtendedModel, stop: Stop | None) -> Stop:
-    end = getattr(model.model.generation_config, "eos_token_id", None)
-    ends = set(end) if isinstance(end, list) else {end}
-    return lambda ids: int(ids[-1]) in ends or (stop is not None and stop(ids))
+    ended = [settings.ended[index] for index in batch]
+    return greedy(model, ended, settings.max_new_tokens, packed.prefill(), follow)

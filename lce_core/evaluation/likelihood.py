@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from lce_core.errors import NonFiniteError, SpecError
 from lce_core.evaluation.cross_entropy import token_scores
 from lce_core.evaluation.loss_cache import TokenScores
+from lce_core.evaluation.passes import texts_together
 from lce_core.reports import Progress, no_progress
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ def window_scores(
       model: the extended model; its frequencies are fixed for a request of L tokens.
       windows: token ids (n, L), L >= 2.
       following: the token behind each window (n,), -1 where there is none; none if None.
-      batch_tokens: upper limit of tokens in one forward pass; one window at least.
+      batch_tokens: upper limit of tokens in one forward pass; one window at least, and one at most
+        in half precision.
       report: called with (windows done, windows in all) after each pass.
 
     Raises:
@@ -67,7 +69,7 @@ def window_scores(
         following = np.full(num_windows, -1)
     nll = np.empty((num_windows, length - 1), dtype=np.float32)
     hits = np.empty((num_windows, length), dtype=np.bool_)
-    rows = max(1, batch_tokens // length)
+    rows = texts_together(model, length, batch_tokens)
     model.begin_request(length)
     for start in range(0, num_windows, rows):
         part = slice(start, start + rows)

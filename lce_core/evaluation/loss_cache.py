@@ -3,7 +3,8 @@
 Benchmarks that read the same windows of the same text share one pass: perplexity with windows that
 do not overlap, and NLL by position. The beginning of a longer window serves a shorter one where the
 model treats both alike (`ExtendedModel.begins_alike`); such losses agree up to rounding, as they do
-between batch sizes. Whoever holds the cache drops it together with the model.
+between batch sizes, and are therefore not read off in half precision. Whoever holds the cache drops
+it together with the model.
 """
 
 from __future__ import annotations

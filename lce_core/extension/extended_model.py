@@ -76,15 +76,23 @@ class ExtendedModel:
         """Puts the method's own tokens into texts, if it has any."""
         self._rotary = rotary
 
+    @property
+    def coarse(self) -> bool:
+        """Whether it computes in half precision, where what passes together may tip a choice."""
+        return self.model.dtype in _HALF
+
     def begins_alike(self, shorter: int, longer: int) -> bool:
         """Whether a longer request treats its first `shorter` tokens as a request of so many.
 
-        Attention is causal, so what is computed for them then agrees up to rounding.
+        Attention is causal, so what is computed for them then agrees up to rounding. In half
+        precision rounding is no trifle, and nothing begins alike.
 
         Args:
           shorter: tokens of one request.
           longer: tokens of the other, both within the method's reach.
         """
+        if self.coarse:
+            return False
         for num_tokens in (shorter, longer):
             lengths = ContextLengths(self.trained, self.target, num_tokens)
             if self.method.length_dependent(self.geometry, lengths):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from pathlib import Path
@@ -23,6 +24,12 @@ def test_costs_are_predicted_within_15_per_cent_of_what_cells_take(finished: Pat
     for predicted_tokens, tokens, predicted_flops, flops in rows:
         assert predicted_tokens == pytest.approx(tokens, rel=0.15)
         assert predicted_flops == pytest.approx(flops, rel=0.15)
+
+
+def test_records_of_cells_say_what_passed_through_the_model_together(finished: Path) -> None:
+    asked = "SELECT DISTINCT json_extract(result, '$.passes') FROM artifacts WHERE kind = 'cell'"
+    _, rows = run_query(finished / "catalog.duckdb", asked)
+    assert [json.loads(row) for (row,) in rows] == [{"batch_tokens": 8192, "piece_tokens": 4096}]
 
 
 def test_a_report_is_one_file_and_an_unknown_study_is_refused(home: Path, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from lce_core.methods import METHODS
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
+from lce_core.rope.bound import frequencies_of, smallest_base
 from tests.support.extended_models import BASES, TARGET, TRAINED
 from tests.support.provocations import Place, Table
 
@@ -96,31 +97,51 @@ def _(_: Place) -> None:
     parse("ntk_aware").rope_table(replace(GEOMETRY, rotary_dim=2), LENGTHS)
 
 
-@provokes("lce_core/rope.py", "an even rotary_dim")
+@provokes("lce_core/rope/__init__.py", "an even rotary_dim")
 def _(_: Place) -> None:
     replace(GEOMETRY, rotary_dim=7)
 
 
-@provokes("lce_core/rope.py", "key-value heads that divide")
+@provokes("lce_core/rope/__init__.py", "key-value heads that divide")
 def _(_: Place) -> None:
     replace(GEOMETRY, num_kv_heads=3)
 
 
-@provokes("lce_core/rope.py", "lengths of at least 1")
+@provokes("lce_core/rope/__init__.py", "lengths of at least 1")
 def _(_: Place) -> None:
     ContextLengths(0, 1, 1)
 
 
-@provokes("lce_core/rope.py", "inv_freq in float64")
+@provokes("lce_core/rope/__init__.py", "inv_freq in float64")
 def _(_: Place) -> None:
     RopeTable(np.ones(4, np.float32))
 
 
-@provokes("lce_core/rope.py", "zero, negative")
+@provokes("lce_core/rope/__init__.py", "zero, negative")
 def _(_: Place) -> None:
     RopeTable(np.zeros(4))
 
 
-@provokes("lce_core/rope.py", "attention factor")
+@provokes("lce_core/rope/__init__.py", "attention factor")
 def _(_: Place) -> None:
     RopeTable(np.ones(4), 0.0)
+
+
+@provokes("lce_core/rope/bound.py", "a finite base above 1")
+def _(_: Place) -> None:
+    frequencies_of(1.0, 128)
+
+
+@provokes("lce_core/rope/bound.py", "an even number from 2")
+def _(_: Place) -> None:
+    frequencies_of(1e4, 7)
+
+
+@provokes("lce_core/rope/bound.py", "a length of at least 1 token")
+def _(_: Place) -> None:
+    smallest_base(0, 128)
+
+
+@provokes("lce_core/rope/bound.py", "a length that some base of the grid reaches")
+def _(_: Place) -> None:
+    smallest_base(2, 2)  # one pair turns by a radian a token, whatever the base

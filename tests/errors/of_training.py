@@ -52,7 +52,7 @@ def _(_: Place) -> None:
     generate(toy(), [PROMPT], max_new_tokens=0, batch_tokens=64)
 
 
-@provokes("lce_core/evaluation/decoding.py", "NaN or infinite logits")
+@provokes("lce_core/evaluation/greedy.py", "NaN or infinite logits")
 def _(_: Place) -> None:
     generate(toy(broken=True), [PROMPT], max_new_tokens=2, batch_tokens=64)
 

@@ -1,7 +1,7 @@
-"""Geometry, tables and the retrieval bound against exact integers and sums known from elsewhere.
+"""Geometry and tables against exact values, and what is refused.
 
-The integers were computed in float64 by other code; the bound's counts are those of
-arXiv:2405.14591, table 4.
+The bounds of the methods' tables are integers that other code computed in float64; the counts of
+negative sums are those of arXiv:2405.14591, table 4.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pytest
 from lce_core.errors import SpecError
 from lce_core.methods import METHODS
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
-from tests.support.retrieval_bound import bound, retrieval_limit
+from lce_core.rope.bound import count_negative, first_negative
 
 
 def geometry(rotary_dim: int = 128, theta: float = 1e4) -> RopeGeometry:
@@ -24,32 +24,6 @@ def geometry(rotary_dim: int = 128, theta: float = 1e4) -> RopeGeometry:
         theta=theta,
         trained_context=4096,
     )
-
-
-@pytest.mark.parametrize(
-    ("theta", "limit"),
-    [
-        (1e4, 1707),
-        (500.0, 171),
-        (100.0, 59),
-        (2e5, 12122),
-        (5e5, 18438),
-        (1e6, 27115),
-        (2e6, 48415),
-        (5e6, 82999),
-    ],
-)
-def test_the_first_negative_bound_of_each_base_is_the_known_integer(
-    theta: float, limit: int
-) -> None:
-    assert retrieval_limit(geometry(theta=theta).inv_freq()) == limit
-
-
-@pytest.mark.parametrize(("dim", "limit"), [(32, 474), (64, 725), (80, 1159), (256, 2653)])
-def test_the_first_negative_bound_of_each_dimension_is_the_known_integer(
-    dim: int, limit: int
-) -> None:
-    assert retrieval_limit(geometry(rotary_dim=dim).inv_freq()) == limit
 
 
 @pytest.mark.parametrize(
@@ -83,42 +57,33 @@ def test_the_retrieval_limit_of_each_method_is_the_known_integer(
 ) -> None:
     method = METHODS.parse({"name": name, **parameters}, "test")
     table = method.rope_table(geometry(), ContextLengths(4096, 32768, request_tokens))
-    assert retrieval_limit(table.inv_freq) == limit
+    assert first_negative(table.inv_freq) == limit
 
 
 @pytest.mark.parametrize(("form", "limit"), [("formula", 31556), ("printed", 21472)])
 def test_the_retrieval_limits_of_ntk_64k_are_the_known_integers(form: str, limit: int) -> None:
     method = METHODS.parse({"name": "ntk_64k", "scale_form": form}, "test")
     table = method.rope_table(geometry(), ContextLengths(4096, 65536, 4096))
-    assert retrieval_limit(table.inv_freq) == limit
+    assert first_negative(table.inv_freq) == limit
 
 
 def test_the_retrieval_limits_of_harpe_span_the_known_integers() -> None:
     table = METHODS.parse({"name": "harpe"}, "test").rope_table(
         geometry(), ContextLengths(4096, 131072, 131072)
     )
-    limits = [retrieval_limit(row) or 0 for row in table.inv_freq]
+    limits = [first_negative(row) or 0 for row in table.inv_freq]
     assert (min(limits), max(limits)) == (25242, 78399)
-
-
-def test_the_bound_starts_with_the_known_sums() -> None:
-    expected = [64, 62.093684, 57.381861, 52.186228, 48.58603, 47.185012]
-    np.testing.assert_allclose(bound(geometry().inv_freq(), np.arange(6)), expected, rtol=1e-7)
 
 
 def test_negative_bounds_of_two_bases_are_counted_as_in_the_paper() -> None:
     lengths = ContextLengths(4096, 32768, 32768)
     counts = [
-        int((bound(table.inv_freq, np.arange(last + 1)) < 0).sum())
+        count_negative(table.inv_freq, last)
         for name in ("rope_base_method_1", "rope_base_method_2")
         for table in [METHODS.parse({"name": name}, "test").rope_table(geometry(), lengths)]
         for last in (15360, 30720)
     ]
     assert counts == [0, 0, 97, 2554]
-
-
-def test_a_bound_that_stays_positive_has_no_limit() -> None:
-    assert retrieval_limit(geometry(theta=5e6).inv_freq(), longest=82998) is None
 
 
 def test_only_the_rotated_elements_of_a_partial_head_have_frequencies() -> None:

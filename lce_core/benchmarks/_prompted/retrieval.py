@@ -154,7 +154,8 @@ def text_answers(
     `complete`, one for all prompts or one for each, says whether more text could not change the
     score any more.
     """
-    from lce_core.evaluation.decoding import Stop, generate
+    from lce_core.evaluation.decoding import generate
+    from lce_core.evaluation.greedy import Stop
 
     def text_of(ids: TokenIds) -> str:
         return str(request.tokenizer.decode(ids.tolist(), skip_special_tokens=True))

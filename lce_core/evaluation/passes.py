@@ -1,0 +1,39 @@
+"""What passes through a model together, and how that is recorded.
+
+Kernels add in another order for another number of rows, so a score may depend on what a text was
+batched with. In float32 that is a difference of some 1e-6 in a logit, which tips no choice that
+means anything: passes are as large as memory allows, and prompts share what they have in common.
+In bf16 it is a difference in the third digit, and one answer in ten of a random model moves. There
+each text passes by itself, in pieces of one size that begin at fixed places, whatever the memory
+budget; what prompts share is reused in whole pieces, which are then the very same passes. So budget
+and savings change no bit on one machine.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lce_core.extension.extended_model import ExtendedModel
+
+CHUNK = 4096
+"""Longest piece of a prompt in tokens, where passes are as large as memory allows."""
+PIECE = 1024
+"""Piece of a prompt in tokens, where its places are fixed."""
+
+
+def texts_together(model: ExtendedModel, length: int, batch_tokens: int) -> int:
+    """Texts of `length` tokens that pass together under a budget of tokens; at least one."""
+    return 1 if model.coarse else max(1, batch_tokens // length)
+
+
+def whole_pieces(num_tokens: int) -> int:
+    """Tokens of the pieces that lie within the first `num_tokens` of a text."""
+    return num_tokens // PIECE * PIECE
+
+
+def shape_of_passes(model: ExtendedModel, batch_tokens: int) -> dict[str, int]:
+    """For the record: tokens of a batch at most, or its texts; tokens of a piece of a prompt."""
+    if model.coarse:
+        return {"texts": 1, "piece_tokens": PIECE}
+    return {"batch_tokens": batch_tokens, "piece_tokens": CHUNK}

@@ -1,0 +1,215 @@
+"""B_m and L_theta against sums written out, integers of other code, and the paper's figures.
+
+The figures are those of arXiv:2405.14591, table 2; the integers were computed in float64 by an
+independent program.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lce_core.rope import ContextLengths
+from lce_core.rope.bound import (
+    bounded_length,
+    count_negative,
+    discrimination,
+    discrimination_runs,
+    first_negative,
+    frequencies_of,
+    grid,
+    smallest_base,
+)
+from lce_core.rope.inspection import inspect_frequencies
+
+BASES = st.floats(1.5, 1e12)
+DIMS = st.integers(1, 128).map(lambda pairs: 2 * pairs)
+
+
+def written_out(base: float, dim: int, distance: int) -> float:
+    """B_m as in theorem 1, one exact sum of cosines."""
+    return math.fsum(math.cos(distance * base ** (-2 * i / dim)) for i in range(dim // 2))
+
+
+def everywhere(base: float, dim: int, length: int) -> np.ndarray:
+    """B_0 to B_length, all cosines at once."""
+    theta = np.array([base ** (-2 * i / dim) for i in range(dim // 2)])
+    return np.cos(np.arange(length + 1)[:, None] * theta[None, :]).sum(axis=1)
+
+
+@pytest.mark.parametrize(
+    ("theta", "limit"),
+    [
+        (1e4, 1707),
+        (500.0, 171),
+        (100.0, 59),
+        (2e5, 12122),
+        (5e5, 18438),
+        (1e6, 27115),
+        (2e6, 48415),
+        (5e6, 82999),
+    ],
+)
+def test_the_first_negative_sum_of_each_base_is_the_known_integer(theta: float, limit: int) -> None:
+    inv_freq = frequencies_of(theta, 128)
+    assert (first_negative(inv_freq), bounded_length(inv_freq)) == (limit, limit - 1)
+    assert first_negative(inv_freq, limit - 1) is None
+    assert written_out(theta, 128, limit) < 0 <= written_out(theta, 128, limit - 1)
+
+
+@pytest.mark.parametrize(("dim", "limit"), [(32, 474), (64, 725), (80, 1159), (256, 2653)])
+def test_the_first_negative_sum_of_each_dimension_is_the_known_integer(
+    dim: int, limit: int
+) -> None:
+    assert first_negative(frequencies_of(1e4, dim)) == limit
+
+
+def test_the_sums_start_with_the_known_values() -> None:
+    expected = [64, 62.093684, 57.381861, 52.186228, 48.58603, 47.185012]
+    found = discrimination(frequencies_of(1e4, 128), np.arange(6))
+    np.testing.assert_allclose(found, expected, rtol=1e-7)
+
+
+PUBLISHED = {
+    1_000: (4.3e3, 4.3e3, 1_077),
+    2_000: (1.6e4, 1.6e4, 2_724),
+    4_000: (2.7e4, 2.7e4, 4_079),
+    8_000: (8.4e4, 8.4e4, 8_592),
+    16_000: (3.1e5, 3.2e5, 12_223),
+    32_000: (6.4e5, 6.3e5, 27_685),
+    64_000: (2.1e6, 2.1e6, 77_306),
+    128_000: (7.8e6, 7.8e6, 128_915),
+    256_000: (3.6e7, 3.3e7, 207_455),
+    512_000: (6.4e7, 6.5e7, 511_210),
+    1_000_000: (5.1e8, 3.5e8, 874_868),
+}
+"""Length: base as printed, smallest admissible one of two digits, first negative of the printed."""
+
+
+@pytest.mark.parametrize("length", PUBLISHED)
+def test_bases_of_the_papers_table_are_admissible_exactly_where_they_are_the_grids(
+    length: int,
+) -> None:
+    printed, smallest, first = PUBLISHED[length]
+    assert first_negative(frequencies_of(printed, 128)) == first
+    assert (first > length) == (printed == smallest)
+    assert first_negative(frequencies_of(smallest, 128), length) is None
+
+
+@pytest.mark.parametrize("length", [1_000, 4_000, 32_000])
+def test_the_smallest_base_of_two_digits_is_the_one_known(length: int) -> None:
+    assert smallest_base(length, 128).base == PUBLISHED[length][1]
+
+
+@pytest.mark.parametrize(("length", "dim"), [(40, 8), (300, 32), (1_000, 128)])
+def test_no_smaller_base_of_the_grid_is_admissible_and_no_larger_one_fails_from_where_it_says(
+    length: int, dim: int
+) -> None:
+    found = smallest_base(length, dim, digits=1)
+    bases = [k * 10.0**e for e in range(17) for k in range(1, 10)][1:]
+    assert grid(1) == pytest.approx(bases, rel=1e-12)
+    good = [everywhere(base, dim, length).min() >= 0 for base in bases]
+    assert found.base == bases[good.index(True)]
+    failing = [base for base, fine in zip(bases, good, strict=True) if not fine]
+    if found.every_from is None:
+        assert not good[-1]
+    else:
+        assert found.every_from == min(base for base in bases if base > failing[-1])
+
+
+def test_the_grid_holds_each_base_of_its_digits_once_and_nothing_at_or_below_one() -> None:
+    assert len(grid(2)) == 17 * 90 - 1
+    assert grid(2)[:2] == [1.1, 1.2]
+    assert grid(2)[-1] == 9.9e16
+    assert grid(3)[0] == 1.01
+
+
+@settings(max_examples=60, deadline=None)
+@given(base=BASES, dim=DIMS, length=st.integers(0, 5000))
+def test_runs_by_angle_addition_are_the_sums_written_out(
+    base: float, dim: int, length: int
+) -> None:
+    runs = list(discrimination_runs(frequencies_of(base, dim), length))
+    found = np.concatenate([sums for _, sums in runs])
+    assert [first for first, _ in runs] == np.cumsum([0, *(len(s) for _, s in runs)])[:-1].tolist()
+    np.testing.assert_allclose(found, everywhere(base, dim, length), rtol=0, atol=1e-8)
+    assert found[-1] == pytest.approx(written_out(base, dim, length), abs=1e-8)
+
+
+@settings(max_examples=60, deadline=None)
+@given(base=BASES, dim=DIMS, length=st.integers(1, 5000))
+def test_the_bound_is_the_last_distance_before_the_first_negative_sum(
+    base: float, dim: int, length: int
+) -> None:
+    sums = everywhere(base, dim, length)
+    inv_freq = frequencies_of(base, dim)
+    assert count_negative(inv_freq, length) == int((sums < 0).sum())
+    negative = np.flatnonzero(sums < 0)
+    expected = int(negative[0]) - 1 if negative.size else None
+    assert bounded_length(inv_freq, length) == expected
+
+
+def test_far_sums_keep_their_sign() -> None:
+    inv_freq = frequencies_of(5.1e8, 128)
+    for distance in (874_867, 874_868, 10_000_001):
+        found = float(discrimination(inv_freq, np.array([distance]))[0])
+        assert found == pytest.approx(written_out(5.1e8, 128, distance), abs=1e-8)
+
+
+LENGTHS = ContextLengths(trained=100, target=400, request=400)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "state"),
+    [
+        (0.1, 0.1, "unchanged"),  # 1.6 turns in training: every angle was seen
+        (0.1, 0.09, "interpolated"),
+        (0.1, 0.2, "accelerated"),
+        (0.01, 0.01, "extrapolated"),  # 1 of 2 pi seen, 4 reached
+        (0.01, 0.005, "extrapolated"),  # 2 reached
+        (0.01, 0.0025, "interpolated"),  # exactly what was seen
+        (0.01, 0.001, "interpolated"),
+    ],
+)
+def test_a_pair_is_in_the_state_that_its_angles_say(
+    before: float, after: float, state: str
+) -> None:
+    (head,) = inspect_frequencies(np.array([before]), np.array([after]), LENGTHS)
+    assert head.head is None
+    (pair,) = head.pairs
+    assert pair.state == state
+    assert pair.wavelength_before == pytest.approx(2 * math.pi / before)
+    assert pair.turns_trained == pytest.approx(100 * before / (2 * math.pi))
+    assert pair.turns_request == pytest.approx(400 * after / (2 * math.pi))
+
+
+@settings(max_examples=50, deadline=None)
+@given(scale=st.floats(1.01, 64), pairs=st.integers(1, 64), trained=st.integers(16, 8192))
+def test_interpolation_by_the_scale_extrapolates_nothing_and_less_of_it_does(
+    scale: float, pairs: int, trained: int
+) -> None:
+    before = frequencies_of(1e4, 2 * pairs)
+    request = math.floor(scale * trained)
+    lengths = ContextLengths(trained, request, request)
+    (head,) = inspect_frequencies(before, before / scale, lengths)
+    assert head.num("interpolated") == pairs
+    (unscaled,) = inspect_frequencies(before, before, lengths)
+    arcs = int((trained * before < 2 * math.pi).sum()) if request > trained else 0
+    assert unscaled.num("extrapolated") == arcs
+    assert unscaled.num("unchanged") == pairs - arcs
+
+
+def test_each_head_has_its_own_bound_and_pairs_beyond_it_are_marked() -> None:
+    rows = np.stack([frequencies_of(base, 128) for base in (500.0, 1e4)])
+    lengths = ContextLengths(4096, 4096, 4096)
+    heads = list(inspect_frequencies(frequencies_of(1e4, 128), rows, lengths))
+    assert [(head.head, head.bound) for head in heads] == [(0, 170), (1, 1706)]
+    assert heads[1].num_negative == int((everywhere(1e4, 128, 4096) < 0).sum())
+    for head, base in zip(heads, (500.0, 1e4), strict=True):
+        waves = [2 * math.pi * base ** (i / 64) for i in range(64)]
+        beyond = [pair.pair for pair in head.pairs if pair.beyond_bound]
+        assert beyond == [i for i, wave in enumerate(waves) if wave > (head.bound or 0)]
