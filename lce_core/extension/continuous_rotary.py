@@ -45,17 +45,19 @@ class ContinuousRotary(RequestRotary):
       method: gives the equation without the network, scales and integration.
       geometry: of the base model.
       lengths: trained and target context.
+      seed: of the weights that training starts from; before training they have no effect.
     """
 
-    def __init__(self, method: Clex, geometry: RopeGeometry, lengths: ContextLengths) -> None:
+    def __init__(
+        self, method: Clex, geometry: RopeGeometry, lengths: ContextLengths, *, seed: int = 0
+    ) -> None:
         super().__init__(geometry.rotary_dim, identity=False)
         self.method, self.geometry, self.lengths = method, geometry, lengths
         width = method.expansion * geometry.rotary_dim
         self.up = nn.Parameter(torch.empty(geometry.num_pairs, width))
         self.down = nn.Parameter(torch.zeros(width, geometry.num_pairs))
-        nn.init.kaiming_uniform_(
-            self.up, a=math.sqrt(5), generator=torch.Generator().manual_seed(0)
-        )
+        generator = torch.Generator().manual_seed(seed)
+        nn.init.kaiming_uniform_(self.up, a=math.sqrt(5), generator=generator)
         self._seeds: NDArray[np.uint64] | None = None
         self._integrated: tuple[Tensor, Tensor, Tensor] | None = None
 

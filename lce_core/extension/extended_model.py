@@ -196,6 +196,7 @@ def extend(
     device: torch.device | None = None,
     training: bool = False,
     learned: Path | None = None,
+    seed: int = 0,
 ) -> ExtendedModel:
     """Puts `method` on `model` in place: rotary module, attention name, softmax scaling, token.
 
@@ -212,6 +213,7 @@ def extend(
       device: where it computes, if the model is not there yet.
       training: use the method's attention for training.
       learned: file of what the method has learned; None before training.
+      seed: of what a method adds to the model and training starts from.
 
     Raises:
       SpecError: model and geometry differ, parameters do not fit, or flash attention is demanded
@@ -226,7 +228,7 @@ def extend(
     name = (
         _stock_kernel(*place, kernel) if scheme is None else _scheme_kernel(scheme, *place, kernel)
     )
-    rotary = _rotary(method, geometry, lengths, identity=scheme is not None)
+    rotary = _rotary(method, geometry, lengths, identity=scheme is not None, seed=seed)
     if learned is not None:
         rotary.load_state_dict(load_file(learned))
     decoder: Any = model.model
@@ -253,13 +255,14 @@ def save_learned(weights: Mapping[str, torch.Tensor], folder: Path) -> dict[str,
 
 
 def _rotary(
-    method: Method, geometry: RopeGeometry, lengths: ContextLengths, *, identity: bool
+    method: Method, geometry: RopeGeometry, lengths: ContextLengths, *, identity: bool, seed: int
 ) -> RequestRotary:
     if method.rotary is None:
         return RequestRotary(geometry.rotary_dim, identity=identity)
     module, _, name = method.rotary.partition(":")
-    made: RequestRotary = getattr(importlib.import_module(module), name)(method, geometry, lengths)
-    return made
+    made = getattr(importlib.import_module(module), name)
+    rotary: RequestRotary = made(method, geometry, lengths, seed=seed)
+    return rotary
 
 
 def _describe(

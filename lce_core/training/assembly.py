@@ -122,6 +122,7 @@ def _extend(
         compute_dtype=resolve_dtype(job.training.precision),
         device=device,
         training=True,
+        seed=job.seed,
     )
     extended.begin_request(sequence_length(job, extended))
     if lora := method.lora():
