@@ -1,11 +1,12 @@
 """Carries a context-extension method out on a stock Hugging Face Llama or Phi.
 
 Methods that only change frequencies get a rotary module that reads the table of the request at
-hand; SDPA or flash attention stays untouched. Tables with a base per head and attention schemes get
-the same module in its identity form (cos = 1, sin = 0), so that the cache holds keys before
-rotation, and the registered attention function, which calls the scheme's kernel. No modelling
-file is forked and no forward is replaced. Tokens that a method inserts are fed between those of the
-text and taken out of the answer, so callers count and see tokens of the text only.
+hand; layers rotate in float32 at least, SDPA or flash attention stays untouched. Tables with a
+base per head and attention schemes get the same module in its identity form (cos = 1, sin = 0), so
+that the cache holds keys before rotation, and the registered attention function, which calls the
+scheme's kernel. No modelling file is forked and no forward is replaced. Tokens that a method
+inserts are fed between those of the text and taken out of the answer, so callers count and see
+tokens of the text only.
 
 A request fixes its table from lengths alone (`begin_request`): cached equals uncached, and no
 result depends on what was asked before. The table stays float64 outside the module's buffers, so
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import copy
 import importlib
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +28,7 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 from transformers.utils.import_utils import is_flash_attn_2_available
 
+import lce_core.attention.layers  # noqa: F401 - layers then keep the precision of cosines
 from lce_core.attention import AttentionScheme
 from lce_core.attention.flash import backend
 from lce_core.attention.registered import ATTENTION
@@ -43,7 +46,7 @@ if TYPE_CHECKING:
 
     from transformers import DynamicCache, PreTrainedModel
 
-    from lce_core.recipe import Kernel
+    from lce_core.recipe import Kernel, Positions, Rotation
 
 LEARNED = "extension.safetensors"
 """File of a checkpoint that holds what a method has learned beside the model's weights."""
@@ -66,6 +69,7 @@ class ExtendedModel:
         *,
         training: bool = False,
         inserter: Inserter | None = None,
+        positions: Positions = "exact",
     ) -> None:
         self.model, self.method, self.geometry = model, method, geometry
         self.trained, self.target = geometry.trained_context, target
@@ -74,6 +78,7 @@ class ExtendedModel:
         self.training = training
         self.inserter = inserter
         """Puts the method's own tokens into texts, if it has any."""
+        self._positions = positions
         self._rotary = rotary
 
     def begins_alike(self, shorter: int, longer: int) -> bool:
@@ -111,6 +116,8 @@ class ExtendedModel:
                 "evaluate shorter contexts, or raise target_context",
             )
         table, scheme = _describe(self.method, self.geometry, lengths, training=self.training)
+        if self._positions != "exact":
+            table = replace(table, positions=self._positions)
         self._rotary.begin(table, self.inserter.length(num_tokens) if self.inserter else num_tokens)
         scaling = self.geometry.head_dim**-0.5 * table.attention_factor**2
         for attention in _attentions(self.model):
@@ -197,6 +204,8 @@ def extend(
     training: bool = False,
     learned: Path | None = None,
     seed: int = 0,
+    rotation: Rotation = "fp32",
+    positions: Positions = "exact",
 ) -> ExtendedModel:
     """Puts `method` on `model` in place: rotary module, attention name, softmax scaling, token.
 
@@ -214,6 +223,9 @@ def extend(
       training: use the method's attention for training.
       learned: file of what the method has learned; None before training.
       seed: of what a method adds to the model and training starts from.
+      rotation: layers rotate queries and keys in "fp32" at least, or, "stock", with cosines rounded
+        to the model's dtype.
+      positions: what they are in angles.
 
     Raises:
       SpecError: model and geometry differ, parameters do not fit, or flash attention is demanded
@@ -229,6 +241,7 @@ def extend(
         _stock_kernel(*place, kernel) if scheme is None else _scheme_kernel(scheme, *place, kernel)
     )
     rotary = _rotary(method, geometry, lengths, identity=scheme is not None, seed=seed)
+    rotary.stock_precision = rotation == "stock"
     if learned is not None:
         rotary.load_state_dict(load_file(learned))
     decoder: Any = model.model
@@ -238,7 +251,15 @@ def extend(
     insertion = method.insertion(geometry)
     inserter = Inserter(insertion, reserve_token(model)) if insertion else None
     return ExtendedModel(
-        model, method, geometry, target, name, rotary, training=training, inserter=inserter
+        model,
+        method,
+        geometry,
+        target,
+        name,
+        rotary,
+        training=training,
+        inserter=inserter,
+        positions=positions,
     )
 
 

@@ -123,6 +123,7 @@ def _extend(
         device=device,
         training=True,
         seed=job.seed,
+        positions=job.train_positions,
     )
     extended.begin_request(sequence_length(job, extended))
     if lora := method.lora():
