@@ -26,17 +26,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
-from transformers.utils.import_utils import is_flash_attn_2_available
 
 import lce_core.attention.layers  # noqa: F401 - layers then keep the precision of cosines
 from lce_core.attention import AttentionScheme
-from lce_core.attention.flash import backend
 from lce_core.attention.registered import ATTENTION
 from lce_core.attention.rotary import RequestRotary
 from lce_core.attention.rotation import check_heads
 from lce_core.attention.schemes import FullCausal
 from lce_core.errors import SpecError, UnavailableError
+from lce_core.extension.compatibility import check_model
 from lce_core.extension.insertion import Inserter, reserve_token
+from lce_core.extension.kernels import scheme_kernel, stock_kernel
 from lce_core.methods import Method
 from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 LEARNED = "extension.safetensors"
 """File of a checkpoint that holds what a method has learned beside the model's weights."""
 
-_HALF = (torch.float16, torch.bfloat16)
 _ROTARY = "model.rotary_emb."
 
 
@@ -232,14 +231,12 @@ def extend(
         where it cannot run.
     """
     geometry = base_model.geometry
-    _check_model(model, geometry)
+    check_model(model, geometry)
     lengths = ContextLengths(geometry.trained_context, target, target)
     method.check(geometry, lengths)
     _, scheme = _describe(method, geometry, lengths, training=training)
     place = (device or model.device, compute_dtype or model.dtype)
-    name = (
-        _stock_kernel(*place, kernel) if scheme is None else _scheme_kernel(scheme, *place, kernel)
-    )
+    name = stock_kernel(*place, kernel) if scheme is None else scheme_kernel(scheme, *place, kernel)
     rotary = _rotary(method, geometry, lengths, identity=scheme is not None, seed=seed)
     rotary.stock_precision = rotation == "stock"
     if learned is not None:
@@ -316,67 +313,3 @@ def _own_configuration(model: PreTrainedModel) -> None:
     for module in model.modules():
         if getattr(module, "config", None) is shared:
             module.config = own  # type: ignore[assignment]
-
-
-def _stock_kernel(device: torch.device, dtype: torch.dtype, kernel: Kernel) -> str:
-    can = device.type == "cuda" and dtype in _HALF and is_flash_attn_2_available()
-    if kernel == "flash" and not can:
-        raise SpecError(
-            "kernel",
-            f"'flash' on {device.type} with {dtype}",
-            "a CUDA device, bf16 or fp16, and the flash-attn package for the flash kernel",
-            "use kernel: auto, or install the extra `gpu` and set precision: bf16",
-        )
-    # Never pass the name on without the package: transformers would look for a kernel on the hub.
-    return "flash_attention_2" if can and kernel != "sdpa" else "sdpa"
-
-
-def _scheme_kernel(
-    scheme: AttentionScheme, device: torch.device, dtype: torch.dtype, kernel: Kernel
-) -> str:
-    name = backend(device, dtype) if scheme.uses_flash else "matmul"
-    if kernel == "flash" and name != "torch_flash":
-        if not scheme.uses_flash:
-            raise SpecError(
-                "kernel",
-                f"'flash' for {type(scheme).__name__}, which has no flash kernel",
-                "a kernel that the method has",
-                "use kernel: auto",
-            )
-        raise SpecError(
-            "kernel",
-            f"'flash' on {device.type} with {dtype}",
-            "a CUDA device and bf16 or fp16 for the flash kernel of attention schemes",
-            "use kernel: auto, or set precision: bf16 on a GPU",
-        )
-    return name
-
-
-def _check_model(model: PreTrainedModel, geometry: RopeGeometry) -> None:
-    config = model.config
-    if config.model_type not in ("llama", "phi"):
-        raise SpecError(
-            type(model).__name__,
-            config.model_type,
-            "a llama or phi model",
-            "load one of `lce models`",
-        )
-    rope = config.rope_parameters
-    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    found = {
-        "head_dim": head_dim,
-        "rotary_dim": int(head_dim * rope.get("partial_rotary_factor", 1.0)),
-        "num_heads": config.num_attention_heads,
-        "num_kv_heads": config.num_key_value_heads,
-        "theta": float(rope["rope_theta"]),
-        "rope_type": rope["rope_type"],
-    }
-    for key, value in found.items():
-        expected = "default" if key == "rope_type" else getattr(geometry, key)
-        if value != expected:
-            raise SpecError(
-                f"{type(model).__name__}.{key}",
-                value,
-                f"{expected!r}, as the base model has it",
-                "check that the folder holds the weights of this base model, without scaling",
-            )

@@ -22,7 +22,7 @@ from transformers import (
 from lce_core.attention.rotary import RequestRotary
 from lce_core.errors import SpecError, UnavailableError
 from lce_core.evidence import LLAMA2_7B
-from lce_core.extension import extended_model as extension
+from lce_core.extension import kernels
 from lce_core.extension.extended_model import extend
 from lce_core.methods import METHODS, Method
 from lce_core.models import LanguageModel
@@ -420,7 +420,7 @@ def test_the_hub_is_never_asked_for_a_kernel(monkeypatch: pytest.MonkeyPatch) ->
     # A GPU model without the flash-attn package, for which transformers would try the hub.
     model = stock(BASES[0]).to(torch.bfloat16)
     monkeypatch.setattr(type(model), "device", torch.device("cuda"))
-    monkeypatch.setattr(extension, "is_flash_attn_2_available", lambda: False)
+    monkeypatch.setattr(kernels, "is_flash_attn_2_available", lambda: False)
     extended = extend(model, BASES[0], method("pi"), target=TARGET)
     assert extended.kernel == extended.model.config._attn_implementation == "sdpa"
 
@@ -440,7 +440,7 @@ def test_flash_attention_is_chosen_on_a_gpu_in_half_precision(
     model = stock(BASES[0]).to(dtype)
     chosen: list[str] = []
     monkeypatch.setattr(type(model), "device", torch.device("cuda"))
-    monkeypatch.setattr(extension, "is_flash_attn_2_available", lambda: True)
+    monkeypatch.setattr(kernels, "is_flash_attn_2_available", lambda: True)
     monkeypatch.setattr(
         type(model), "set_attn_implementation", lambda self, name: chosen.append(name)
     )
