@@ -4,7 +4,8 @@ Their layers multiply queries and keys by what the rotary module returns. Cosine
 leave bf16 states in float32, and keys so in the cache; here products and sum are taken in float32
 and rounded once to the states' own dtype, as `lce_core.attention.rotation` does it. The layers look
 this function up in their module and offer no other way to it. Where cosines and states have one
-dtype, as in every stock model, it is transformers' own.
+dtype, as in every stock model, it is transformers' own, and so it is under autocast, which rounds
+what attention reads.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def _keep_dtype(stock: Applied) -> Applied:
         unsqueeze_dim: int = 1,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Rotated queries and keys, of their own dtypes; shapes as in transformers."""
-        if cos.dtype == query.dtype == key.dtype:
+        if cos.dtype == query.dtype or torch.is_autocast_enabled(query.device.type):
             return stock(query, key, cos, sin, unsqueeze_dim)
         cos, sin = cos.unsqueeze(unsqueeze_dim), sin.unsqueeze(unsqueeze_dim)
         return _rotated(query, cos, sin), _rotated(key, cos, sin)
@@ -37,9 +38,12 @@ def _keep_dtype(stock: Applied) -> Applied:
 
 
 def _rotated(states: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-    first, second = states.chunk(2, dim=-1)
-    turned = states * cos
-    return turned.add_(torch.cat((-second, first), dim=-1) * sin).to(states.dtype)
+    precise = states.to(cos.dtype)
+    pairs = cos.shape[-1] // 2
+    turned = precise * cos
+    turned[..., :pairs].sub_(precise[..., pairs:] * sin[..., :pairs])
+    turned[..., pairs:].add_(precise[..., :pairs] * sin[..., pairs:])
+    return turned.to(states.dtype)
 
 
 def _replace(module: ModuleType) -> None:
