@@ -5,12 +5,17 @@ A leaf of the package, so that every room can name its settings.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Precision = Literal["fp32", "bf16"]
 Kernel = Literal["auto", "sdpa", "flash"]
+Rotation = Literal["fp32", "stock"]
+Positions = Literal["exact", "bf16", "bf16_angles"]
+"""What positions are in angles: exact; rounded to bf16, as in LCEG's training with YaRN; or rounded
+together with frequencies and products, as in its training with PI and LongLoRA."""
 
 STRICT = ConfigDict(
     frozen=True, extra="forbid", strict=True, allow_inf_nan=False, use_attribute_docstrings=True
@@ -64,6 +69,21 @@ class Inference(Section):
 
     precision: Precision = "fp32"
     kernel: Kernel = "auto"
+    rotation: Rotation | None = None
+    """How queries and keys are rotated where precision is bf16: in fp32 and rounded once, the
+    default, or with cosines rounded to bf16, as transformers does it (stock). Attention that
+    rotates by itself always does so in fp32."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _rotated_in(cls, given: Any) -> Any:
+        # Said of every bf16 cell, whose id thus differs from those of stock cosines; of no fp32
+        # cell, where nothing else is possible.
+        if not isinstance(given, Mapping):
+            return given
+        rest = {key: value for key, value in given.items() if (key, value) != ("rotation", "fp32")}
+        half = given.get("precision") == "bf16"
+        return {"rotation": "fp32", **rest} if half and not rest.get("rotation") else rest
 
 
 class Evaluation(Inference):
@@ -74,4 +94,4 @@ class Evaluation(Inference):
 
     def inference(self) -> Inference:
         """The settings that bear on every cell, whatever it reads."""
-        return Inference(precision=self.precision, kernel=self.kernel)
+        return Inference(precision=self.precision, kernel=self.kernel, rotation=self.rotation)

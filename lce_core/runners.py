@@ -29,6 +29,7 @@ from lce_core.execution import Execution
 from lce_core.extension.extended_model import LEARNED, ExtendedModel, extend
 from lce_core.methods import Method
 from lce_core.models import MODELS, LanguageModel
+from lce_core.recipe import Positions
 from lce_core.reports import Report
 from lce_core.store.artifacts import Attempt, Store
 from lce_core.store.cell_tables import ARRAYS_FILE, SAMPLES, SAMPLES_FILE, TOKEN_NLL, TOKEN_NLL_FILE
@@ -103,10 +104,16 @@ class Runner:
 
     @_compute.register
     def _finetune(self, spec: FinetuneSpec, attempt: Attempt) -> dict[str, Any]:
-        return self._train(spec, attempt, spec.method, spec.target_context)
+        positions = spec.train_positions
+        return self._train(spec, attempt, spec.method, spec.target_context, positions)
 
     def _train(
-        self, spec: TrainingSpec, attempt: Attempt, method: Method | None, target_context: int
+        self,
+        spec: TrainingSpec,
+        attempt: Attempt,
+        method: Method | None,
+        target_context: int,
+        train_positions: Positions = "exact",
     ) -> dict[str, Any]:
         step, execution = attempt.step, self._execution
         self._unload()
@@ -121,6 +128,7 @@ class Runner:
             num_steps=spec.num_steps,
             row_length=spec.row_length,
             target_context=target_context,
+            train_positions=train_positions,
             out=attempt.out,
             resume=attempt.progress,
             micro_batch_tokens=self._micro_batch_tokens(step),
@@ -186,6 +194,7 @@ class Runner:
             spec.method,
             target=spec.target_context,
             kernel=evaluation.kernel,
+            rotation=evaluation.rotation or "fp32",
             learned=learned if learned and learned.is_file() else None,
         )
         self._loaded = (key, extended)

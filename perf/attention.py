@@ -33,8 +33,9 @@ import numpy as np
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import LlamaConfig
-from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
+from transformers.models.llama import modeling_llama
 
+import lce_core.attention.layers  # noqa: F401 - layers then keep the precision of cosines
 from lce_core.attention import (
     AttentionScheme,
     cache_sinks,
@@ -202,10 +203,13 @@ def contestants(options: argparse.Namespace, length: int, window: int) -> dict[s
     # As trained on 512 tokens; on the short text as on 32 of them.
     landmarks = BlockRetrieval(64, 5, 128) if window > SHORT_WINDOW else BlockRetrieval(4, 3, 16)
     add("landmark", of_scheme(retrieval.attend, landmarks), scheme=landmarks)
-    rotary = RequestRotary(geometry.rotary_dim, identity=False)
-    rotary.begin(yarn, 1 << 30)
     scaled = geometry.head_dim**-0.5 * yarn.attention_factor**2
-    add("yarn", through_rotary(rotary, scaled), yarn, reference="plain RoPE", limit=1.05)
+    for name, stock in [("yarn", False), ("yarn, stock rotation", True)]:
+        rotary = RequestRotary(geometry.rotary_dim, identity=False)
+        rotary.stock_precision = stock
+        rotary.begin(yarn, 1 << 30)
+        limit = None if stock else 1.05
+        add(name, through_rotary(rotary, scaled), yarn, reference="plain RoPE", limit=limit)
     run = of_scheme(full_causal.attend, full, per_head)
     add("a base per head", run, per_head, reference="plain RoPE", limit=1.05)
     return {contestant.name: contestant for contestant in found}
@@ -236,7 +240,7 @@ def stock_rotary(options: argparse.Namespace) -> torch.nn.Module:
         num_attention_heads=options.heads,
         rope_parameters={"rope_type": "default", "rope_theta": THETA},
     )
-    return LlamaRotaryEmbedding(config).to(options.device)
+    return modeling_llama.LlamaRotaryEmbedding(config).to(options.device)
 
 
 def through_rotary(rotary: torch.nn.Module, scaling: float) -> Run:
@@ -245,7 +249,8 @@ def through_rotary(rotary: torch.nn.Module, scaling: float) -> Run:
     def run(parts: States) -> torch.Tensor:
         query, key, value = parts
         positions = torch.arange(query.shape[2], device=query.device)[None]
-        query, key = apply_rotary_pos_emb(query, key, *rotary(value, positions))
+        cosines = rotary(value, positions)
+        query, key = modeling_llama.apply_rotary_pos_emb(query, key, *cosines)
         return scaled_dot_product_attention(query, key, value, is_causal=True, scale=scaling)
 
     return run

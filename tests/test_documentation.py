@@ -106,7 +106,7 @@ def test_the_study_reference_names_every_key_and_no_other() -> None:
     keys = {
         key for model in (StudySpec, Training, Upsampling, Evaluation) for key in model.model_fields
     }
-    assert set(listed) == keys | {"name", "label", "tuned", "lengths", "tasks"}
+    assert set(listed) == keys | {"name", "label", "tuned", "train_positions", "lengths", "tasks"}
 
 
 @pytest.mark.parametrize("section", [Training, Upsampling, Evaluation])

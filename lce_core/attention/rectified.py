@@ -8,6 +8,7 @@ ahead, since (i + (leak - 1) * window - j) / leak = window + (i - j - window) / 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
 import torch
@@ -42,4 +43,4 @@ def attend(scheme: Rectified, inputs: AttentionInputs) -> torch.Tensor:
 @lru_cache(maxsize=4)
 def _slowed(table: RopeTable, leak: int) -> RopeTable:
     # Kept, because cosines are shared between layers by the identity of their table.
-    return RopeTable(table.inv_freq / leak)
+    return replace(table, inv_freq=table.inv_freq / leak)

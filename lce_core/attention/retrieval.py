@@ -12,6 +12,12 @@ order of the text and counted from 0, then goes to slot j, or j + 1 if it is one
 Distances alone matter, so keys are rotated by their place in the block, queries by their distance
 from a slot.
 
+Landmarks are compared by their exact scores rounded once to float32, in every dtype: what is
+rotated is not rounded back, and products are taken in float64. Scores that are then equal are a
+tie, and the earlier block wins. The landmarks of the first layer are all alike and always tie; a
+product in their own precision would leave the choice between them to the order of its sums, which
+differs between one pass and chunks.
+
 Cost of a query: one score per block before its chunk, and `top_k` blocks. Queries are handled in
 segments of chunks, so memory grows with the text and no (queries, keys) tensor exists; the blocks
 themselves are read by `lce_core.attention.dispatch`.
@@ -29,11 +35,10 @@ from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.landmark import raise_scores, scores_of
 from lce_core.attention.rotation import Rotation
 from lce_core.attention.schemes import BlockRetrieval
+from lce_core.rope import RopeTable
 
-_ELEMENTS = 1 << 25
+_ELEMENTS = 1 << 24
 """Scores and states of one segment of queries that exist at one time; one chunk's at least."""
-_ROUNDINGS = 16
-"""Landmarks tie where they differ by as many roundings of a product of random vectors."""
 
 
 class _Segment(NamedTuple):
@@ -52,7 +57,7 @@ def attend(scheme: BlockRetrieval, inputs: AttentionInputs) -> torch.Tensor:
     first_query, length, kv_heads = inputs.first_query, inputs.length, key.shape[1]
     batch, heads, _, head_dim = query.shape
     rotate = Rotation(inputs.table, scheme.chunk + (scheme.top_k + 1) * scheme.block, query)
-    memory = _Memory(scheme, key, value, rotate, scaling)
+    memory = _Memory(scheme, key, value, inputs.table, rotate, scaling)
     width = memory.num_blocks + scheme.chunk + scheme.top_k * (scheme.block + 3 * head_dim)
     rows = _ELEMENTS // (batch * heads * width)
     outputs = []
@@ -95,6 +100,7 @@ class _Memory:
         scheme: BlockRetrieval,
         key: torch.Tensor,
         value: torch.Tensor,
+        table: RopeTable,
         rotate: Rotation,
         scaling: float,
     ) -> None:
@@ -104,7 +110,9 @@ class _Memory:
         self.num_blocks = before // block
         self.keys = key[:, :, :before].unflatten(2, (-1, block))
         self.values = value[:, :, :before].unflatten(2, (-1, block))
-        self.landmarks = rotate(self.keys[..., -1, :], torch.tensor([block - 1], device=key.device))
+        landmarks = self.keys[..., -1, :].double()
+        last = torch.tensor([block - 1], device=key.device)
+        self.landmarks = Rotation(table, block, landmarks)(landmarks, last)
 
     def read(self, query: torch.Tensor, segment: _Segment) -> tuple[torch.Tensor, torch.Tensor]:
         """What the queries' landmarks select.
@@ -120,15 +128,17 @@ class _Memory:
         block, top_k, chunk = self.scheme.block, self.scheme.top_k, self.scheme.chunk
         numbers = torch.arange(segment.num_chunks, device=query.device)
         seen = (segment.start + numbers * chunk) // block  # blocks before each chunk
+        precise = query.to(torch.promote_types(query.dtype, torch.float32))
         turned = []
         for slot in range(top_k + 1):
             back = segment.first - segment.start + (top_k + 1 - slot) * block
-            turned.append(self.rotate(query, slice(back, back + query.shape[4])))
+            turned.append(self.rotate(precise, slice(back, back + query.shape[4])))
         slotted = torch.stack(turned, dim=5)
         picks = self._select(slotted, seen)
         recent = picks >= seen[:, None, None] - top_k
         slots = torch.arange(top_k, device=picks.device) + recent
         asking = slotted.gather(5, slots[..., None].expand(*slots.shape, query.shape[-1]))
+        asking = asking.to(query.dtype)
         return read_blocks(asking, picks, self.keys, self.values, self.rotate, self.scaling)
 
     def _select(self, slotted: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
@@ -142,33 +152,22 @@ class _Memory:
         top_k = self.scheme.top_k
         # Places for top_k blocks before the first, so that every chunk has as many recent ones.
         landmarks = torch.nn.functional.pad(self.landmarks, (0, 0, top_k, 0))
-        scores = scores_of(slotted[..., 0, :], landmarks[:, :, None, None], self.scaling)
+        scores = _exact_scores(slotted[..., 0, :], landmarks[:, :, None, None])
         for slot in range(1, top_k + 1):
             at = seen + slot - 1
-            lying = landmarks[:, :, None, at, :, None]
-            found = (slotted[..., slot, :] @ lying).to(scores.dtype) * self.scaling
+            found = _exact_scores(slotted[..., slot, :], landmarks[:, :, None, at, None])
             scores.scatter_(-1, at[:, None, None].expand_as(found), found)
         columns = torch.arange(landmarks.shape[2], device=seen.device)
         absent = (columns < top_k) | (columns >= top_k + seen[:, None])
         scores.masked_fill_(absent[:, None], -torch.inf)
-        tie = self._tie(slotted[..., 0, :], seen).to(scores.dtype)
         picks = []
         for _ in range(top_k):
-            best = scores.amax(dim=-1, keepdim=True)
-            pick = (scores >= best - tie).byte().argmax(dim=-1, keepdim=True)
+            best, pick = scores.max(dim=-1, keepdim=True)  # the first of equal ones
             scores.scatter_(-1, pick, -torch.inf)
             picks.append((pick - top_k).masked_fill(best == -torch.inf, -1))
         return torch.cat(picks, dim=-1).sort(dim=-1).values
 
-    def _tie(self, query: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
-        """Difference (..., queries, 1) of scores below which the earlier block wins.
 
-        Landmarks of the first layer are all alike, and those in slot 0 score the same. Rounding
-        would decide between them, and it differs between one pass and chunks.
-        """
-        lengths = self.landmarks.float().norm(dim=-1).cummax(dim=-1).values
-        longest = lengths[:, :, None, (seen - 1).clamp(min=0), None, None]
-        rounding = torch.finfo(query.dtype).eps * query.shape[-1] ** -0.5
-        product = query.float().norm(dim=-1, keepdim=True) * longest * self.scaling
-        tie: torch.Tensor = _ROUNDINGS * rounding * product
-        return tie
+def _exact_scores(query: torch.Tensor, landmark: torch.Tensor) -> torch.Tensor:
+    """Float32 products (..., queries, landmarks) of states and float64 landmarks."""
+    return (query.double() @ landmark.transpose(-1, -2)).float()

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from lce_core.attention.rotation import cosines, frequencies
+from lce_core.attention.rotation import angles_at, cosines, frequencies
 from lce_core.errors import SpecError
 from lce_core.rope import RopeTable
 
@@ -31,6 +31,8 @@ class RequestRotary(nn.Module):
         self.rotary_dim, self.identity = rotary_dim, identity
         self.table: RopeTable | None = None
         self.num_tokens = 0
+        self.stock_precision = False
+        """Round cosines to the dtype of the states, as transformers' own module does."""
 
     def begin(self, table: RopeTable, num_tokens: int) -> None:
         """Puts a table in force for positions 0..num_tokens - 1."""
@@ -42,7 +44,10 @@ class RequestRotary(nn.Module):
     def forward(
         self, x: torch.Tensor, position_ids: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Cosine and sine (batch or 1, tokens or 1, rotary_dim) in the dtype of `x`.
+        """Cosine and sine (batch or 1, tokens or 1, rotary_dim).
+
+        They have at least float32, in which layers then rotate (`lce_core.attention.layers`). Where
+        attention rotates by itself, or with `stock_precision`, they have the dtype of `x`.
 
         Raises:
           SpecError: no request was begun, or the positions are not those of one.
@@ -58,23 +63,32 @@ class RequestRotary(nn.Module):
         if self.identity:
             one = torch.ones(1, 1, self.rotary_dim, dtype=x.dtype, device=x.device)
             return one, torch.zeros_like(one)
-        angles = position_ids[..., None].double() * frequencies(self.table, x.device)
-        cos, sin = cosines(angles, x.dtype)
+        return self._of(position_ids[..., None].double(), frequencies(self.table, x.device), x)
+
+    def _of(
+        self, positions: torch.Tensor, inv_freq: torch.Tensor, x: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        kind = self.table.positions if self.table else "exact"
+        precise = torch.promote_types(x.dtype, torch.float32)
+        dtype = x.dtype if self.stock_precision else precise
+        cos, sin = cosines(angles_at(positions, inv_freq, kind), dtype)
         return torch.cat((cos, cos), dim=-1), torch.cat((sin, sin), dim=-1)
 
     def _check(self, position_ids: torch.Tensor) -> None:
         length = position_ids.shape[-1]
-        # Reading values from a GPU would stall every forward pass; its length is always checked.
-        if position_ids.device.type == "cpu":
-            first = position_ids[..., :1]
-            if self.identity and (position_ids != first + torch.arange(length)).any():
+        # Reading values from a GPU waits for it. Attention that rotates by itself takes positions
+        # for granted, so there it is done, once for all layers; else the length must do.
+        if self.identity or position_ids.device.type == "cpu":
+            broken = (position_ids.diff(dim=-1) != 1).any()
+            gaps, last = torch.stack((broken.to(position_ids.dtype), position_ids.max())).tolist()
+            if self.identity and gaps:
                 raise SpecError(
                     "position_ids",
                     "gaps or restarts",
                     "consecutive positions within a request",
                     "send one document per row, unpadded",
                 )
-            length = int(position_ids.max()) + 1
+            length = last + 1
         if length > self.num_tokens:
             raise SpecError(
                 "position_ids",

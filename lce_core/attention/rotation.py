@@ -2,7 +2,8 @@
 
 Angles are computed in float64 from the table, cosines are kept in float32 (float64 for float64
 models), and the product is taken there before it is rounded to the model's dtype: no position is
-ever rounded. Cosines of positions 0..n are computed once and shared by all layers of a request.
+ever rounded, unless the table says so. Cosines of positions 0..n are computed once and shared by
+all layers of a request.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from functools import lru_cache
 import torch
 
 from lce_core.errors import SpecError
+from lce_core.recipe import Positions
 from lce_core.rope import RopeTable
 
 _ROUND_UP = 1024
@@ -22,6 +24,18 @@ _ROUND_UP = 1024
 def frequencies(table: RopeTable, device: torch.device) -> torch.Tensor:
     """The table's inverse frequencies on `device`, float64, of the table's own shape."""
     return torch.from_numpy(table.inv_freq).to(device)
+
+
+def angles_at(
+    positions: torch.Tensor, inv_freq: torch.Tensor, kind: Positions = "exact"
+) -> torch.Tensor:
+    """Positions times frequencies, float64; both float64, of shapes that broadcast."""
+    if kind == "exact":
+        return positions * inv_freq
+    rounded = positions.to(torch.bfloat16)
+    if kind == "bf16":
+        return rounded.double() * inv_freq
+    return (rounded * inv_freq.to(torch.bfloat16)).double()
 
 
 def cosines(angles: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
@@ -105,4 +119,5 @@ def _table(
     # Kept, and read in training too, where tensors born in inference mode are refused.
     with torch.inference_mode(mode=False):
         positions = torch.arange(length, dtype=torch.float64, device=device)
-        return cosines(positions[:, None] * frequencies(table, device)[..., None, :], dtype)
+        inv_freq = frequencies(table, device)[..., None, :]
+        return cosines(angles_at(positions[:, None], inv_freq, table.positions), dtype)

@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from lce_core.attention.rotary import RequestRotary
-from lce_core.attention.rotation import cosines
 from lce_core.errors import SpecError
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
@@ -45,17 +44,19 @@ class ContinuousRotary(RequestRotary):
       method: gives the equation without the network, scales and integration.
       geometry: of the base model.
       lengths: trained and target context.
+      seed: of the weights that training starts from; before training they have no effect.
     """
 
-    def __init__(self, method: Clex, geometry: RopeGeometry, lengths: ContextLengths) -> None:
+    def __init__(
+        self, method: Clex, geometry: RopeGeometry, lengths: ContextLengths, *, seed: int = 0
+    ) -> None:
         super().__init__(geometry.rotary_dim, identity=False)
         self.method, self.geometry, self.lengths = method, geometry, lengths
         width = method.expansion * geometry.rotary_dim
         self.up = nn.Parameter(torch.empty(geometry.num_pairs, width))
         self.down = nn.Parameter(torch.zeros(width, geometry.num_pairs))
-        nn.init.kaiming_uniform_(
-            self.up, a=math.sqrt(5), generator=torch.Generator().manual_seed(0)
-        )
+        generator = torch.Generator().manual_seed(seed)
+        nn.init.kaiming_uniform_(self.up, a=math.sqrt(5), generator=generator)
         self._seeds: NDArray[np.uint64] | None = None
         self._integrated: tuple[Tensor, Tensor, Tensor] | None = None
 
@@ -71,7 +72,7 @@ class ContinuousRotary(RequestRotary):
         self._seeds = seeds
 
     def forward(self, x: Tensor, position_ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosine and sine (batch or 1, tokens, rotary_dim) in the dtype of `x`.
+        """Cosine and sine (batch or 1, tokens, rotary_dim), in the dtype that RequestRotary gives.
 
         In training mode, rows that were announced get their own frequencies and positions; all else
         is read with those of the request. Gradients reach the network wherever they are recorded.
@@ -88,9 +89,7 @@ class ContinuousRotary(RequestRotary):
         else:
             scales, positions = self._sample(seeds, x, position_ids)
         inv_freq = self.frequencies(max(scales))[[scale - 1 for scale in scales]]
-        angles = positions[..., None] * inv_freq.to(x.device)[:, None]
-        cos, sin = cosines(angles, x.dtype)
-        return torch.cat((cos, cos), dim=-1), torch.cat((sin, sin), dim=-1)
+        return self._of(positions[..., None], inv_freq.to(x.device)[:, None], x)
 
     def frequencies(self, largest: int) -> Tensor:
         """Inverse frequencies (largest, pairs) of scales 1..largest, differentiable.

@@ -1,11 +1,12 @@
 """Carries a context-extension method out on a stock Hugging Face Llama or Phi.
 
 Methods that only change frequencies get a rotary module that reads the table of the request at
-hand; SDPA or flash attention stays untouched. Tables with a base per head and attention schemes get
-the same module in its identity form (cos = 1, sin = 0), so that the cache holds keys before
-rotation, and the registered attention function, which calls the scheme's kernel. No modelling
-file is forked and no forward is replaced. Tokens that a method inserts are fed between those of the
-text and taken out of the answer, so callers count and see tokens of the text only.
+hand; layers rotate in float32 at least, SDPA or flash attention stays untouched. Tables with a
+base per head and attention schemes get the same module in its identity form (cos = 1, sin = 0), so
+that the cache holds keys before rotation, and the registered attention function, which calls the
+scheme's kernel. No modelling file is forked and no forward is replaced. Tokens that a method
+inserts are fed between those of the text and taken out of the answer, so callers count and see
+tokens of the text only.
 
 A request fixes its table from lengths alone (`begin_request`): cached equals uncached, and no
 result depends on what was asked before. The table stays float64 outside the module's buffers, so
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import copy
 import importlib
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,16 +26,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
-from transformers.utils.import_utils import is_flash_attn_2_available
 
+import lce_core.attention.layers  # noqa: F401 - layers then keep the precision of cosines
 from lce_core.attention import AttentionScheme
-from lce_core.attention.flash import backend
 from lce_core.attention.registered import ATTENTION
 from lce_core.attention.rotary import RequestRotary
 from lce_core.attention.rotation import check_heads
 from lce_core.attention.schemes import FullCausal
 from lce_core.errors import SpecError, UnavailableError
+from lce_core.extension.compatibility import check_model
 from lce_core.extension.insertion import Inserter, reserve_token
+from lce_core.extension.kernels import scheme_kernel, stock_kernel
 from lce_core.methods import Method
 from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
@@ -43,12 +46,11 @@ if TYPE_CHECKING:
 
     from transformers import DynamicCache, PreTrainedModel
 
-    from lce_core.recipe import Kernel
+    from lce_core.recipe import Kernel, Positions, Rotation
 
 LEARNED = "extension.safetensors"
 """File of a checkpoint that holds what a method has learned beside the model's weights."""
 
-_HALF = (torch.float16, torch.bfloat16)
 _ROTARY = "model.rotary_emb."
 
 
@@ -66,6 +68,7 @@ class ExtendedModel:
         *,
         training: bool = False,
         inserter: Inserter | None = None,
+        positions: Positions = "exact",
     ) -> None:
         self.model, self.method, self.geometry = model, method, geometry
         self.trained, self.target = geometry.trained_context, target
@@ -74,6 +77,7 @@ class ExtendedModel:
         self.training = training
         self.inserter = inserter
         """Puts the method's own tokens into texts, if it has any."""
+        self._positions = positions
         self._rotary = rotary
 
     @property
@@ -119,6 +123,8 @@ class ExtendedModel:
                 "evaluate shorter contexts, or raise target_context",
             )
         table, scheme = _describe(self.method, self.geometry, lengths, training=self.training)
+        if self._positions != "exact":
+            table = replace(table, positions=self._positions)
         self._rotary.begin(table, self.inserter.length(num_tokens) if self.inserter else num_tokens)
         scaling = self.geometry.head_dim**-0.5 * table.attention_factor**2
         for attention in _attentions(self.model):
@@ -204,6 +210,9 @@ def extend(
     device: torch.device | None = None,
     training: bool = False,
     learned: Path | None = None,
+    seed: int = 0,
+    rotation: Rotation = "fp32",
+    positions: Positions = "exact",
 ) -> ExtendedModel:
     """Puts `method` on `model` in place: rotary module, attention name, softmax scaling, token.
 
@@ -220,21 +229,24 @@ def extend(
       device: where it computes, if the model is not there yet.
       training: use the method's attention for training.
       learned: file of what the method has learned; None before training.
+      seed: of what a method adds to the model and training starts from.
+      rotation: layers rotate queries and keys in "fp32" at least, or, "stock", with cosines rounded
+        to the model's dtype.
+      positions: what they are in angles.
 
     Raises:
       SpecError: model and geometry differ, parameters do not fit, or flash attention is demanded
         where it cannot run.
     """
     geometry = base_model.geometry
-    _check_model(model, geometry)
+    check_model(model, geometry)
     lengths = ContextLengths(geometry.trained_context, target, target)
     method.check(geometry, lengths)
     _, scheme = _describe(method, geometry, lengths, training=training)
     place = (device or model.device, compute_dtype or model.dtype)
-    name = (
-        _stock_kernel(*place, kernel) if scheme is None else _scheme_kernel(scheme, *place, kernel)
-    )
-    rotary = _rotary(method, geometry, lengths, identity=scheme is not None)
+    name = stock_kernel(*place, kernel) if scheme is None else scheme_kernel(scheme, *place, kernel)
+    rotary = _rotary(method, geometry, lengths, identity=scheme is not None, seed=seed)
+    rotary.stock_precision = rotation == "stock"
     if learned is not None:
         rotary.load_state_dict(load_file(learned))
     decoder: Any = model.model
@@ -244,7 +256,15 @@ def extend(
     insertion = method.insertion(geometry)
     inserter = Inserter(insertion, reserve_token(model)) if insertion else None
     return ExtendedModel(
-        model, method, geometry, target, name, rotary, training=training, inserter=inserter
+        model,
+        method,
+        geometry,
+        target,
+        name,
+        rotary,
+        training=training,
+        inserter=inserter,
+        positions=positions,
     )
 
 
@@ -261,13 +281,14 @@ def save_learned(weights: Mapping[str, torch.Tensor], folder: Path) -> dict[str,
 
 
 def _rotary(
-    method: Method, geometry: RopeGeometry, lengths: ContextLengths, *, identity: bool
+    method: Method, geometry: RopeGeometry, lengths: ContextLengths, *, identity: bool, seed: int
 ) -> RequestRotary:
     if method.rotary is None:
         return RequestRotary(geometry.rotary_dim, identity=identity)
     module, _, name = method.rotary.partition(":")
-    made: RequestRotary = getattr(importlib.import_module(module), name)(method, geometry, lengths)
-    return made
+    made = getattr(importlib.import_module(module), name)
+    rotary: RequestRotary = made(method, geometry, lengths, seed=seed)
+    return rotary
 
 
 def _describe(
@@ -300,67 +321,3 @@ def _own_configuration(model: PreTrainedModel) -> None:
     for module in model.modules():
         if getattr(module, "config", None) is shared:
             module.config = own  # type: ignore[assignment]
-
-
-def _stock_kernel(device: torch.device, dtype: torch.dtype, kernel: Kernel) -> str:
-    can = device.type == "cuda" and dtype in _HALF and is_flash_attn_2_available()
-    if kernel == "flash" and not can:
-        raise SpecError(
-            "kernel",
-            f"'flash' on {device.type} with {dtype}",
-            "a CUDA device, bf16 or fp16, and the flash-attn package for the flash kernel",
-            "use kernel: auto, or install the extra `gpu` and set precision: bf16",
-        )
-    # Never pass the name on without the package: transformers would look for a kernel on the hub.
-    return "flash_attention_2" if can and kernel != "sdpa" else "sdpa"
-
-
-def _scheme_kernel(
-    scheme: AttentionScheme, device: torch.device, dtype: torch.dtype, kernel: Kernel
-) -> str:
-    name = backend(device, dtype) if scheme.uses_flash else "matmul"
-    if kernel == "flash" and name != "torch_flash":
-        if not scheme.uses_flash:
-            raise SpecError(
-                "kernel",
-                f"'flash' for {type(scheme).__name__}, which has no flash kernel",
-                "a kernel that the method has",
-                "use kernel: auto",
-            )
-        raise SpecError(
-            "kernel",
-            f"'flash' on {device.type} with {dtype}",
-            "a CUDA device and bf16 or fp16 for the flash kernel of attention schemes",
-            "use kernel: auto, or set precision: bf16 on a GPU",
-        )
-    return name
-
-
-def _check_model(model: PreTrainedModel, geometry: RopeGeometry) -> None:
-    config = model.config
-    if config.model_type not in ("llama", "phi"):
-        raise SpecError(
-            type(model).__name__,
-            config.model_type,
-            "a llama or phi model",
-            "load one of `lce models`",
-        )
-    rope = config.rope_parameters
-    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    found = {
-        "head_dim": head_dim,
-        "rotary_dim": int(head_dim * rope.get("partial_rotary_factor", 1.0)),
-        "num_heads": config.num_attention_heads,
-        "num_kv_heads": config.num_key_value_heads,
-        "theta": float(rope["rope_theta"]),
-        "rope_type": rope["rope_type"],
-    }
-    for key, value in found.items():
-        expected = "default" if key == "rope_type" else getattr(geometry, key)
-        if value != expected:
-            raise SpecError(
-                f"{type(model).__name__}.{key}",
-                value,
-                f"{expected!r}, as the base model has it",
-                "check that the folder holds the weights of this base model, without scaling",
-            )

@@ -33,7 +33,8 @@ class Method(Plugin):
     """Whether a study may or must fine-tune it; "none" for inference-only attention schemes."""
     rotary: ClassVar[str | None] = None
     """Rotary module that computes frequencies from parameters of its own, as "module:class"; called
-    with (method, geometry, lengths). Its parameters are trained, and saved beside the model's."""
+    with (method, geometry, lengths, seed=...). Its parameters are trained, from values that follow
+    from the seed of the run, and saved beside the model's."""
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
         """Frequencies for one request; the base model's own unless overridden."""

@@ -145,4 +145,4 @@ EVIDENCE = (
         "attention_factor", 1.0, "the base model within its context", request=100, log_scale=True
     ),
 )
-VERSION = 1
+VERSION = 2

@@ -109,4 +109,4 @@ EVIDENCE = (
     value("reach", None, "the method limits no length"),
 )
 EXAMPLES: Examples = ({}, {"block": 4, "top_k": 13, "train_length": 64}, {"block": 4, "top_k": 2})
-VERSION = 1
+VERSION = 2

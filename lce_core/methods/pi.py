@@ -33,7 +33,8 @@ SOURCE = Source(
     paper="arXiv:2306.15595",
     place="equation 8 and tables 7, 8 of LCEG (arXiv:2409.12181)",
     reference="github.com/Leooyii/LCEG@2ce672dc42b9b5d3e408e8117126c28caeaafcc0",
-    differs="angles are computed in float64; the reference trained on positions rounded to bf16",
+    differs="angles are computed in float64; the reference trained on positions, frequencies"
+    " and products rounded to bf16 (`train_positions: bf16_angles`)",
 )
 EVIDENCE = (
     frequencies(

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lce_core.errors import SpecError
+from lce_core.recipe import Positions
 
 Frequencies = NDArray[np.float64]
 
@@ -90,6 +91,8 @@ class RopeTable:
 
     inv_freq: Frequencies
     attention_factor: float = 1.0
+    positions: Positions = "exact"
+    """Others repeat a fault of other software on purpose."""
 
     def __post_init__(self) -> None:
         if self.inv_freq.dtype != np.float64 or self.inv_freq.ndim not in (1, 2):

@@ -93,6 +93,7 @@ class PlannedTraining:
             num_steps=num_steps,
             row_length=context,
             seed=self.seed,
+            train_positions=variant.train_positions,
         )
         parents = {"rows": rows} if base is None else {"rows": rows, "base": base}
         axes = {"base_model": base_model.plugin_name, "method": variant.label, "seed": self.seed}

@@ -19,7 +19,7 @@ from lce_core.corpora import Corpus
 from lce_core.errors import SpecError
 from lce_core.methods import Method
 from lce_core.models import LanguageModel
-from lce_core.recipe import STRICT, Evaluation, Section, Training, Upsampling
+from lce_core.recipe import STRICT, Evaluation, Positions, Section, Training, Upsampling
 
 
 class MethodEntry(Section):
@@ -30,6 +30,8 @@ class MethodEntry(Section):
     """Name in tables: the method's own unless two variants of one method are compared."""
     tuned: bool = False
     """Fine-tune on `train_tokens` at the target context before evaluating."""
+    train_positions: Positions = "exact"
+    """Fine-tune on positions rounded to bf16 (`bf16`), or on angles rounded so (`bf16_angles`)."""
 
     @model_validator(mode="after")
     def _trainable(self) -> MethodEntry:
@@ -47,6 +49,13 @@ class MethodEntry(Section):
                 f"tuned: false for {name}, which is nothing without training",
                 "a trained variant of this method",
                 "add `tuned: true`",
+            )
+        if not self.tuned and self.train_positions != "exact":
+            raise SpecError(
+                "train_positions",
+                f"{self.train_positions} for {name}, which is not trained",
+                "a tuned variant where positions of training are rounded",
+                "add `tuned: true`, or leave out `train_positions`",
             )
         return self
 
@@ -104,6 +113,13 @@ class StudySpec(BaseModel):
                 self.training.tokens_per_step,
                 f"a multiple of target_context, {self.target_context}",
                 "change one of them",
+            )
+        if self.evaluation.rotation == "stock" and self.evaluation.precision == "fp32":
+            raise SpecError(
+                "evaluation.rotation",
+                "stock with precision fp32, where no cosine is rounded",
+                "stock rotation with precision bf16 alone",
+                "leave out rotation, or set precision: bf16",
             )
         if min(self.seeds) < 0 or max(self.seeds) >= 1 << 63:
             raise SpecError("seeds", list(self.seeds), "seeds from 0 to 2^63 - 1", "choose others")

@@ -17,7 +17,7 @@ from lce_core.corpora import CORPORA, Corpus
 from lce_core.data.sequences import Sequences
 from lce_core.methods import METHODS, Method
 from lce_core.models import MODELS, LanguageModel
-from lce_core.recipe import Inference, Section, Training, Upsampling
+from lce_core.recipe import Inference, Positions, Section, Training, Upsampling
 from lce_core.registry import Plugin, Registry
 from lce_core.store.steps import Step
 from lce_core.study.step_cost import StepCost, evaluation_cost, finetune_cost, pretraining_cost
@@ -136,6 +136,7 @@ class FinetuneSpec(TrainingSpec):
     method: SomeMethod
     target_context: int
     """In tokens."""
+    train_positions: Positions = "exact"
 
     def cost(self, step: Step) -> StepCost:  # noqa: ARG002 - all of it is in the spec
         """Forward and backward passes with the method's attention."""

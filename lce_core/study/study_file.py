@@ -108,8 +108,12 @@ _SECTIONS: dict[str, type[Section]] = {
 }
 
 
+_OF_ENTRY = ("label", "tuned", "train_positions")
+"""Keys of an entry of `methods` that are no parameters of the method."""
+
+
 def _method(entry: dict[str, Any], where: str) -> MethodEntry:
-    own: dict[str, Any] = {key: entry[key] for key in ("label", "tuned") if key in entry}
+    own: dict[str, Any] = {key: entry[key] for key in _OF_ENTRY if key in entry}
     rest = {key: entry[key] for key in entry if key not in own}
     method = METHODS.parse(rest, where)
     fields: dict[str, Any] = {"method": method, "label": method.plugin_name, **own}

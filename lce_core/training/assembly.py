@@ -122,6 +122,8 @@ def _extend(
         compute_dtype=resolve_dtype(job.training.precision),
         device=device,
         training=True,
+        seed=job.seed,
+        positions=job.train_positions,
     )
     extended.begin_request(sequence_length(job, extended))
     if lora := method.lora():

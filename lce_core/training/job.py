@@ -9,7 +9,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 
 from lce_core.devices import DeviceName
-from lce_core.recipe import Training
+from lce_core.recipe import Positions, Training
 from lce_core.store.identity import fingerprint
 
 
@@ -33,6 +33,7 @@ class TrainingJob(BaseModel):
     num_steps: int = Field(gt=0)
     row_length: int = Field(gt=1)
     target_context: int = Field(gt=0)
+    train_positions: Positions = "exact"
     out: Path
     """Existing folder that receives `model/` and `loss.jsonl`."""
     resume: Path
@@ -62,4 +63,6 @@ class TrainingJob(BaseModel):
         """Fingerprint of what decides the result; resume points of another one are refused."""
         what = {"base_model", "method", "from_scratch", "seed", "num_steps", "row_length"}
         payload = self.model_dump(mode="json", include={*what, "target_context"})
+        if self.train_positions != "exact":
+            payload["train_positions"] = self.train_positions
         return fingerprint({**payload, "training": self.training.identity()})

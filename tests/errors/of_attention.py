@@ -153,28 +153,28 @@ def _(_: Place) -> None:
     extend(stock(BASES[0]), BASES[0], _Doubled(), target=TARGET)
 
 
-@provokes("lce_core/extension/extended_model.py", "and the flash-attn package")
+@provokes("lce_core/extension/kernels.py", "and the flash-attn package")
 def _(_: Place) -> None:
     extend(stock(BASES[0]), BASES[0], method("none"), target=TARGET, kernel="flash")
 
 
-@provokes("lce_core/extension/extended_model.py", "for the flash kernel of attention schemes")
+@provokes("lce_core/extension/kernels.py", "for the flash kernel of attention schemes")
 def _(_: Place) -> None:
     extend(stock(BASES[0]), BASES[0], method("lm_infinite"), target=TARGET, kernel="flash")
 
 
-@provokes("lce_core/extension/extended_model.py", "which has no flash kernel")
+@provokes("lce_core/extension/kernels.py", "which has no flash kernel")
 def _(_: Place) -> None:
     extend(stock(BASES[0]), BASES[0], method("landmark"), target=TARGET, kernel="flash")
 
 
-@provokes("lce_core/extension/extended_model.py", "a llama or phi model")
+@provokes("lce_core/extension/compatibility.py", "a llama or phi model")
 def _(_: Place) -> None:
     other = GPT2LMHeadModel(GPT2Config(n_embd=8, n_layer=1, n_head=1, vocab_size=20))
     extend(other, BASES[0], method("none"), target=TARGET)
 
 
-@provokes("lce_core/extension/extended_model.py", "as the base model has it")
+@provokes("lce_core/extension/compatibility.py", "as the base model has it")
 def _(_: Place) -> None:
     extend(stock(BASES[1]), BASES[0], method("none"), target=TARGET)
 

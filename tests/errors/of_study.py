@@ -35,6 +35,8 @@ study("tasks of", benchmarks=[{"name": "passkey", "lengths": [128], "tasks": ["t
 study("more than once", "spec", seeds=[1, 1])
 study("inference only", "spec", methods=[{"name": "self_extend", "tuned": True}])
 study("nothing without training", "spec", methods=[{"name": "landmark"}])
+study("which is not trained", "spec", methods=[{"name": "pi", "train_positions": "bf16"}])
+study("no cosine is rounded", "spec", evaluation={"rotation": "stock"})
 study("a multiple of target_context", "spec", target_context=500)
 study("from 0 to 2^63", "spec", seeds=[-1])
 

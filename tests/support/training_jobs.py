@@ -36,13 +36,13 @@ class Words(Corpus):
             yield Document(f"{split}-{number}", "prose", " ".join(words))
 
 
-def packed_rows(out: Path) -> Path:
+def packed_rows(out: Path, row_length: int = ROW_LENGTH) -> Path:
     """Packs 20 rows into an existing folder."""
     pack_rows(
         Words(),
         BASE,
         BASE.tokenizer(None),
-        row_length=ROW_LENGTH,
+        row_length=row_length,
         num_rows=20,
         upsampling=Upsampling(),
         seed=0,

@@ -133,4 +133,4 @@ EVIDENCE = (
     ),
 )
 EXAMPLES: Examples = ({"bases": [3e6, 1e6, 2e6, 5e6]}, {"stride": 60000}, {})
-VERSION = 1
+VERSION = 2

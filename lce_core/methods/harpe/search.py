@@ -76,7 +76,7 @@ class SearchSettings:
 
 @dataclass(frozen=True, eq=False)
 class Extrema:
-    """Relative distances of main peaks and troughs, ascending."""
+    """Relative distances of main peaks and troughs; of one base, ascending."""
 
     peaks: Positions
     troughs: Positions
@@ -109,13 +109,14 @@ def search_bases(
     left = [
         _Candidate(base, main_extrema(base, rotary_dim, settings)) for base in settings.candidates
     ]
-    chosen = [left.pop(0)]
+    first = left.pop(0)
+    chosen, unmet = [first.base], first.extrema
     while len(chosen) < count:
-        open_peaks, open_troughs = _unmet(chosen)
-        best = min(left, key=lambda c: _rank(c, open_peaks, open_troughs, settings.radius))
+        best = min(left, key=lambda c: _rank(c, unmet, settings.radius))
         left.remove(best)
-        chosen.append(best)
-    return tuple(candidate.base for candidate in chosen)
+        chosen.append(best.base)
+        unmet = _still_unmet(unmet, best.extrema)
+    return tuple(chosen)
 
 
 def waveform(base: float, rotary_dim: int, nearest: int, farthest: int) -> Frequencies:
@@ -197,21 +198,23 @@ def _strict_extrema(values: Frequencies) -> tuple[Positions, Positions]:
     return np.flatnonzero(maxima) + 1, np.flatnonzero(minima) + 1
 
 
-def _unmet(chosen: list[_Candidate]) -> tuple[Positions, Positions]:
-    """Peaks and troughs of all chosen bases, without positions that are both."""
-    peaks = np.concatenate([candidate.extrema.peaks for candidate in chosen])
-    troughs = np.concatenate([candidate.extrema.troughs for candidate in chosen])
-    return peaks[~np.isin(peaks, troughs)], troughs[~np.isin(troughs, peaks)]
+def _still_unmet(before: Extrema, new: Extrema) -> Extrema:
+    """What is left of peaks and troughs once another base is chosen: positions that are both go.
+
+    Only what was left before meets the new ones, as in the reference. A position that went earlier
+    is forgotten, so a later base may bring it back.
+    """
+    peaks = np.concatenate((before.peaks, new.peaks))
+    troughs = np.concatenate((before.troughs, new.troughs))
+    return Extrema(peaks[~np.isin(peaks, troughs)], troughs[~np.isin(troughs, peaks)])
 
 
-def _rank(
-    candidate: _Candidate, peaks: Positions, troughs: Positions, radius: int
-) -> tuple[int, float, int]:
+def _rank(candidate: _Candidate, unmet: Extrema, radius: int) -> tuple[int, float, int]:
     """Smallest for the most meetings, then the closest ones, then the smallest base."""
     gaps = np.concatenate(
         [
-            np.subtract.outer(candidate.extrema.peaks, troughs).ravel(),
-            np.subtract.outer(candidate.extrema.troughs, peaks).ravel(),
+            np.subtract.outer(candidate.extrema.peaks, unmet.troughs).ravel(),
+            np.subtract.outer(candidate.extrema.troughs, unmet.peaks).ravel(),
         ]
     )
     meetings = gaps[np.abs(gaps) <= radius]

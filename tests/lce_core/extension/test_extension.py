@@ -21,7 +21,8 @@ from transformers import (
 
 from lce_core.attention.rotary import RequestRotary
 from lce_core.errors import SpecError, UnavailableError
-from lce_core.extension import extended_model as extension
+from lce_core.evidence import LLAMA2_7B
+from lce_core.extension import kernels
 from lce_core.extension.extended_model import extend
 from lce_core.methods import METHODS, Method
 from lce_core.models import LanguageModel
@@ -234,13 +235,42 @@ def test_casting_the_model_to_bfloat16_rounds_no_position(base: LanguageModel) -
     like = torch.zeros(1, dtype=torch.bfloat16)
     positions = torch.arange(32768)[None]
     cos, sin = rotary(like, positions)
-    assert cos.dtype == torch.bfloat16
+    assert cos.dtype == sin.dtype == torch.float32
     inv_freq = base.geometry.inv_freq() / 2048
     angles = torch.from_numpy(np.outer(np.arange(32768), np.tile(inv_freq, 2)))
-    assert (cos[0].double() - angles.cos()).abs().max() < 4e-3
-    assert (sin[0].double() - angles.sin()).abs().max() < 4e-3
-    cos, _ = rotary(torch.zeros(1), positions)
     assert (cos[0].double() - angles.cos()).abs().max() < 1e-7
+    assert (sin[0].double() - angles.sin()).abs().max() < 1e-7
+
+
+def test_no_angle_of_the_base_table_is_rounded_at_131072_tokens() -> None:
+    # Angles in float32 would be off by up to 7.7e-3 there.
+    rotary = RequestRotary(128, identity=False)
+    inv_freq = LLAMA2_7B.inv_freq()
+    rotary.begin(RopeTable(inv_freq), 131_072)
+    positions = np.arange(131_072 - 4096, 131_072)
+    cos, sin = rotary(torch.zeros(1), torch.from_numpy(positions)[None])
+    angles = np.outer(positions, np.tile(inv_freq, 2))
+    assert np.abs(cos[0].double().numpy() - np.cos(angles)).max() < 1e-7
+    assert np.abs(sin[0].double().numpy() - np.sin(angles)).max() < 1e-7
+
+
+class OnGpu(torch.Tensor):
+    """A tensor that says it lies on a GPU."""
+
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]
+        return torch.device("cuda")
+
+
+@pytest.mark.parametrize("gaps", [[[0, 1, 2, 4]], [[0, 1, 0, 1]], [[0, 1, 2, 3], [3, 2, 1, 0]]])
+def test_positions_that_a_scheme_would_ignore_are_refused_on_a_gpu_too(gaps: list[Any]) -> None:
+    rotary = RequestRotary(8, identity=True)
+    rotary.begin(RopeTable(np.ones(4)), 8)
+    with pytest.raises(SpecError, match="position_ids: got gaps or restarts"):
+        rotary(torch.ones(1, 4, 8), torch.tensor(gaps).as_subclass(OnGpu))
+    rotary(torch.ones(1, 4, 8), torch.tensor([[4, 5, 6, 7]]).as_subclass(OnGpu))
+    with pytest.raises(SpecError, match="got 9 tokens"):
+        rotary(torch.ones(1, 4, 8), torch.tensor([[5, 6, 7, 8]]).as_subclass(OnGpu))
 
 
 @over_methods
@@ -390,7 +420,7 @@ def test_the_hub_is_never_asked_for_a_kernel(monkeypatch: pytest.MonkeyPatch) ->
     # A GPU model without the flash-attn package, for which transformers would try the hub.
     model = stock(BASES[0]).to(torch.bfloat16)
     monkeypatch.setattr(type(model), "device", torch.device("cuda"))
-    monkeypatch.setattr(extension, "is_flash_attn_2_available", lambda: False)
+    monkeypatch.setattr(kernels, "is_flash_attn_2_available", lambda: False)
     extended = extend(model, BASES[0], method("pi"), target=TARGET)
     assert extended.kernel == extended.model.config._attn_implementation == "sdpa"
 
@@ -410,7 +440,7 @@ def test_flash_attention_is_chosen_on_a_gpu_in_half_precision(
     model = stock(BASES[0]).to(dtype)
     chosen: list[str] = []
     monkeypatch.setattr(type(model), "device", torch.device("cuda"))
-    monkeypatch.setattr(extension, "is_flash_attn_2_available", lambda: True)
+    monkeypatch.setattr(kernels, "is_flash_attn_2_available", lambda: True)
     monkeypatch.setattr(
         type(model), "set_attn_implementation", lambda self, name: chosen.append(name)
     )

@@ -25,6 +25,7 @@ from lce_core.extension.extended_model import LEARNED, ExtendedModel, extend, sa
 from lce_core.methods import METHODS, Method
 from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths, RopeGeometry
+from lce_core.training.assembly import build
 from lce_core.training.job import TrainingJob
 from lce_core.training.run import run
 from tests.support.extended_models import BASES, TARGET, TRAINED, logits, over_bases, stock, tokens
@@ -493,6 +494,19 @@ def assert_close(first: TrainingJob, second: TrainingJob) -> None:
         assert ours.keys() == theirs.keys()
         for name, tensor in ours.items():
             torch.testing.assert_close(tensor, theirs[name], rtol=0, atol=1e-4)
+
+
+def test_the_network_of_a_run_starts_from_the_seed_of_the_study(make_job: Any) -> None:
+    def start(seed: int) -> Tensor:
+        model: Any = build(make_job(seed=seed), BASE, torch.device("cpu")).model
+        found: Tensor = model.model.rotary_emb.up.detach()
+        return found
+
+    assert torch.equal(start(0), rotary_of(BASE.geometry).up)
+    drawn = torch.empty_like(start(3))
+    bound = 1 / math.sqrt(drawn.shape[1])  # kaiming's for a = sqrt 5: 1 / sqrt of the inputs
+    drawn.uniform_(-bound, bound, generator=torch.Generator().manual_seed(3))
+    torch.testing.assert_close(start(3), drawn)
 
 
 def test_training_teaches_the_network_and_its_checkpoint_is_used(make_job: Any) -> None:

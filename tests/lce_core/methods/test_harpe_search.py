@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
@@ -17,8 +19,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lce_core.errors import SpecError
+from lce_core.methods.harpe import search
 from lce_core.methods.harpe.search import (
     PUBLISHED,
+    Extrema,
     SearchSettings,
     main_extrema,
     search_bases,
@@ -42,6 +46,69 @@ def test_the_search_gives_all_32_bases_of_table_2_within_seconds() -> None:
     assert time.perf_counter() - start < 30
     assert [base / 1e6 for base in bases] == ORDER
     assert sorted(base / 1e6 for base in bases) == TABLE_2
+
+
+@pytest.mark.slow
+def test_finer_and_coarser_strides_choose_what_a_search_over_lists_chooses() -> None:
+    # Stride 10000 gave 2.84, not 3.18, at index 28 when every meeting counted for good.
+    for stride in (10_000, 20_000, 40_000, 50_000):
+        chosen = replace(PUBLISHED, stride=stride)
+        assert list(search_bases(128, 32, chosen)) == listed(chosen, 32, extrema_of_128)
+    at_10_000 = search_bases(128, 32, replace(PUBLISHED, stride=10_000))
+    assert at_10_000[28] == 3_180_000
+    assert 4_100_000 not in at_10_000
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.integers(0, 1 << 32), st.integers(1, 40), st.integers(1, 10), st.integers(0, 3))
+def test_any_extrema_are_met_as_in_a_search_over_lists(
+    seed: int, farthest: int, each: int, radius: int
+) -> None:
+    """Few positions, so that many coincide and some that went come back."""
+    rng = np.random.default_rng(seed)
+    chosen = replace(PUBLISHED, stride=400_000, radius=radius)
+    drawn = {
+        base: Extrema(*(np.unique(rng.integers(0, farthest, each)) for _ in range(2)))
+        for base in chosen.candidates
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search, "main_extrema", lambda base, *_: drawn[base])
+        search_bases.cache_clear()
+        found = search_bases(128, len(drawn), chosen)
+    search_bases.cache_clear()
+    assert list(found) == listed(chosen, len(drawn), drawn.__getitem__)
+
+
+@cache
+def extrema_of_128(base: int) -> Extrema:
+    return main_extrema(base, 128)
+
+
+def listed(chosen: SearchSettings, count: int, of: Callable[[int], Extrema]) -> list[int]:
+    """The reference's procedure: two lists, to which each base adds; what is in both is dropped."""
+    bases = [chosen.lowest]
+    peaks, troughs = (list(part) for part in (of(bases[0]).peaks, of(bases[0]).troughs))
+    while len(bases) < count:
+        best: tuple[int, float] = (-1, math.inf)
+        left = np.array(troughs), np.array(peaks)
+        for base in range(chosen.lowest, chosen.highest + 1, chosen.stride):
+            own = of(base).peaks, of(base).troughs
+            gaps = np.hstack([near(*pair, chosen.radius) for pair in zip(own, left, strict=True)])
+            spread = float((gaps**2).mean()) if len(gaps) else math.inf
+            better = len(gaps) > best[0] or (len(gaps) == best[0] and spread < best[1])
+            if base not in bases and better:
+                best, next_base = (len(gaps), spread), base
+        bases.append(next_base)
+        peaks, troughs = peaks + list(of(next_base).peaks), troughs + list(of(next_base).troughs)
+        both = set(peaks) & set(troughs)
+        peaks, troughs = ([at for at in part if at not in both] for part in (peaks, troughs))
+    return bases
+
+
+def near(some: np.ndarray, others: np.ndarray, radius: int) -> np.ndarray:
+    """Distance of every pair that is at most the radius apart."""
+    gaps = some[:, None] - others[None]
+    return gaps[abs(gaps) <= radius]
 
 
 def test_a_shorter_search_is_the_beginning_of_a_longer_one() -> None:

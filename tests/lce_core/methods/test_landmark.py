@@ -128,6 +128,19 @@ def trained(parts: States, head: int, block: int) -> torch.Tensor:
     return found
 
 
+def selected(query: torch.Tensor, key: torch.Tensor, i: int, scheme: BlockRetrieval) -> list[int]:
+    """Blocks that the query at position i reads, ascending; of equal scores the earlier block."""
+    block, start = scheme.block, i // scheme.chunk * scheme.chunk
+    number = start // block
+    top_k = min(scheme.top_k, number)
+    gates = []
+    for b in range(number):
+        slot = max(0, b - (number - top_k) + 1)
+        lies = start - (top_k + 1 - slot) * block + block - 1
+        gates.append(score(query[i], key[b * block + block - 1], i - lies))
+    return sorted(sorted(range(number), key=lambda b: (-gates[b], b))[:top_k])
+
+
 def retrieved(
     parts: States, head: int, scheme: BlockRetrieval
 ) -> tuple[torch.Tensor, list[list[int]]]:
@@ -143,12 +156,7 @@ def retrieved(
         number = start // block
         top_k = min(scheme.top_k, number)
         prefix = start - (top_k + 1) * block
-        gates = []
-        for b in range(number):
-            slot = max(0, b - (number - top_k) + 1)
-            lies = prefix + slot * block + block - 1
-            gates.append(score(query[i], key[b * block + block - 1], i - lies))
-        picks = sorted(sorted(range(number), key=lambda b: (-gates[b], b))[:top_k])
+        picks = selected(query, key, i, scheme)
         chosen.append(picks)
         own, others = blocks_of(i, start, block, lambda i, j: score(query[i], key[j], i - j))
         for nth, b in enumerate(picks):
@@ -305,17 +313,38 @@ def test_blocks_that_are_not_selected_are_not_seen() -> None:
         assert moved.tolist() == expected
 
 
-def test_a_tie_goes_to_the_earlier_block_whatever_rounding_says() -> None:
-    scheme, length = BlockRetrieval(block=4, top_k=2, chunk=4), 44
-    query, key, value = (part.float() for part in states(2, 2, length))
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
+@pytest.mark.parametrize("norm", [1.0, 2.0, 4.0])
+def test_the_best_blocks_are_read_in_every_dtype(dtype: torch.dtype, norm: float) -> None:
+    # In bf16 the selection once overlapped the exact one by 0.79, 0.69 and 0.51 for these norms.
+    scheme, length, dim = BlockRetrieval(block=4, top_k=5, chunk=8), 168, 64
+    query, key, value = states(2, 2, length, dim=dim)
+    key[:, :, 3] *= norm * key[:, :, 3::4].norm(dim=-1).mean() / key[:, :, 3].norm()
+    # Each block's tokens say its number, so the output names the blocks that were read.
+    value[:] = torch.nn.functional.one_hot(torch.arange(length) // 4, dim)
+    query, key, value = (part.to(dtype) for part in (query / 16, key, value))
+    output = retrieval.attend(scheme, AttentionInputs(query, key, value, TABLE, 0, SCALING))
+    for head in range(2):
+        for i in range(length):
+            exact = selected(query[0, head].double(), key[0, head].double(), i, scheme)
+            before = i // scheme.chunk * scheme.chunk // 4
+            assert output[0, head, i, :before].nonzero().flatten().tolist() == exact
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("cuts", [[], [12, 13, 30], [*range(1, 44)]])
+def test_a_tie_goes_to_the_earlier_block_in_one_pass_in_chunks_and_token_by_token(
+    dtype: torch.dtype, cuts: list[int]
+) -> None:
+    scheme, length, dim = BlockRetrieval(block=4, top_k=2, chunk=4), 44, 16
+    query, key, value = (part.to(dtype) for part in states(2, 2, length, dim=dim))
     key[:, :, 3::4] = key[:, :, 3:4]  # landmarks of the first layer
-    expected = in_chunks(retrieval.attend, scheme, (query, key, value), [])
-    noise = 1 + 1e-7 * torch.randn(key.shape, generator=torch.Generator().manual_seed(0))
-    noisy = retrieval.attend(scheme, AttentionInputs(query, key * noise, value, TABLE, 0, SCALING))
-    torch.testing.assert_close(noisy, expected, rtol=1e-5, atol=1e-5)
-    exact = (query.double(), key.double(), value.double())
-    oracle = written_out(exact, lambda alone, head: retrieved(alone, head, scheme)[0])
-    torch.testing.assert_close(expected.double(), oracle, rtol=1e-4, atol=1e-4)
+    value[:] = torch.nn.functional.one_hot(torch.arange(length) // 4, dim)
+    output = in_chunks(retrieval.attend, scheme, (query, key, value), cuts)
+    for head in range(2):
+        for i in range(length):
+            exact = selected(query[0, head].double(), key[0, head].double(), i, scheme)
+            assert output[0, head, i, : i // 4].nonzero().flatten().tolist() == exact
 
 
 @settings(deadline=None, max_examples=25)
@@ -347,7 +376,7 @@ def test_no_distance_is_longer_than_a_training_sequence() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(retrieval, "Rotation", Spy)
         retrieval.attend(RETRIEVALS[0], AttentionInputs(*states(2, 2, 300), TABLE, 0, SCALING))
-    assert rotations == [8 + 3 * 4]
+    assert max(rotations) == 8 + 3 * 4
 
 
 # Inserted tokens

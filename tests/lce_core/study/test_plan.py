@@ -165,6 +165,39 @@ def test_a_default_written_out_changes_no_identity() -> None:
     assert set(spelled.steps) == set(planned().steps)
 
 
+def test_bf16_cells_say_how_they_were_rotated_and_fp32_cells_do_not() -> None:
+    plain = planned()
+    assert set(planned(evaluation={"rotation": "fp32"}).steps) == set(plain.steps)
+    bf16, written, stock = (
+        planned(evaluation={"precision": "bf16", **rotation})
+        for rotation in ({}, {"rotation": "fp32"}, {"rotation": "stock"})
+    )
+    assert set(bf16.steps) == set(written.steps)
+    said = [step.spec["evaluation"] for step in bf16.steps.values() if step.kind == "cell"]
+    # Those whose cosines were rounded are known as {"precision": "bf16"}.
+    assert said
+    assert all(entry == {"precision": "bf16", "rotation": "fp32"} for entry in said)
+    assert not fingerprints(stock, "cell") & fingerprints(bf16, "cell")
+    assert all(
+        fingerprints(stock, kind) == fingerprints(plain, kind) for kind in ("base", "finetune")
+    )
+
+
+def test_rounded_positions_are_part_of_a_run_and_exact_ones_leave_no_trace() -> None:
+    def of_yarn(**entry: str) -> set[str]:
+        return fingerprints(planned(methods=[{"name": "yarn", "tuned": True, **entry}]), "finetune")
+
+    assert of_yarn(train_positions="exact") == of_yarn()
+    assert len(of_yarn() | of_yarn(train_positions="bf16")) == 2 * len(of_yarn())
+    both = planned(
+        methods=[
+            {"name": "yarn", "tuned": True},
+            {"name": "yarn", "label": "yarn_bf16", "tuned": True, "train_positions": "bf16"},
+        ]
+    )
+    assert fingerprints(both, "finetune") == of_yarn() | of_yarn(train_positions="bf16")
+
+
 def test_the_plan_says_which_field_differs(store: Store) -> None:
     before = planned(seeds=[0])
     finish(store, list(before.steps.values()))

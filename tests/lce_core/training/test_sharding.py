@@ -19,6 +19,7 @@ from safetensors.torch import load_file
 from lce_core.attention.schemes import FullCausal
 from lce_core.errors import NonFiniteError, SpecError, StoreError
 from lce_core.extension import extended_model as extension
+from lce_core.extension import kernels
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
 from lce_core.study.plugin_folders import add_plugin_folders
@@ -261,8 +262,8 @@ def one_gpu(monkeypatch: pytest.MonkeyPatch) -> torch.device:
 def test_the_kernel_is_chosen_by_the_compute_dtype(
     one_gpu: torch.device, package: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(extension, "is_flash_attn_2_available", lambda: package)
-    stock, scheme = extension._stock_kernel, partial(extension._scheme_kernel, FullCausal())
+    monkeypatch.setattr(kernels, "is_flash_attn_2_available", lambda: package)
+    stock, scheme = kernels.stock_kernel, partial(kernels.scheme_kernel, FullCausal())
     assert stock(one_gpu, torch.float32, "auto") == "sdpa"
     assert stock(one_gpu, torch.bfloat16, "auto") == ("flash_attention_2" if package else "sdpa")
     assert scheme(one_gpu, torch.bfloat16, "flash") == "torch_flash"
@@ -275,13 +276,13 @@ def test_training_passes_the_compute_dtype_on(
     make_job: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[torch.dtype] = []
-    choose = extension._stock_kernel
+    choose = kernels.stock_kernel
 
     def spy(device: torch.device, dtype: torch.dtype, kernel: Any) -> str:
         asked.append(dtype)
         return choose(device, dtype, kernel)
 
-    monkeypatch.setattr(extension, "_stock_kernel", spy)
+    monkeypatch.setattr(extension, "stock_kernel", spy)
     method = METHODS.parse({"name": "pi"}, "method").identity()
     for precision in ("fp32", "bf16"):
         job = make_job({"precision": precision}, method=method, target_context=512, num_steps=1)

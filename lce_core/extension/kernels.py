@@ -1,0 +1,61 @@
+"""Which kernel computes attention: what the device, the dtype and the installed packages allow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from transformers.utils.import_utils import is_flash_attn_2_available
+
+from lce_core.attention import AttentionScheme
+from lce_core.attention.flash import backend
+from lce_core.errors import SpecError
+
+if TYPE_CHECKING:
+    from lce_core.recipe import Kernel
+
+_HALF = (torch.float16, torch.bfloat16)
+
+
+def stock_kernel(device: torch.device, dtype: torch.dtype, kernel: Kernel) -> str:
+    """Name under which transformers knows its own attention.
+
+    Raises:
+      SpecError: flash attention is demanded where it cannot run.
+    """
+    can = device.type == "cuda" and dtype in _HALF and is_flash_attn_2_available()
+    if kernel == "flash" and not can:
+        raise SpecError(
+            "kernel",
+            f"'flash' on {device.type} with {dtype}",
+            "a CUDA device, bf16 or fp16, and the flash-attn package for the flash kernel",
+            "use kernel: auto, or install the extra `gpu` and set precision: bf16",
+        )
+    # Never pass the name on without the package: transformers would look for a kernel on the hub.
+    return "flash_attention_2" if can and kernel != "sdpa" else "sdpa"
+
+
+def scheme_kernel(
+    scheme: AttentionScheme, device: torch.device, dtype: torch.dtype, kernel: Kernel
+) -> str:
+    """Name of the kernel family that computes a scheme.
+
+    Raises:
+      SpecError: flash attention is demanded where it cannot run.
+    """
+    name = backend(device, dtype) if scheme.uses_flash else "matmul"
+    if kernel == "flash" and name != "torch_flash":
+        if not scheme.uses_flash:
+            raise SpecError(
+                "kernel",
+                f"'flash' for {type(scheme).__name__}, which has no flash kernel",
+                "a kernel that the method has",
+                "use kernel: auto",
+            )
+        raise SpecError(
+            "kernel",
+            f"'flash' on {device.type} with {dtype}",
+            "a CUDA device and bf16 or fp16 for the flash kernel of attention schemes",
+            "use kernel: auto, or set precision: bf16 on a GPU",
+        )
+    return name
