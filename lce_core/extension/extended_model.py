@@ -36,7 +36,7 @@ from lce_core.attention.schemes import FullCausal
 from lce_core.errors import SpecError, UnavailableError
 from lce_core.extension.compatibility import check_model
 from lce_core.extension.insertion import Inserter, reserve_token
-from lce_core.extension.kernels import scheme_kernel, stock_kernel
+from lce_core.extension.kernels import HALF, scheme_kernel, stock_kernel
 from lce_core.methods import Method
 from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
@@ -83,7 +83,7 @@ class ExtendedModel:
     @property
     def coarse(self) -> bool:
         """Whether it computes in half precision, where what passes together may tip a choice."""
-        return self.model.dtype in _HALF
+        return self.model.dtype in HALF
 
     def begins_alike(self, shorter: int, longer: int) -> bool:
         """Whether a longer request treats its first `shorter` tokens as a request of so many.

@@ -14,7 +14,8 @@ from lce_core.errors import SpecError
 if TYPE_CHECKING:
     from lce_core.recipe import Kernel
 
-_HALF = (torch.float16, torch.bfloat16)
+HALF = (torch.float16, torch.bfloat16)
+"""Dtypes of half precision."""
 
 
 def stock_kernel(device: torch.device, dtype: torch.dtype, kernel: Kernel) -> str:
@@ -23,7 +24,7 @@ def stock_kernel(device: torch.device, dtype: torch.dtype, kernel: Kernel) -> st
     Raises:
       SpecError: flash attention is demanded where it cannot run.
     """
-    can = device.type == "cuda" and dtype in _HALF and is_flash_attn_2_available()
+    can = device.type == "cuda" and dtype in HALF and is_flash_attn_2_available()
     if kernel == "flash" and not can:
         raise SpecError(
             "kernel",
