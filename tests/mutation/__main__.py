@@ -84,9 +84,9 @@ def _copied(root: Path, folder: Path) -> Path:
 
 def _outcome(root: Path, folder: Path, fault: Fault) -> Outcome:
     started, copy = time.monotonic(), _copied(root, folder)
-    path = copy / fault.file
+    path, faulty = fault.planted(copy)
     sound = path.read_text("utf-8")
-    path.write_text(fault.planted(copy), "utf-8")
+    path.write_text(faulty, "utf-8")
     try:
         killer = first_failure(copy, fault.tests)
         wider = None if killer else first_failure(copy, [fault.folder(copy)])

@@ -2,7 +2,7 @@
 
 `faults.toml` has a table for each area and a line for each fault, under the fault's name:
 
-    file      the file it changes
+    file      the file it changes, or a pattern of files of which it changes one
     old, new  the text it replaces, which occurs there exactly once, and what stands there instead
     tests     test files or tests that should fail
     survives  only for a fault that no test can notice: why
@@ -33,21 +33,20 @@ class Fault:
     tests: tuple[str, ...]
     survives: str | None = None
 
-    def planted(self, root: Path) -> str:
-        """The text of the file with the fault in it.
+    def planted(self, root: Path) -> tuple[Path, str]:
+        """The file to change, and its text with the fault in it.
 
         Raises:
           TableError: the old text does not occur exactly once, or nothing would change.
         """
-        path = root / self.file
-        if not path.is_file():
-            raise TableError(f"{self.name}: there is no {self.file}")
-        text = path.read_text("utf-8")
-        if (found := text.count(self.old)) != 1:
+        texts = {path: path.read_text("utf-8") for path in sorted(root.glob(self.file))}
+        found = sum(text.count(self.old) for text in texts.values())
+        if found != 1:
             raise TableError(f"{self.name}: {self.file} has {found} times: {self.old}")
         if self.old == self.new:
             raise TableError(f"{self.name}: old and new are the same")
-        return text.replace(self.old, self.new)
+        path = next(path for path, text in texts.items() if self.old in text)
+        return path, texts[path].replace(self.old, self.new)
 
     def missing_tests(self, root: Path) -> list[str]:
         """Tests of the table that do not exist."""

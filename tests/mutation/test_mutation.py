@@ -23,10 +23,10 @@ TESTS = "from doubling import double\n\n\ndef test_doubles():\n    assert double
 
 @pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
 def test_a_fault_fits_the_code_and_names_tests_that_exist(fault: Fault) -> None:
-    planted = fault.planted(ROOT)
+    path, planted = fault.planted(ROOT)
     assert fault.missing_tests(ROOT) == []
-    if fault.file.endswith(".py"):
-        before = ast.dump(ast.parse((ROOT / fault.file).read_text("utf-8")))
+    if path.suffix == ".py":
+        before = ast.dump(ast.parse(path.read_text("utf-8")))
         assert ast.dump(ast.parse(planted)) != before, "only the layout differs"
 
 
