@@ -52,7 +52,7 @@ def test_a_prompt_may_go_on_where_the_answer_before_it_ended(method: str) -> Non
     model, rng = toy(method), np.random.default_rng(0)
     first = rng.integers(256, size=60)
     (answer,) = generate(model, [first], max_new_tokens=4, batch_tokens=100)
-    prompts = [first, np.concatenate([first, answer]), np.concatenate([first, answer, [65, 66]])]
+    prompts = [first, np.concatenate([first, answer, [65, 66]])]
     apart, shared = (
         generate(model, prompts, max_new_tokens=4, batch_tokens=1, share_prefixes=sharing)
         for sharing in (False, True)
