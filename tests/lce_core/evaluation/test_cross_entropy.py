@@ -129,3 +129,18 @@ def test_no_tensor_of_tokens_by_vocabulary_is_ever_made() -> None:
     with Watch():  # type: ignore[no-untyped-call]
         linear_cross_entropy(hidden, weight, None, targets, weights, block).backward()
     assert largest <= block * vocabulary < tokens * vocabulary
+
+
+def test_gradients_of_bfloat16_weights_are_summed_in_float32() -> None:
+    hidden, weight, _, targets, _ = _problem(0, 4096, 4, 8, bias=False)
+    low = [tensor.detach().to(torch.bfloat16).requires_grad_() for tensor in (hidden, weight)]
+    high = [tensor.detach().double().requires_grad_() for tensor in low]
+    ones = torch.ones(len(targets))
+    (found,) = torch.autograd.grad(
+        linear_cross_entropy(*low, None, targets, ones, block=4), [low[1]]
+    )
+    (expected,) = torch.autograd.grad(
+        _whole_logits_loss(*high, None, targets, ones.double()), [high[1]]
+    )
+    # A thousand sums in bfloat16, which stop growing at 256 times what they add, miss it by far.
+    assert (found - expected).abs().max() < 0.01 * expected.abs().max()

@@ -1,0 +1,163 @@
+"""The views over tables filled here by hand, of which every number can be read off.
+
+No store, no study: three seeds of one method, complete, and a second base model with holes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+import catalog.build
+from catalog.build import _VIEWS
+
+SQL = Path(catalog.build.__file__).parent / "sql"
+LENGTHS, SEEDS, BINS = (100, 200), (0, 1, 2), (0, 64)
+
+
+def fill(connection: Any, table: str, **columns: Any) -> None:
+    names, places = ", ".join(columns), ", ".join("?" * len(columns))
+    connection.execute(
+        f"INSERT INTO store.{table} ({names}) VALUES ({places})", [*columns.values()]
+    )
+
+
+def fill_cell(
+    connection: Any, cell: str | None, base_model: str, status: str, **columns: Any
+) -> None:
+    fill(
+        connection, "cell", study="s", cell=cell, base_model=base_model, method="yarn", frozen=True,
+        exact_attention=True, benchmark="perplexity", task="code", profile="clean", status=status,
+        reason=None if status == "done" else f"because {status}", attempts=1,
+        **{"seed": 0, "eval_length": 100, **columns},
+    )  # fmt: skip
+
+
+def fill_score(connection: Any, cell: str, metric: str, value: float, *, default: bool) -> None:
+    fill(
+        connection, "score", cell=cell, metric=metric, value=value, num_samples=1,
+        higher_is_better=False, is_default=default, unit="perplexity", kernel="sdpa",
+    )  # fmt: skip
+
+
+def fill_artifact(connection: Any, artifact: str, day: int) -> None:
+    fill(
+        connection, "artifact", artifact=artifact, kind="cell", name=artifact, folder=artifact,
+        intact=True, num_files=1, bytes=1, attempts=1, seconds=1.0,
+        started_at=f"2026-01-{day:02d}", created_at=f"2026-02-{day:02d}", environment="e",
+        spec="{}", result="{}", execution="{}",
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def views() -> Iterator[Any]:
+    with duckdb.connect(":memory:") as connection:
+        for name in ("schema", *_VIEWS):
+            connection.execute((SQL / f"{name}.sql").read_text("utf-8"))
+        for base_model in ("toy", "other"):
+            fill(
+                connection, "study", study="s", hypothesis="h", target_context=200,
+                base_model=base_model, trained_context=100,
+            )  # fmt: skip
+        fill(connection, "environment", environment="e", host="h")
+        position = 0
+        for length in LENGTHS:
+            for seed in SEEDS:
+                cell = f"c{length}-{seed}"
+                fill_cell(
+                    connection, cell, "toy", "done", seed=seed, eval_length=length,
+                    position=position,
+                )  # fmt: skip
+                fill_score(connection, cell, "perplexity", length + 10 * seed**2, default=True)
+                fill_score(connection, cell, "perplexity_last", 1.0, default=False)
+                for place in BINS:
+                    fill(
+                        connection, "token_nll", cell=cell, position_bin=place,
+                        nll=length + place + 3 * seed**2,
+                    )  # fmt: skip
+                position += 1
+                fill_artifact(connection, cell, position)
+        holes = (("f", "failed"), ("m", "missing"), (None, "unavailable"))
+        for number, (cell, status) in enumerate(holes, start=position):
+            fill_cell(connection, cell, "other", status, seed=number, position=number)
+        # What a failed cell left behind is no score.
+        fill_artifact(connection, "f", 20)
+        fill_score(connection, "f", "perplexity", 5.0, default=True)
+        fill(connection, "edge", child="c100-0", role="held_out", parent="c100-1")
+        fill(connection, "edge", child="c100-0", role="checkpoint", parent="gone")
+        yield connection
+
+
+def rows(views: Any, sql: str) -> list[tuple[Any, ...]]:
+    found: list[tuple[Any, ...]] = views.execute(sql).fetchall()
+    return found
+
+
+def test_means_are_of_the_default_metric_over_the_seeds_of_one_length(views: Any) -> None:
+    found = rows(
+        views,
+        "SELECT metric, eval_length, value, lowest, highest, num_seeds FROM score_by_length"
+        " WHERE base_model = 'toy' ORDER BY eval_length",
+    )
+    assert found == [
+        ("perplexity", length, pytest.approx(length + 50 / 3), length, length + 40, 3)
+        for length in LENGTHS
+    ]
+
+
+def test_losses_by_position_are_means_over_the_seeds_of_one_length(views: Any) -> None:
+    found = rows(
+        views,
+        "SELECT eval_length, position_bin, nll, lowest, highest, num_seeds FROM nll_by_position"
+        " WHERE base_model = 'toy' ORDER BY ALL",
+    )
+    assert found == [
+        (length, place, length + place + 5, length + place, length + place + 12, 3)
+        for length in LENGTHS
+        for place in BINS
+    ]
+
+
+def test_scores_are_those_of_done_cells_with_every_metric(views: Any) -> None:
+    found = rows(views, "SELECT cell, metric, value FROM scores")
+    assert found == [
+        row
+        for length in LENGTHS
+        for seed in SEEDS
+        for row in (
+            (f"c{length}-{seed}", "perplexity", length + 10 * seed**2),
+            (f"c{length}-{seed}", "perplexity_last", 1.0),
+        )
+    ]
+
+
+def test_a_studys_cells_are_counted_by_base_model(views: Any) -> None:
+    found = rows(views, "SELECT base_model, num_cells, num_done FROM studies ORDER BY base_model")
+    assert found == [("other", 3, 0), ("toy", 6, 6)]
+
+
+def test_every_kind_of_hole_is_listed_with_its_reason(views: Any) -> None:
+    found = rows(views, "SELECT cell, status, reason FROM missing_cells")
+    assert found == [
+        ("f", "failed", "because failed"),
+        ("m", "missing", "because missing"),
+        (None, "unavailable", "because unavailable"),
+    ]
+
+
+def test_lineage_keeps_a_parent_that_is_gone(views: Any) -> None:
+    found = rows(views, "SELECT role, parent, parent_kind FROM edges ORDER BY role")
+    assert found == [("checkpoint", "gone", None), ("held_out", "c100-1", "cell")]
+
+
+def test_an_environment_was_used_from_its_first_start_to_its_last_end(views: Any) -> None:
+    found = rows(
+        views,
+        "SELECT num_artifacts, first_used::DATE::VARCHAR, last_used::DATE::VARCHAR"
+        " FROM environments",
+    )
+    assert found == [(7, "2026-01-01", "2026-02-20")]

@@ -1,0 +1,60 @@
+"""Texts that share a cache, against each by itself: small cases of what slow tests draw at random.
+
+Models are random and float64: what differs is a mistake and not rounding.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from transformers import DynamicCache
+
+from lce_core.evaluation.decoding import generate
+from lce_core.evaluation.packed_texts import PackedTexts
+from lce_core.extension.extended_model import ExtendedModel, extend
+from lce_core.methods import METHODS
+from lce_core.models import MODELS
+
+BASE = MODELS.parse({"name": "toy_llama"}, "test")
+
+
+def toy(method: str) -> ExtendedModel:
+    model = BASE.initialise(3).double().eval()
+    return extend(model, BASE, METHODS.parse({"name": method}, "test"), target=512)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("held", [0, 2])
+def test_packed_texts_stand_at_their_own_positions(held: int) -> None:
+    model = toy("yarn")
+    model.begin_request(12)
+    found = [np.array(text) for text in ([1, 2, 3], [1, 2, 3, 4, 5], [1, 7], [9, 8, 7, 6])]
+    cache = DynamicCache()
+    if held:
+        model.hidden_states(torch.from_numpy(found[0][None, :held]), cache)
+    packed = PackedTexts(model, found, cache, held, 4096)
+
+    def alone(row: int) -> torch.Tensor:
+        return model.hidden_states(torch.from_numpy(found[row][None]))[0, -1]
+
+    expected = torch.stack([alone(row) for row in range(4)])
+    torch.testing.assert_close(packed.prefill(), expected, atol=1e-10, rtol=0)
+    states = packed.follow([0, 2, 3], torch.tensor([5, 6, 7]))
+    for row, token in ((0, 5), (2, 6), (3, 7)):
+        found[row] = np.append(found[row], token)
+    expected = torch.stack([alone(row) for row in (0, 2, 3)])
+    torch.testing.assert_close(states, expected, atol=1e-10, rtol=0)
+
+
+@pytest.mark.parametrize("method", ["yarn", "self_extend"])
+def test_a_prompt_may_go_on_where_the_answer_before_it_ended(method: str) -> None:
+    model, rng = toy(method), np.random.default_rng(0)
+    first = rng.integers(256, size=60)
+    (answer,) = generate(model, [first], max_new_tokens=4, batch_tokens=100)
+    prompts = [first, np.concatenate([first, answer, [65, 66]])]
+    apart, shared = (
+        generate(model, prompts, max_new_tokens=4, batch_tokens=1, share_prefixes=sharing)
+        for sharing in (False, True)
+    )
+    assert [row.tolist() for row in shared] == [row.tolist() for row in apart]

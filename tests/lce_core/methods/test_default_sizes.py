@@ -1,0 +1,40 @@
+"""Sizes that schemes of attention take from the model where a study gives none.
+
+Those of Llama-2-7B are the authors' settings, the others the definition by hand.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lce_core.attention.schemes import CacheSinks, LambdaShaped, Rectified
+from lce_core.methods import METHODS
+from lce_core.rope import ContextLengths, RopeGeometry
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "context", "expected"),
+    [
+        # LCEG, appendix 9.2: a window of 4096 tokens and 10 global ones.
+        ("lm_infinite", {}, 4096, LambdaShaped(window=4096, num_global=10)),
+        ("lm_infinite", {"num_global": 3}, 128, LambdaShaped(window=128, num_global=3)),
+        # Sinks and window are the cache, which has the trained context.
+        ("streaming_llm", {}, 4096, CacheSinks(window=4092, num_sinks=4)),
+        ("streaming_llm", {"num_sinks": 8}, 128, CacheSinks(window=120, num_sinks=8)),
+        ("streaming_llm", {"num_sinks": 8, "window": 50}, 128, CacheSinks(50, 8)),
+        ("rerope", {}, 4096, Rectified(window=512)),
+        ("rerope", {"leak": 16}, 128, Rectified(window=64, leak=16)),
+    ],
+)
+def test_sizes_follow_from_the_trained_context(
+    name: str, parameters: dict[str, Any], context: int, expected: Any
+) -> None:
+    geometry = RopeGeometry(
+        head_dim=32, rotary_dim=32, num_heads=2, num_kv_heads=2, theta=1e4, trained_context=context
+    )
+    lengths = ContextLengths(context, 8 * context, 8 * context)
+    method = METHODS.parse({"name": name, **parameters}, "test")
+    method.check(geometry, lengths)
+    assert method.attention(geometry, lengths) == expected

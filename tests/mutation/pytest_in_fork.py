@@ -1,0 +1,93 @@
+"""pytest over a copy of the tree, in a fork of a process that has imported the libraries already.
+
+Importing torch and transformers takes longer than most tests. The libraries are the only thing
+that forks share: the project's own packages are imported by each of them, from its copy.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+PROJECT = {"lce_core", "catalog", "tasks", "flows", "dashboards", "tests", "conftest"}
+_LIBRARIES = (
+    "accelerate",
+    "duckdb",
+    "hypothesis.extra.numpy",
+    "pyarrow.parquet",
+    "torch",
+    "transformers.models.llama.modeling_llama",
+    "transformers.models.phi.modeling_phi",
+    "typer.testing",
+)
+_OPTIONS = ("-x", "-q", "-rfE", "--tb=no", "--timeout=120", "-p", "no:cacheprovider")
+# Of the plug-ins only what the tests need; the profile draws the same values each time, and has no
+# deadlines, which a busy machine would miss.
+_PLUGINS = ("-p", "pytest_timeout", "-p", "_hypothesis_pytestplugin", "--hypothesis-profile=ci")
+_PASSED, _FAILED = 0, 1
+
+
+class RunError(Exception):
+    """pytest could not say whether the tests pass."""
+
+
+def import_libraries() -> None:
+    """Imports what tests import, under the settings that the suite makes before."""
+    os.environ["OMP_NUM_THREADS"] = "1"
+    settings = importlib.import_module("tests.conftest")
+    settings.pytest_unconfigure()  # its folder is made again by each run
+    for library in _LIBRARIES:
+        importlib.import_module(library)
+
+
+def first_failure(copy: Path, tests: Iterable[str]) -> str | None:
+    """The first of the quick tests that fails in the copy; None if all pass.
+
+    Raises:
+      RunError: pytest ended in any other way, as with an import that fails.
+    """
+    output = copy.with_name(f"{copy.name}.out")
+    child = os.fork()
+    if child == 0:
+        os._exit(_run(copy, output, list(tests)))
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if status == _PASSED:
+        return None
+    printed = output.read_text("utf-8", errors="replace")
+    failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", printed, re.MULTILINE)
+    if status != _FAILED or failed is None:
+        raise RunError(f"pytest ended with {status}: {printed}")
+    return failed[1]
+
+
+def _run(copy: Path, output: Path, tests: list[str]) -> int:
+    """Exit code of pytest in this process, which has nothing else to do."""
+    sys.stdout = sys.stderr = output.open("w", encoding="utf-8")
+    os.dup2(sys.stdout.fileno(), 1)
+    os.dup2(sys.stdout.fileno(), 2)
+    for name in [name for name in sys.modules if name.partition(".")[0] in PROJECT]:
+        del sys.modules[name]
+    os.chdir(copy)
+    sys.path.insert(0, str(copy))
+    # Compiled files are told apart by the second, and two faults may fall into the same one.
+    sys.dont_write_bytecode = True
+    # The quick tests have to do without data sets.
+    for hidden in ("LCE_TEST_DATA", "PYTEST_ADDOPTS"):
+        os.environ.pop(hidden, None)
+    os.environ |= {
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONPATH": str(copy),
+    }
+    scratch = copy.with_name(f"{copy.name}.tmp")
+    code = int(pytest.main([*_OPTIONS, *_PLUGINS, f"--basetemp={scratch}", *tests]))
+    shutil.rmtree(scratch, ignore_errors=True)
+    sys.stdout.flush()
+    return code

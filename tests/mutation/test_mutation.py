@@ -1,0 +1,133 @@
+"""The table of faults fits the code, and the command tells what is noticed from what is not.
+
+The command itself runs on a tree of two files made here; the whole table is `python -m
+tests.mutation`, which is no part of the suite.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.mutation.__main__ import Outcome, main
+from tests.mutation.faults import Fault, TableError, read_table
+from tests.support.repository import ROOT
+
+FAULTS = read_table()
+SOUND = "def double(number):\n    return 2 * number\n\n\ndef name():\n    return 'double'\n"
+TESTS = "from doubling import double\n\n\ndef test_doubles():\n    assert double(2) == 4\n"
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
+def test_a_fault_fits_the_code_and_names_tests_that_exist(fault: Fault) -> None:
+    path, planted = fault.planted(ROOT)
+    assert fault.missing_tests(ROOT) == []
+    if path.suffix == ".py":
+        before = ast.dump(ast.parse(path.read_text("utf-8")))
+        assert ast.dump(ast.parse(planted)) != before, "only the layout differs"
+
+
+def test_every_area_has_faults() -> None:
+    areas = Counter(fault.area for fault in FAULTS)
+    assert set(areas) == {
+        "rope",
+        "methods",
+        "attention",
+        "evaluation",
+        "benchmarks",
+        "data",
+        "store",
+        "catalog",
+    }
+    assert areas.total() >= 40
+
+
+def test_survivors_are_documented_and_no_others() -> None:
+    part = (ROOT / "docs" / "exactness.md").read_text("utf-8").partition("## Survivors")[2]
+    documented = {line.split("`")[1] for line in part.splitlines() if line.startswith("- `")}
+    assert documented == {fault.name for fault in FAULTS if fault.survives}
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    root = tmp_path / "tree"
+    (root / "tests").mkdir(parents=True)
+    (root / "pyproject.toml").write_text("[tool.pytest.ini_options]\npythonpath = ['.']\n")
+    (root / "doubling.py").write_text(SOUND)
+    (root / "tests" / "test_doubling.py").write_text(TESTS)
+    return root
+
+
+def run(tree: Path, *lines: str, options: tuple[str, ...] = ()) -> int:
+    table = tree.parent / "faults.toml"
+    fields = "file = 'doubling.py', tests = ['tests/test_doubling.py']"
+    table.write_text("[area]\n" + "".join(f"{line.format(fields)}\n" for line in lines))
+    return main(["--table", str(table), "--root", str(tree), *options])
+
+
+def test_noticed_faults_are_told_from_survivors(tree: Path, capsys: pytest.CaptureFixture) -> None:
+    unnoticed = "{{{}, old = \"'double'\", new = \"'triple'\""
+    plus = "plus = {{{}, old = '2 * number', new = '3 + number'}}"
+    survivors = f"hidden = {unnoticed}}}}}", f"known = {unnoticed}, survives = 'nobody asks'}}}}"
+    assert run(tree, plus, *survivors) == 1
+    lines = {line.split()[1]: line for line in capsys.readouterr().out.splitlines()}
+    assert lines["plus"].endswith("tests/test_doubling.py::test_doubles")
+    assert lines["hidden"].endswith("SURVIVES")
+    assert lines["known"].endswith("survives, documented")
+    assert (tree / "doubling.py").read_text() == SOUND
+
+
+@pytest.mark.parametrize(
+    ("killer", "survives", "right"),
+    [("test", None, True), (None, None, False), (None, "why", True), ("test", "why", False)],
+)
+def test_a_fault_is_either_noticed_or_a_documented_survivor(
+    killer: str | None, survives: str | None, right: bool
+) -> None:
+    fault = Fault("area", "name", "doubling.py", "old", "new", (), survives)
+    assert Outcome(fault, killer, 0.0).as_documented is right
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("gone = {{{}, old = '4 * number', new = ''}}", "has 0 times"),
+        ("twice = {{{}, old = 'return', new = ''}}", "has 2 times"),
+        ("same = {{{}, old = '2 *', new = '2 *'}}", "the same"),
+        ("import = {{{}, old = 'def double', new = 'def treble'}}", "pytest ended with 2"),
+        ("more = {{{}, old = '2', new = '3', extra = 1}}", "extra"),
+    ],
+    ids=["gone", "twice", "same", "import", "field"],
+)
+def test_a_table_that_does_not_fit_is_refused(
+    tree: Path, line: str, complaint: str, capsys: pytest.CaptureFixture
+) -> None:
+    assert run(tree, line) == 2
+    assert complaint in capsys.readouterr().out
+
+
+def test_tests_that_fail_without_a_fault_are_refused(
+    tree: Path, capsys: pytest.CaptureFixture
+) -> None:
+    (tree / "tests" / "test_doubling.py").write_text(TESTS.replace("== 4", "== 5"))
+    assert run(tree, "plus = {{{}, old = '2 * number', new = '3 + number'}}") == 2
+    assert "fails without any fault" in capsys.readouterr().out
+
+
+def test_one_fault_can_be_chosen_and_an_unknown_name_is_refused(
+    tree: Path, capsys: pytest.CaptureFixture
+) -> None:
+    lines = ("one = {{{}, old = '2 *', new = '3 *'}}", "two = {{{}, old = '*', new = '+'}}")
+    assert run(tree, *lines, options=("--only", "two", "--list")) == 0
+    assert capsys.readouterr().out.split()[1] == "two"
+    assert run(tree, *lines, options=("--only", "three")) == 2
+
+
+def test_a_name_that_two_areas_share_is_refused(tmp_path: Path) -> None:
+    line = "same = {file = 'f', old = 'a', new = 'b', tests = []}\n"
+    (tmp_path / "table.toml").write_text(f"[one]\n{line}[two]\n{line}")
+    with pytest.raises(TableError, match="occur twice: same"):
+        read_table(tmp_path / "table.toml")
