@@ -29,6 +29,7 @@ from lce_core.study.study_file import parse_study
 from tests.support.cells import benchmark, request, streams
 from tests.support.ruler_prompts import BPE, BYTES, STORY, stand_in_data
 from tests.support.stored_prompts import WHOLE, same
+from tests.support.subsets import state_rows
 
 
 @pytest.fixture
@@ -64,6 +65,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "_id": "1",
     }
     (found["longbench"] / "qasper.jsonl").write_text(json.dumps(row), encoding="utf-8")
+    state_rows(found["longbench"], {"qasper.jsonl": 1})
+    state_rows(found["trec"], {"train.txt": 20, "test.txt": len(lines) - 20})
     return found
 
 
