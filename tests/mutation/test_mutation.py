@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
+import hypothesis  # noqa: F401 - pytest in a fork would import it anew
 import pytest
 
 from tests.mutation.__main__ import Outcome, main
@@ -21,13 +23,17 @@ SOUND = "def double(number):\n    return 2 * number\n\n\ndef name():\n    return
 TESTS = "from doubling import double\n\n\ndef test_doubles():\n    assert double(2) == 4\n"
 
 
+@cache
+def structure(source: str) -> str:
+    return ast.dump(ast.parse(source))
+
+
 @pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
 def test_a_fault_fits_the_code_and_names_tests_that_exist(fault: Fault) -> None:
     path, planted = fault.planted(ROOT)
     assert fault.missing_tests(ROOT) == []
     if path.suffix == ".py":
-        before = ast.dump(ast.parse(path.read_text("utf-8")))
-        assert ast.dump(ast.parse(planted)) != before, "only the layout differs"
+        assert structure(planted) != structure(path.read_text("utf-8")), "only the layout differs"
 
 
 def test_every_area_has_faults() -> None:
@@ -71,12 +77,10 @@ def run(tree: Path, *lines: str, options: tuple[str, ...] = ()) -> int:
 def test_noticed_faults_are_told_from_survivors(tree: Path, capsys: pytest.CaptureFixture) -> None:
     unnoticed = "{{{}, old = \"'double'\", new = \"'triple'\""
     plus = "plus = {{{}, old = '2 * number', new = '3 + number'}}"
-    survivors = f"hidden = {unnoticed}}}}}", f"known = {unnoticed}, survives = 'nobody asks'}}}}"
-    assert run(tree, plus, *survivors) == 1
+    assert run(tree, plus, f"hidden = {unnoticed}}}}}") == 1
     lines = {line.split()[1]: line for line in capsys.readouterr().out.splitlines()}
     assert lines["plus"].endswith("tests/test_doubling.py::test_doubles")
     assert lines["hidden"].endswith("SURVIVES")
-    assert lines["known"].endswith("survives, documented")
     assert (tree / "doubling.py").read_text() == SOUND
 
 
