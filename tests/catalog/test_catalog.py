@@ -165,6 +165,7 @@ def test_each_cell_without_a_result_says_why(catalog: Path) -> None:
     assert (failed["attempts"], failed["seconds"]) == (1, None)
 
 
+@pytest.mark.slow
 def test_two_builds_from_one_store_are_equal_and_a_lost_cell_is_a_difference(
     copied: Store, catalog: Path
 ) -> None:
@@ -188,6 +189,7 @@ def test_a_reader_keeps_its_snapshot_while_a_new_catalog_is_swapped_in(copied: S
         assert run_query(path, count)[1][0][0] == before[0][0] - 1
 
 
+@pytest.mark.slow
 def test_builders_at_the_same_time_take_turns_and_leave_nothing_behind(
     copied: Store, catalog: Path
 ) -> None:

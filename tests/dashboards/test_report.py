@@ -25,6 +25,8 @@ from lce_core.errors import SpecError
 from lce_core.store.artifacts import Store
 from tests.support.sample_store import STUDY, sample_store
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 

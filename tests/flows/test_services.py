@@ -235,6 +235,7 @@ def test_a_state_file_of_a_dead_process_or_a_reused_pid_is_no_service(tmp_path: 
     assert find(tmp_path, "sleeper") is None
 
 
+@pytest.mark.slow
 def test_down_finds_descendants_that_lost_their_parent(tmp_path: Path) -> None:
     spawn = (
         "import subprocess, sys;"

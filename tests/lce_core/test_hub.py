@@ -42,6 +42,7 @@ def ask(home: Path, endpoint: str = "http://127.0.0.1:9") -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 def test_a_cached_data_set_needs_no_network(tmp_path: Path) -> None:
     folder = tmp_path / "hub" / "datasets--rajpurkar--squad" / "snapshots" / COMMIT
     folder.mkdir(parents=True)
@@ -49,6 +50,7 @@ def test_a_cached_data_set_needs_no_network(tmp_path: Path) -> None:
     assert ask(tmp_path) == "dev.json"
 
 
+@pytest.mark.slow
 def test_a_data_set_out_of_reach_is_unavailable_within_seconds(tmp_path: Path) -> None:
     start = time.monotonic()
     answer = ask(tmp_path)

@@ -74,6 +74,7 @@ def run(tree: Path, *lines: str, options: tuple[str, ...] = ()) -> int:
     return main(["--table", str(table), "--root", str(tree), *options])
 
 
+@pytest.mark.slow
 def test_noticed_faults_are_told_from_survivors(tree: Path, capsys: pytest.CaptureFixture) -> None:
     unnoticed = "{{{}, old = \"'double'\", new = \"'triple'\""
     plus = "plus = {{{}, old = '2 * number', new = '3 + number'}}"
@@ -113,6 +114,7 @@ def test_a_table_that_does_not_fit_is_refused(
     assert complaint in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_tests_that_fail_without_a_fault_are_refused(
     tree: Path, capsys: pytest.CaptureFixture
 ) -> None:

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -95,6 +96,7 @@ def test_prompts_of_another_class_are_not_mistaken(tmp_path: Path) -> None:
     assert read_prompts(tmp_path / "absent", Prompt) is None
 
 
+@pytest.mark.slow
 def test_readers_see_whole_files_while_processes_write_and_one_is_killed(tmp_path: Path) -> None:
     file, expected = tmp_path / "prompts", WHOLE[:1] * 200
     writers = [

@@ -67,6 +67,7 @@ def test_a_corpus_keeps_the_contract(name: str, folder: Path) -> None:
     assert corpus.digest(folders) == corpus.digest(folders)
 
 
+@pytest.mark.slow
 def test_local_text_is_equal_in_another_process_with_another_hash_seed() -> None:
     code = (
         "import hashlib\nfrom lce_core.corpora import CORPORA\n"

@@ -344,6 +344,7 @@ def test_an_unknown_held_out_domain_is_refused(tmp_path: Path) -> None:
             ask("c")
 
 
+@pytest.mark.slow
 def test_local_text_packs_for_the_toy_with_the_corpus_mixture(tmp_path: Path) -> None:
     corpus = CORPORA.parse({"name": "local_text"}, "test")
     num_rows = 4000

@@ -201,6 +201,7 @@ def test_attention_that_rotates_by_itself_takes_rounded_positions_too() -> None:
     assert (rotated - exact).abs().max() > 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["pi", "longlora", "clex"])
 def test_a_run_trains_on_rounded_positions_and_is_another_run(name: str, tmp_path: Path) -> None:
     make = job_maker(packed_rows(tmp_path, row_length=512), tmp_path)

@@ -509,6 +509,7 @@ def test_the_network_of_a_run_starts_from_the_seed_of_the_study(make_job: Any) -
     torch.testing.assert_close(start(3), drawn)
 
 
+@pytest.mark.slow
 def test_training_teaches_the_network_and_its_checkpoint_is_used(make_job: Any) -> None:
     job = make_job()
     run(job, silent)
@@ -527,6 +528,7 @@ def test_training_teaches_the_network_and_its_checkpoint_is_used(make_job: Any) 
     assert np.abs(np.log(expected / clex().untrained(BASE.geometry, 4))).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_micro_batches_change_no_run(make_job: Any) -> None:
     # Few steps: phases of far positions carry a rounded weight on a hundredfold.
     whole, parts = (make_job(num_steps=4, micro_batch_tokens=n * ROW_LENGTH) for n in (8, 1))
@@ -557,6 +559,7 @@ class InterruptedRunError(Exception):
     """Stands for whatever ends a run in the middle."""
 
 
+@pytest.mark.slow
 def test_a_resumed_run_equals_an_undisturbed_one_bit_for_bit(
     make_job: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

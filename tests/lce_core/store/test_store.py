@@ -238,6 +238,7 @@ def test_a_heartbeat_survives_a_file_server_that_hiccups(
         assert time.time() - path.stat().st_mtime < 10
 
 
+@pytest.mark.slow
 def test_rivals_compute_a_step_once(store: Store, tmp_path: Path) -> None:
     note = tmp_path / "note"
     rivals = [child(store, 0.5, note) for _ in range(4)]

@@ -233,6 +233,7 @@ def test_a_point_without_one_of_its_shards_is_none(tmp_path: Path) -> None:
     assert find_point(tmp_path, "run") is None
 
 
+@pytest.mark.slow
 def test_points_take_a_twentieth_of_the_time_at_most(
     make_job: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

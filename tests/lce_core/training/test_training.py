@@ -174,6 +174,7 @@ def every_second(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("every_second")
 @pytest.mark.parametrize("ema_decay", [0.0, 0.9])
 @pytest.mark.parametrize("checkpoint_seconds", [0.0, 6.0])
