@@ -43,7 +43,7 @@ def stand_in_data(root: Path) -> dict[str, Path]:
     """Essays, SQuAD and HotpotQA in `root`: small, in their published form."""
     for name in ("essays", "squad", "hotpotqa"):
         (root / name).mkdir()
-    (root / "essays" / "a.txt").write_text(STORY * 30, encoding="utf-8")
+    (root / "essays" / "a.txt").write_text(STORY * 600, encoding="utf-8")
     (root / "squad" / "dev-v2.0.json").write_text(json.dumps(_squad()), encoding="utf-8")
     file = root / "hotpotqa" / "hotpot_dev_distractor_v1.json"
     file.write_text(json.dumps(_hotpot()), encoding="utf-8")

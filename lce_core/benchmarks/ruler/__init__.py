@@ -42,7 +42,7 @@ from lce_core.benchmarks import (
 )
 from lce_core.benchmarks._data import DataSet
 from lce_core.benchmarks.ruler._documents import XQUAD
-from lce_core.benchmarks.ruler._drafts import RULER_SEED, Draw
+from lce_core.benchmarks.ruler._drafts import RULER_SEED, Draw, TextTask
 from lce_core.benchmarks.ruler._prompts import RulerPrompt
 from lce_core.benchmarks.ruler._search import Search
 from lce_core.benchmarks.ruler._tasks import (
@@ -120,16 +120,19 @@ class Ruler(PromptBenchmark):
 
     def build(self, request: CellRequest) -> list[Prompt]:
         """All prompts of a cell, each filled up to the length."""
-        fitting, count = self._fitting(request)
-        return [*fitting.prompts(count)]
+        task, count, draw = self._task(request)
+        if self._sizes() == "v1":
+            return [*InUnits(request, task, draw).prompts(count)]
+        return [*Search(request, task, draw.order_seed).prompts(count)]
 
     def slack_tokens(self, request: CellRequest) -> int:
         """A line, block or document; two of the units by which the first release grows and shrinks.
 
         What needs no more than that is full; what ends before has run out of documents.
         """
-        fitting, _ = self._fitting(request)
-        return fitting.slack_tokens()
+        task, _, draw = self._task(request)
+        search = Search(request, task, draw.order_seed)
+        return 2 * search.growth(task.units.step) if self._sizes() == "v1" else search.growth(1)
 
     def new_tokens(self, task: str) -> int:
         """RULER's budget of the task."""
@@ -147,15 +150,12 @@ class Ruler(PromptBenchmark):
         """The article of a question."""
         return cast(RulerPrompt, prompt).cluster
 
-    def _fitting(self, request: CellRequest) -> tuple[InUnits | Search, int]:
+    def _task(self, request: CellRequest) -> tuple[TextTask, int, Draw]:
         seed, v1 = RULER_SEED + request.seed, self.profile == "faithful"
-        order_seed = seed if self._permutations() == "fixed" else None
-        draw = Draw.of(seed, order_seed)
+        draw = Draw.of(seed, seed if self._permutations() == "fixed" else None)
         variant = Variant(self.haystack, v1, self.num_prompts(request.task), self.questions)
         task, count = text_task(request, variant, draw)
-        if self._sizes() == "v1":
-            return InUnits(request, task, draw), count
-        return Search(request, task, order_seed), count
+        return task, count, draw
 
     def _sizes(self) -> Sizes:
         return self.sizes or ("v1" if self.profile == "faithful" else "search")

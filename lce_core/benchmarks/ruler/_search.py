@@ -19,8 +19,8 @@ from lce_core.store.identity import fingerprint
 
 FULL_SHARE = 0.99
 """Share of the room for a prompt from which on no larger size is looked for."""
-_MEASURED_SIZES = 8
-"""Sizes among which `slack_tokens` looks."""
+_TIMES = 9
+"""Sizes among which `growth` looks."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,9 @@ class Search:
         """The prompt of one sample; None if its smallest size does not fit."""
         return self._largest(index, self._start)[1]
 
-    def slack_tokens(self) -> int:
-        """Tokens of one size more, the most among the smallest sizes of the first sample."""
-        places = range(min(_MEASURED_SIZES, len(self.task.sizes)))
+    def growth(self, step: int) -> int:
+        """Tokens by which `step` sizes more lengthen the first sample, the most of eight times."""
+        places = range(0, len(self.task.sizes), step)[:_TIMES]
         found = [len(encode(self.request, self._draft(place, 0).text)) for place in places]
         return max((after - before for before, after in pairwise(found)), default=0)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
 from lce_core.benchmarks import CellRequest
@@ -22,8 +21,6 @@ ALL_COUNTED = 32
 """First sizes, which are all tokenised: short draws differ most in tokens a letter."""
 GROWTH, SPREAD = 1.15, 1.05
 """A text may be that much longer than the last that was counted, and denser in tokens."""
-MEASURED_SIZES = 8
-"""Sizes among which `slack_tokens` looks."""
 SEAMS = 16
 """Tokens by which a text and the sum of its parts may differ, and more."""
 
@@ -76,19 +73,6 @@ class InUnits:
             tokens it takes.
         """
         return [prompt_of(draft, ids) for draft, ids in self.samples(self.common_size(), count)]
-
-    def slack_tokens(self) -> int:
-        """Tokens of two units, the most among the first sizes of the first sample.
-
-        A full cell lacks one that was one too many for its first sample, and one that another
-        sample lost. Draws from `draw`: call it on a fitting that makes no prompts.
-        """
-        units, state = self.task.units, self.draw.rng.getstate()
-        sizes = [units.first + place * units.step for place in range(MEASURED_SIZES)]
-        within = [size for size in sizes if units.most is None or size <= units.most]
-        drafts = (self._drawn(size, 0, state) for size in within)
-        found = [len(encode(self.request, draft.text)) for draft in drafts]
-        return 2 * max((after - before for before, after in pairwise(found)), default=0)
 
     def common_size(self) -> int:
         """The last size at which the first sample fits with its references.
