@@ -37,15 +37,14 @@ def models() -> None:
     for name in MODELS.names():
         model = MODELS.load(name)
         geometry = model.geometry
-        weights = f"{model.repo}@{(model.revision or '')[:7]}" if model.repo else "trained here"
         rotary = f"{geometry.rotary_dim} of {geometry.head_dim}"
         context = str(geometry.trained_context)
-        table.add_row(name, context, f"{geometry.theta:g}", rotary, weights, model.licence)
+        table.add_row(name, context, f"{geometry.theta:g}", rotary, model.origin(), model.licence)
     Console().print(table)
 
 
 def _table(*columns: str) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False)
     for column in columns:
-        table.add_column(column)
+        table.add_column(column, overflow="fold")
     return table

@@ -87,6 +87,11 @@ class LanguageModel(Plugin):
         """Recipe for a base trained from scratch; None where weights are downloaded."""
         return None
 
+    @classmethod
+    def origin(cls) -> str:
+        """Where the weights come from, in a few words."""
+        return "trained by the study"
+
     def fetch(self, models: Path) -> Path:
         """Brings weights and tokenizer to this machine and gives the folder they lie in.
 

