@@ -30,7 +30,11 @@ _LIBRARIES = (
 _OPTIONS = ("-x", "-q", "-rfE", "--tb=no", "--timeout=120", "-p", "no:cacheprovider")
 # Of the plug-ins only what the tests need; the profile draws the same values each time, and has no
 # deadlines, which a busy machine would miss.
-_PLUGINS = ("-p", "pytest_timeout", "-p", "_hypothesis_pytestplugin", "--hypothesis-profile=ci")
+_PLUGINS = (
+    *("-p", "pytest_timeout"),
+    *("-p", "_hypothesis_pytestplugin", "--hypothesis-profile=ci"),
+    *("-p", "xdist.plugin", "--numprocesses=0"),  # the project's own options name it
+)
 _PASSED, _FAILED = 0, 1
 
 
