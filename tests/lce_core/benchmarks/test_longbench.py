@@ -161,7 +161,8 @@ def test_a_cut_prompt_keeps_both_ends_and_a_short_one_all(
         start = next(
             (i for i, (a, b) in enumerate(zip(fitted, whole, strict=False)) if a != b), most
         )
-        assert start >= min(1, half)
+        # Cut within a character of several bytes, a text begins with the sign for a broken one.
+        assert start >= min(1, half) or not text[0].isascii()
 
 
 @pytest.mark.parametrize(("profile", "room"), [("faithful", 900), ("clean", 900 - 64)])
