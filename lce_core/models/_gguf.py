@@ -9,6 +9,7 @@ Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,8 +60,6 @@ def convert(file: Path, model: StockModel, out: Path) -> None:
         save_file(_weights(reader, model, file), out / "model.safetensors", {"format": "pt"})
         _tokenizer(reader, file).save_pretrained(out)
     except (ValueError, IndexError, OSError) as error:
-        if isinstance(error, DataError):
-            raise
         raise DataError(
             file,
             f"no readable GGUF ({type(error).__name__}: {error})",
@@ -113,7 +112,7 @@ def _weights(reader: GGUFReader, model: StockModel, file: Path) -> dict[str, NDA
     heads = {"attn_q": model.geometry.num_heads, "attn_k": model.geometry.num_kv_heads}
     weights = {}
     for tensor in reader.tensors:
-        name, part = _name(tensor.name)
+        name, part = _name(tensor.name, file)
         values = np.asarray(dequantize(tensor.data, tensor.tensor_type), dtype=np.float32)
         weights[name] = np.ascontiguousarray(
             _halves(values, heads[part]) if part in heads else values
@@ -135,12 +134,19 @@ def _weights(reader: GGUFReader, model: StockModel, file: Path) -> dict[str, NDA
     return weights
 
 
-def _name(tensor: str) -> tuple[str, str]:
+def _name(tensor: str, file: Path) -> tuple[str, str]:
     """The name in transformers, and the part of a layer it is."""
     if tensor in _GLOBAL:
         return _GLOBAL[tensor], ""
-    _, layer, part, kind = tensor.split(".")
-    return f"model.layers.{layer}.{_TENSORS[part]}.{kind}", part
+    found = re.fullmatch(r"blk\.(\d+)\.(\w+)\.(weight|bias)", tensor)
+    if found is None or found[2] not in _TENSORS:
+        raise DataError(
+            file,
+            f"the tensor {tensor!r}",
+            "the tensors of a Llama alone",
+            "name another file",
+        )
+    return f"model.layers.{found[1]}.{_TENSORS[found[2]]}.{found[3]}", found[2]
 
 
 def _halves(rows: NDArray[np.float32], heads: int) -> NDArray[np.float32]:

