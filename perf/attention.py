@@ -35,7 +35,6 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import LlamaConfig
 from transformers.models.llama import modeling_llama
 
-import lce_core.attention.layers  # noqa: F401 - layers then keep the precision of cosines
 from lce_core.attention import (
     AttentionScheme,
     cache_sinks,
@@ -47,6 +46,7 @@ from lce_core.attention import (
     shifted_sparse,
 )
 from lce_core.attention.inputs import AttentionInputs
+from lce_core.attention.layers import keep_precision
 from lce_core.attention.rotary import RequestRotary
 from lce_core.attention.schemes import (
     BlockRetrieval,
@@ -102,6 +102,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="also write the figures as JSON")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
+    keep_precision()  # else Llama's own rotation takes bf16 states to float32
     with torch.no_grad():  # not inference_mode, whose tensors no backward pass could use
         found = measure(options)
     print_tables(found)

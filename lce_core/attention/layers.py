@@ -3,15 +3,17 @@
 Their layers multiply queries and keys by what the rotary module returns. Cosines in float32 would
 leave bf16 states in float32, and keys so in the cache; here products and sum are taken in float32
 and rounded once to the states' own dtype, as `lce_core.attention.rotation` does it. The layers look
-this function up in their module and offer no other way to it. Where cosines and states have one
-dtype, as in every stock model, it is transformers' own, and so it is under autocast, which rounds
-what attention reads.
+this function up in their module and offer no other way to it, so it is replaced there: the one
+place where transformers' own code is. Where cosines and states have one dtype, as in every stock
+model, transformers' function is called as it was, and so it is under autocast, which rounds what
+attention reads.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from types import ModuleType
+from typing import Any
 
 import torch
 from transformers.models.llama import modeling_llama
@@ -46,9 +48,9 @@ def _rotated(states: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torc
     return turned.to(states.dtype)
 
 
-def _replace(module: ModuleType) -> None:
-    module.apply_rotary_pos_emb = _keep_dtype(module.apply_rotary_pos_emb)  # type: ignore[attr-defined]
-
-
-_replace(modeling_llama)
-_replace(modeling_phi)
+@functools.cache  # once in a process
+def keep_precision() -> None:
+    """Lets Llama and Phi layers of this process rotate in the precision of their cosines."""
+    modules: tuple[Any, ...] = (modeling_llama, modeling_phi)
+    for module in modules:
+        module.apply_rotary_pos_emb = _keep_dtype(module.apply_rotary_pos_emb)

@@ -4,9 +4,9 @@ Methods that only change frequencies get a rotary module that reads the table of
 hand; layers rotate in float32 at least, SDPA or flash attention stays untouched. Tables with a
 base per head and attention schemes get the same module in its identity form (cos = 1, sin = 0), so
 that the cache holds keys before rotation, and the registered attention function, which calls the
-scheme's kernel. No modelling file is forked and no forward is replaced. Tokens that a method
-inserts are fed between those of the text and taken out of the answer, so callers count and see
-tokens of the text only.
+scheme's kernel. No modelling file is forked and no forward is replaced; one function is, see
+`lce_core.attention.layers`. Tokens that a method inserts are fed between those of the text and
+taken out of the answer, so callers count and see tokens of the text only.
 
 A request fixes its table from lengths alone (`begin_request`): cached equals uncached, and no
 result depends on what was asked before. The table stays float64 outside the module's buffers, so
@@ -27,8 +27,8 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 
-import lce_core.attention.layers  # noqa: F401 - layers then keep the precision of cosines
 from lce_core.attention import AttentionScheme
+from lce_core.attention.layers import keep_precision
 from lce_core.attention.registered import ATTENTION
 from lce_core.attention.rotary import RequestRotary
 from lce_core.attention.rotation import check_heads
@@ -240,6 +240,7 @@ def extend(
     """
     geometry = base_model.geometry
     check_model(model, geometry)
+    keep_precision()
     lengths = ContextLengths(geometry.trained_context, target, target)
     method.check(geometry, lengths)
     _, scheme = _describe(method, geometry, lengths, training=training)
