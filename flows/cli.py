@@ -279,6 +279,32 @@ def fetch(
 
 
 @app.command()
+def export(
+    study: Study,
+    out: Annotated[Path, typer.Argument(help="The folder to write, new or empty.")],
+    select: Annotated[str, typer.Option(help="The one variant: method=yarn,frozen=false,...")] = "",
+    length: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Requests of how many tokens, for a method that follows their length."
+        ),
+    ] = None,
+    precision: Annotated[
+        str | None, typer.Option(help="fp32 or bf16; without it weights stay as they are.")
+    ] = None,
+    model_folder: ModelFolder = [],  # noqa: B006
+    data_folder: DataFolder = [],  # noqa: B006
+    plugins: Plugins = [],  # noqa: B006
+) -> None:
+    """Writes one variant's checkpoint as a folder that stock transformers runs, method included."""
+    from flows.exporting import export_variant
+
+    how = _execution(None, model_folder=model_folder, data_folder=data_folder, plugins=plugins)
+    for line in export_variant(study, how, out, select=select, length=length, precision=precision):
+        typer.echo(line)
+
+
+@app.command()
 def new(
     kind: Annotated[str, typer.Argument(help="method or benchmark.")],
     name: Annotated[str, typer.Argument(help="What studies will call it.")],

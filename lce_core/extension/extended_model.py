@@ -246,7 +246,7 @@ def extend(
     _, scheme = _describe(method, geometry, lengths, training=training)
     place = (device or model.device, compute_dtype or model.dtype)
     name = stock_kernel(*place, kernel) if scheme is None else scheme_kernel(scheme, *place, kernel)
-    rotary = _rotary(method, geometry, lengths, identity=scheme is not None, seed=seed)
+    rotary = make_rotary(method, geometry, lengths, identity=scheme is not None, seed=seed)
     rotary.stock_precision = rotation == "stock"
     if learned is not None:
         rotary.load_state_dict(load_file(learned))
@@ -281,9 +281,10 @@ def save_learned(weights: Mapping[str, torch.Tensor], folder: Path) -> dict[str,
     return {name: tensor for name, tensor in weights.items() if not name.startswith(_ROTARY)}
 
 
-def _rotary(
+def make_rotary(
     method: Method, geometry: RopeGeometry, lengths: ContextLengths, *, identity: bool, seed: int
 ) -> RequestRotary:
+    """The rotary module of a method, with what it learns as it is before training."""
     if method.rotary is None:
         return RequestRotary(geometry.rotary_dim, identity=identity)
     module, _, name = method.rotary.partition(":")

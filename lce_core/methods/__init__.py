@@ -7,8 +7,9 @@ papers' tables.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from lce_core.attention import AttentionScheme
 from lce_core.errors import SpecError
@@ -68,6 +69,14 @@ class Method(Plugin):
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
         """Raises SpecError where the parameters do not fit the model or the lengths."""
+
+    def stock_rope(self, lengths: ContextLengths) -> Mapping[str, Any] | None:
+        """`rope_parameters` under which transformers knows the method; None if it does not.
+
+        Exported configurations are made of it (`lce_core.extension.stock_rope`), if it says the
+        method's table; a base, or one divisor of all frequencies, is found without it.
+        """
+        return None
 
     def length_dependent(self, geometry: RopeGeometry, lengths: ContextLengths) -> bool:
         """Whether frequencies change with the request's length around the given lengths."""

@@ -10,7 +10,7 @@ Source: Peng et al. 2023, arXiv:2309.00071, sections 3.2 (ramp) and 3.3 (tempera
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -97,6 +97,24 @@ class WithTemperature(ByParts):
             self.by_parts(geometry, scale),
             0.1 * math.log(scale) + 1 if factor is None else factor,
         )
+
+    def stated(self, scale: float, trained: int) -> dict[str, Any] | None:
+        """Transformers' form of it, which has the code's ramp alone."""
+        if self.ramp == "paper":
+            return None
+        parameters: dict[str, Any] = {
+            "rope_type": "yarn",
+            "factor": scale,
+            "original_max_position_embeddings": trained,
+            "beta_fast": self.beta_fast,
+            "beta_slow": self.beta_slow,
+            "truncate": self.truncate,
+        }
+        if self.attention_factor is not None:
+            parameters["attention_factor"] = self.attention_factor
+            # vLLM has another name for it, and its own factor is multiplied by it.
+            parameters["attn_factor"] = self.attention_factor / (0.1 * math.log(scale) + 1)
+        return parameters
 
     def _by_index(self, geometry: RopeGeometry) -> Frequencies:
         low, high = _index(self.beta_fast, geometry), _index(self.beta_slow, geometry)

@@ -8,6 +8,8 @@ Source: Peng et al. 2023, arXiv:2309.00071, section 3.4, table 5 and appendix B.
 
 from __future__ import annotations
 
+from typing import Any
+
 from lce_core.evidence import EXACT, frequencies, value
 from lce_core.methods._by_parts import WithTemperature
 from lce_core.methods._ntk import dynamic_scale
@@ -25,6 +27,10 @@ class DynamicYarn(WithTemperature):
     def length_dependent(self, geometry: RopeGeometry, lengths: ContextLengths) -> bool:
         """Beyond the trained context."""
         return lengths.request > lengths.trained
+
+    def stock_rope(self, lengths: ContextLengths) -> dict[str, Any] | None:
+        """Transformers' "yarn"."""
+        return self.stated(dynamic_scale(1.0, lengths.request, lengths.trained), lengths.trained)
 
 
 METHOD = DynamicYarn

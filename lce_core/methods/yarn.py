@@ -9,6 +9,8 @@ Source: Peng et al. 2023, arXiv:2309.00071, sections 3.2 (ramp) and 3.3 (tempera
 
 from __future__ import annotations
 
+from typing import Any
+
 from lce_core.evidence import EXACT, PHI2, frequencies, value
 from lce_core.methods import ScaledMethod
 from lce_core.methods._by_parts import WithTemperature
@@ -25,6 +27,10 @@ class Yarn(ScaledMethod, WithTemperature):
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
         """Frequencies mixed by the ramp, and the attention factor."""
         return self.table(geometry, self.scale_for(lengths))
+
+    def stock_rope(self, lengths: ContextLengths) -> dict[str, Any] | None:
+        """Transformers' "yarn"."""
+        return self.stated(self.scale_for(lengths), lengths.trained)
 
 
 METHOD = Yarn

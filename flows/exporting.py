@@ -1,0 +1,123 @@
+"""`lce export`: one variant of a study as a folder that other software runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+from flows.request import compile_request
+from flows.selection import select_cells
+from lce_core.errors import SpecError, did_you_mean
+from lce_core.execution import Execution
+from lce_core.export.subject import Subject
+from lce_core.models import LanguageModel
+from lce_core.recipe import Precision
+from lce_core.store.artifacts import Store
+from lce_core.store.file_facts import FileFacts
+from lce_core.store.records import Record
+from lce_core.study.plan import PlannedCell, StudyPlan
+from lce_core.study.step_kinds import CellSpec, spec_of
+
+_PRECISIONS = ("fp32", "bf16")
+
+
+def export_variant(
+    study: str,
+    execution: Execution,
+    out: Path,
+    *,
+    select: str,
+    length: int | None,
+    precision: str | None,
+) -> list[str]:
+    """Writes the selected variant to `out`; gives what to tell about it.
+
+    Raises:
+      SpecError: not one variant, its checkpoint was not trained yet, or it cannot be exported.
+    """
+    if precision not in (None, *_PRECISIONS):
+        raise SpecError(
+            "--precision", precision, "fp32 or bf16", did_you_mean(str(precision), _PRECISIONS)
+        )
+    plan = compile_request(study, execution).plan
+    cell = _one_variant(select_cells(plan, select))
+    with FileFacts(execution.home).in_use():
+        subject = _subject(plan, cell, Store(execution.home), execution)
+    from lce_core.export.folder import export  # loads torch
+
+    form = export(subject, out, length=length, precision=cast(Precision | None, precision))
+    return [f"{out}", f"rope_parameters: {_shown(dict(form.rope_parameters))}"]
+
+
+def _one_variant(plan: StudyPlan) -> PlannedCell:
+    """A cell of the only variant that was selected."""
+    variants: dict[tuple[object, ...], list[PlannedCell]] = {}
+    for cell in plan.cells:
+        weights = cell.checkpoint.fingerprint if cell.checkpoint else None
+        place = (cell.base_model, cell.method, cell.frozen, weights)
+        variants.setdefault(place, []).append(cell)
+    if len(variants) != 1:
+        listed = [
+            f"base_model={first.base_model},method={first.method},"
+            f"frozen={str(first.frozen).lower()},seed={first.seed}"
+            for first, *_ in variants.values()
+        ]
+        raise SpecError(
+            "--select",
+            f"{len(variants)} variants",
+            "one variant of the study",
+            "give --select one of these",
+            "\n".join(f"  {line}" for line in listed),
+        )
+    ((first, *others),) = variants.values()
+    found = next((cell for cell in (first, *others) if cell.step), None)
+    if found is None:
+        raise SpecError(
+            f"{first.base_model}, {first.method}",
+            f"no cell that can be computed here; the first: {first.unavailable}",
+            "a variant of which a cell can be computed here",
+            "make available what it names",
+        )
+    return found
+
+
+def _subject(plan: StudyPlan, cell: PlannedCell, store: Store, execution: Execution) -> Subject:
+    assert cell.step is not None
+    spec = spec_of(cell.step)
+    assert isinstance(spec, CellSpec)
+    variant = cell.method if cell.frozen else f"{cell.method}-tuned"
+    record = None
+    if cell.checkpoint is None:
+        folder = _own_weights(spec.base_model, store, execution)
+    else:
+        artifact = store.find(cell.checkpoint.fingerprint)
+        if artifact is None:
+            raise SpecError(
+                f"{cell.checkpoint.kind} {cell.checkpoint.name}",
+                "a checkpoint that is not in the store",
+                "a variant whose training is done",
+                f"run the study first, `lce run {plan.study.study}`",
+            )
+        folder, record = artifact / "model", Record.read(artifact)
+    return Subject(
+        study=plan.study.study,
+        variant=variant,
+        base_model=spec.base_model,
+        method=spec.method,
+        target_context=spec.target_context,
+        weights=folder,
+        training=record,
+        digest=spec.weights,
+    )
+
+
+def _own_weights(base_model: LanguageModel, store: Store, execution: Execution) -> Path:
+    named = execution.model_folders.get(base_model.plugin_name)
+    return named or base_model.fetched(store.models) or base_model.fetch(store.models)
+
+
+def _shown(parameters: dict[str, Any]) -> str:
+    for key in ("short_factor", "long_factor"):
+        if key in parameters:
+            parameters[key] = f"<{len(parameters[key])} numbers>"
+    return ", ".join(f"{key} {value}" for key, value in parameters.items())

@@ -1,0 +1,142 @@
+"""README.md of an exported model: what it is, what it computes, and how it came about."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from lce_core.registry import Source
+from lce_core.store.identity import SHORT
+
+if TYPE_CHECKING:
+    from lce_core.export.form import Form
+    from lce_core.export.subject import Subject
+
+_LICENCES = {"MIT": "mit", "Apache-2.0": "apache-2.0"}
+"""The hub's identifiers; others are named in words."""
+
+
+def card(subject: Subject, form: Form, dtype: str) -> str:
+    """The model card, with the front matter that the hub reads."""
+    parts = [_front_matter(subject), _head(subject), _rope(subject, form)]
+    parts += [_training(subject), _lineage(subject, dtype)]
+    return "\n".join(parts)
+
+
+def _front_matter(subject: Subject) -> str:
+    base = subject.base_model
+    known = _LICENCES.get(base.licence)
+    lines = ["---", "library_name: transformers", "pipeline_tag: text-generation"]
+    if known:
+        lines += [f"license: {known}"]
+    else:
+        lines += ["license: other", f"license_name: {json.dumps(base.licence)}"]
+    if base.repo is not None:
+        lines += [f"base_model: {base.repo}"]
+    lines += ["tags:", "- long-context", f"- {subject.method.plugin_name}", "---", ""]
+    return "\n".join(lines)
+
+
+def _head(subject: Subject) -> str:
+    base, method = subject.base_model, subject.method
+    name = f"{base.plugin_name}, {subject.variant}"
+    given = method.model_dump(mode="json", exclude_defaults=True)
+    return f"""# {name}
+
+{method.summary}
+
+| | |
+|---|---|
+| base model | {base.plugin_name} ({base.origin()}) |
+| licence of the base model | {base.licence} |
+| trained context of the base model | {base.geometry.trained_context} tokens |
+| extended to | {subject.target_context} tokens |
+| method | {method.plugin_name}, version {method.plugin_version}{_parameters(given)} |
+{_source(method.source)}
+| study | {subject.study}, variant {subject.variant} |
+
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained(folder)
+model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto")
+```
+"""
+
+
+def _source(source: Source) -> str:
+    lines = [f"| source | {source.paper}, {source.place} |", f"| reference | {source.reference} |"]
+    if source.differs:
+        lines.append(f"| differs | {source.differs} |")
+    return "\n".join(lines)
+
+
+def _rope(subject: Subject, form: Form) -> str:
+    stated = dict(form.rope_parameters)
+    for key in ("short_factor", "long_factor"):
+        if key in stated:
+            stated[key] = f"{len(stated[key])} numbers"
+    name = subject.method.plugin_name
+    if form.only_at is not None:
+        scope = (
+            f"{name} gives requests of other lengths other frequencies. These are the ones of"
+            f" requests of {form.only_at} tokens, prompt and answer together; at other lengths this"
+            " model is not what the study evaluated."
+        )
+    elif form.follows_up_to is not None:
+        scope = (
+            f"They are the method's for requests of up to {form.follows_up_to} tokens. Beyond, the"
+            " study's frequencies follow the length of the request and these do not."
+        )
+    else:
+        scope = "They are the method's at every length."
+    return f"""## Rotary embedding
+
+`config.json` says the method as `{json.dumps(stated)}`, in `rope_parameters` and in the
+keys of older programs. No code comes with it. {scope}
+"""
+
+
+def _training(subject: Subject) -> str:
+    record = subject.training
+    if record is None or record.kind == "base":
+        how = "The base model's weights as they are: nothing was trained for the longer context."
+        return f"## Training\n\n{how}\n"
+    spec = record.spec
+    facts: dict[str, Any] = {
+        "steps": spec["num_steps"],
+        "tokens of a row": spec["row_length"],
+        "seed": spec["seed"],
+        **spec["training"],
+    }
+    for key in ("tokens", "loss", "kernel", "device"):
+        if key in record.result:
+            facts[f"{key} (as run)"] = record.result[key]
+    return f"## Training\n\nKeys at their default are left out.\n\n{_table(facts)}"
+
+
+def _lineage(subject: Subject, dtype: str) -> str:
+    facts: dict[str, Any] = {"dtype": dtype}
+    record = subject.training
+    if record is not None:
+        facts[f"{record.kind} step"] = record.fingerprint
+        for role, parent in record.parents.items():
+            facts[f"its {role}"] = parent[:SHORT]
+        facts["commit of lce"] = str(record.environment.get("git", {}).get("commit"))
+        libraries = record.environment.get("libraries", {})
+        facts["trained with"] = ", ".join(
+            f"{name} {libraries[name]}" for name in ("torch", "transformers") if name in libraries
+        )
+    if subject.digest is not None:
+        facts["digest of the folder of weights"] = subject.digest
+    return f"## Lineage\n\n{_table(facts)}"
+
+
+def _table(facts: Mapping[str, Any]) -> str:
+    rows = "\n".join(f"| {key} | {value} |" for key, value in facts.items())
+    return f"| | |\n|---|---|\n{rows}\n"
+
+
+def _parameters(given: dict[str, Any]) -> str:
+    return "".join(f", {key} {value}" for key, value in given.items())

@@ -1,0 +1,162 @@
+"""Writes a model's folder that stock transformers loads: weights, configuration, tokenizer, card.
+
+Weights keep names and bits, unless another dtype is asked for. The configuration says the method
+twice: in `rope_parameters`, and in the keys of releases before transformers 5 (`rope_theta`,
+`rope_scaling`), since a program that knows one of them only would run the model without the method
+and say nothing. The folder is written aside and renamed: it is whole or not there.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from safetensors.torch import load_file, save_file
+
+from lce_core.devices import resolve_dtype
+from lce_core.errors import DataError, SpecError
+from lce_core.export.card import card
+from lce_core.export.form import Form, form_of
+from lce_core.export.subject import Subject
+from lce_core.extension.extended_model import LEARNED
+from lce_core.recipe import Precision
+from lce_core.store.records import sync
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+WEIGHTS = "model*.safetensors"
+_INDEX = "model.safetensors.index.json"
+_OLD_KEYS = ("rope_theta", "rope_scaling", "partial_rotary_factor", "torch_dtype")
+_OF_CONFIGURATION = ("rope_theta", "partial_rotary_factor")
+"""Keys of `rope_parameters` that older files have beside `rope_scaling`."""
+
+
+def export(
+    subject: Subject,
+    out: Path,
+    *,
+    length: int | None = None,
+    precision: Precision | None = None,
+) -> Form:
+    """Writes `out`, and gives the form of the method that its configuration has.
+
+    Args:
+      subject: what is exported.
+      out: a folder that is not there yet, or empty.
+      length: as in `form_of`.
+      precision: of the written weights; None: as they are.
+
+    Raises:
+      SpecError: there is something in `out`, or no stock configuration computes the method.
+      DataError: the weights cannot be read.
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise SpecError(
+            f"{out}",
+            "a file or a folder that holds something",
+            "a folder that is new or empty",
+            "name another folder, or remove this one",
+        )
+    base_model, method = subject.base_model, subject.method
+    learned = subject.weights / LEARNED
+    form = form_of(
+        method,
+        base_model.geometry,
+        subject.target_context,
+        length=length,
+        learned=learned if learned.is_file() else None,
+    )
+    out.parent.mkdir(parents=True, exist_ok=True)
+    aside = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}-"))
+    try:
+        tokenizer = base_model.tokenizer(subject.weights)
+        tokenizer.model_max_length = form.context
+        tokenizer.save_pretrained(aside)
+        dtype = _write_weights(subject.weights, aside, precision)
+        config = _configuration(_read_config(subject.weights), form, dtype)
+        _write_json(aside / "config.json", config)
+        _write_json(aside / "generation_config.json", _generation(config, tokenizer))
+        (aside / "README.md").write_text(card(subject, form, dtype), encoding="utf-8")
+        for file in sorted(aside.iterdir()):
+            sync(file)
+        aside.chmod(0o755)
+        if out.exists():
+            out.rmdir()
+        aside.rename(out)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return form
+
+
+def _write_weights(source: Path, out: Path, precision: Precision | None) -> str:
+    """Copies or casts the safetensors of `source`; gives the dtype of what is written."""
+    files = sorted(file for file in source.glob(WEIGHTS) if file.is_file())
+    if not files:
+        raise DataError(
+            source,
+            f"no {WEIGHTS}",
+            "the weights of a model as safetensors",
+            "name the folder that holds them",
+        )
+    total, dtypes = 0, set()
+    for file in files:
+        tensors = load_file(file)
+        if precision is None:
+            shutil.copyfile(file, out / file.name)
+        else:
+            tensors = {name: t.to(resolve_dtype(precision)) for name, t in tensors.items()}
+            save_file(tensors, out / file.name, metadata={"format": "pt"})
+        total += sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+        dtypes |= {str(tensor.dtype).removeprefix("torch.") for tensor in tensors.values()}
+    if (source / _INDEX).is_file():
+        index = json.loads((source / _INDEX).read_text(encoding="utf-8"))
+        index["metadata"] = {**index.get("metadata", {}), "total_size": total}
+        _write_json(out / _INDEX, index)
+    return dtypes.pop() if len(dtypes) == 1 else "float32"
+
+
+def _configuration(source: Mapping[str, Any], form: Form, dtype: str) -> dict[str, Any]:
+    stated = dict(form.rope_parameters)
+    older = {key: stated[key] for key in stated if key not in _OF_CONFIGURATION}
+    config = {key: value for key, value in source.items() if key not in _OLD_KEYS}
+    config |= {key: stated[key] for key in _OF_CONFIGURATION if key in stated}
+    config["rope_parameters"] = stated
+    config["rope_scaling"] = None if stated["rope_type"] == "default" else older
+    config["max_position_embeddings"] = form.context
+    config["dtype"] = dtype
+    config["use_cache"] = True
+    return config
+
+
+def _generation(config: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
+    """Greedy decoding, and a padding token, without which `generate` complains of each batch."""
+    begin, end, pad = (
+        getattr(tokenizer, key) if config.get(key) is None else config[key]
+        for key in ("bos_token_id", "eos_token_id", "pad_token_id")
+    )
+    ids = {"bos_token_id": begin, "eos_token_id": end, "pad_token_id": end if pad is None else pad}
+    known = {key: value for key, value in ids.items() if value is not None}
+    return {**known, "do_sample": False, "use_cache": True}
+
+
+def _read_config(folder: Path) -> dict[str, Any]:
+    file = folder / "config.json"
+    try:
+        config: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(
+            file,
+            f"no readable model configuration ({error})",
+            "the configuration of a transformers model",
+            "copy or download the model again",
+        ) from error
+    return config
+
+
+def _write_json(path: Path, value: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,155 @@
+"""Which stock configuration computes what a method computes, or why none does.
+
+Stock software has one frequency table for all heads, layers and texts, rotates what is in the
+cache, and attends to everything. A method whose table follows the length of a request is exported
+as it treats requests of one length, if that is asked for: transformers' "dynamic" form is none of
+ours, since it follows the longest text so far and reads cached keys that older tables rotated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from lce_core.errors import SpecError
+from lce_core.extension.stock_rope import agrees, statement
+from lce_core.methods import Method
+from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
+
+_RUN = "evaluate it with `lce run`, whose kernels have it"
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """A method as keys of a transformers configuration."""
+
+    rope_parameters: Mapping[str, Any]
+    context: int
+    """Tokens that the model is for: `max_position_embeddings`."""
+    table: RopeTable
+    """What the keys say, in float64."""
+    follows_up_to: int | None
+    """Longest request for which the method's table is this one; None for no limit."""
+    only_at: int | None = None
+    """The one length of requests that the table is the method's for; None where it is for others
+    too."""
+
+
+def form_of(
+    method: Method,
+    geometry: RopeGeometry,
+    target: int,
+    *,
+    length: int | None = None,
+    learned: Path | None = None,
+) -> Form:
+    """The configuration under which stock software computes what the method does.
+
+    Args:
+      method: in use, not in training.
+      geometry: of the base model.
+      target: context in tokens that the study extends to.
+      length: tokens of the requests whose table is written, of a method whose table follows them.
+      learned: file of what the method has learned; None before training.
+
+    Raises:
+      SpecError: no stock configuration computes it; says why.
+    """
+    context = max(geometry.trained_context, length or target)
+    lengths = ContextLengths(geometry.trained_context, target, length or target)
+    _refuse_other_attention(method, geometry, lengths)
+    follows = _follows_requests(method, geometry, lengths)
+    if follows and length is None:
+        raise SpecError(
+            f"{method.plugin_name}.rope_table",
+            "frequencies that follow the length of each request",
+            "frequencies that are the same for every request up to the target context",
+            "give --length TOKENS to export it as it treats requests of so many tokens",
+        )
+    table = _shared(method, request_table(method, geometry, lengths, learned))
+    if table.attention_factor != 1.0 and geometry.rotary_dim < geometry.head_dim:
+        raise SpecError(
+            f"{method.plugin_name}.attention_factor",
+            f"{table.attention_factor:g}, for whole heads of {geometry.head_dim} elements of which"
+            f" {geometry.rotary_dim} are rotated",
+            "a factor of 1 for such a model, since stock software multiplies rotated elements only",
+            _RUN,
+        )
+    parameters = statement(method, geometry, lengths, table, context)
+    if follows:
+        return Form(parameters, context, table, length, only_at=length)
+    beyond = [replace(lengths, request=times * target) for times in (1, 2, 64)]
+    limit = target if _differ(method, geometry, beyond) else None
+    return Form(parameters, context, table, limit)
+
+
+def request_table(
+    method: Method, geometry: RopeGeometry, lengths: ContextLengths, learned: Path | None
+) -> RopeTable:
+    """The method's table for a request, with what it has learned."""
+    table = method.rope_table(geometry, lengths)
+    if method.rotary is None:
+        return table
+    # What learns computes with torch, which methods without it do not wait for.
+    from safetensors.torch import load_file
+
+    from lce_core.extension.extended_model import make_rotary
+
+    rotary = make_rotary(method, geometry, lengths, identity=False, seed=0)
+    if learned is not None:
+        rotary.load_state_dict(load_file(learned))
+    rotary.begin(table, lengths.request)
+    assert rotary.table is not None
+    return rotary.table
+
+
+def _refuse_other_attention(
+    method: Method, geometry: RopeGeometry, lengths: ContextLengths
+) -> None:
+    if method.insertion(geometry) is not None:
+        raise SpecError(
+            f"{method.plugin_name}.insertion",
+            "a token of its own that it puts into every text",
+            "text alone, which is all that stock software feeds",
+            _RUN,
+        )
+    scheme = method.attention(geometry, lengths)
+    if scheme is not None:
+        raise SpecError(
+            f"{method.plugin_name}.attention",
+            f"attention of its own ({type(scheme).__name__})",
+            "full attention, the only kind that stock models have",
+            _RUN,
+        )
+
+
+def _shared(method: Method, table: RopeTable) -> RopeTable:
+    """The table (pairs,) that all heads have."""
+    if table.inv_freq.ndim == 1:
+        return table
+    first = table.inv_freq[0]
+    if (table.inv_freq != first).any():
+        raise SpecError(
+            f"{method.plugin_name}.rope_table",
+            f"{len(table.inv_freq)} heads with frequencies of their own",
+            "one table for all heads, as stock models have it",
+            _RUN,
+        )
+    return replace(table, inv_freq=first.copy())
+
+
+def _follows_requests(method: Method, geometry: RopeGeometry, lengths: ContextLengths) -> bool:
+    """Whether requests of up to the target context differ in their tables."""
+    trained, target = lengths.trained, lengths.target
+    edges = {1, trained, trained + 1, (trained + target) // 2, target}
+    requests = [replace(lengths, request=n) for n in sorted(edges) if n <= max(trained, target)]
+    return _differ(method, geometry, requests)
+
+
+def _differ(method: Method, geometry: RopeGeometry, requests: list[ContextLengths]) -> bool:
+    first, *others = [method.rope_table(geometry, lengths) for lengths in requests]
+    return any(method.length_dependent(geometry, lengths) for lengths in requests) or not all(
+        agrees(first, table, 0.0) for table in others
+    )

@@ -1,0 +1,183 @@
+"""Frequencies as a transformers configuration states them: read, and written.
+
+`rope_parameters` of config.json is a form's name (`rope_type`) with numbers. `stated_table` says in
+float64 which table that is; `statement` finds the form that says a given table, and takes none that
+says another. Older files have the same under `rope_scaling`, `type` and `rope_theta`.
+
+Loads no torch: plans read the configurations of published weights.
+
+Source: the rope types of transformers 5.23; docs/checkpoints.md has the agreement in fp32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from lce_core.errors import SpecError
+from lce_core.methods import METHODS, Method
+from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
+
+PLAIN = "default"
+TYPES = (PLAIN, "linear", "dynamic", "yarn", "longrope")
+"""Forms that are read; the last is written where no other says the table."""
+
+_DIGITS = 12
+"""Significant digits of a base or factor that is read off a table."""
+_AGREEMENT = 1e-9
+"""Largest relative difference between a written form's table and the method's."""
+
+
+def stated_parameters(config: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """What config.json says of its rotary embedding, in the keys of `rope_parameters`.
+
+    Raises:
+      SpecError: a form that cannot be read.
+    """
+    # As in transformers, rope_scaling goes first: files with both say the same in both.
+    given = config.get("rope_scaling") or config.get("rope_parameters") or {}
+    stated = {key: value for key, value in given.items() if key != "type" and value is not None}
+    stated.setdefault("rope_type", given.get("type", PLAIN))
+    stated.setdefault("rope_theta", config.get("rope_theta", 10000.0))
+    if (share := config.get("partial_rotary_factor")) is not None:
+        stated.setdefault("partial_rotary_factor", share)
+    if stated["rope_type"] not in TYPES:
+        raise SpecError(
+            f"{where}: rope_type",
+            repr(stated["rope_type"]),
+            f"one of {', '.join(TYPES)}",
+            "remove the key where the study's method says the same",
+        )
+    return stated
+
+
+def stated_table(
+    parameters: Mapping[str, Any], geometry: RopeGeometry, context: int, length: int
+) -> RopeTable:
+    """The table of a form in one pass over a text.
+
+    Args:
+      parameters: as `stated_parameters` gives them.
+      geometry: of the base model; its base counts for nothing.
+      context: `max_position_embeddings` of the configuration, in tokens.
+      length: of the text, in tokens.
+    """
+    theta = float(parameters["rope_theta"])
+    own = geometry.inv_freq(theta)
+    match parameters["rope_type"]:
+        case "linear":
+            return RopeTable(own / parameters["factor"])
+        case "dynamic":
+            factor, dim = float(parameters["factor"]), geometry.rotary_dim
+            scale = factor * max(length, context) / context - (factor - 1)
+            return RopeTable(geometry.inv_freq(theta * scale ** (dim / (dim - 2))))
+        case "yarn":
+            return _yarn(parameters, geometry, theta, context)
+        case "longrope":
+            is_long = length > parameters.get("original_max_position_embeddings", context)
+            factors = parameters["long_factor" if is_long else "short_factor"]
+            attention = float(parameters.get("attention_factor", 1.0))
+            return RopeTable(own / np.asarray(factors, dtype=np.float64), attention)
+    return RopeTable(own)
+
+
+def statement(
+    method: Method,
+    geometry: RopeGeometry,
+    lengths: ContextLengths,
+    table: RopeTable,
+    context: int,
+) -> dict[str, Any]:
+    """The form that says `table` of shape (pairs,): the plainest that many programs read.
+
+    Args:
+      method: may know its form's name.
+      geometry: of the base model.
+      lengths: those for which the method gives the table.
+      table: to be said.
+      context: `max_position_embeddings` of the configuration, in tokens.
+    """
+    found = next(
+        parameters
+        for parameters in _forms(method, geometry, lengths, table, context)
+        if agrees(stated_table(parameters, geometry, context, context), table, _AGREEMENT)
+    )
+    if geometry.rotary_dim < geometry.head_dim:
+        found["partial_rotary_factor"] = geometry.rotary_dim / geometry.head_dim
+    return found
+
+
+def _forms(
+    method: Method,
+    geometry: RopeGeometry,
+    lengths: ContextLengths,
+    table: RopeTable,
+    context: int,
+) -> Iterator[dict[str, Any]]:
+    own, dim = geometry.inv_freq(), geometry.rotary_dim
+    if table.attention_factor == 1.0:
+        yield {"rope_type": PLAIN, "rope_theta": geometry.theta}
+        if dim > 2:
+            base = _rounded(table.inv_freq[-1] ** (-dim / (dim - 2)))
+            yield {"rope_type": PLAIN, "rope_theta": base}
+        factor = _rounded(own[0] / table.inv_freq[0])
+        yield {"rope_type": "linear", "rope_theta": geometry.theta, "factor": factor}
+    if known := method.stock_rope(lengths):
+        yield {"rope_theta": geometry.theta, **known}
+    factors = [float(factor) for factor in own / table.inv_freq]
+    longrope = {
+        "rope_type": "longrope",
+        "rope_theta": geometry.theta,
+        # Other programs derive a factor of attention from the ratio of the two contexts: none here.
+        "factor": 1.0,
+        "original_max_position_embeddings": context,
+        "short_factor": factors,
+        "long_factor": factors,
+        "attention_factor": table.attention_factor,
+    }
+    if table.attention_factor != 1.0:
+        # vLLM's names, without which it takes 1; transformers mentions that it knows them not.
+        longrope |= {f"{kind}_mscale": table.attention_factor for kind in ("short", "long")}
+    yield longrope
+
+
+def _yarn(
+    parameters: Mapping[str, Any], geometry: RopeGeometry, theta: float, context: int
+) -> RopeTable:
+    trained = int(parameters.get("original_max_position_embeddings", context))
+    method = METHODS.parse(
+        {
+            "name": "yarn",
+            "scale": float(parameters["factor"]),
+            "beta_fast": float(parameters.get("beta_fast") or 32),
+            "beta_slow": float(parameters.get("beta_slow") or 1),
+            "truncate": bool(parameters.get("truncate", True)),
+            "attention_factor": parameters.get("attention_factor"),
+        },
+        "rope_parameters",
+    )
+    seen = RopeGeometry(
+        geometry.head_dim,
+        geometry.rotary_dim,
+        geometry.num_heads,
+        geometry.num_kv_heads,
+        theta,
+        trained,
+    )
+    return method.rope_table(seen, ContextLengths(trained, trained, trained))
+
+
+def agrees(one: RopeTable, other: RopeTable, tolerance: float) -> bool:
+    """Whether two tables differ by at most `tolerance`, relative to their numbers."""
+    if one.inv_freq.shape != other.inv_freq.shape:
+        return False
+    pairs = np.allclose(one.inv_freq, other.inv_freq, rtol=tolerance, atol=0)
+    return pairs and bool(
+        np.isclose(one.attention_factor, other.attention_factor, rtol=tolerance, atol=0)
+    )
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.{_DIGITS}g}")

@@ -1,0 +1,254 @@
+"""Every registered method is exported and then computed by stock transformers, or is refused.
+
+Strategy: tiny random models (Llama, grouped Llama, Phi) in float64, so that all that differs is how
+frequencies were computed; stock transformers answers in a process of its own, from the folder
+alone, below and beyond the trained context, in one pass and with a cache.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from transformers import PreTrainedTokenizerFast
+
+from lce_core.errors import SpecError
+from lce_core.export.folder import export
+from lce_core.export.form import Form, form_of
+from lce_core.export.subject import Subject
+from lce_core.extension.extended_model import LEARNED, extend, make_rotary
+from lce_core.methods import METHODS, Method
+from lce_core.models import LanguageModel
+from lce_core.rope import ContextLengths
+from tests.support.extended_models import (
+    BASES,
+    LENGTHS,
+    TARGET,
+    TRAINED,
+    VOCABULARY,
+    fits,
+    logits,
+    stock,
+    tokens,
+)
+from tests.support.stock_answers import answers
+
+TOLERANCE = 1e-4
+"""Stock transformers computes frequencies, angles and cosines in float32."""
+FIXED = 40
+"""Tokens of the requests whose table is exported, where it follows their length."""
+
+
+def with_files(base: LanguageModel) -> LanguageModel:
+    """The tiny model with the rest of what an exported one has."""
+
+    class WithFiles(type(base)):  # type: ignore[misc]
+        plugin_name, plugin_version, licence = type(base).__name__, 1, "MIT"
+
+        def tokenizer(self, folder: Path | None) -> Any:
+            words = WordLevel({str(i): i for i in range(VOCABULARY)}, unk_token="0")
+            return PreTrainedTokenizerFast(tokenizer_object=Tokenizer(words))
+
+    return WithFiles()
+
+
+def examples(name: str) -> list[Method]:
+    return [METHODS.parse({"name": name, **one}, "test") for one in METHODS.load(name).examples]
+
+
+@dataclass
+class Case:
+    base: LanguageModel
+    method: Method
+    source: Path
+    out: Path
+    form: Form
+
+    @property
+    def lengths(self) -> list[int]:
+        """Of the texts that both sides read."""
+        if self.form.only_at is not None:
+            return [self.form.only_at]
+        far = [] if self.form.follows_up_to else [3 * TARGET]
+        return [TRAINED - 4, TRAINED + 1, TARGET, *far]
+
+    @property
+    def job(self) -> dict[str, Any]:
+        texts = [tokens(length, 1)[0].tolist() for length in self.lengths]
+        # A cell's request is prompt and answer: what is decoded crosses the trained context.
+        return {
+            "folder": str(self.out),
+            "texts": texts,
+            "prompt": tokens(TRAINED - 4, 1, seed=1)[0].tolist(),
+            "new_tokens": FIXED - (TRAINED - 4),
+        }
+
+    def extended(self) -> Any:
+        learned = self.source / LEARNED
+        learned_file = learned if learned.is_file() else None
+        return extend(stock(self.base), self.base, self.method, target=TARGET, learned=learned_file)
+
+
+def source_of(base: LanguageModel, method: Method, folder: Path) -> Path:
+    """The checkpoint of a trained model, with what a method learns away from its start."""
+    stock(base).save_pretrained(folder)
+    if method.rotary is not None:
+        rotary = make_rotary(method, base.geometry, LENGTHS, identity=False, seed=0)
+        generator = torch.Generator().manual_seed(3)
+        drawn = {
+            name: 0.1 * torch.randn(tensor.shape, generator=generator)
+            for name, tensor in rotary.state_dict().items()
+        }
+        save_file(drawn, folder / LEARNED)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
+    """By method: exported cases, and refusals as errors."""
+    root = tmp_path_factory.mktemp("exported")
+    found: dict[str, list[Any]] = {}
+    for name in METHODS.names():
+        for number, method in enumerate(examples(name)):
+            for base in map(with_files, BASES):
+                if fits(method, base):
+                    place = root / f"{name}-{number}-{base.plugin_name}"
+                    found.setdefault(name, []).extend(_outcomes(base, method, place))
+    return found
+
+
+def _outcomes(base: LanguageModel, method: Method, place: Path) -> Iterator[Any]:
+    source = source_of(base, method, place / "source")
+    for length in (None, FIXED):
+        subject = Subject("tiny", method.plugin_name, base, method, TARGET, source)
+        out = place / f"out-{length}"
+        try:
+            form = export(subject, out, length=length)
+        except SpecError as error:
+            assert not out.exists()
+            assert not [left for left in place.iterdir() if left.name.startswith(".")]
+            yield error
+            if "--length" not in error.remedy:
+                return
+        else:
+            yield Case(base, method, source, out, form)
+            return
+
+
+@pytest.fixture(scope="module")
+def compared(
+    outcomes: dict[str, list[Any]], tmp_path_factory: pytest.TempPathFactory
+) -> list[tuple[Case, dict[str, torch.Tensor]]]:
+    cases = [one for some in outcomes.values() for one in some if isinstance(one, Case)]
+    found = answers([case.job for case in cases], tmp_path_factory.mktemp("answers"))
+    return list(zip(cases, found, strict=True))
+
+
+def test_every_method_is_exported_or_refused(outcomes: dict[str, list[Any]]) -> None:
+    assert sorted(outcomes) == METHODS.names()
+    for name, some in outcomes.items():
+        cases = [one for one in some if isinstance(one, Case)]
+        refusals = [one for one in some if isinstance(one, SpecError)]
+        assert cases or refusals, name
+        for refusal in refusals:
+            assert refusal.where.startswith(f"{name}."), refusal
+
+
+def test_methods_that_only_change_frequencies_of_all_heads_are_exported(
+    outcomes: dict[str, list[Any]],
+) -> None:
+    for name, some in outcomes.items():
+        method = examples(name)[-1]
+        geometry = BASES[0].geometry
+        plain = method.attention(geometry, LENGTHS) is None
+        shared = method.rope_table(geometry, LENGTHS).inv_freq.ndim == 1
+        expected = plain and shared and method.insertion(geometry) is None
+        assert any(isinstance(one, Case) for one in some) == expected, name
+
+
+def test_stock_transformers_computes_our_logits_in_one_pass(compared: Any) -> None:
+    for case, found in compared:
+        extended = case.extended()
+        for index, text in enumerate(case.job["texts"]):
+            ours = logits(extended, torch.tensor([text]))[0]
+            worst = (found[f"text-{index}"] - ours).abs().max().item()
+            assert worst < TOLERANCE, (case.method, case.base.plugin_name, len(text), worst)
+
+
+def test_cached_decoding_of_stock_transformers_is_ours(compared: Any) -> None:
+    for case, found in compared:
+        decoded, prompt = found["decoded"], len(case.job["prompt"])
+        assert len(decoded) == FIXED
+        ours = logits(case.extended(), decoded[None])[0, prompt - 1 : -1]
+        worst = (found["scores"] - ours).abs().max().item()
+        assert worst < TOLERANCE, (case.method, case.base.plugin_name, worst)
+
+
+def test_a_configuration_without_the_method_would_be_noticed(compared: Any) -> None:
+    """The comparison can fail: the base model's frequencies are not those of any extension."""
+    plain = METHODS.load("none")()
+    for case, found in compared:
+        if case.method.plugin_name == "none":
+            continue
+        text = case.job["texts"][-1]
+        own = logits(
+            extend(stock(case.base), case.base, plain, target=TARGET), torch.tensor([text])
+        )
+        worst = (found[f"text-{len(case.lengths) - 1}"] - own[0]).abs().max().item()
+        assert worst > 100 * TOLERANCE, case.method
+
+
+def test_weights_keep_their_bits_and_nothing_else_lies_in_the_folder(compared: Any) -> None:
+    for case, _ in compared:
+        names = {path.name for path in case.out.iterdir()}
+        assert names == {
+            "README.md",
+            "config.json",
+            "generation_config.json",
+            "model.safetensors",
+            "tokenizer.json",
+            "tokenizer_config.json",
+        }
+        written, kept = (load_file(p / "model.safetensors") for p in (case.out, case.source))
+        assert written.keys() == kept.keys()
+        assert all(torch.equal(written[name], kept[name]) for name in kept)
+
+
+def test_older_keys_say_the_same(compared: Any) -> None:
+    for case, _ in compared:
+        config = json.loads((case.out / "config.json").read_text(encoding="utf-8"))
+        stated = config["rope_parameters"]
+        assert config["rope_theta"] == stated["rope_theta"]
+        assert config.get("partial_rotary_factor") == stated.get("partial_rotary_factor")
+        older = config["rope_scaling"] or {"rope_type": "default"}
+        assert {**stated, **older} == stated
+        assert config["max_position_embeddings"] == case.form.context
+
+
+def test_frequencies_that_follow_requests_are_exported_for_one_length_only() -> None:
+    method, geometry = METHODS.load("ntk_frozen")(), BASES[0].geometry
+    with pytest.raises(SpecError, match="--length TOKENS"):
+        form_of(method, geometry, TARGET)
+    form = form_of(method, geometry, TARGET, length=FIXED)
+    table = method.rope_table(geometry, ContextLengths(TRAINED, TARGET, FIXED))
+    assert (form.table.inv_freq == table.inv_freq).all()
+    assert form.only_at == FIXED
+
+
+def test_a_target_that_bounds_the_frequencies_is_said() -> None:
+    geometry = BASES[0].geometry
+    assert form_of(METHODS.load("ntk_32k")(), geometry, TARGET).follows_up_to == TARGET
+    assert form_of(METHODS.load("pi")(), geometry, TARGET).follows_up_to is None
+
+
+def test_a_temperature_under_partial_rotary_is_refused() -> None:
+    with pytest.raises(SpecError, match="rotated elements only"):
+        form_of(METHODS.load("yarn")(), BASES[2].geometry, TARGET)
