@@ -16,6 +16,7 @@ from lce_core.store.artifacts import Store
 from lce_core.store.file_facts import FileFacts
 from lce_core.store.records import Record
 from lce_core.study.plan import PlannedCell, StudyPlan
+from lce_core.study.published import published_folder
 from lce_core.study.step_kinds import CellSpec, spec_of
 
 _PRECISIONS = ("fp32", "bf16")
@@ -87,7 +88,9 @@ def _subject(plan: StudyPlan, cell: PlannedCell, store: Store, execution: Execut
     assert isinstance(spec, CellSpec)
     variant = cell.method if cell.frozen else f"{cell.method}-tuned"
     record = None
-    if cell.checkpoint is None:
+    if spec.published is not None:
+        folder = published_folder(spec.published, execution.model_folders)
+    elif cell.checkpoint is None:
         folder = _own_weights(spec.base_model, store, execution)
     else:
         artifact = store.find(cell.checkpoint.fingerprint)
@@ -107,7 +110,7 @@ def _subject(plan: StudyPlan, cell: PlannedCell, store: Store, execution: Execut
         target_context=spec.target_context,
         weights=folder,
         training=record,
-        digest=spec.weights,
+        digest=spec.published or spec.weights,
     )
 
 

@@ -90,7 +90,7 @@ def _table(plan: StudyPlan, blocks: Sequence[_Block]) -> Table:
             table.add_column(header, no_wrap=True)
     for model in plan.study.base_models:
         for entry in plan.study.methods:
-            key = (model.plugin_name, entry.label, not entry.tuned)
+            key = (model.plugin_name, entry.label, not entry.is_tuned)
             cells = [
                 # By hand: right-aligned by Rich, numbers with a mark would not be in line.
                 block.cells.get((*key, length), "- ").rjust(width)
@@ -126,7 +126,7 @@ def _legend(study: StudySpec, blocks: Sequence[_Block], shown: Sequence[_Block])
 
 
 def _label(entry: MethodEntry) -> str:
-    return f"{entry.label}{' tuned' * entry.tuned}{' ~' * (not entry.method.exact_attention)}"
+    return f"{entry.label}{' tuned' * entry.is_tuned}{' ~' * (not entry.method.exact_attention)}"
 
 
 def _own(variant: MethodEntry) -> str:

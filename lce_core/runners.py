@@ -34,6 +34,7 @@ from lce_core.reports import Report
 from lce_core.store.artifacts import Attempt, Store
 from lce_core.store.cell_tables import ARRAYS_FILE, SAMPLES, SAMPLES_FILE, TOKEN_NLL, TOKEN_NLL_FILE
 from lce_core.store.steps import Step
+from lce_core.study.published import published_folder
 from lce_core.study.step_kinds import (
     BaseSpec,
     CellSpec,
@@ -180,13 +181,19 @@ class Runner:
     def _model(self, spec: CellSpec, step: Step) -> ExtendedModel:
         base_model, evaluation = spec.base_model, spec.evaluation
         checkpoint = step.parents.get("checkpoint")
-        key = (checkpoint, base_model, spec.method, spec.target_context, evaluation)
+        weights_of = (checkpoint, spec.published)
+        key = (weights_of, base_model, spec.method, spec.target_context, evaluation)
         if self._loaded is not None and self._loaded[0] == key:
             return self._loaded[1]
         self._unload()
         device = resolve_device(self._execution.device)
-        folder = self._weights(step, "checkpoint", base_model)
-        weights = base_model.load(folder, resolve_dtype(evaluation.precision))
+        dtype = resolve_dtype(evaluation.precision)
+        if spec.published is None:
+            folder = self._weights(step, "checkpoint", base_model)
+            weights = base_model.load(folder, dtype)
+        else:
+            folder = published_folder(spec.published, self._execution.model_folders)
+            weights = base_model.load_published(folder, dtype)
         learned = None if folder is None else folder / LEARNED
         extended = extend(
             weights.to(device).eval(),  # type: ignore[arg-type]

@@ -132,6 +132,17 @@ class LanguageModel(Plugin):
         """
         raise NotImplementedError
 
+    def load_published(self, folder: Path, dtype: Any) -> PreTrainedModel:
+        """Weights that others trained from this model, as a model with its rotary embedding.
+
+        What their config.json says of scaled frequencies is left out: a method puts its own there.
+
+        Raises:
+          SpecError: config.json says another architecture; names the key.
+          DataError: weights are missing or unreadable.
+        """
+        raise NotImplementedError
+
     def prepare_rows(
         self, rows: NDArray[np.uint32], rng: np.random.Generator
     ) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:

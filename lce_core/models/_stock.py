@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 TOKENIZER_FILES = ("*.json", "tokenizer.model", "merges.txt")
 WEIGHT_FILES = ("*.safetensors",)
+_CONTEXT = "max_position_embeddings"
 CHECKED = (
     "model_type",
     "hidden_size",
@@ -28,7 +29,7 @@ CHECKED = (
     "num_attention_heads",
     "num_key_value_heads",
     "head_dim",
-    "max_position_embeddings",
+    _CONTEXT,
 )
 """Keys of config.json that geometry and shape determine. The vocabulary is not among them: adding
 a padding token is harmless and common."""
@@ -105,39 +106,20 @@ class StockModel(LanguageModel):
           SpecError: config.json contradicts this plug-in; names the key.
           DataError: weights are missing or unreadable.
         """
-        from safetensors import SafetensorError
-        from transformers import AutoModelForCausalLM
-
         place = self._place(folder, weights=True)
         check_config(self, place)
-        try:
-            found: Any = AutoModelForCausalLM.from_pretrained(
-                place,
-                dtype=dtype,
-                use_safetensors=True,
-                trust_remote_code=False,
-                local_files_only=True,
-                attn_implementation="sdpa",
-                output_loading_info=True,
-            )
-        except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-            raise DataError(
-                place,
-                f"no readable safetensors weights ({_first_line(error)})",
-                "the model's weights as safetensors",
-                "copy or download the model again",
-            ) from error
-        model: PreTrainedModel
-        model, info = found
-        if missing := sorted(info["missing_keys"]):
-            raise DataError(
-                place,
-                f"weights that are missing ({len(missing)}, first {missing[0]!r}) and would be"
-                " random",
-                "every weight of the model",
-                "copy or download the model again",
-            )
-        return model
+        return load_weights(place, dtype)
+
+    def load_published(self, folder: Path, dtype: Any) -> PreTrainedModel:
+        """Weights that others trained from this model; errors as in the base class."""
+        place = self._place(folder, weights=True)
+        found, own = _read_config(place), self.config()
+        for key in CHECKED:
+            if key != _CONTEXT:
+                _compare_key(self, place, key, found, own)
+        found.rope_parameters = dict(own.rope_parameters or {})
+        setattr(found, _CONTEXT, getattr(own, _CONTEXT))
+        return load_weights(place, dtype, found)
 
     def _place(self, folder: Path | None, *, weights: bool) -> Path:
         if folder is None:
@@ -173,6 +155,53 @@ class StockModel(LanguageModel):
         return folder
 
 
+def load_weights(
+    place: Path, dtype: Any, config: PretrainedConfig | None = None
+) -> PreTrainedModel:
+    """The model that lies in `place`, with stock attention, in evaluation mode.
+
+    Args:
+      place: folder with safetensors.
+      dtype: of the weights.
+      config: takes the place of config.json.
+
+    Raises:
+      DataError: weights are missing, unreadable, or more than the model has.
+    """
+    from safetensors import SafetensorError
+    from transformers import AutoModelForCausalLM
+
+    options: dict[str, Any] = {} if config is None else {"config": config}
+    try:
+        found: Any = AutoModelForCausalLM.from_pretrained(
+            place,
+            dtype=dtype,
+            use_safetensors=True,
+            trust_remote_code=False,
+            local_files_only=True,
+            attn_implementation="sdpa",
+            output_loading_info=True,
+            **options,
+        )
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        raise DataError(
+            place,
+            f"no readable safetensors weights ({_first_line(error)})",
+            "the model's weights as safetensors",
+            "copy or download the model again",
+        ) from error
+    model: PreTrainedModel
+    model, info = found
+    if missing := sorted(info["missing_keys"]):
+        raise DataError(
+            place,
+            f"weights that are missing ({len(missing)}, first {missing[0]!r}) and would be random",
+            "every weight of the model",
+            "copy or download the model again",
+        )
+    return model
+
+
 def check_config(model: StockModel, folder: Path) -> None:
     """Compares config.json in `folder` with the plug-in's geometry and shape.
 
@@ -180,23 +209,29 @@ def check_config(model: StockModel, folder: Path) -> None:
       SpecError: a key differs; names file, key, both values and the way out.
       DataError: the file is not a configuration.
     """
+    found, expected = _read_config(folder), model.config()
+    for key in CHECKED:
+        _compare_key(model, folder, key, found, expected)
+    for key in ROPE_CHECKED:
+        where = f"{folder / 'config.json'}: {key}"
+        _compare(model, where, _rope(found, key), _rope(expected, key))
+
+
+def _read_config(folder: Path) -> PretrainedConfig:
     from transformers import AutoConfig
 
-    file = folder / "config.json"
     try:
-        found = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+        found: PretrainedConfig = AutoConfig.from_pretrained(
+            folder, trust_remote_code=False, local_files_only=True
+        )
     except (OSError, ValueError) as error:
         raise DataError(
-            file,
+            folder / "config.json",
             f"no readable model configuration ({_first_line(error)})",
             "the configuration of a transformers model",
             "copy or download the model again",
         ) from error
-    expected = model.config()
-    for key in CHECKED:
-        _compare(model, f"{file}: {key}", getattr(found, key, None), getattr(expected, key, None))
-    for key in ROPE_CHECKED:
-        _compare(model, f"{file}: {key}", _rope(found, key), _rope(expected, key))
+    return found
 
 
 def _rope(config: PretrainedConfig, key: str) -> object:
@@ -204,6 +239,13 @@ def _rope(config: PretrainedConfig, key: str) -> object:
     # partial_rotary_factor keys.
     value = (config.rope_parameters or {}).get(key)
     return 1.0 if value is None and key == "partial_rotary_factor" else value
+
+
+def _compare_key(
+    model: StockModel, folder: Path, key: str, found: PretrainedConfig, own: PretrainedConfig
+) -> None:
+    where = f"{folder / 'config.json'}: {key}"
+    _compare(model, where, getattr(found, key, None), getattr(own, key, None))
 
 
 def _compare(model: StockModel, where: str, given: object, expected: object) -> None:

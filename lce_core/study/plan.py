@@ -20,6 +20,7 @@ from lce_core.store.identity import SHORT
 from lce_core.store.steps import Step, make_step
 from lce_core.study.planned_data import Data, Text
 from lce_core.study.planned_training import PlannedTraining
+from lce_core.study.published import published_weights
 from lce_core.study.spec import BenchmarkEntry, MethodEntry, StudySpec
 from lce_core.study.step_kinds import CellSpec, TrainingSpec, kind_named
 
@@ -109,11 +110,17 @@ def compile_study(
     for base_model in study.base_models:
         folder = (model_folders or {}).get(base_model.plugin_name)
         weights = None if folder is None else weights_digest(folder)
+        published = {}
         for index, variant in enumerate(study.methods):
-            _check(base_model, variant, study, f"{where}: methods[{index}]")
+            place = f"{where}: methods[{index}]"
+            _check(base_model, variant, study, place)
+            target = study.target_of(variant)
+            published[variant.name] = published_weights(
+                base_model, variant, target, model_folders or {}, place
+            )
         text = Text(study, base_model, corpus, weights)
         for seed in study.seeds:
-            cells.extend(_Block(text, seed, data, steps, data_folders).cells())
+            cells.extend(_Block(text, seed, data, published, steps, data_folders).cells())
     return StudyPlan(study, steps, tuple(cells))
 
 
@@ -125,6 +132,8 @@ class _Block:
     seed: int
     data: Mapping[tuple[int, str], Data]
     """By the benchmark's place in the study, and task."""
+    published: Mapping[str, Data]
+    """Published weights by variant."""
     steps: dict[str, Step]
     folders: Mapping[str, Path]
 
@@ -150,20 +159,20 @@ class _Block:
     ) -> PlannedCell:
         study, base_model = self.text.study, self.text.base_model
         target = study.target_of(variant)
-        absent = self.text.corpus.absent or data.absent
+        absent = self.text.corpus.absent or data.absent or self.published[variant.name].absent
         reason = absent or _unavailable(base_model, variant, entry, task, length, target)
         trained = base_model.geometry.trained_context
         axes: dict[str, Any] = {
             "base_model": base_model.plugin_name,
             "method": variant.label,
-            "frozen": not variant.tuned,
+            "frozen": not variant.is_tuned,
             "exact_attention": variant.method.exact_attention,
             "seed": self.seed,
             "benchmark": entry.benchmark.plugin_name,
             "task": task,
             "eval_length": length,
             "profile": entry.benchmark.profile,
-            "train_length": study.train_length_of(variant) if variant.tuned else trained,
+            "train_length": study.train_length_of(variant) if variant.is_tuned else trained,
         }
         step = None
         if reason is None:
@@ -192,6 +201,7 @@ class _Block:
             evaluation=study.evaluation.inference(),
             seed=self.seed if entry.benchmark.seeded else None,
             data=data,
+            published=self.published[variant.name].digest,
         )
         if spec.data is not None:
             axes = {**axes, **self._expected(entry.benchmark, axes)}

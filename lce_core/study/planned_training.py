@@ -41,11 +41,13 @@ class PlannedTraining:
     _checkpoints: dict[str, Step | None] = field(default_factory=dict)
 
     def checkpoint(self, variant: MethodEntry) -> Step | None:
-        """The weights a variant is evaluated with; None for the hub's own.
+        """The run whose weights a variant is evaluated with; None for the hub's and published ones.
 
         Raises:
           SpecError: a run of less than one step.
         """
+        if variant.checkpoint is not None:
+            return None
         if variant.name not in self._checkpoints:
             start = self.text.study.start_of(variant)
             base = self._base() if start is None else self.checkpoint(start)

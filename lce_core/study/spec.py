@@ -49,6 +49,8 @@ class MethodEntry(Section):
     """Its optimiser and schedule, complete; None: the study's."""
     start_from: str | None = None
     """Name of the tuned entry whose weights its training starts from; None: the base model's."""
+    checkpoint: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
+    """Name of published weights that take the place of training, for `--model-folder`."""
 
     @model_validator(mode="after")
     def _of_training(self) -> MethodEntry:
@@ -63,21 +65,32 @@ class MethodEntry(Section):
         return self
 
     @model_validator(mode="after")
+    def _trained_once(self) -> MethodEntry:
+        if self.tuned and self.checkpoint is not None:
+            raise SpecError(
+                "checkpoint",
+                f"checkpoint: {self.checkpoint} with tuned: true",
+                "weights that are published, or weights that the study trains",
+                "remove one of them",
+            )
+        return self
+
+    @model_validator(mode="after")
     def _trainable(self) -> MethodEntry:
         name = self.method.plugin_name
-        if self.tuned and self.method.training == "none":
+        if self.is_tuned and self.method.training == "none":
             raise SpecError(
                 "tuned",
-                f"tuned: true for {name}, which works at inference only",
+                f"trained weights for {name}, which works at inference only",
                 "a method that can be trained",
-                "remove `tuned`",
+                "remove `tuned` or `checkpoint`",
             )
-        if not self.tuned and self.method.training == "required":
+        if not self.is_tuned and self.method.training == "required":
             raise SpecError(
                 "tuned",
                 f"tuned: false for {name}, which is nothing without training",
                 "a trained variant of this method",
-                "add `tuned: true`",
+                "add `tuned: true`, or `checkpoint` with the name of published weights",
             )
         if not self.tuned and self.train_positions != "exact":
             raise SpecError(
@@ -89,9 +102,14 @@ class MethodEntry(Section):
         return self
 
     @property
+    def is_tuned(self) -> bool:
+        """Whether it is evaluated with trained weights, of the study or published."""
+        return self.tuned or self.checkpoint is not None
+
+    @property
     def name(self) -> str:
         """Label and state, as in "yarn" or "yarn-tuned"."""
-        return f"{self.label}-tuned" if self.tuned else self.label
+        return f"{self.label}-tuned" if self.is_tuned else self.label
 
 
 Length = Annotated[int, Field(gt=0)]

@@ -170,6 +170,8 @@ class CellSpec(StepSpec):
     """Of a benchmark that draws its samples."""
     data: str | None = None
     """Digest of the data set the benchmark reads."""
+    published: str | None = None
+    """Digest of the folder with published weights, which nothing in the study trained."""
 
     def cost(self, step: Step) -> StepCost:
         """Of the sequences the data set is known to give, else of those the benchmark draws."""

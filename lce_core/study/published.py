@@ -1,0 +1,239 @@
+"""Published weights of a variant: found by name, compared with the study, known by their digest.
+
+What config.json says is read as JSON: sizes have to be the base model's, and scaled frequencies,
+where it states any, those that the study's method has for a request of its target context. Files
+without such a statement are taken at their name: many published ones have none.
+
+Loads no torch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lce_core.errors import DataError, LceError, SpecError, StoreError, UnavailableError
+from lce_core.extension.stock_rope import PLAIN, agrees, stated_parameters, stated_table
+from lce_core.models import LanguageModel, weights_digest
+from lce_core.rope import ContextLengths
+from lce_core.study.planned_data import Data
+from lce_core.study.spec import MethodEntry
+
+MOST_ADDED_TOKENS = 64
+"""Rows that a vocabulary may have beyond the base model's: padding, and tokens of training code."""
+_AGREEMENT = 1e-6
+"""Largest relative difference of frequencies: published bases and factors are rounded."""
+_ADAPTER = "adapter_config.json"
+_LEARNED = "extension.safetensors"
+_INSERTED = "landmark_token_id"
+
+
+def published_weights(
+    base_model: LanguageModel,
+    variant: MethodEntry,
+    target: int,
+    folders: Mapping[str, Path],
+    where: str,
+) -> Data:
+    """Digest of a variant's published weights, or why they are out of reach; nothing for others.
+
+    Args:
+      base_model: what they were trained from.
+      variant: the study's entry.
+      target: context in tokens that it extends to.
+      folders: by the names that the user gave.
+      where: the entry, for errors.
+
+    Raises:
+      SpecError: the folder holds something else than the entry says.
+      DataError: its config.json cannot be read.
+    """
+    name = variant.checkpoint
+    if name is None:
+        return Data(None, None)
+    if name not in folders:
+        missing = UnavailableError(
+            f"checkpoint {name}",
+            "no folder of that name",
+            "the folder with these published weights",
+            f"download them and name it with --model-folder {name}=FOLDER",
+        )
+        return Data(None, str(missing))
+    folder = folders[name]
+    _require_weights(folder)
+    config = _read_config(folder)
+    _check_sizes(base_model, config, folder)
+    _check_extras(base_model, variant, config, folder)
+    _check_rope(base_model, variant, target, config, folder, where)
+    return Data.of(lambda: weights_digest(folder))
+
+
+def published_folder(digest: str, folders: Mapping[str, Path]) -> Path:
+    """The named folder whose weights have this digest.
+
+    Raises:
+      StoreError: there is none any more.
+    """
+    for folder in folders.values():
+        if weights_digest(folder) == digest:
+            return folder
+    raise StoreError(
+        f"published weights {digest[:12]}",
+        "no named folder that holds them",
+        "the folder as it was when the study was planned",
+        "run the study again, which plans with the folder as it is",
+    )
+
+
+def _require_weights(folder: Path) -> None:
+    if any(folder.glob("*.safetensors")) and not (folder / _ADAPTER).is_file():
+        return
+    if (folder / _ADAPTER).is_file():
+        raise SpecError(
+            folder / _ADAPTER,
+            "low-rank updates without the model",
+            "whole weights",
+            "merge them into the base model with the program that made them, and save that as"
+            " safetensors",
+        )
+    raise SpecError(
+        folder,
+        "no safetensors file",
+        "weights as safetensors; others can hold code, and are not opened",
+        "convert them where that is safe, with transformers' save_pretrained",
+    )
+
+
+def _read_config(folder: Path) -> dict[str, Any]:
+    file = folder / "config.json"
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(
+            file,
+            f"no readable configuration ({error})",
+            "the configuration of a transformers model",
+            "copy or download it again",
+        ) from error
+    if not isinstance(config, dict):
+        raise DataError(file, type(config).__name__, "a mapping", "copy or download it again")
+    return config
+
+
+def _check_sizes(base_model: LanguageModel, config: Mapping[str, Any], folder: Path) -> None:
+    geometry, shape = base_model.geometry, base_model.shape
+    heads = config.get("num_attention_heads")
+    found = {
+        "hidden_size": shape.hidden_size,
+        "intermediate_size": shape.intermediate_size,
+        "num_hidden_layers": shape.num_layers,
+        "num_attention_heads": geometry.num_heads,
+        "num_key_value_heads": geometry.num_kv_heads,
+        "head_dim": geometry.head_dim,
+    }
+    left_out = {"num_key_value_heads": heads, "head_dim": geometry.head_dim}
+    for key, expected in found.items():
+        given = config.get(key)
+        given = left_out.get(key) if given is None else given
+        if given != expected:
+            raise _other_model(base_model, folder, key, given, repr(expected))
+    vocabulary, most = config.get("vocab_size"), shape.vocab_size + MOST_ADDED_TOKENS
+    if not (isinstance(vocabulary, int) and shape.vocab_size <= vocabulary <= most):
+        expected_range = f"{shape.vocab_size} to {most}"
+        raise _other_model(base_model, folder, "vocab_size", vocabulary, expected_range)
+
+
+def _other_model(
+    base_model: LanguageModel, folder: Path, key: str, given: object, expected: str
+) -> SpecError:
+    return SpecError(
+        f"{folder / 'config.json'}: {key}",
+        repr(given),
+        f"{expected}, as weights of base model {base_model.plugin_name} have it",
+        "name the folder of weights that were trained from this base model",
+    )
+
+
+def _check_extras(
+    base_model: LanguageModel, variant: MethodEntry, config: Mapping[str, Any], folder: Path
+) -> None:
+    method = variant.method
+    if method.rotary is not None and not (folder / _LEARNED).is_file():
+        raise SpecError(
+            folder / _LEARNED,
+            "no such file",
+            f"what {method.plugin_name} has learned beside the model's weights",
+            "name the `model` folder of a checkpoint that lce trained",
+        )
+    inserts = method.insertion(base_model.geometry) is not None
+    if inserts and not isinstance(config.get(_INSERTED), int):
+        raise SpecError(
+            f"{folder / 'config.json'}: {_INSERTED}",
+            repr(config.get(_INSERTED)),
+            f"the id of the token that {method.plugin_name} inserts",
+            "look it up in the tokenizer that was published with the weights, and add the key",
+        )
+
+
+def _check_rope(
+    base_model: LanguageModel,
+    variant: MethodEntry,
+    target: int,
+    config: Mapping[str, Any],
+    folder: Path,
+    where: str,
+) -> None:
+    file = folder / "config.json"
+    stated = stated_parameters(config, f"{file}")
+    try:
+        _compare_rope(base_model, variant, target, stated, config, folder, where)
+    except LceError:
+        raise
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+        raise DataError(
+            f"{file}: rope_parameters",
+            f"{stated}, which cannot be read ({type(error).__name__}: {error})",
+            f"all numbers of the form {stated['rope_type']}",
+            "correct or remove the key",
+        ) from error
+
+
+def _compare_rope(
+    base_model: LanguageModel,
+    variant: MethodEntry,
+    target: int,
+    stated: Mapping[str, Any],
+    config: Mapping[str, Any],
+    folder: Path,
+    where: str,
+) -> None:
+    geometry, file = base_model.geometry, folder / "config.json"
+    share = geometry.rotary_dim / geometry.head_dim
+    if not _close(float(stated.get("partial_rotary_factor", share)), share):
+        raise _other_model(
+            base_model,
+            folder,
+            "partial_rotary_factor",
+            stated["partial_rotary_factor"],
+            f"{share:g}",
+        )
+    if stated["rope_type"] == PLAIN and _close(float(stated["rope_theta"]), geometry.theta):
+        return
+    context = int(config.get("max_position_embeddings") or geometry.trained_context)
+    lengths = ContextLengths(geometry.trained_context, target, target)
+    own = variant.method.rope_table(geometry, lengths)
+    if not agrees(stated_table(stated, geometry, context, target), own, _AGREEMENT):
+        shown = {key: value for key, value in stated.items() if not isinstance(value, list)}
+        raise SpecError(
+            f"{where}.checkpoint: {file}: rope_parameters",
+            f"{shown}, which is not what {variant.method.plugin_name} makes of it at"
+            f" {target} tokens",
+            f"the frequencies of {variant.name}, or a file that states none",
+            "list the method, target_context and parameters that these weights were trained with",
+        )
+
+
+def _close(one: float, other: float) -> bool:
+    return abs(one - other) <= _AGREEMENT * abs(other)

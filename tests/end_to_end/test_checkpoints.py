@@ -1,0 +1,144 @@
+"""A trained variant leaves as a stock checkpoint and comes back as published weights.
+
+Strategy: the finished small study's yarn is exported by the command, loaded by stock transformers
+in a process of its own, and named as `checkpoint` of another study, whose scores must be equal.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+
+from catalog.queries import run_query
+from lce_core.extension.extended_model import extend
+from lce_core.methods import METHODS
+from lce_core.models import MODELS
+from tests.support.stock_answers import answers
+from tests.support.studies import TINY, lce, write_study
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+Arguments = tuple[str, ...]
+RELEASED = {**TINY, "study": "released"}
+OF_YARN = (
+    "SELECT benchmark, task, metric, eval_length, value, ci_low, ci_high FROM scores"
+    " WHERE study = '{}' AND method = 'yarn' AND NOT frozen ORDER BY ALL"
+)
+
+
+@pytest.fixture(scope="module")
+def exported(finished: Path, text: Arguments, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("exported")
+    out = folder / "out" / "yarn"
+    told = lce(finished, "export", write_study(folder), str(out), "--select", "method=yarn", *text)
+    assert told.startswith(f"{out}\n")
+    assert "rope_type yarn" in told
+    return out
+
+
+def checkpoint_of(home: Path) -> Path:
+    (found,) = (home / "artifacts" / "finetune").glob("*yarn-tuned*")
+    return found
+
+
+def test_the_exported_folder_is_the_checkpoint_with_its_method(
+    finished: Path, exported: Path
+) -> None:
+    names = sorted(path.name for path in exported.iterdir())
+    expected = ["README.md", "config.json", "generation_config.json", "model.safetensors"]
+    assert names == [*expected, "tokenizer.json", "tokenizer_config.json"]
+    written, kept = (
+        load_file(folder / "model.safetensors")
+        for folder in (exported, checkpoint_of(finished) / "model")
+    )
+    assert written.keys() == kept.keys()
+    assert all(torch.equal(written[name], kept[name]) for name in kept)
+    config = json.loads((exported / "config.json").read_text(encoding="utf-8"))
+    assert config["rope_parameters"]["factor"] == config["rope_scaling"]["factor"] == 2.0
+    assert (config["max_position_embeddings"], config["dtype"]) == (256, "float32")
+
+
+def test_its_card_says_where_it_comes_from(finished: Path, exported: Path) -> None:
+    card = (exported / "README.md").read_text(encoding="utf-8")
+    record = json.loads((checkpoint_of(finished) / "record.json").read_text(encoding="utf-8"))
+    _, front, body = card.split("---\n", 2)
+    assert yaml.safe_load(front)["library_name"] == "transformers"
+    assert record["fingerprint"] in body
+    for said in ("arXiv:2309.00071", "toy_llama", "tiny, variant yarn-tuned", "learning_rate"):
+        assert said in body
+
+
+def test_stock_transformers_loads_it_twice_alike_and_computes_our_logits(
+    finished: Path, exported: Path, tmp_path: Path
+) -> None:
+    prompt = list(b"def test(self):\n    return self.value")
+    job = {
+        "folder": str(exported),
+        "texts": [prompt, prompt * 6],
+        "prompt": prompt,
+        "new_tokens": 120,
+    }
+    first, second = answers([job, job], tmp_path)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    base = MODELS.parse({"name": "toy_llama"}, "test")
+    method = METHODS.parse({"name": "yarn"}, "test")
+    extended = extend(
+        base.load(checkpoint_of(finished) / "model", torch.float32), base, method, target=256
+    )
+    for index, ids in enumerate(job["texts"]):
+        extended.begin_request(len(ids))
+        with torch.no_grad():
+            hidden = extended.hidden_states(torch.tensor([ids]))
+            ours = extended.model.get_output_embeddings()(hidden)[0]
+        assert torch.allclose(first[f"text-{index}"], ours, atol=1e-4)
+
+
+def test_published_weights_give_the_scores_of_the_run_they_come_from(
+    home: Path, exported: Path, text: Arguments, server: str, tmp_path: Path
+) -> None:
+    entry = {"name": "yarn", "checkpoint": "mine"}
+    study = write_study(tmp_path, RELEASED, methods=[{"name": "none"}, entry])
+    assert "4 unavailable" in lce(home, "plan", study, *text)
+    named = ("--model-folder", f"mine={exported}")
+    output = lce(home, "run", study, *text, *named, server=server)
+    assert "4 steps computed" in output  # none's cells are the other study's
+    catalog = home / "catalog.duckdb"
+    own, published = (run_query(catalog, OF_YARN.format(s))[1] for s in ("tiny", "released"))
+    assert len(own) > 3
+    assert published == own
+    again = tmp_path / "again"
+    lce(home, "export", study, str(again), "--select", "method=yarn", *text, *named)
+    assert (again / "model.safetensors").read_bytes() == (
+        exported / "model.safetensors"
+    ).read_bytes()
+
+
+def test_without_the_folder_its_cells_are_unavailable_and_the_others_are_done(
+    home: Path, text: Arguments, server: str, tmp_path: Path
+) -> None:
+    entry = {"name": "yarn", "checkpoint": "mine"}
+    study = write_study(tmp_path, RELEASED, methods=[{"name": "none"}, entry])
+    output = lce(home, "run", study, *text, server=server)
+    assert "4 unavailable" in output
+    asked = "SELECT DISTINCT reason FROM cells WHERE study = 'released' AND status = 'unavailable'"
+    ((reason,),) = run_query(home / "catalog.duckdb", asked)[1]
+    assert "--model-folder mine=FOLDER" in reason
+
+
+def test_a_request_that_is_no_single_finished_variant_is_refused(
+    finished: Path, home: Path, text: Arguments, tmp_path: Path
+) -> None:
+    study, out = write_study(tmp_path), str(tmp_path / "out")
+    told = lce(finished, "export", study, out, *text, status=2)
+    assert "base_model=toy_llama,method=yarn,frozen=false,seed=0" in told
+    told = lce(finished, "export", study, out, "--select", "method=self_extend", *text, status=2)
+    assert "attention of its own" in told
+    assert not Path(out).exists()
+    other = write_study(tmp_path, train_tokens=2 * TINY["train_tokens"])
+    told = lce(home, "export", other, out, "--select", "method=yarn", *text, status=2)
+    assert "run the study first" in told
