@@ -74,11 +74,12 @@ def export(
     out.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}-"))
     try:
+        source = _read_config(subject.weights)
         tokenizer = base_model.tokenizer(subject.weights)
         tokenizer.model_max_length = form.context
         tokenizer.save_pretrained(aside)
         dtype = _write_weights(subject.weights, aside, precision)
-        config = _configuration(_read_config(subject.weights), form, dtype)
+        config = _configuration(source, form, dtype)
         _write_json(aside / "config.json", config)
         _write_json(aside / "generation_config.json", _generation(config, tokenizer))
         (aside / "README.md").write_text(card(subject, form, dtype), encoding="utf-8")

@@ -38,6 +38,8 @@ def stated_parameters(config: Mapping[str, Any], where: str) -> dict[str, Any]:
     """
     # As in transformers, rope_scaling goes first: files with both say the same in both.
     given = config.get("rope_scaling") or config.get("rope_parameters") or {}
+    if not isinstance(given, Mapping):
+        given = {"rope_type": given}
     stated = {key: value for key, value in given.items() if key != "type" and value is not None}
     stated.setdefault("rope_type", given.get("type", PLAIN))
     stated.setdefault("rope_theta", config.get("rope_theta", 10000.0))

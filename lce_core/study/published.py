@@ -14,7 +14,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lce_core.errors import DataError, LceError, SpecError, StoreError, UnavailableError
+import numpy as np
+
+from lce_core.errors import DataError, SpecError, StoreError, UnavailableError
 from lce_core.extension.stock_rope import PLAIN, agrees, stated_parameters, stated_table
 from lce_core.models import LanguageModel, weights_digest
 from lce_core.rope import ContextLengths
@@ -50,24 +52,34 @@ def published_weights(
       SpecError: the folder holds something else than the entry says.
       DataError: its config.json cannot be read.
     """
-    name = variant.checkpoint
-    if name is None:
+    if variant.checkpoint is None:
         return Data(None, None)
-    if name not in folders:
-        missing = UnavailableError(
-            f"checkpoint {name}",
-            "no folder of that name",
-            "the folder with these published weights",
-            f"download them and name it with --model-folder {name}=FOLDER",
-        )
-        return Data(None, str(missing))
-    folder = folders[name]
+    try:
+        folder = named_folder(variant.checkpoint, folders)
+    except UnavailableError as error:
+        return Data(None, str(error))
     _require_weights(folder)
     config = _read_config(folder)
     _check_sizes(base_model, config, folder)
     _check_extras(base_model, variant, config, folder)
     _check_rope(base_model, variant, target, config, folder, where)
     return Data.of(lambda: weights_digest(folder))
+
+
+def named_folder(name: str, folders: Mapping[str, Path]) -> Path:
+    """The folder that the user named.
+
+    Raises:
+      UnavailableError: none has that name.
+    """
+    if name not in folders:
+        raise UnavailableError(
+            f"checkpoint {name}",
+            "no folder of that name",
+            "the folder with these published weights",
+            f"download them and name it with --model-folder {name}=FOLDER",
+        )
+    return folders[name]
 
 
 def published_folder(digest: str, folders: Mapping[str, Path]) -> Path:
@@ -187,10 +199,13 @@ def _check_rope(
 ) -> None:
     file = folder / "config.json"
     stated = stated_parameters(config, f"{file}")
+    geometry = base_model.geometry
     try:
-        _compare_rope(base_model, variant, target, stated, config, folder, where)
-    except LceError:
-        raise
+        share = float(stated.get("partial_rotary_factor", geometry.rotary_dim / geometry.head_dim))
+        context = int(config.get("max_position_embeddings") or geometry.trained_context)
+        is_plain = stated["rope_type"] == PLAIN and _close(stated["rope_theta"], geometry.theta)
+        with np.errstate(all="ignore"):  # what is not finite is refused as a table
+            said = stated_table(stated, geometry, context, target)
     except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise DataError(
             f"{file}: rope_parameters",
@@ -198,33 +213,12 @@ def _check_rope(
             f"all numbers of the form {stated['rope_type']}",
             "correct or remove the key",
         ) from error
-
-
-def _compare_rope(
-    base_model: LanguageModel,
-    variant: MethodEntry,
-    target: int,
-    stated: Mapping[str, Any],
-    config: Mapping[str, Any],
-    folder: Path,
-    where: str,
-) -> None:
-    geometry, file = base_model.geometry, folder / "config.json"
-    share = geometry.rotary_dim / geometry.head_dim
-    if not _close(float(stated.get("partial_rotary_factor", share)), share):
-        raise _other_model(
-            base_model,
-            folder,
-            "partial_rotary_factor",
-            stated["partial_rotary_factor"],
-            f"{share:g}",
-        )
-    if stated["rope_type"] == PLAIN and _close(float(stated["rope_theta"]), geometry.theta):
-        return
-    context = int(config.get("max_position_embeddings") or geometry.trained_context)
+    if not _close(share, geometry.rotary_dim / geometry.head_dim):
+        expected = f"{geometry.rotary_dim / geometry.head_dim:g}"
+        raise _other_model(base_model, folder, "partial_rotary_factor", share, expected)
     lengths = ContextLengths(geometry.trained_context, target, target)
     own = variant.method.rope_table(geometry, lengths)
-    if not agrees(stated_table(stated, geometry, context, target), own, _AGREEMENT):
+    if not is_plain and not agrees(said, own, _AGREEMENT):
         shown = {key: value for key, value in stated.items() if not isinstance(value, list)}
         raise SpecError(
             f"{where}.checkpoint: {file}: rope_parameters",

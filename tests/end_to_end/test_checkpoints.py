@@ -103,7 +103,7 @@ def test_published_weights_give_the_scores_of_the_run_they_come_from(
 ) -> None:
     entry = {"name": "yarn", "checkpoint": "mine"}
     study = write_study(tmp_path, RELEASED, methods=[{"name": "none"}, entry])
-    assert "4 unavailable" in lce(home, "plan", study, *text)
+    assert "name it with --model-folder mine=FOLDER" in lce(home, "plan", study, *text)
     named = ("--model-folder", f"mine={exported}")
     output = lce(home, "run", study, *text, *named, server=server)
     assert "4 steps computed" in output  # none's cells are the other study's

@@ -1,0 +1,284 @@
+"""Published weights are taken where they are what the study says, and refused by the key where not.
+
+Strategy: configurations as they were published (the keys of LCEG's and YaRN's training code) beside
+studies of the method they were trained with, and beside others; what a form means is compared with
+transformers' own functions.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from safetensors.torch import save_file
+from transformers import AutoConfig, LlamaConfig
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+from flows.settings import STUDIES
+from lce_core.errors import DataError, SpecError
+from lce_core.evidence import LLAMA2_7B
+from lce_core.extension.stock_rope import stated_parameters, stated_table
+from lce_core.methods import METHODS
+from lce_core.models import MODELS, weights_digest
+from lce_core.study.plan import compile_study
+from lce_core.study.planned_data import Data
+from lce_core.study.published import published_folder, published_weights
+from lce_core.study.spec import MethodEntry
+from lce_core.study.study_file import parse_study
+
+TOY: dict[str, Any] = yaml.safe_load((STUDIES / "toy.yaml").read_text(encoding="utf-8"))
+BASE = MODELS.parse({"name": "toy_llama"}, "test")
+TARGET = TOY["target_context"]
+LLAMA2 = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "intermediate_size": 11008,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 32,
+    "vocab_size": 32001,
+    "max_position_embeddings": 4096,
+}
+"""Llama-2-7B as training code writes it that adds a padding token."""
+
+
+def study(entry: dict[str, Any], **changes: Any) -> Any:
+    methods = [{"checkpoint": "mine", **entry}]
+    return parse_study(json.dumps({**TOY, "methods": methods, **changes}), "my.yaml")
+
+
+def judged(config: dict[str, Any], folder: Path, entry: dict[str, Any]) -> Data:
+    """Published weights of Llama-2-7B in the folder, for a study of 32,768 tokens."""
+    (folder / "config.json").write_text(json.dumps({**LLAMA2, **config}), encoding="utf-8")
+    (folder / "model.safetensors").write_bytes(b"weights")
+    own = {"checkpoint": "mine", "target_context": 32768, **entry}
+    rest = {key: value for key, value in own.items() if key not in MethodEntry.model_fields}
+    fields = {key: value for key, value in own.items() if key in MethodEntry.model_fields}
+    method = METHODS.parse(rest, "test")
+    variant = MethodEntry(method=method, label=entry["name"], **fields)
+    base = MODELS.parse({"name": "llama2_7b"}, "test")
+    target = variant.target_context or 0
+    return published_weights(base, variant, target, {"mine": folder}, "methods[0]")
+
+
+YARN_16 = {"type": "yarn", "factor": 16.0, "original_max_position_embeddings": 4096}
+AS_PUBLISHED = [
+    pytest.param({"name": "pi"}, {"rope_scaling": {"type": "linear", "factor": 8.0}}, id="pi"),
+    pytest.param(
+        {"name": "longlora"}, {"rope_scaling": {"type": "linear", "factor": 8.0}}, id="longlora"
+    ),
+    pytest.param(
+        {"name": "ntk_32k"}, {"rope_scaling": {"type": "dynamic", "factor": 4.0}}, id="ntk"
+    ),
+    pytest.param(
+        {"name": "yarn"},
+        {
+            "rope_scaling": {**YARN_16, "factor": 8.0},
+            "rope_theta": 10000,
+            "max_position_embeddings": 32768,
+        },
+        id="yarn",
+    ),
+    pytest.param(
+        {"name": "yarn", "target_context": 65536},
+        {"rope_scaling": {**YARN_16, "finetuned": True}, "max_position_embeddings": 65536},
+        id="yarn-64k",
+    ),
+    pytest.param({"name": "pi"}, {"rope_scaling": None}, id="plain"),
+    pytest.param({"name": "harpe"}, {}, id="without-keys"),
+    pytest.param({"name": "abf_single_stage", "base": 5e6}, {"rope_theta": 5e6}, id="base"),
+]
+
+
+@pytest.mark.parametrize(("entry", "config"), AS_PUBLISHED)
+def test_configurations_as_published_are_taken(
+    entry: dict[str, Any], config: dict[str, Any], tmp_path: Path
+) -> None:
+    found = judged(config, tmp_path, entry)
+    assert found == Data(weights_digest(tmp_path), None)
+    assert published_folder(str(found.digest), {"mine": tmp_path}) == tmp_path
+
+
+@pytest.mark.parametrize(
+    ("entry", "config"),
+    [
+        ({"name": "pi"}, {"rope_scaling": YARN_16}),
+        ({"name": "pi"}, {"rope_scaling": {"type": "linear", "factor": 4.0}}),
+        ({"name": "yarn"}, {"rope_scaling": {**YARN_16, "finetuned": True}}),
+        ({"name": "yarn"}, {"rope_scaling": {**YARN_16, "factor": 8.0, "attention_factor": 1.0}}),
+        ({"name": "ntk_32k"}, {"rope_scaling": {"type": "dynamic", "factor": 8.0}}),
+        ({"name": "none"}, {"rope_theta": 5e6}),
+        ({"name": "harpe"}, {"rope_scaling": {"type": "linear", "factor": 8.0}}),
+    ],
+)
+def test_a_statement_of_other_frequencies_is_refused(
+    entry: dict[str, Any], config: dict[str, Any], tmp_path: Path
+) -> None:
+    with pytest.raises(SpecError, match="rope_parameters"):
+        judged(config, tmp_path, entry)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("hidden_size", 5120),
+        ("num_hidden_layers", 40),
+        ("num_attention_heads", 16),
+        ("num_key_value_heads", 8),
+        ("head_dim", 64),
+        ("vocab_size", 128256),
+        ("vocab_size", 31999),
+        ("partial_rotary_factor", 0.5),
+    ],
+)
+def test_another_model_is_refused_by_its_key(key: str, value: Any, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=rf"config\.json: {key}"):
+        judged({key: value}, tmp_path, {"name": "pi"})
+
+
+@pytest.mark.parametrize(
+    "scaling",
+    [
+        {"type": "linear"},
+        {"type": "linear", "factor": None},
+        {"type": "linear", "factor": "8"},
+        {"type": "linear", "factor": 0},
+        {"type": "linear", "factor": float("nan")},
+        {"type": "dynamic"},
+        {"type": "dynamic", "factor": -4.0},
+        {"type": "yarn", "factor": [8.0]},
+        {"type": "yarn", "factor": 0.5},
+        {"type": "longrope", "short_factor": [1.0]},
+        {"type": "longrope", "short_factor": [1.0] * 3, "long_factor": [1.0] * 3},
+        {"type": "su", "factor": 8.0},
+        {"type": ["linear"], "factor": 8.0},
+        {"factor": 8.0, "rope_theta": None, "rope_type": "linear"},
+        ["linear"],
+        "linear",
+    ],
+)
+def test_a_broken_statement_is_an_error_of_ours(scaling: Any, tmp_path: Path) -> None:
+    with pytest.raises((SpecError, DataError), match=r"config\.json"):
+        judged({"rope_scaling": scaling, "rope_theta": 7.0}, tmp_path, {"name": "pi"})
+
+
+@pytest.mark.parametrize("length", [1000, 4096, 32768])
+@pytest.mark.parametrize(
+    "scaling",
+    [
+        {"rope_type": "linear", "factor": 8.0},
+        {"rope_type": "dynamic", "factor": 4.0},
+        {"rope_type": "yarn", "factor": 16.0, "original_max_position_embeddings": 4096},
+        {
+            "rope_type": "yarn",
+            "factor": 4.0,
+            "original_max_position_embeddings": 8192,
+            "beta_fast": 16.0,
+            "truncate": False,
+            "attention_factor": 1.5,
+        },
+        {
+            "rope_type": "longrope",
+            "short_factor": [1.0] * 64,
+            "long_factor": [1.0 + 0.1 * i for i in range(64)],
+            "original_max_position_embeddings": 4096,
+            "attention_factor": 1.2,
+        },
+    ],
+)
+def test_forms_mean_what_transformers_makes_of_them(scaling: dict[str, Any], length: int) -> None:
+    config = {**LLAMA2, "rope_parameters": {**scaling, "rope_theta": 500000.0}}
+    theirs = LlamaConfig(**{key: value for key, value in config.items() if key != "model_type"})
+    compute = ROPE_INIT_FUNCTIONS[scaling["rope_type"]]
+    expected, factor = compute(theirs, torch.device("cpu"), seq_len=length)
+    stated = stated_parameters(config, "config.json")
+    table = stated_table(stated, LLAMA2_7B, 4096, length)
+    np.testing.assert_allclose(table.inv_freq, expected.double().numpy(), rtol=2e-6)
+    assert table.attention_factor == pytest.approx(factor)
+
+
+def saved(folder: Path, **changes: Any) -> Path:
+    """Random weights of the toy model as others would publish them."""
+    BASE.initialise(5).save_pretrained(folder)
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    del config["rope_parameters"]
+    config |= {"rope_theta": 10000.0, **changes}
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    return folder
+
+
+def test_weights_are_loaded_without_what_their_configuration_says(tmp_path: Path) -> None:
+    scaling = {"rope_scaling": {"type": "linear", "factor": 4.0}, "max_position_embeddings": 512}
+    folder = saved(tmp_path, **scaling)
+    stated = AutoConfig.from_pretrained(folder).rope_parameters
+    assert stated["rope_type"] == "linear"
+    model = BASE.load_published(folder, torch.float32)
+    own = BASE.initialise(5)
+    assert model.config.rope_parameters == own.config.rope_parameters
+    assert model.config.max_position_embeddings == own.config.max_position_embeddings
+    assert torch.equal(model.model.rotary_emb.inv_freq, own.model.rotary_emb.inv_freq)
+    for name, tensor in own.state_dict().items():
+        assert torch.equal(model.state_dict()[name], tensor), name
+
+
+def test_rows_of_added_tokens_are_kept(tmp_path: Path) -> None:
+    model = BASE.initialise(5)
+    model.resize_token_embeddings(393, mean_resizing=False)
+    model.save_pretrained(tmp_path)
+    loaded = BASE.load_published(tmp_path, torch.float32)
+    assert loaded.get_input_embeddings().weight.shape[0] == 393
+
+
+def test_another_architecture_of_equal_sizes_is_refused_when_it_is_loaded(tmp_path: Path) -> None:
+    saved(tmp_path, model_type="mistral", architectures=["MistralForCausalLM"])
+    with pytest.raises(SpecError, match="model_type"):
+        BASE.load_published(tmp_path, torch.float32)
+
+
+def test_cells_move_with_the_weights_and_with_nothing_else(tmp_path: Path) -> None:
+    def cells(name: str, content: float) -> set[str]:
+        folder = tmp_path / f"{name}-{content}"
+        saved(folder)
+        save_file({"a": torch.tensor([content])}, folder / "model.safetensors")
+        plan = compile_study(study({"name": "pi", "checkpoint": name}), {}, {name: folder})
+        return {cell.step.fingerprint for cell in plan.cells if cell.step}
+
+    assert cells("mine", 1.0) == cells("theirs", 1.0)
+    assert not cells("mine", 2.0) & cells("mine", 1.0)
+
+
+def test_methods_that_need_training_may_take_published_weights_and_others_not() -> None:
+    for name in METHODS.names():
+        needs = METHODS.load(name).training
+        if needs == "none":
+            with pytest.raises(SpecError, match="at inference only"):
+                study({"name": name})
+        else:
+            (entry,) = study({"name": name}).methods
+            assert (entry.name, entry.tuned) == (f"{name}-tuned", False)
+
+
+def test_a_plan_with_published_weights_loads_no_torch(tmp_path: Path) -> None:
+    code = (
+        "import json, pathlib, sys;"
+        "from lce_core.study.plan import compile_study;"
+        "from lce_core.study.study_file import parse_study;"
+        "study = parse_study(pathlib.Path(sys.argv[1]).read_text(), 'my.yaml');"
+        "plan = compile_study(study, {}, {'mine': pathlib.Path(sys.argv[2])});"
+        "assert plan.cells[0].step is not None;"
+        "sys.exit('torch' in sys.modules)"
+    )
+    file = tmp_path / "my.yaml"
+    methods = [{"name": "pi", "checkpoint": "mine"}]
+    file.write_text(json.dumps({**TOY, "methods": methods}), encoding="utf-8")
+    folder = tmp_path / "weights"
+    folder.mkdir()
+    saved(folder)
+    subprocess.run([sys.executable, "-c", code, str(file), str(folder)], check=True)
