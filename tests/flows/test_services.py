@@ -273,7 +273,7 @@ def test_up_brings_server_worker_deployments_and_mlflow_and_down_leaves_nothing(
             assert bound <= {"127.0.0.1"}, process.cmdline()
     deployments = ask(f"{server.url}/deployments/filter", {})
     names = {deployment["name"]: deployment for deployment in deployments}
-    assert set(names) == {"controlled-study", "smoke", "llama2-7b-32k", "phi2-32k"}
+    assert set(names) == {"controlled-study", "smoke", "lceg-llama2-7b", "lceg-phi2"}
     assert names["controlled-study"]["parameters"] == {"study": "toy"}
     again = services.up(home, ports)
     assert [service.pid for service in again] == [server.pid, mlflow.pid, worker.pid]
