@@ -226,13 +226,18 @@ def methods(
     markdown: Annotated[
         bool, typer.Option("--markdown", help="All parameters and sources, as docs/methods.md.")
     ] = False,
+    exports: Annotated[
+        bool, typer.Option("--exports", help="How each is exported, as in docs/checkpoints.md.")
+    ] = False,
     plugins: Plugins = [],  # noqa: B006
 ) -> None:
     """Lists the context-extension methods."""
     from flows import documents, listing
 
     _execution(None, plugins=plugins)
-    if markdown:
+    if exports:
+        typer.echo(documents.exports_table(), nl=False)
+    elif markdown:
         typer.echo(documents.methods_markdown(), nl=False)
     else:
         listing.methods()

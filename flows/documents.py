@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lce_core.benchmarks import BENCHMARKS, Benchmark, Profile, TextBenchmark
+from lce_core.errors import SpecError
+from lce_core.export.form import Form, form_of
 from lce_core.methods import METHODS, Method
+from lce_core.models import MODELS
 from lce_core.registry import Plugin
+from lce_core.rope import RopeGeometry
 from lce_core.study.recipes import Recipe, load_recipe, recipe_names
 
 _METHODS_HEAD = """# Methods
@@ -31,6 +35,7 @@ Written by `lce recipes --markdown > docs/recipes.md` from the files in `lce_cor
 those. `training: {recipe: NAME}` in a study, or in an entry of `methods`, takes the values below;
 keys that stand beside `recipe` come before them. What a source says otherwise is told with it.
 """
+_EXPORT_TARGET = 32768
 _COST_LENGTH = 4096
 _COST_HELD_OUT = 1 << 20
 
@@ -161,3 +166,40 @@ def properties(method: type[Method]) -> tuple[str, str, str]:
     attention = "exact" if method.exact_attention else "approximate"
     trains = {"none": "no", "optional": "yes", "required": "always"}[method.training]
     return method.family, attention, trains
+
+
+def exports_table() -> str:
+    """The table of docs/checkpoints.md: each method's stock form, or why it has none."""
+    models = [MODELS.load(name)() for name in ("llama2_7b", "phi2")]
+    titles = [f"{model.plugin_name}, to {_EXPORT_TARGET:,} tokens" for model in models]
+    lines = [f"| method | {' | '.join(titles)} |", "|---|---|---|"]
+    for name in METHODS.names():
+        method = METHODS.load(name)()
+        cells = [_exported(method, model.geometry) for model in models]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _exported(method: Method, geometry: RopeGeometry) -> str:
+    try:
+        return _form(form_of(method, geometry, _EXPORT_TARGET))
+    except SpecError as error:
+        refused = f"refused: {error.got}"
+        asks_length = "--length" in error.remedy
+    if not asks_length:
+        return refused
+    try:
+        form = form_of(method, geometry, _EXPORT_TARGET, length=_EXPORT_TARGET)
+    except SpecError as error:
+        return f"refused: {error.got}"
+    return f"{refused}; with `--length {_EXPORT_TARGET}` {_form(form)}"
+
+
+def _form(form: Form) -> str:
+    stated = form.rope_parameters
+    shown = ", ".join(
+        f"`{key}` {stated[key]:.6g}" for key in ("rope_theta", "factor") if key in stated
+    )
+    pairs = f", {len(stated['long_factor'])} divisors" if "long_factor" in stated else ""
+    only = form.only_at is None and form.follows_up_to is not None
+    return f"`{stated['rope_type']}`, {shown}{pairs}" + ", up to the target" * only

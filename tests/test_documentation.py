@@ -21,6 +21,7 @@ from flows.cli import app
 from flows.scaffolding import new_plugin
 from flows.settings import shipped_studies
 from lce_core.errors import SpecError
+from lce_core.methods import METHODS
 from lce_core.recipe import Evaluation, Training, Upsampling
 from lce_core.registry import MARK
 from lce_core.study.spec import BenchmarkEntry, MethodEntry, StudySpec
@@ -59,6 +60,13 @@ def test_every_command_named_in_a_document_exists() -> None:
         )
     }
     assert named <= set(commands())
+
+
+def test_the_table_of_exports_is_that_of_the_methods() -> None:
+    printed = CliRunner().invoke(app, ["methods", "--exports"]).output
+    table = text("docs/checkpoints.md").split("<!-- forms:begin -->\n")[1]
+    assert table.split("<!-- forms:end -->")[0] == printed
+    assert printed.count("\n") == len(METHODS.names()) + 2
 
 
 def test_every_study_named_in_a_document_is_shipped() -> None:

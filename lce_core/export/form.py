@@ -72,8 +72,8 @@ def form_of(
     if table.attention_factor != 1.0 and geometry.rotary_dim < geometry.head_dim:
         raise SpecError(
             f"{method.plugin_name}.attention_factor",
-            f"{table.attention_factor:g}, for whole heads of {geometry.head_dim} elements of which"
-            f" {geometry.rotary_dim} are rotated",
+            f"a factor of {table.attention_factor:.4g} for whole heads of {geometry.head_dim}"
+            f" elements of which {geometry.rotary_dim} are rotated",
             "a factor of 1 for such a model, since stock software multiplies rotated elements only",
             _RUN,
         )

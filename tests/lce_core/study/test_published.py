@@ -21,21 +21,25 @@ from safetensors.torch import save_file
 from transformers import AutoConfig, LlamaConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-from flows.settings import STUDIES
+from flows.settings import STUDIES, make_execution
 from lce_core.errors import DataError, SpecError
 from lce_core.evidence import LLAMA2_7B
 from lce_core.extension.stock_rope import stated_parameters, stated_table
 from lce_core.methods import METHODS
 from lce_core.models import MODELS, weights_digest
+from lce_core.runners import Runner
+from lce_core.store.artifacts import Store
 from lce_core.study.plan import compile_study
 from lce_core.study.planned_data import Data
 from lce_core.study.published import published_folder, published_weights
 from lce_core.study.spec import MethodEntry
 from lce_core.study.study_file import parse_study
+from tests.support.studies import TINY, library_text
 
 TOY: dict[str, Any] = yaml.safe_load((STUDIES / "toy.yaml").read_text(encoding="utf-8"))
 BASE = MODELS.parse({"name": "toy_llama"}, "test")
 TARGET = TOY["target_context"]
+STEP = {"learning_rate": 1e-3, "tokens_per_step": 2048}
 LLAMA2 = {
     "model_type": "llama",
     "hidden_size": 4096,
@@ -282,3 +286,82 @@ def test_a_plan_with_published_weights_loads_no_torch(tmp_path: Path) -> None:
     folder.mkdir()
     saved(folder)
     subprocess.run([sys.executable, "-c", code, str(file), str(folder)], check=True)
+
+
+RELEASED: dict[str, Any] = yaml.safe_load(
+    (STUDIES / "lceg-llama2-7b-released.yaml").read_text(encoding="utf-8")
+)
+CONFIGURATIONS: dict[str, dict[str, Any]] = {
+    "pi": {"rope_scaling": {"type": "linear", "factor": 8.0}},
+    "ntk_32k": {"rope_scaling": {"type": "dynamic", "factor": 4.0}},
+    "yarn": {"rope_scaling": {**YARN_16, "factor": 8.0}, "max_position_embeddings": 32768},
+    "longlora": {"rope_scaling": {"type": "linear", "factor": 8.0}},
+    "landmark": {"vocab_size": 32002, "landmark_token_id": 32001},
+    "ntk_64k": {"rope_scaling": {"type": "dynamic", "factor": 8.0}},
+}
+"""What LCEG's training code writes into config.json, by method (fine-tune.py, commit 2098947)."""
+
+
+def test_the_released_study_takes_what_lcegs_code_writes(tmp_path: Path) -> None:
+    passkey = [{"name": "passkey", "lengths": [4096]}]
+    wanted = parse_study(json.dumps({**RELEASED, "benchmarks": passkey}), "released.yaml")
+    folders = {}
+    for entry in RELEASED["methods"]:
+        if "checkpoint" in entry:
+            folder = folders[entry["checkpoint"]] = tmp_path / entry["checkpoint"]
+            folder.mkdir()
+            config = {**LLAMA2, **CONFIGURATIONS[entry["name"]]}
+            (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+            (folder / "model.safetensors").write_bytes(entry["checkpoint"].encode())
+    assert len(folders) == 7
+    without, with_all = compile_study(wanted, {}), compile_study(wanted, {}, folders)
+    absent = [cell.method for cell in without.cells if "--model-folder" in str(cell.unavailable)]
+    assert len(absent) == 7
+    assert [cell.unavailable for cell in with_all.cells] == [None] * len(RELEASED["methods"])
+    assert {step.kind for step in with_all.steps.values()} == {"held_out", "cell"}
+    digests = [cell.step.spec.get("published") for cell in with_all.cells if cell.step]
+    assert len(set(digests) - {None}) == 7
+
+
+@pytest.mark.slow
+def test_a_study_of_published_weights_runs_on_tiny_ones(tmp_path: Path) -> None:
+    library_text(tmp_path / "text")
+    methods, folders = [], {}
+    for seed, (name, scaling) in enumerate(CONFIGURATIONS.items()):
+        own = {key: scaling[key] for key in scaling if key == "rope_scaling"}
+        own |= {"rope_scaling": {"type": "linear", "factor": 4.0}} if "linear" in str(own) else {}
+        own |= {"rope_scaling": {"type": "dynamic", "factor": 2.0}} if "dynamic" in str(own) else {}
+        if name == "yarn":
+            own = {"rope_scaling": {**YARN_16, "factor": 4.0}}
+            own["rope_scaling"]["original_max_position_embeddings"] = 128
+        folder = folders[name] = tmp_path / name
+        model = BASE.initialise(seed)
+        if name == "landmark":
+            model.resize_token_embeddings(394, mean_resizing=False)
+            own = {"landmark_token_id": 393}
+        model.save_pretrained(folder)
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        del config["rope_parameters"]
+        config |= {"rope_theta": 10000.0, **own}
+        (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+        methods.append({"name": name, "checkpoint": name})
+    wanted = parse_study(
+        json.dumps({**TINY, "methods": methods, "target_context": 512, "training": STEP}), "tiny"
+    )
+    data = {"text": tmp_path / "text"}
+    plan = compile_study(wanted, data, folders)
+    home = tmp_path / "home"
+    store = Store(home)
+    store.prepare()
+    options = {"home": home, "device": "cpu", "data_folders": data, "model_folders": folders}
+    runner = Runner(store, make_execution(options), lambda event: None)
+    assert {step.kind for step in plan.steps.values()} == {"held_out", "cell"}
+    for step in plan.steps.values():
+        assert runner.ensure(step) == "computed"
+    losses = {}
+    for cell in plan.cells:
+        record = store.record(cell.step) if cell.step else None
+        assert record is not None, cell
+        if cell.benchmark == "perplexity":
+            losses[cell.method, cell.eval_length] = record.result["scores"][0]["value"]
+    assert len(set(losses.values())) == len(losses) == 2 * len(methods)
