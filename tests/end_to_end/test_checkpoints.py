@@ -15,9 +15,14 @@ import yaml
 from safetensors.torch import load_file
 
 from catalog.queries import run_query
+from flows.settings import make_execution
 from lce_core.extension.extended_model import extend
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
+from lce_core.runners import Runner
+from lce_core.store.artifacts import Store
+from lce_core.study.plan import compile_study
+from lce_core.study.study_file import load_study
 from tests.support.stock_answers import answers
 from tests.support.studies import TINY, lce, write_study
 
@@ -25,10 +30,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 Arguments = tuple[str, ...]
 RELEASED = {**TINY, "study": "released"}
-OF_YARN = (
-    "SELECT benchmark, task, metric, eval_length, value, ci_low, ci_high FROM scores"
-    " WHERE study = '{}' AND method = 'yarn' AND NOT frozen ORDER BY ALL"
-)
 
 
 @pytest.fixture(scope="module")
@@ -99,23 +100,35 @@ def test_stock_transformers_loads_it_twice_alike_and_computes_our_logits(
 
 
 def test_published_weights_give_the_scores_of_the_run_they_come_from(
-    home: Path, exported: Path, text: Arguments, server: str, tmp_path: Path
+    home: Path, exported: Path, text: Arguments, tmp_path: Path
 ) -> None:
     entry = {"name": "yarn", "checkpoint": "mine"}
-    study = write_study(tmp_path, RELEASED, methods=[{"name": "none"}, entry])
-    assert "name it with --model-folder mine=FOLDER" in lce(home, "plan", study, *text)
+    file = Path(write_study(tmp_path, RELEASED, methods=[{"name": "none"}, entry]))
+    data = {"text": Path(text[1].partition("=")[2])}
+    options = {"home": home, "device": "cpu", "data_folders": data}
+    how = make_execution({**options, "model_folders": {"mine": exported}})
+    plan = compile_study(load_study(file), data, how.model_folders)
+    runner, store = Runner(Store(home), how, lambda event: None), Store(home)
+    done = [runner.ensure(step) for step in plan.steps.values()]
+    assert done.count("computed") == 4  # the cells of none are those of the other study
+    own = {
+        (record.axes["benchmark"], record.axes["task"], record.axes["eval_length"]): record
+        for _, record in store.records()
+        if record.kind == "cell" and "checkpoint" in record.parents and not record.axes["frozen"]
+    }
+    cells = [cell for cell in plan.cells if cell.method == "yarn" and cell.step]
+    assert len(cells) == len(own) == 4
+    for cell in cells:
+        found = store.record(cell.step)
+        expected = own[cell.benchmark, cell.task, cell.eval_length]
+        assert found is not None
+        assert found.parents.keys() == {"held_out"}
+        assert found.result["scores"] == expected.result["scores"]
+    told = str(tmp_path / "again")
     named = ("--model-folder", f"mine={exported}")
-    output = lce(home, "run", study, *text, *named, server=server)
-    assert "4 steps computed" in output  # none's cells are the other study's
-    catalog = home / "catalog.duckdb"
-    own, published = (run_query(catalog, OF_YARN.format(s))[1] for s in ("tiny", "released"))
-    assert len(own) > 3
-    assert published == own
-    again = tmp_path / "again"
-    lce(home, "export", study, str(again), "--select", "method=yarn", *text, *named)
-    assert (again / "model.safetensors").read_bytes() == (
-        exported / "model.safetensors"
-    ).read_bytes()
+    lce(home, "export", str(file), told, "--select", "method=yarn", *text, *named)
+    weights = [folder / "model.safetensors" for folder in (exported, Path(told))]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
 
 
 def test_without_the_folder_its_cells_are_unavailable_and_the_others_are_done(

@@ -23,7 +23,13 @@ from lce_core.runners import Runner
 from lce_core.store.artifacts import Store
 from lce_core.study.plan import StudyPlan, compile_study
 from lce_core.study.study_file import parse_study
-from tests.support.shrunk_studies import TINY, shrunk, study_folders, tiny_models
+from tests.support.shrunk_studies import (
+    TINY,
+    published_weights,
+    shrunk,
+    study_folders,
+    tiny_models,
+)
 
 
 class Small:
@@ -36,6 +42,7 @@ class Small:
         models = tiny_models(bases, folder / "plugins", folder / "weights")
         # By way of JSON, because a study takes no aliases.
         study = parse_study(yaml.safe_dump(json.loads(json.dumps(raw))), "small.yaml")
+        models |= published_weights(study, folder / "published")
         data = study_folders(study, folder / "data")
         self.plan: StudyPlan = compile_study(study, data, models)
         self.store = Store(folder / "home")

@@ -273,7 +273,8 @@ def test_up_brings_server_worker_deployments_and_mlflow_and_down_leaves_nothing(
             assert bound <= {"127.0.0.1"}, process.cmdline()
     deployments = ask(f"{server.url}/deployments/filter", {})
     names = {deployment["name"]: deployment for deployment in deployments}
-    assert set(names) == {"controlled-study", "smoke", "lceg-llama2-7b", "lceg-phi2"}
+    of_lceg = {"lceg-llama2-7b", "lceg-llama2-7b-released", "lceg-phi2"}
+    assert set(names) == {"controlled-study", "smoke", *of_lceg}
     assert names["controlled-study"]["parameters"] == {"study": "toy"}
     again = services.up(home, ports)
     assert [service.pid for service in again] == [server.pid, mlflow.pid, worker.pid]

@@ -19,7 +19,9 @@ from lce_core.study.study_file import load_study, parse_study
 from tests.support.shrunk_studies import TINY, asked, shrunk, study_folders, tiny_models
 
 BEYOND_REACH = r"eval length \d+ is beyond the \d+ tokens \w+ reaches"
-"""The one reason for which a cell may be unavailable where all data are there."""
+"""A reason for which a cell may be unavailable where all data are there."""
+NO_WEIGHTS = r"checkpoint \w+: got no folder of that name; .*"
+"""The other one: the weights of a large model, which others published, are not."""
 K = 1024
 RULER = [
     *("niah_single_1", "niah_single_2", "niah_single_3"),
@@ -40,7 +42,9 @@ def test_with_all_data_nothing_is_out_of_reach_but_for_a_method(name: str, tmp_p
     plan = planned(name, tmp_path)
     assert plan.cells
     reasons = {cell.unavailable for cell in plan.cells if cell.unavailable}
-    assert [reason for reason in reasons if not re.fullmatch(BEYOND_REACH, reason)] == []
+    assert [
+        reason for reason in reasons if not re.fullmatch(f"{BEYOND_REACH}|{NO_WEIGHTS}", reason)
+    ] == []
 
 
 def test_lceg_on_llama_has_every_cell_of_its_tables(tmp_path: Path) -> None:

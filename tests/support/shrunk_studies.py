@@ -21,6 +21,7 @@ from transformers import PreTrainedTokenizerFast
 
 from flows.settings import study_path
 from lce_core.benchmarks import BENCHMARKS, TextBenchmark
+from lce_core.extension.insertion import reserve_token
 from lce_core.methods import METHODS
 from lce_core.models import MODELS, LanguageModel
 from lce_core.study.plan import StudyPlan
@@ -187,6 +188,19 @@ def tiny_models(names: Sequence[str], plugins: Path, weights: Path) -> dict[str,
         folders[base_model.plugin_name] = folder = weights / name
         _random(base_model).save_pretrained(folder)
         tokenizer.save_pretrained(folder)
+    return folders
+
+
+def published_weights(study: StudySpec, folder: Path) -> dict[str, Path]:
+    """Random weights for each `checkpoint` of a small study, by name, for `model_folders`."""
+    (base_model, *_), folders = study.base_models, {}
+    for variant in study.methods:
+        if variant.checkpoint is not None:
+            folders[variant.checkpoint] = folder / variant.checkpoint
+            model = _random(base_model)
+            if variant.method.insertion(base_model.geometry):
+                reserve_token(model)
+            model.save_pretrained(folders[variant.checkpoint])
     return folders
 
 
