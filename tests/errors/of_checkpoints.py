@@ -78,8 +78,10 @@ def _(place: Place) -> None:
 
 @provokes(FOLDER, "no {WEIGHTS}")
 def _(place: Place) -> None:
-    BASE.tokenizer(None).save_pretrained(place.folder / "weights")
-    export(subject(place.folder / "weights"), place.folder / "out")
+    weights = place.folder / "weights"
+    BASE.config().save_pretrained(weights)  # type: ignore[attr-defined]
+    BASE.tokenizer(None).save_pretrained(weights)
+    export(subject(weights), place.folder / "out")
 
 
 @provokes(FOLDER, "no readable model configuration")
