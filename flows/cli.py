@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.rope_commands import rope
+from flows.rope.commands import rope
 from lce_core.errors import (
     LceError,
     ProcessFailedError,

@@ -30,7 +30,7 @@ from tests.contracts.plugins import built
 from tests.support.cells import TOY, Streams, streams
 from tests.support.fixture_data import fixture_folders
 from tests.support.line_answers import make_words_likely
-from tests.support.ruler_prompts import STORY
+from tests.support.ruler.prompts import STORY
 
 LENGTHS = (128, 260, 700, 1200, 2500, 5000)
 """Tokens of context to try, shortest first; a profile has to be able to run at one of them."""

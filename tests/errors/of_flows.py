@@ -15,7 +15,7 @@ from flows import prefect_plugin, running, services, study, temporary_server
 from flows.daemons import Service, ask, wait_until
 from flows.display import TerminalDisplay
 from flows.ports import free_port, require_free
-from flows.rope_inspection import inspect_method
+from flows.rope.inspection import inspect_method
 from flows.scaffolding import new_plugin
 from flows.scheduling import run_units
 from flows.selection import require_models, require_work, select_cells
@@ -282,16 +282,16 @@ def _(place: Place) -> None:
     new_plugin("method", "mine", place.folder)
 
 
-@provokes("flows/rope_inspection.py", "a head with frequencies of its own")
+@provokes("flows/rope/inspection.py", "a head with frequencies of its own")
 def _(_: Place) -> None:
     inspect_method("pi", [], "toy_llama", 512, None).head(0)
 
 
-@provokes("flows/rope_inspection.py", "the form KEY=VALUE")
+@provokes("flows/rope/inspection.py", "the form KEY=VALUE")
 def _(_: Place) -> None:
     inspect_method("pi", ["scale"], "toy_llama", 512, None)
 
 
-@provokes("flows/rope_inspection.py", "a value as in a study file")
+@provokes("flows/rope/inspection.py", "a value as in a study file")
 def _(_: Place) -> None:
     inspect_method("pi", ["scale=["], "toy_llama", 512, None)

@@ -23,7 +23,7 @@ from lce_core.extension.extended_model import extend
 from lce_core.methods import METHODS
 from lce_core.study.plan import compile_study
 from lce_core.study.study_file import parse_study
-from tests.support.ruler_prompts import (
+from tests.support.ruler.prompts import (
     BYTES,
     STORY,
     TOY,

@@ -27,7 +27,7 @@ from lce_core.store.artifacts import Store
 from lce_core.study.plan import compile_study
 from lce_core.study.study_file import parse_study
 from tests.support.cells import benchmark, request, streams
-from tests.support.ruler_prompts import BPE, BYTES, STORY, stand_in_data
+from tests.support.ruler.prompts import BPE, BYTES, STORY, stand_in_data
 from tests.support.stored_prompts import WHOLE, same
 from tests.support.subsets import state_rows
 

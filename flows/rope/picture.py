@@ -8,7 +8,7 @@ from html import escape
 
 import numpy as np
 
-from flows.rope_inspection import Inspection
+from flows.rope.inspection import Inspection
 from lce_core.rope import Frequencies
 from lce_core.rope.bound import discrimination_runs
 
