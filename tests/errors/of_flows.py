@@ -12,6 +12,7 @@ from prefect.logging import disable_run_logger
 from rich.console import Console
 
 from flows import prefect_plugin, running, services, study, temporary_server
+from flows.checking import check_plugins, require_assertions
 from flows.daemons import Service, ask, wait_until
 from flows.display import TerminalDisplay
 from flows.ports import free_port, require_free
@@ -280,6 +281,24 @@ def _(place: Place) -> None:
 def _(place: Place) -> None:
     new_plugin("method", "mine", place.folder)
     new_plugin("method", "mine", place.folder)
+
+
+@provokes("flows/checking.py", "a name that no other plug-in of its kind has")
+def _(place: Place) -> None:
+    file = place.folder / "methods" / "yarn.py"
+    file.parent.mkdir()
+    file.touch()
+    check_plugins(file, {})
+
+
+@provokes("flows/checking.py", "no plug-in")
+def _(place: Place) -> None:
+    check_plugins(place.folder, {})
+
+
+@provokes("flows/checking.py", "leaves out assertions")
+def _(_: Place) -> None:
+    require_assertions(1)
 
 
 @provokes("flows/rope/inspection.py", "a head with frequencies of its own")

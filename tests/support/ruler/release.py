@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.support.ruler.prompts import STORY
+from lce_core.contracts.toy_text import STORY
 from tests.support.subsets import state_rows
 
 RECORDED: dict[str, Any] = json.loads(
