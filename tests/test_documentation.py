@@ -6,10 +6,14 @@ they show.
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
 import shutil
 import subprocess
 import sys
+import textwrap
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +24,10 @@ from typer.testing import CliRunner
 from flows.cli import app
 from flows.scaffolding import new_plugin
 from flows.settings import shipped_studies
+from lce_core.benchmarks import PromptBenchmark, encode
 from lce_core.errors import SpecError
+from lce_core.evidence import calls, frequencies, value
+from lce_core.methods import Method
 from lce_core.recipe import Evaluation, Training, Upsampling
 from lce_core.registry import MARK
 from lce_core.study.spec import StudySpec
@@ -219,7 +226,7 @@ def new_file(kind: str, folder: Path) -> Path:
     done = CliRunner().invoke(app, ["new", kind, NEW[kind], "--folder", str(folder)])
     assert done.exit_code == 0, done.output
     file = folder / f"{kind}s" / f"{NEW[kind]}.py"
-    assert str(file) in done.output
+    assert f"lce check {file}\n" in done.output
     return file
 
 
@@ -230,6 +237,36 @@ def fill_in(file: Path, example: str) -> list[str]:
     filled = [written[number] if number in marked else line for number, line in enumerate(lines)]
     file.write_text("\n".join(filled) + "\n", encoding="utf-8")
     return [lines[number] for number in marked]
+
+
+def signatures(nodes: list[ast.stmt]) -> dict[str, str]:
+    """Arguments and result of each function, without its body, spelled in one way."""
+    return {
+        node.name: f"({ast.unparse(node.args)}) -> {ast.unparse(node.returns or node)}"
+        for node in nodes
+        if isinstance(node, ast.FunctionDef)
+    }
+
+
+def in_source(function: Callable[..., object]) -> str:
+    return signatures(ast.parse(textwrap.dedent(inspect.getsource(function))).body)[
+        inspect.unwrap(function).__name__
+    ]
+
+
+def test_the_signatures_that_contributing_shows_are_those_of_the_source() -> None:
+    (shown,) = examples("CONTRIBUTING.md", "py")
+    body = ast.parse(shown).body
+    functions = {one.__name__: one for one in (frequencies, value, calls, encode)}
+    assert signatures(body) == {name: in_source(one) for name, one in functions.items()}
+    classes = {node.name: node.body for node in body if isinstance(node, ast.ClassDef)}
+    assert classes.keys() == {"Method", "PromptBenchmark"}
+    for kind in (Method, PromptBenchmark):
+        written = signatures(classes[kind.__name__])
+        assert written == {name: in_source(getattr(kind, name)) for name in written}
+    own = {name for name, one in vars(Method).items() if inspect.isfunction(one)}
+    own.discard("__hash__")  # pydantic's, of frozen models
+    assert signatures(classes["Method"]).keys() == own
 
 
 @pytest.mark.parametrize("kind", NEW)
