@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import pkgutil
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -14,7 +12,7 @@ import typer
 
 from lce_core.benchmarks import DataSet
 from lce_core.errors import SpecError
-from lce_core.registry import Registry
+from lce_core.registry import Registry, plugin_names
 from lce_core.study.plugin_folders import PLACES, add_plugin_folders
 
 
@@ -32,18 +30,6 @@ class PluginFile:
         """The plug-ins of its kind."""
         return PLACES[self.place]
 
-    def require_own_name(self) -> None:
-        """Raises SpecError where another plug-in of that name is loaded in its place."""
-        found = importlib.util.find_spec(f"{self.registry.package}.{self.name}")
-        file = Path(str(found.origin if found else ""))
-        if not file.is_relative_to(self.folder):
-            raise SpecError(
-                f"{self.folder / self.place / self.name}",
-                f"{self.name!r}, the name of {file}",
-                "a name that no other plug-in of its kind has",
-                "rename it",
-            )
-
 
 def check_plugins(path: Path, data_folders: Mapping[str, Path]) -> bool:
     """Prints what each check finds of the plug-ins at `path`; whether all is kept.
@@ -58,8 +44,6 @@ def check_plugins(path: Path, data_folders: Mapping[str, Path]) -> bool:
     require_assertions(sys.flags.optimize)
     found = plugin_files(path.absolute())
     add_plugin_folders(tuple({one.folder for one in found}))
-    for one in found:
-        one.require_own_name()
     kept = [_kept(one, data_folders) for one in found]
     return all(kept)
 
@@ -71,9 +55,13 @@ def plugin_files(path: Path) -> list[PluginFile]:
       SpecError: none is there.
     """
     path = path.parent if path.name == "__init__.py" else path
-    if path.parent.name in PLACES and path.stem in _names(path.parent):
+    if path.parent.name in PLACES and path.stem in plugin_names([str(path.parent)]):
         return [PluginFile(path.parents[1], path.parent.name, path.stem)]
-    found = [PluginFile(path, place, name) for place in PLACES for name in _names(path / place)]
+    found = [
+        PluginFile(path, place, name)
+        for place in PLACES
+        for name in plugin_names([str(path / place)])
+    ]
     if not found:
         raise SpecError(
             f"{path}",
@@ -93,11 +81,6 @@ def require_assertions(optimize: int) -> None:
             "one that runs them",
             "leave out -O, and unset PYTHONOPTIMIZE",
         )
-
-
-def _names(folder: Path) -> list[str]:
-    names = (module.name for module in pkgutil.iter_modules([str(folder)]))
-    return sorted(name for name in names if not name.startswith("_"))
 
 
 def _kept(one: PluginFile, data_folders: Mapping[str, Path]) -> bool:

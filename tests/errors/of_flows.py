@@ -283,7 +283,7 @@ def _(place: Place) -> None:
     new_plugin("method", "mine", place.folder)
 
 
-@provokes("flows/checking.py", "a name that no other plug-in of its kind has")
+@provokes("lce_core/registry.py", "a name that no other has")
 def _(place: Place) -> None:
     file = place.folder / "methods" / "yarn.py"
     file.parent.mkdir()

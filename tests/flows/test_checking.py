@@ -18,7 +18,9 @@ from typer.testing import CliRunner, Result
 from flows.checking import PluginFile, plugin_files
 from flows.cli import app
 from lce_core.benchmarks import BENCHMARKS
-from lce_core.study.plugin_folders import PLACES
+from lce_core.errors import SpecError
+from lce_core.methods import METHODS
+from lce_core.study.plugin_folders import PLACES, add_plugin_folders
 from tests.support.fixture_data import fixture_folders
 from tests.support.repository import ROOT
 
@@ -135,3 +137,12 @@ def test_a_path_may_be_a_file_a_folder_of_one_plug_in_or_of_many(folder: Path) -
     assert plugin_files(file) == [one]
     assert plugin_files(init) == plugin_files(init.parent) == [two]
     assert plugin_files(folder) == [one, two]
+
+
+def test_a_file_with_the_name_of_a_shipped_plug_in_is_refused_and_takes_no_part(
+    folder: Path,
+) -> None:
+    write(folder, "methods/yarn.py", PI)
+    with pytest.raises(SpecError, match="'yarn', the name of another plug-in"):
+        add_plugin_folders((folder,))
+    assert METHODS.names().count("yarn") == 1
