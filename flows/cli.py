@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.rope_commands import rope
+from flows.rope.commands import rope
 from lce_core.errors import (
     LceError,
     ProcessFailedError,
@@ -337,7 +337,22 @@ def new(
 
     file = new_plugin(kind, name, folder)
     typer.echo(f"{file}\nFill in every line marked {MARK!r} and remove the marks. Then:")
-    typer.echo(f"  lce {kind}s --plugins {folder}\n  lce run STUDY --plugins {folder}")
+    typer.echo(f"  lce check {file}\n  lce run STUDY --plugins {folder}")
+
+
+@app.command()
+def check(
+    path: Annotated[
+        Path, typer.Argument(help="A plug-in's file, or a folder of them as for --plugins.")
+    ],
+    data_folder: DataFolder = [],  # noqa: B006
+) -> None:
+    """Tries plug-ins of your own against the contract; exits with 1 if they do not keep it."""
+    from flows.checking import check_plugins
+
+    how = _execution(None, data_folder=data_folder)
+    if not check_plugins(path, how.data_folders):
+        raise typer.Exit(1)
 
 
 @rebuild.command("catalog")

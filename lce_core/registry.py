@@ -16,7 +16,7 @@ import math
 import pkgutil
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -100,6 +100,12 @@ class Plugin(BaseModel):
 P = TypeVar("P", bound=Plugin)
 
 
+def plugin_names(folders: Iterable[str]) -> list[str]:
+    """Sorted names of the plug-ins in some folders; imports none of them."""
+    found = (module.name for module in pkgutil.iter_modules(folders))
+    return sorted(name for name in found if not name.startswith("_"))
+
+
 class Registry(Generic[P]):
     """Plug-ins of one kind in one package.
 
@@ -114,16 +120,27 @@ class Registry(Generic[P]):
 
     def names(self) -> list[str]:
         """Sorted names of all plug-ins; imports none of them."""
-        search = importlib.import_module(self.package).__path__
-        found = (module.name for module in pkgutil.iter_modules(search))
-        return sorted(name for name in found if not name.startswith("_"))
+        return plugin_names(importlib.import_module(self.package).__path__)
 
     def add_folder(self, folder: Path) -> None:
-        """Lets every `<name>.py` in `folder` take part, as if it lay in the package."""
+        """Lets every `<name>.py` in `folder` take part, as if it lay in the package.
+
+        Raises:
+          SpecError: one has the name of a plug-in that is there already, and would never be loaded.
+        """
         path = importlib.import_module(self.package).__path__
-        if folder.is_dir() and str(folder) not in path:
-            path.append(str(folder))
-            importlib.invalidate_caches()
+        if not folder.is_dir() or str(folder) in path:
+            return
+        for name in plugin_names([str(folder)]):
+            if name in self.names():
+                raise SpecError(
+                    str(folder / name),
+                    f"{name!r}, the name of another plug-in of {self.package}",
+                    "a name that no other has",
+                    "rename it",
+                )
+        path.append(str(folder))
+        importlib.invalidate_caches()
 
     def load(self, name: str, where: str = "") -> type[P]:
         """The class registered as `name`.

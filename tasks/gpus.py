@@ -55,21 +55,22 @@ def leased_gpus(least: int, most: int) -> Iterator[list[str]]:
     while True:
         with contextlib.ExitStack() as leases:
             taken = _take(gpus, folder, min(most, len(gpus)) // least * least, leases)
-            spare = len(taken) % least
-            if len(taken) - spare >= least:
-                yield taken[: len(taken) - spare]
+            used = len(taken) // least * least
+            for lease in list(taken.values())[used:]:
+                lease.release()  # too few for a further training run, and of use to others
+            if used:
+                yield list(taken)[:used]
                 return
         time.sleep(WAIT_SECONDS)
 
 
 def _take(
     gpus: dict[str, str], folder: Path, wanted: int, leases: contextlib.ExitStack
-) -> list[str]:
-    taken: list[str] = []
+) -> dict[str, Lease]:
+    taken: dict[str, Lease] = {}
     for name, hardware in gpus.items():
         if len(taken) < wanted and (lease := Lease.acquire(folder, f"gpu-{hardware}")):
-            leases.enter_context(lease)
-            taken.append(name)
+            taken[name] = leases.enter_context(lease)
     return taken
 
 

@@ -57,6 +57,8 @@ class Worker:
             os.close(fd)
         self._requests: IO[str] = os.fdopen(requests_out, "w", encoding="utf-8")
         self._events: IO[str] = os.fdopen(events_in, encoding="utf-8")
+        self.has_died = False
+        """Whether it was seen to end, and takes no further steps."""
         self._send(execution.model_dump_json())
 
     def run(self, steps: Sequence[Step], on_event: Callable[[Event], None]) -> list[Event]:
@@ -68,12 +70,17 @@ class Worker:
         self._send(json.dumps({"steps": [step.to_json() for step in steps]}))
         ended: list[Event] = []
         for line in self._events:
+            if not line.endswith("\n"):
+                break  # it was killed while it wrote
             event = json.loads(line)
             if event["event"] == "end":
                 return ended
             if event["event"] == "step":
                 ended.append(event)
             on_event(event)
+        self.has_died = True
+        if len(ended) == len(steps):
+            return ended  # between the last step and the word that it was the last
         lost = WorkerLostError(
             steps[len(ended)].name,
             f"a worker that ended with {len(steps) - len(ended)} of {len(steps)} steps to go",
@@ -132,7 +139,10 @@ class Pool:
                 worker = Worker(slot, self.execution)
                 with self._lock:
                     self._workers[slot.number] = worker
-            return worker.run(steps, on_event)
+            ended = worker.run(steps, on_event)
+            if worker.has_died:
+                self._discard(slot)
+            return ended
         except BaseException:
             self._discard(slot)
             raise

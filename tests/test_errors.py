@@ -103,6 +103,9 @@ def test_errors_of_others_are_raised_only_where_a_caller_needs_their_class() -> 
     assert sorted(foreign_raises()) == [
         "flows/cli.py: typer.Exit",
         "flows/cli.py: typer.Exit",
+        "flows/cli.py: typer.Exit",
+        "lce_core/contracts/method_trials.py: AssertionError",
+        "lce_core/contracts/methods.py: AssertionError",
         "lce_core/study/study_file.py: yaml.composer.ComposerError",
         "lce_core/study/study_file.py: yaml.constructor.ConstructorError",
         "lce_core/study/study_file.py: yaml.constructor.ConstructorError",

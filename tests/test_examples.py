@@ -26,6 +26,8 @@ from typer.testing import CliRunner
 
 from flows.cli import app
 from lce_core.benchmarks import BENCHMARKS, Prompt
+from lce_core.contracts import benchmark_cases, benchmarks, methods
+from lce_core.contracts.tiny_models import BASES, TARGET, TRAINED, logits, stock, tokens
 from lce_core.errors import SpecError, UnavailableError
 from lce_core.evidence import LLAMA2_7B
 from lce_core.extension.extended_model import extend
@@ -33,9 +35,7 @@ from lce_core.methods import METHODS
 from lce_core.models import MODELS
 from lce_core.registry import Registry
 from lce_core.rope import ContextLengths, RopeGeometry
-from tests.contracts import benchmark_cases, benchmarks, methods
 from tests.support.cells import benchmark, request
-from tests.support.extended_models import BASES, TARGET, TRAINED, logits, stock, tokens
 from tests.support.repository import ROOT
 
 FOLDER = ROOT / "examples" / "plugins"
@@ -88,7 +88,7 @@ def test_the_method_keeps_the_contract(check: methods.Check) -> None:
     "check", [*benchmarks.OF_ALL, *benchmarks.OF_PROMPTS], ids=lambda check: check.__name__
 )
 def test_the_benchmark_keeps_the_contract(check: benchmarks.Check, root: Path) -> None:
-    cases = benchmark_cases.cases(BENCHMARKS.load("json_key_value"), root)
+    cases = benchmark_cases.cases(BENCHMARKS.load("json_key_value"), dict)
     assert {case.profile for case in cases} == {"clean", "fast"}
     for case in cases:
         if case.profile == "fast" or check not in ASKING:

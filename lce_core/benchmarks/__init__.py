@@ -16,6 +16,7 @@ from lce_core.benchmarks._base import (
     Score,
     score,
 )
+from lce_core.benchmarks._data import DataSet
 from lce_core.benchmarks._prompted.benchmark import (
     PromptBenchmark,
     PromptForm,
@@ -34,6 +35,7 @@ __all__ = [
     "Benchmark",
     "CellRequest",
     "CellResult",
+    "DataSet",
     "Examples",
     "Form",
     "KeyForm",

@@ -60,7 +60,7 @@ def window_scores(
     num_windows, length = windows.shape
     if length < 2:
         raise SpecError(
-            "window_nll",
+            "window_scores",
             f"windows of {length} tokens",
             "windows of at least 2 tokens, a context and a token to score",
             "use longer windows",

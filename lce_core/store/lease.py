@@ -121,6 +121,10 @@ class Lease:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.release()
+
+    def release(self) -> None:
+        """Gives the lease back, if it is still ours; nothing where that was done before."""
         self._stop.set()
         # Under the lock, lest the file of someone who takes over in between be removed.
         with locked(self._path.parent):

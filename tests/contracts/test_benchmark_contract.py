@@ -1,18 +1,20 @@
 """Every registered benchmark keeps the contract, with each example in each profile.
 
-The checks are in tests/contracts/benchmarks.py, free of pytest; test_planted_faults.py shows what
-they catch. No list of benchmarks stands here: a new plug-in is tried once its file is there.
+The checks are in lce_core/contracts/benchmarks.py; test_planted_faults.py shows what they catch. No
+list of benchmarks stands here: a new plug-in is tried once its file is there.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from lce_core.benchmarks import BENCHMARKS
-from tests.contracts.benchmark_cases import cases
-from tests.contracts.benchmarks import OF_ALL, OF_PROMPTS, Check, checks
+from lce_core.contracts.benchmark_cases import cases
+from lce_core.contracts.benchmarks import OF_ALL, OF_PROMPTS, Check, checks
+from tests.support.fixture_data import fixture_folders
 
 
 @pytest.fixture(scope="module")
@@ -28,5 +30,5 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_benchmark_keeps_the_contract(name: str, check: Check, root: Path) -> None:
     plugin = BENCHMARKS.load(name)
     if check in checks(plugin):
-        for case in cases(plugin, root):
+        for case in cases(plugin, partial(fixture_folders, root=root)):
             check(case)

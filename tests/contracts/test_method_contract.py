@@ -1,7 +1,7 @@
 """Every registered method keeps the contract, with each of its examples.
 
-The checks are in tests/contracts/methods.py, free of pytest; faults planted in copies of plug-ins
-show what each of them catches (test_planted_faults.py).
+The checks are in lce_core/contracts/methods.py; faults planted in copies of plug-ins show what each
+of them catches (test_planted_faults.py).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import torch
 
+from lce_core.contracts.methods import CHECKS, Check
 from lce_core.methods import METHODS
-from tests.contracts.methods import CHECKS, Check
 
 TRIED = [
     pytest.param(name, example, id=f"{name}-{number}")

@@ -7,6 +7,7 @@ the source is textual, and has to apply just once.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,11 @@ import pytest
 import torch
 
 from lce_core.benchmarks import BENCHMARKS
+from lce_core.contracts import benchmarks, methods
+from lce_core.contracts.benchmark_cases import Case
 from lce_core.errors import LceError, SpecError
 from lce_core.methods import METHODS
-from tests.contracts import benchmarks, methods
-from tests.contracts.benchmark_cases import Case
+from tests.support.fixture_data import fixture_folders
 from tests.support.plugin_copies import Change, copied
 
 OWN_KERNEL = '''
@@ -249,7 +251,8 @@ def check_method(plugin: Any, check: methods.Check) -> None:
 
 
 def check_benchmark(plugin: Any, check: benchmarks.Check, root: Path) -> None:
-    case = Case(plugin, plugin.examples[0], "fast", root)
+    data = partial(fixture_folders, root=root)
+    case = Case(plugin, plugin.examples[0], "fast", data)
     check(case)
 
 

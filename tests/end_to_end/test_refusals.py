@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from catalog.queries import logical_digest
-from tests.support.studies import lce, write_study
+from tests.support.studies import SMOKE, lce, write_study
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -42,6 +42,23 @@ def test_wrong_requests_exit_with_2_and_write_nothing(
     tmp_path: Path, arguments: list[str], message: str
 ) -> None:
     assert message in lce(tmp_path / "home", *arguments, status=2)
+    assert not (tmp_path / "home").exists()
+
+
+def test_a_run_of_a_model_that_was_not_fetched_names_the_command_that_fetches_it(
+    tmp_path: Path,
+) -> None:
+    study = write_study(
+        tmp_path,
+        SMOKE,
+        base_models=[{"name": "smollm2_135m_q4"}],
+        methods=[{"name": "none"}],
+        benchmarks=[{"name": "passkey", "profile": "fast", "lengths": [1024]}],
+    )
+    output = lce(tmp_path / "home", "run", study, status=2)
+    assert "lce: base model smollm2_135m_q4: got no such model in" in output
+    assert "expected weights that were fetched once" in output
+    assert "run `lce fetch smollm2_135m_q4`, or name a folder with --model-folder" in output
     assert not (tmp_path / "home").exists()
 
 

@@ -16,11 +16,12 @@ from lce_core.attention.rotary import RequestRotary
 from lce_core.attention.rotation import check_heads
 from lce_core.attention.schemes import GroupedNeighbour, ShiftedSparse
 from lce_core.attention.shifted_sparse import attend
+from lce_core.contracts.tiny_models import BASES, TARGET, TRAINED, stock, tokens
 from lce_core.extension.extended_model import extend
 from lce_core.extension.insertion import Inserter
 from lce_core.methods import METHODS
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
-from tests.support.extended_models import BASES, TARGET, TRAINED, method, stock, tokens
+from tests.support.extended_models import method
 from tests.support.provocations import Place, Table
 
 PROVOCATIONS = Table()

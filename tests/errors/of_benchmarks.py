@@ -7,10 +7,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from lce_core.benchmarks import BENCHMARKS
 from lce_core.benchmarks.long_eval.lines import published_prompts
 from lce_core.benchmarks.needle.text import essay_tokens
 from lce_core.benchmarks.ruler._documents import read_hotpot, read_squad
 from lce_core.benchmarks.ruler._haystack import Haystack
+from lce_core.contracts.benchmark_cases import Case, request_for
 from tests.support.cells import benchmark
 from tests.support.provocations import Place, Table
 from tests.support.provoked_cells import bare, evaluate
@@ -122,3 +124,12 @@ def _(_: Place) -> None:
 @at("_prompted/benchmark", "and its answer")
 def _(_: Place) -> None:
     benchmark("passkey").fitted(bare(), "a line " * 100)  # type: ignore[attr-defined]
+
+
+@provokes("lce_core/contracts/benchmark_cases.py", "tokens that hold no prompt")
+def _(_: Place) -> None:
+    class Endless(BENCHMARKS.load("passkey")):  # type: ignore[misc]
+        def unavailable(self, *_: object) -> str:
+            return "needs 100,000 tokens"
+
+    request_for(Case(Endless, {}, "fast", dict), "single")

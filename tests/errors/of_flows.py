@@ -12,10 +12,11 @@ from prefect.logging import disable_run_logger
 from rich.console import Console
 
 from flows import prefect_plugin, running, services, study, temporary_server
+from flows.checking import check_plugins, require_assertions
 from flows.daemons import Service, ask, wait_until
 from flows.display import TerminalDisplay
 from flows.ports import free_port, require_free
-from flows.rope_inspection import inspect_method
+from flows.rope.inspection import inspect_method
 from flows.scaffolding import new_plugin
 from flows.scheduling import run_units
 from flows.selection import require_models, require_work, select_cells
@@ -282,16 +283,34 @@ def _(place: Place) -> None:
     new_plugin("method", "mine", place.folder)
 
 
-@provokes("flows/rope_inspection.py", "a head with frequencies of its own")
+@provokes("lce_core/registry.py", "a name that no other has")
+def _(place: Place) -> None:
+    file = place.folder / "methods" / "yarn.py"
+    file.parent.mkdir()
+    file.touch()
+    check_plugins(file, {})
+
+
+@provokes("flows/checking.py", "no plug-in")
+def _(place: Place) -> None:
+    check_plugins(place.folder, {})
+
+
+@provokes("flows/checking.py", "leaves out assertions")
+def _(_: Place) -> None:
+    require_assertions(1)
+
+
+@provokes("flows/rope/inspection.py", "a head with frequencies of its own")
 def _(_: Place) -> None:
     inspect_method("pi", [], "toy_llama", 512, None).head(0)
 
 
-@provokes("flows/rope_inspection.py", "the form KEY=VALUE")
+@provokes("flows/rope/inspection.py", "the form KEY=VALUE")
 def _(_: Place) -> None:
     inspect_method("pi", ["scale"], "toy_llama", 512, None)
 
 
-@provokes("flows/rope_inspection.py", "a value as in a study file")
+@provokes("flows/rope/inspection.py", "a value as in a study file")
 def _(_: Place) -> None:
     inspect_method("pi", ["scale=["], "toy_llama", 512, None)

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from lce_core.contracts.tiny_models import BASES, TARGET, TRAINED
 from lce_core.methods import METHODS
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 from lce_core.rope.bound import frequencies_of, smallest_base
-from tests.support.extended_models import BASES, TARGET, TRAINED
 from tests.support.provocations import Place, Table
 
 PROVOCATIONS = Table()

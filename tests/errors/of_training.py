@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from lce_core.contracts.tiny_models import BASES, stock
 from lce_core.data.manifest import NAME
 from lce_core.evaluation.continuations import continuation_log_likelihoods
 from lce_core.evaluation.decoding import generate
@@ -21,7 +22,6 @@ from lce_core.training.launching import _raise_first_error, launch
 from lce_core.training.lora import add_lora
 from lce_core.training.run import run
 from tests.support.cells import TOY
-from tests.support.extended_models import BASES, stock
 from tests.support.provocations import Place, Table
 from tests.support.training_jobs import job_maker, packed_rows, silent
 

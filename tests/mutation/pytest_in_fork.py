@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from hypothesis import Phase, settings
 
 PROJECT = {"lce_core", "catalog", "tasks", "flows", "dashboards", "tests", "conftest"}
 _LIBRARIES = (
@@ -28,11 +29,11 @@ _LIBRARIES = (
     "typer.testing",
 )
 _OPTIONS = ("-x", "-q", "-rfE", "--tb=no", "--timeout=120", "-p", "no:cacheprovider")
-# Of the plug-ins only what the tests need; the profile draws the same values each time, and has no
-# deadlines, which a busy machine would miss.
+_PROFILE = "planted"
+# Of the plug-ins only what the tests need.
 _PLUGINS = (
     *("-p", "pytest_timeout"),
-    *("-p", "_hypothesis_pytestplugin", "--hypothesis-profile=ci"),
+    *("-p", "_hypothesis_pytestplugin", f"--hypothesis-profile={_PROFILE}"),
     *("-p", "xdist.plugin", "--numprocesses=0"),  # the project's own options name it
 )
 _PASSED, _FAILED = 0, 1
@@ -45,8 +46,8 @@ class RunError(Exception):
 def import_libraries() -> None:
     """Imports what tests import, under the settings that the suite makes before."""
     os.environ["OMP_NUM_THREADS"] = "1"
-    settings = importlib.import_module("tests.conftest")
-    settings.pytest_unconfigure()  # its folder is made again by each run
+    conftest = importlib.import_module("tests.conftest")
+    conftest.pytest_unconfigure()  # its folder is made again by each run
     for library in _LIBRARIES:
         importlib.import_module(library)
 
@@ -90,8 +91,20 @@ def _run(copy: Path, output: Path, tests: list[str]) -> int:
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONPATH": str(copy),
     }
+    _register_profile()
     scratch = copy.with_name(f"{copy.name}.tmp")
     code = int(pytest.main([*_OPTIONS, *_PLUGINS, f"--basetemp={scratch}", *tests]))
     shutil.rmtree(scratch, ignore_errors=True)
     sys.stdout.flush()
     return code
+
+
+def _register_profile() -> None:
+    """Draws the same values each time, whatever the time; a failure is enough, and need not shrink.
+
+    Deadlines are missed on a busy machine. A smaller example that fails as well would be sought
+    for minutes, and nobody reads it here.
+    """
+    settings.register_profile(
+        _PROFILE, settings.get_profile("ci"), phases=(Phase.explicit, Phase.generate)
+    )

@@ -1,72 +1,16 @@
-"""Tiny random Llama (MHA, GQA) and Phi models, and what an extended one answers."""
+"""What tests of extended models run over: the contract's tiny models, and methods by name."""
 
 from __future__ import annotations
 
-from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
-import torch
-from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM, PhiConfig, PhiForCausalLM
 
-from lce_core.errors import SpecError
-from lce_core.extension.extended_model import ExtendedModel
+from lce_core.contracts.tiny_models import BASES, LENGTHS
 from lce_core.methods import METHODS, Method
-from lce_core.models import LanguageModel
-from lce_core.rope import ContextLengths, RopeGeometry
 
-VOCABULARY = 50
-TRAINED = 16
-TARGET = 64
-
-
-class Tiny(LanguageModel):
-    geometry: ClassVar[RopeGeometry] = RopeGeometry(
-        head_dim=8, rotary_dim=8, num_heads=4, num_kv_heads=4, theta=1e4, trained_context=TRAINED
-    )
-
-
-class TinyGrouped(LanguageModel):
-    geometry: ClassVar[RopeGeometry] = RopeGeometry(
-        head_dim=8, rotary_dim=8, num_heads=4, num_kv_heads=2, theta=1e4, trained_context=TRAINED
-    )
-
-
-class TinyPhi(LanguageModel):
-    geometry: ClassVar[RopeGeometry] = RopeGeometry(
-        head_dim=10, rotary_dim=4, num_heads=4, num_kv_heads=4, theta=1e4, trained_context=TRAINED
-    )
-
-
-BASES: list[LanguageModel] = [Tiny(), TinyGrouped(), TinyPhi()]
 over_bases = pytest.mark.parametrize("base", BASES, ids=["llama", "llama-gqa", "phi"])
-LENGTHS = ContextLengths(TRAINED, TARGET, TARGET)
 over_methods = pytest.mark.parametrize("name", METHODS.names())
-
-
-def stock(base: LanguageModel, layers: int = 2, **rope: Any) -> Any:
-    """A random model with attention sharp enough that positions matter."""
-    geometry = base.geometry
-    sizes: dict[str, Any] = {
-        "vocab_size": VOCABULARY,
-        "hidden_size": geometry.num_heads * geometry.head_dim,
-        "intermediate_size": 48,
-        "num_hidden_layers": layers,
-        "num_attention_heads": geometry.num_heads,
-        "num_key_value_heads": geometry.num_kv_heads,
-        "max_position_embeddings": TRAINED,
-        "initializer_range": 0.3,
-        "bos_token_id": None,
-        "eos_token_id": None,
-    }
-    rope = {"rope_type": "default", "rope_theta": geometry.theta, **rope}
-    torch.manual_seed(7)
-    if geometry.rotary_dim < geometry.head_dim:
-        rope["partial_rotary_factor"] = geometry.rotary_dim / geometry.head_dim
-        model: Any = PhiForCausalLM(PhiConfig(**sizes, rope_parameters=rope))
-    else:
-        model = LlamaForCausalLM(LlamaConfig(**sizes, rope_parameters=rope))
-    return model.double().eval()
 
 
 def method(name: str, **parameters: Any) -> Method:
@@ -76,29 +20,3 @@ def method(name: str, **parameters: Any) -> Method:
 
 SCHEMES = [name for name in METHODS.names() if method(name).attention(BASES[0].geometry, LENGTHS)]
 """Methods with attention of their own in use."""
-
-
-def fits(chosen: Method, base: LanguageModel) -> bool:
-    """Whether the method's parameters fit the model."""
-    try:
-        chosen.check(base.geometry, LENGTHS)
-    except SpecError:
-        return False
-    return True
-
-
-def tokens(length: int, batch: int = 2, seed: int = 0) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randint(VOCABULARY, (batch, length), generator=generator)
-
-
-def logits(extended: ExtendedModel, ids: torch.Tensor, cuts: tuple[int, ...] = ()) -> torch.Tensor:
-    """Logits of one request over the text's vocabulary, in one pass or in chunks over a cache."""
-    extended.begin_request(ids.shape[1])
-    head: Any = extended.model.get_output_embeddings()
-    if not cuts:
-        return head(extended.hidden_states(ids))[..., :VOCABULARY]
-    cache = DynamicCache()
-    edges = [0, *cuts, ids.shape[1]]
-    parts = [extended.hidden_states(ids[:, a:b], cache) for a, b in pairwise(edges)]
-    return head(torch.cat(parts, dim=1))[..., :VOCABULARY]

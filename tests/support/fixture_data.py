@@ -13,7 +13,8 @@ from lce_core.benchmarks._data import DataSet
 from lce_core.benchmarks.longbench import TASKS as LONGBENCH_TASKS
 from lce_core.benchmarks.many_shot.trec import LABELS
 from lce_core.benchmarks.short_context.data import TASKS as SHORT_TASKS
-from tests.support.ruler_prompts import STORY, stand_in_data
+from lce_core.contracts.toy_text import STORY
+from tests.support.ruler.prompts import stand_in_data
 from tests.support.short_context_rows import made_up
 from tests.support.subsets import state_rows
 

@@ -7,12 +7,14 @@ their environment.
 from __future__ import annotations
 
 import contextlib
+import io
+import json
 import os
 import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -25,7 +27,8 @@ from lce_core.store.steps import Step
 from lce_core.study.plan import compile_study
 from lce_core.study.study_file import load_study
 from tasks.gpus import leased_gpus, visible_gpus
-from tasks.workers import Pool
+from tasks.workers import Pool, Worker
+from tests.support.free_steps import free_step
 from tests.support.studies import library_text, write_study
 
 SLEEPER = "import time; time.sleep(600)"
@@ -201,6 +204,7 @@ def test_gpus_are_leased_by_hardware_id(tmp_path: Path, monkeypatch: pytest.Monk
     assert visible_gpus() == {"1": "GPU-bbb"}
 
 
+@pytest.mark.timeout(60)
 def test_runs_on_one_host_never_share_a_gpu_nor_wait_for_each_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,5 +216,52 @@ def test_runs_on_one_host_never_share_a_gpu_nor_wait_for_each_others(
         assert sorted(first + second) == ["0", "1", "2", "3", "4"]
     with leased_gpus(least=2, most=8) as all_of_them:
         assert len(all_of_them) == 4  # whole groups of two
+    with leased_gpus(least=2, most=2), leased_gpus(least=2, most=4) as two_of_three:
+        assert len(two_of_three) == 2
+        with leased_gpus(least=1, most=8) as spare:  # waits for ever if the third is kept
+            assert len(spare) == 1
     with pytest.raises(SpecError, match="expected 6 GPUs"), leased_gpus(least=6, most=6):
         pass
+
+
+@pytest.fixture
+def talking(tmp_path: Path) -> Iterator[Callable[[str], tuple[Pool, Worker]]]:
+    """A pool whose only worker has said something and ended."""
+    pools = []
+
+    def start(said: str) -> tuple[Pool, Worker]:
+        pool = Pool(make_execution({"home": tmp_path, "device": "cpu", "slots": 1}))
+        pools.append(pool)
+        worker = Worker(pool.slots[0], pool.execution)
+        worker._events.close()
+        worker._events = io.StringIO(said)
+        pool._workers[0] = worker
+        return pool, worker
+
+    yield start
+    for pool in pools:
+        pool.close()
+
+
+STEP = free_step("rows", "toy", {}, {})
+DONE = json.dumps({"event": "step", "fingerprint": STEP.fingerprint, "status": "computed"})
+
+
+def test_a_worker_that_dies_after_its_last_step_has_done_its_work_and_is_replaced(
+    talking: Callable[[str], tuple[Pool, Worker]],
+) -> None:
+    pool, worker = talking(DONE + "\n")
+    (ended,) = pool.run([STEP], lambda event: None)
+    assert ended["status"] == "computed"
+    assert worker.has_died
+    assert pool._workers == {}
+
+
+def test_a_worker_that_dies_while_it_writes_is_lost(
+    talking: Callable[[str], tuple[Pool, Worker]],
+) -> None:
+    pool, _ = talking(DONE[:40])
+    with pytest.raises(WorkerLostError, match="1 of 1 steps to go") as lost:
+        pool.run([STEP], lambda event: None)
+    assert lost.value.fingerprint == STEP.fingerprint
+    assert pool._workers == {}

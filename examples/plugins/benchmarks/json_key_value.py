@@ -22,6 +22,7 @@ from lce_core.benchmarks import (
     PromptForm,
     Source,
     calls,
+    encode,
 )
 
 INSTRUCTION = "Extract the value corresponding to the specified key in the JSON object below."
@@ -64,7 +65,7 @@ class JsonKeyValue(PromptBenchmark):
     def slack_tokens(self, request: CellRequest) -> int:
         """A pair, which fits or does not."""
         key, value = drawn(np.random.default_rng(0)), drawn(np.random.default_rng(1))
-        return len(request.tokenizer.encode(f'"{key}": "{value}",\n '))
+        return len(encode(request, f'"{key}": "{value}",\n ', special_tokens=False))
 
     def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
         """1 where the value occurs in the answer."""

@@ -28,14 +28,15 @@ from lce_core.benchmarks import passkey as passkey_module
 from lce_core.benchmarks._data import read_rows
 from lce_core.benchmarks._prompted.retrieval import MIN_TEXT, key_sample
 from lce_core.benchmarks.needle import text as needle_text
+from lce_core.contracts.toy_text import Streams
+from lce_core.contracts.toy_text import streams as _streams
 from lce_core.corpora import Corpus, Document, Split
 from lce_core.data.held_out import HeldOutText, pack_held_out
 from lce_core.errors import DataError, SpecError, UnavailableError
 from lce_core.models import MODELS
-from tests.support.cells import TOY, Streams
+from tests.support.cells import TOY
 from tests.support.cells import benchmark as _benchmark
 from tests.support.cells import request as _request
-from tests.support.cells import streams as _streams
 from tests.support.cells import values as _values
 
 PHI = MODELS.parse({"name": "phi2"}, "test")

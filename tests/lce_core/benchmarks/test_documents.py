@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lce_core.benchmarks._text.documents import DATA_SETS, Documents, read_documents
+from lce_core.contracts.toy_text import streams as _streams
 from lce_core.data.sequences import Sequences
 from lce_core.errors import DataError, UnavailableError
 from lce_core.study.plan import compile_study
@@ -24,7 +25,6 @@ from lce_core.study.study_file import load_study
 from tests.support.cells import TOY
 from tests.support.cells import benchmark as _benchmark
 from tests.support.cells import request as _request
-from tests.support.cells import streams as _streams
 
 TEXT_BENCHMARKS = ("perplexity", "perplexity_documents", "nll_by_position")
 

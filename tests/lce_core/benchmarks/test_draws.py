@@ -14,7 +14,7 @@ import pytest
 from lce_core.benchmarks.long_eval.lines import generated_prompts, line_words
 from lce_core.benchmarks.many_shot.demonstrations import drawn_order
 from tests.support.cells import TOY, benchmark, request
-from tests.support.ruler_prompts import prompts_of, request_for, stand_in_data, text_of
+from tests.support.ruler.prompts import prompts_of, request_for, stand_in_data, text_of
 
 BYTES = TOY.tokenizer(None)
 

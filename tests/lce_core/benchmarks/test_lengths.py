@@ -28,8 +28,9 @@ from lce_core.benchmarks import (
     Sequences,
 )
 from lce_core.benchmarks._prompted.filling import require_filled
+from lce_core.contracts.toy_text import streams
 from lce_core.errors import UnavailableError
-from tests.support.cells import benchmark, request, streams
+from tests.support.cells import benchmark, request
 from tests.support.repository import ROOT
 
 ANSWER = 10

@@ -24,12 +24,13 @@ from lce_core.benchmarks._prompted import cache as _prompt_cache
 from lce_core.benchmarks._prompted.cache import PromptCache
 from lce_core.benchmarks._prompted.retrieval import Prompt
 from lce_core.benchmarks.long_eval.lines import HEADER, line_words, prompt_text
+from lce_core.contracts.line_answers import line_tokenizer, make_words_likely
 from lce_core.errors import DataError, SpecError, UnavailableError
 from lce_core.evaluation.metrics import first_integer, has_complete_integer, last_integer
 from lce_core.extension.extended_model import extend
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
-from tests.support.line_answers import generate_to_the_end, line_tokenizer, make_words_likely
+from tests.support.cells import generate_to_the_end
 from tests.support.subsets import state_rows
 
 TOY = MODELS.parse({"name": "toy_llama"}, "test")

@@ -22,11 +22,12 @@ from lce_core.benchmarks._prompted.retrieval import Prompt
 from lce_core.benchmarks.many_shot.demonstrations import drawn_order
 from lce_core.benchmarks.many_shot.forms import SHOTS
 from lce_core.benchmarks.many_shot.trec import CLASSES, LABELS
+from lce_core.contracts.line_answers import line_tokenizer, make_words_likely
 from lce_core.errors import SpecError, UnavailableError
 from lce_core.extension.extended_model import extend
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
-from tests.support.line_answers import generate_to_the_end, line_tokenizer, make_words_likely
+from tests.support.cells import generate_to_the_end
 from tests.support.subsets import state_rows
 
 TOY = MODELS.parse({"name": "toy_llama"}, "test")

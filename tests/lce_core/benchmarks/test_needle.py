@@ -17,8 +17,9 @@ from tokenizers import Tokenizer, decoders, models, normalizers, processors, tra
 from transformers import PreTrainedTokenizerFast
 
 from lce_core.benchmarks.needle.text import FACTS
+from lce_core.contracts.toy_text import Streams
 from lce_core.evaluation.metrics import rouge_1
-from tests.support.cells import Streams, benchmark, request
+from tests.support.cells import benchmark, request
 
 ESSAY = "It rained on the hills near St. Mary. A lamp was lit by nobody . Why? The ship left port. "
 NEEDLE = (

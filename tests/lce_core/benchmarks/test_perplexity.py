@@ -27,12 +27,12 @@ from lce_core.benchmarks._text.definitions import (
 )
 from lce_core.benchmarks._text.document_windows import cut_documents
 from lce_core.benchmarks._text.windows import num_windows
+from lce_core.contracts.toy_text import streams as _streams
 from lce_core.errors import SpecError, UnavailableError
 from lce_core.evaluation.loss_cache import LossCache
 from tests.support.cells import TOY
 from tests.support.cells import benchmark as _benchmark
 from tests.support.cells import request as _request
-from tests.support.cells import streams as _streams
 from tests.support.cells import values as _values
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
 from lce_core.benchmarks import CellResult
+from lce_core.contracts.toy_text import streams as _streams
 from lce_core.errors import UnavailableError
 from lce_core.evaluation.likelihood import window_scores
 from lce_core.evaluation.loss_cache import LossCache, TokenScores
@@ -26,7 +27,6 @@ from lce_core.store.cell_tables import ARRAYS_FILE
 from tests.support.cells import TOY
 from tests.support.cells import benchmark as _benchmark
 from tests.support.cells import request as _request
-from tests.support.cells import streams as _streams
 from tests.support.cells import values as _values
 
 

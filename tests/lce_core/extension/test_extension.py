@@ -1,7 +1,7 @@
 """Extended tiny Llama (MHA, GQA) and Phi models: identities, caches, precision, refusals.
 
 Models are random and float64 where numbers are compared; the other side is stock transformers.
-What every method keeps (causality, caches, order, gradients) is in tests/contracts.
+What every method keeps (causality, caches, order, gradients) is in lce_core/contracts.
 """
 
 from __future__ import annotations
@@ -20,6 +20,18 @@ from transformers import (
 )
 
 from lce_core.attention.rotary import RequestRotary
+from lce_core.contracts.tiny_models import (
+    BASES,
+    LENGTHS,
+    TARGET,
+    TRAINED,
+    VOCABULARY,
+    Tiny,
+    fits,
+    logits,
+    stock,
+    tokens,
+)
 from lce_core.errors import SpecError, UnavailableError
 from lce_core.evidence import LLAMA2_7B
 from lce_core.extension import kernels
@@ -27,22 +39,7 @@ from lce_core.extension.extended_model import extend
 from lce_core.methods import METHODS, Method
 from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
-from tests.support.extended_models import (
-    BASES,
-    LENGTHS,
-    SCHEMES,
-    TARGET,
-    TRAINED,
-    VOCABULARY,
-    Tiny,
-    fits,
-    logits,
-    method,
-    over_bases,
-    over_methods,
-    stock,
-    tokens,
-)
+from tests.support.extended_models import SCHEMES, method, over_bases, over_methods
 
 
 @pytest.fixture(autouse=True)

@@ -19,21 +19,14 @@ from transformers.models.llama import modeling_llama
 
 from lce_core.attention.rotary import RequestRotary
 from lce_core.attention.rotation import Rotation
+from lce_core.contracts.tiny_models import BASES, LENGTHS, TARGET, stock, tokens
 from lce_core.evidence import LLAMA2_7B
 from lce_core.extension.extended_model import extend
 from lce_core.methods import METHODS
 from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths, RopeTable
 from lce_core.training.run import run
-from tests.support.extended_models import (
-    BASES,
-    LENGTHS,
-    TARGET,
-    method,
-    over_bases,
-    stock,
-    tokens,
-)
+from tests.support.extended_models import method, over_bases
 from tests.support.training_jobs import job_maker, losses, packed_rows, silent
 
 ROTATED_BY_LAYERS = [

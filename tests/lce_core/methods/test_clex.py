@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file
 from torch import Tensor
 
+from lce_core.contracts.tiny_models import BASES, TARGET, TRAINED, logits, stock, tokens
 from lce_core.errors import SpecError
 from lce_core.evidence import LLAMA2_7B, PHI2
 from lce_core.extension.continuous_rotary import ContinuousRotary, SampledRow, integrate, sample_row
@@ -28,7 +29,7 @@ from lce_core.rope import ContextLengths, RopeGeometry
 from lce_core.training.assembly import build
 from lce_core.training.job import TrainingJob
 from lce_core.training.run import run
-from tests.support.extended_models import BASES, TARGET, TRAINED, logits, over_bases, stock, tokens
+from tests.support.extended_models import over_bases
 from tests.support.training_jobs import (
     BASE,
     ROW_LENGTH,

@@ -23,6 +23,7 @@ from transformers import DynamicCache
 from lce_core.attention import dispatch, landmark, retrieval
 from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.schemes import BlockRetrieval, GroupedSoftmax
+from lce_core.contracts.tiny_models import BASES, VOCABULARY, stock, tokens
 from lce_core.data.packing import PackedRows
 from lce_core.errors import SpecError
 from lce_core.evaluation import greedy
@@ -35,7 +36,7 @@ from lce_core.rope import ContextLengths, RopeTable
 from lce_core.training.job import TrainingJob
 from lce_core.training.run import run
 from lce_core.training.schedule import rows_of_step
-from tests.support.extended_models import BASES, VOCABULARY, over_bases, stock, tokens
+from tests.support.extended_models import over_bases
 from tests.support.training_jobs import (
     BASE,
     ROW_LENGTH,

@@ -1,6 +1,6 @@
 """Frequencies of methods: parity with transformers, properties, refusals.
 
-Parity draws scales, contexts and bases. What every method keeps is in tests/contracts.
+Parity draws scales, contexts and bases. What every method keeps is in lce_core/contracts.
 """
 
 from __future__ import annotations

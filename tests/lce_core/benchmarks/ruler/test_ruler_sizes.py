@@ -23,8 +23,9 @@ from lce_core.benchmarks.ruler._haystack import Haystack
 from lce_core.benchmarks.ruler._niah import NEEDLE, NIAH, Niah
 from lce_core.benchmarks.ruler._search import Search, largest_place
 from lce_core.benchmarks.ruler._tasks import Variant, text_task
+from lce_core.contracts.toy_text import STORY
 from lce_core.errors import UnavailableError
-from tests.support.ruler_prompts import BPE, BYTES, STORY, prompts_of, request_for, stand_in_data
+from tests.support.ruler.prompts import BPE, BYTES, prompts_of, request_for, stand_in_data
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Toy answers that have lines: for tests of what ends decoding early."""
+"""Toy answers that have lines: for checks of what ends decoding early."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from lce_core.evaluation.decoding import generate
 from lce_core.extension.extended_model import ExtendedModel
 from lce_core.models.toy_llama import ToyLlama, byte_tokenizer
 
@@ -28,9 +27,5 @@ def line_tokenizer() -> PreTrainedTokenizerFast:
 
 def make_words_likely(model: ExtendedModel) -> None:
     """Makes a toy model answer in words, which no prompt of bytes contains."""
-    model.model.get_input_embeddings().weight.data[FIRST_WORD:] *= 3
-
-
-def generate_to_the_end(*given: Any, **options: Any) -> Any:
-    """`generate` without a rule that ends it early."""
-    return generate(*given, **{**options, "stop": None})
+    embeddings: Any = model.model.get_input_embeddings()
+    embeddings.weight.data[FIRST_WORD:] *= 3

@@ -21,7 +21,7 @@ from lce_core.benchmarks.ruler._niah import NIAH
 from lce_core.benchmarks.ruler._vocabulary import draw_item, pair, plain_words, word_list
 from lce_core.errors import DataError, SpecError, UnavailableError
 from lce_core.evaluation.metrics import string_match_all, string_match_part
-from tests.support.ruler_prompts import (
+from tests.support.ruler.prompts import (
     prompts_of,
     request_for,
     ruler,

@@ -8,7 +8,7 @@ from html import escape
 
 import numpy as np
 
-from flows.rope_inspection import Inspection
+from flows.rope.inspection import Inspection
 from lce_core.rope import Frequencies
 from lce_core.rope.bound import discrimination_runs
 
@@ -24,7 +24,8 @@ STYLE = """
   .mark { stroke: #8c959f; stroke-dasharray: 4 4 } .limit { stroke: #bc4c00; stroke-dasharray: 4 4 }
   .limit-name { fill: #bc4c00 }
   .base { fill: none; stroke: #8c959f; stroke-width: 1.8 } .base-name { fill: #6e7781 }
-  .method { fill: none; stroke: #3a5ccc; stroke-width: 1.8 } .many { stroke-opacity: 0.35 }
+  .method { fill: none; stroke: #3a5ccc; stroke-width: 1.8 }
+  .many { stroke-width: 1; stroke-opacity: 0.5 } .band { fill: #3a5ccc; fill-opacity: 0.18 }
   .method-name { fill: #3a5ccc }
   .dot { fill: #3a5ccc } .dot.extrapolated, text.extrapolated { fill: #cf222e }
 """
@@ -98,6 +99,8 @@ def _margins(found: Inspection) -> Iterator[str]:
     y = _linear_scale(min(lowest, 0), len(found.base.pairs), bottom - 4, top)
     x = _log_scale(1, longest, LEFT, RIGHT)
     name = "B_m by distance in tokens (least value of each step)"
+    if len(curves) > 1:
+        name = "B_m by distance in tokens (least value of each step; line: the least of all heads)"
     yield _label(LEFT, top - 16, name, "panel")
     step = 10 ** math.ceil(math.log10(len(found.base.pairs) / 8))
     for value in range(-step * int(-min(lowest, 0) // step), len(found.base.pairs) + 1, step):
@@ -112,9 +115,16 @@ def _margins(found: Inspection) -> Iterator[str]:
         if bound is not None and 1 <= bound <= longest:
             yield _upright(x(bound), label, kind, row)
     yield _curve([(x(m), y(value)) for m, value in zip(*base, strict=True)], "base")
-    for distances, values in curves:
-        points = [(x(m), y(value)) for m, value in zip(distances, values, strict=True)]
-        yield _curve(points, _class(curves))
+    if curves:
+        # Curves of many heads, each with waves of its own, would hide each other.
+        distances, values = curves[0][0], np.stack([values for _, values in curves])
+        low, high = (
+            [(x(m), y(value)) for m, value in zip(distances, ends, strict=True)]
+            for ends in (values.min(axis=0), values.max(axis=0))
+        )
+        if len(curves) > 1:
+            yield _curve([*low, *reversed(high)], "band")
+        yield _curve(low, "method")
 
 
 def _least(inv_freq: Frequencies, longest: int) -> tuple[Frequencies, Frequencies]:

@@ -1,6 +1,6 @@
 """What the contract of methods tries: tiny models, lengths, other parameters, and what is said.
 
-The models are those of tests/support/extended_models.py.
+The models are those of lce_core/contracts/tiny_models.py.
 """
 
 from __future__ import annotations
@@ -12,21 +12,14 @@ import numpy as np
 import torch
 
 from lce_core.attention import AttentionScheme
+from lce_core.contracts.plugins import built
+from lce_core.contracts.tiny_models import BASES, TARGET, TRAINED, TinyGrouped, fits, stock
 from lce_core.errors import SpecError
 from lce_core.evidence import LLAMA2_7B, PHI2
 from lce_core.extension.extended_model import ExtendedModel, extend
 from lce_core.methods import Method
 from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
-from tests.contracts.plugins import built
-from tests.support.extended_models import (
-    BASES,
-    TARGET,
-    TRAINED,
-    TinyGrouped,
-    fits,
-    stock,
-)
 
 Example = Mapping[str, Any]
 Extended = list[tuple[LanguageModel, ExtendedModel]]
@@ -176,10 +169,12 @@ def with_another_value(
 
 
 def repeated_heads(name: str, weight: torch.Tensor) -> torch.Tensor:
+    """A weight of the grouped model as the model without groups has it."""
     if not name.endswith(("k_proj.weight", "v_proj.weight")):
         return weight
     heads = weight.unflatten(0, (TinyGrouped.geometry.num_kv_heads, -1))
-    return heads.repeat_interleave(2, dim=0).flatten(0, 1)
+    whole: torch.Tensor = heads.repeat_interleave(2, dim=0).flatten(0, 1)
+    return whole
 
 
 def as_if_grouped(method: Method, geometry: RopeGeometry) -> Method:
@@ -194,4 +189,5 @@ def as_if_grouped(method: Method, geometry: RopeGeometry) -> Method:
         def check(self, _: RopeGeometry, lengths: ContextLengths) -> None:
             super().check(geometry, lengths)
 
-    return Twin.model_validate(method.model_dump(exclude_unset=True))
+    twin: Method = Twin.model_validate(method.model_dump(exclude_unset=True))
+    return twin

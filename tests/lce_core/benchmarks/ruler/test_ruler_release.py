@@ -1,6 +1,6 @@
 """`faithful` against the first release of RULER: its own output, and what it is known for.
 
-`tests/support/ruler_release.py` says how that output was recorded.
+`tests/support/ruler/release.py` says how that output was recorded.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from lce_core.benchmarks.ruler._drafts import NOISE, RULER_SEED, Draw
 from lce_core.benchmarks.ruler._prompts import RulerPrompt
 from lce_core.benchmarks.ruler._qa import QuestionAnswering
 from lce_core.errors import UnavailableError
-from tests.support.ruler_prompts import request_for, ruler
-from tests.support.ruler_release import NUM_RECORDED, RECORDED, WordPieces, digest, release_data
+from tests.support.ruler.prompts import request_for, ruler
+from tests.support.ruler.release import NUM_RECORDED, RECORDED, WordPieces, digest, release_data
 
 LONGEST = 131072
 RECORDS = [key for key in RECORDED if not key.endswith(str(LONGEST))]

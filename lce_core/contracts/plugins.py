@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from lce_core.contracts import written_out
 from lce_core.evidence import Evidence, OfFunction, question
 from lce_core.registry import Plugin, Registry
-from tests.contracts import written_out
 
 PAPER = re.compile(r"arXiv:\d{4}\.\d{4,5}|doi:10\.\d{4,9}/\S+|https://\S+|own")
 REFERENCE = re.compile(r"[\w.-]+\.[a-z]+/[\w./-]+@[0-9a-f]{40}|https://\S+|own")

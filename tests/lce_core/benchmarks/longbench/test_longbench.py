@@ -20,11 +20,12 @@ from transformers import PreTrainedTokenizerFast
 from lce_core.benchmarks import BENCHMARKS, Benchmark, CellRequest
 from lce_core.benchmarks._prompted.truncation import cut_middle, cut_middle_to_fit
 from lce_core.benchmarks.longbench import TASKS
+from lce_core.contracts.line_answers import line_tokenizer, make_words_likely
 from lce_core.errors import DataError, SpecError, UnavailableError
 from lce_core.extension.extended_model import ExtendedModel, extend
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
-from tests.support.line_answers import generate_to_the_end, line_tokenizer, make_words_likely
+from tests.support.cells import generate_to_the_end
 from tests.support.subsets import state_rows
 
 TOY = MODELS.parse({"name": "toy_llama"}, "test")

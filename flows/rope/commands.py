@@ -28,13 +28,13 @@ def bound(
     as_json: AsJson = False,
 ) -> None:
     """Says up to which distance a RoPE base favours similar tokens: L_theta, in tokens."""
-    from flows import rope_texts
+    from flows.rope import texts
     from lce_core.rope import bound as bounds
 
     inv_freq = bounds.frequencies_of(base, dim)
     length = bounds.bounded_length(inv_freq)
     if not as_json:
-        typer.echo(rope_texts.bound(base, inv_freq, length))
+        typer.echo(texts.bound(base, inv_freq, length))
         return
     found = {"base": base, "dim": dim, "length": length, "searched": bounds.SEARCHED}
     typer.echo(json.dumps(found, indent=1))
@@ -50,12 +50,12 @@ def base(
     as_json: AsJson = False,
 ) -> None:
     """Finds the smallest RoPE base of a grid that favours similar tokens up to a length."""
-    from flows import rope_texts
+    from flows.rope import texts
     from lce_core.rope import bound as bounds
 
     found = bounds.smallest_base(length, dim, digits)
     if not as_json:
-        typer.echo(rope_texts.smallest_base(length, dim, digits, found))
+        typer.echo(texts.smallest_base(length, dim, digits, found))
         return
     asked = {"length": length, "dim": dim, "digits": digits}
     typer.echo(json.dumps({**asked, **asdict(found)}, indent=1))
@@ -86,8 +86,8 @@ def inspect(
     ] = [],  # noqa: B006
 ) -> None:
     """Shows what a method does to each rotated pair: wavelengths, turns, and the bound."""
-    from flows import rope_picture, rope_texts
-    from flows.rope_inspection import inspect_method
+    from flows.rope import picture, texts
+    from flows.rope.inspection import inspect_method
     from flows.settings import existing_folders
     from lce_core.study.plugin_folders import add_plugin_folders
 
@@ -96,10 +96,10 @@ def inspect(
     shown = found.head(head)
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(rope_picture.draw(found), encoding="utf-8")
+        out.write_text(picture.draw(found), encoding="utf-8")
     if as_json:
-        typer.echo(json.dumps(rope_texts.as_json(found, shown), indent=1))
+        typer.echo(json.dumps(texts.as_json(found, shown), indent=1))
     else:
-        rope_texts.show(found, shown)
+        texts.show(found, shown)
         if out is not None:
             typer.echo(str(out))

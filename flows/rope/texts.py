@@ -9,7 +9,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from flows.rope_inspection import Inspection
+from flows.rope.inspection import Inspection
 from lce_core.rope import Frequencies
 from lce_core.rope.bound import (
     EXPONENTS,

@@ -1,6 +1,6 @@
 """Where RULER's first release was run to record what it makes: a tokenizer and data sets.
 
-`ruler_release.json` holds the output of its generator scripts (NVIDIA/RULER before commit 56ea4ef,
+`release.json` holds the output of its generator scripts (NVIDIA/RULER before commit 56ea4ef,
 `--random_seed 42`, base template) on exactly these: for each task and length the size that it
 found, the lengths of its first prompts with their answers, and a digest of prompts and references.
 Its essays were split at ". "; Python 3.11, numpy 2.4, wonderwords 3.0.1.
@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.support.ruler_prompts import STORY
+from lce_core.contracts.toy_text import STORY
 from tests.support.subsets import state_rows
 
 RECORDED: dict[str, Any] = json.loads(
-    (Path(__file__).parent / "ruler_release.json").read_text(encoding="utf-8")
+    (Path(__file__).parent / "release.json").read_text(encoding="utf-8")
 )
 """Task and length ("vt 4096") to size, lengths and digest."""
 NUM_RECORDED = 3

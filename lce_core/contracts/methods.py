@@ -12,13 +12,8 @@ from itertools import pairwise
 import numpy as np
 import torch
 
-from lce_core.errors import UnavailableError
-from lce_core.evidence import OfMethod
-from lce_core.extension.extended_model import extend
-from lce_core.methods import METHODS, Method
-from lce_core.rope import ContextLengths, RopeTable
-from tests.contracts import plugins
-from tests.contracts.method_trials import (
+from lce_core.contracts import plugins
+from lce_core.contracts.method_trials import (
     FAR,
     Example,
     as_if_grouped,
@@ -35,8 +30,8 @@ from tests.contracts.method_trials import (
     schemes,
     with_another_value,
 )
-from tests.contracts.plugins import built
-from tests.support.extended_models import (
+from lce_core.contracts.plugins import built
+from lce_core.contracts.tiny_models import (
     BASES,
     TARGET,
     TRAINED,
@@ -47,6 +42,11 @@ from tests.support.extended_models import (
     stock,
     tokens,
 )
+from lce_core.errors import UnavailableError
+from lce_core.evidence import OfMethod
+from lce_core.extension.extended_model import extend
+from lce_core.methods import METHODS, Method
+from lce_core.rope import ContextLengths, RopeTable
 
 Check = Callable[[type[Method], Example], None]
 

@@ -22,12 +22,13 @@ from lce_core.benchmarks._prompted.cache import PromptCache, cell_prompts
 from lce_core.benchmarks._prompted.files import read_prompts
 from lce_core.benchmarks._prompted.retrieval import Prompt
 from lce_core.benchmarks.ruler import RulerPrompt
+from lce_core.contracts.toy_text import STORY, streams
 from lce_core.runners import Runner
 from lce_core.store.artifacts import Store
 from lce_core.study.plan import compile_study
 from lce_core.study.study_file import parse_study
-from tests.support.cells import benchmark, request, streams
-from tests.support.ruler_prompts import BPE, BYTES, STORY, stand_in_data
+from tests.support.cells import benchmark, request
+from tests.support.ruler.prompts import BPE, BYTES, stand_in_data
 from tests.support.stored_prompts import WHOLE, same
 from tests.support.subsets import state_rows
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,18 +20,21 @@ from transformers import PreTrainedTokenizerFast
 from lce_core.benchmarks import (
     Benchmark,
     CellRequest,
+    DataSet,
     Prompt,
     PromptBenchmark,
 )
+from lce_core.contracts.line_answers import make_words_likely
+from lce_core.contracts.plugins import built
+from lce_core.contracts.toy_text import STORY, Streams, streams
 from lce_core.errors import UnavailableError
 from lce_core.extension.extended_model import ExtendedModel, extend
 from lce_core.methods import METHODS
-from tests.contracts.plugins import built
-from tests.support.cells import TOY, Streams, streams
-from tests.support.fixture_data import fixture_folders
-from tests.support.line_answers import make_words_likely
-from tests.support.ruler_prompts import STORY
+from lce_core.models import MODELS
 
+Data = Callable[[Iterable[DataSet]], Mapping[str, Path]]
+"""Gives the folders of data sets, by their names."""
+TOY = MODELS.load("toy_llama")()
 LENGTHS = (128, 260, 700, 1200, 2500, 5000)
 """Tokens of context to try, shortest first; a profile has to be able to run at one of them."""
 _FITTING: dict[tuple[Any, ...], int] = {}
@@ -45,8 +48,8 @@ class Case:
     plugin: type[Benchmark]
     example: Mapping[str, Any]
     profile: str
-    root: Path
-    """Where stand-ins of data sets are written."""
+    data: Data
+    """Where the data sets are that it reads."""
 
     @functools.cached_property
     def benchmark(self) -> Any:
@@ -59,11 +62,11 @@ class Case:
         return bool(getattr(self.benchmark.form, "in_words", True))
 
 
-def cases(plugin: type[Benchmark], root: Path) -> list[Case]:
+def cases(plugin: type[Benchmark], data: Data) -> list[Case]:
     """Every example in every profile that takes it; each profile takes at least one."""
     found = []
     for profile in plugin.forms:
-        tried = [Case(plugin, example, profile, root) for example in plugin.examples]
+        tried = [Case(plugin, example, profile, data) for example in plugin.examples]
         fit = [case for case in tried if possible(case)]
         assert fit, f"no example fits profile {profile}: give one in EXAMPLES"
         found += fit
@@ -93,7 +96,7 @@ def request_for(case: Case, task: str, **changes: Any) -> CellRequest:
     """A cell of the shortest length that holds the task and is filled by it.
 
     Raises:
-      UnavailableError: none of `LENGTHS` can.
+      UnavailableError: none of `LENGTHS` can, or a data set is not there.
     """
     request = CellRequest(
         model=plain_model(),
@@ -103,9 +106,11 @@ def request_for(case: Case, task: str, **changes: Any) -> CellRequest:
         task=task,
         eval_length=LENGTHS[0],
         seed=0,
-        data_folders=fixture_folders(case.benchmark.reads(task), case.root),
+        data_folders=case.data(case.benchmark.reads(task)),
     )
     request = replace(request, **changes)
+    for data_set in case.benchmark.reads(task):
+        data_set.files(request.data_folders)
     reasons: dict[str, None] = {}
     place = (case.benchmark.__class__, case.benchmark.model_dump_json(), task, request.tokenizer)
     if place in _FITTING:

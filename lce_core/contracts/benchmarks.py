@@ -2,16 +2,15 @@
 
 Every check takes a `Case`: a benchmark's class, one of its examples and a profile. The model is the
 toy Llama with random weights; prompts in words are read by a small tokenizer with a token for the
-beginning of a text. Data sets are stand-ins found by their names (tests/support/fixture_data.py).
+beginning of a text. Data sets are those that the case names.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,9 +23,9 @@ from lce_core.benchmarks import (
     PromptBenchmark,
     TextBenchmark,
 )
-from lce_core.errors import UnavailableError
-from tests.contracts import plugins
-from tests.contracts.benchmark_cases import (
+from lce_core.contracts import plugins
+from lce_core.contracts.benchmark_cases import (
+    TOY,
     Case,
     alike,
     answer_tokens,
@@ -43,8 +42,8 @@ from tests.contracts.benchmark_cases import (
     uniform_model,
     wordy_model,
 )
-from tests.support.cells import TOY
-from tests.support.line_answers import line_tokenizer
+from lce_core.contracts.line_answers import line_tokenizer
+from lce_core.errors import UnavailableError
 
 RANGES: dict[str, tuple[float, float]] = {
     "accuracy": (0, 1),
@@ -103,7 +102,7 @@ def check_seed(case: Case) -> None:
     if case.example is not case.plugin.examples[0]:
         return  # the others are tried along with the first
     changed = []
-    for other in cases(case.plugin, case.root):
+    for other in cases(case.plugin, case.data):
         if other.in_words != case.in_words:
             continue
         for task in asked_tasks(other):
@@ -120,7 +119,7 @@ def check_independent(case: Case) -> None:
     """What one sample draws changes no other sample."""
     kind: Any = type(case.benchmark)
 
-    class Redrawn(kind):  # type: ignore[misc, valid-type]
+    class Redrawn(kind):  # type: ignore[misc]
         def draws(self, request: CellRequest) -> list[np.random.Generator]:
             drawn: list[np.random.Generator] = super().draws(request)
             drawn[0] = np.random.default_rng(987654321)
@@ -325,10 +324,3 @@ OF_PROMPTS: tuple[Check, ...] = (
 def checks(plugin: type[Benchmark]) -> tuple[Check, ...]:
     """The checks that concern a benchmark."""
     return (*OF_ALL, *OF_PROMPTS) if issubclass(plugin, PromptBenchmark) else OF_ALL
-
-
-def every_check(plugin: type[Benchmark], root: Path) -> Iterator[tuple[Case, Check]]:
-    """All that is to be checked of a benchmark."""
-    for case in cases(plugin, root):
-        for check in checks(plugin):
-            yield case, check

@@ -15,12 +15,12 @@ from lce_core.benchmarks._prompted.retrieval import Prompt
 from lce_core.benchmarks.ruler import RulerPrompt
 from lce_core.benchmarks.ruler._niah import NEEDLE
 from lce_core.benchmarks.ruler._vocabulary import plain_words
+from lce_core.contracts.toy_text import STORY
 from lce_core.models import MODELS
 from tests.support.subsets import state_rows
 
 TOY = MODELS.parse({"name": "toy_llama"}, "test")
 BYTES = TOY.tokenizer(None)
-STORY = "A ship left the port. Rain fell on the hills. Nobody knew why the lamp was lit. "
 
 
 def _small_bpe() -> PreTrainedTokenizerFast:

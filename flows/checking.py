@@ -1,0 +1,101 @@
+"""`lce check`: plug-ins of one's own against the contract, a line for each check."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from lce_core.benchmarks import DataSet
+from lce_core.errors import SpecError
+from lce_core.registry import Registry, plugin_names
+from lce_core.study.plugin_folders import PLACES, add_plugin_folders
+
+
+@dataclass(frozen=True)
+class PluginFile:
+    """A plug-in of a folder such as `--plugins` names."""
+
+    folder: Path
+    place: str
+    """methods, benchmarks, models or corpora."""
+    name: str
+
+    @property
+    def registry(self) -> Registry[Any]:
+        """The plug-ins of its kind."""
+        return PLACES[self.place]
+
+
+def check_plugins(path: Path, data_folders: Mapping[str, Path]) -> bool:
+    """Prints what each check finds of the plug-ins at `path`; whether all is kept.
+
+    Args:
+      path: a plug-in's file or folder, or a folder with methods/, benchmarks/, ... in it.
+      data_folders: data sets that benchmarks read, by name.
+
+    Raises:
+      SpecError: no plug-in is there, or one has the name of another.
+    """
+    require_assertions(sys.flags.optimize)
+    found = plugin_files(path.absolute())
+    add_plugin_folders(tuple({one.folder for one in found}))
+    kept = [_kept(one, data_folders) for one in found]
+    return all(kept)
+
+
+def plugin_files(path: Path) -> list[PluginFile]:
+    """The plug-ins at an absolute path, sorted.
+
+    Raises:
+      SpecError: none is there.
+    """
+    path = path.parent if path.name == "__init__.py" else path
+    if path.parent.name in PLACES and path.stem in plugin_names([str(path.parent)]):
+        return [PluginFile(path.parents[1], path.parent.name, path.stem)]
+    found = [
+        PluginFile(path, place, name)
+        for place in PLACES
+        for name in plugin_names([str(path / place)])
+    ]
+    if not found:
+        raise SpecError(
+            f"{path}",
+            "no plug-in",
+            f"a plug-in's file, or a folder with some in {', '.join(PLACES)}",
+            "check the path, or write one with `lce new`",
+        )
+    return found
+
+
+def require_assertions(optimize: int) -> None:
+    """Raises SpecError where Python leaves out assertions, of which checks consist."""
+    if optimize:
+        raise SpecError(
+            "lce check",
+            "a Python that leaves out assertions",
+            "one that runs them",
+            "leave out -O, and unset PYTHONOPTIMIZE",
+        )
+
+
+def _kept(one: PluginFile, data_folders: Mapping[str, Path]) -> bool:
+    # Loads torch, which paths that are wrong need not wait for.
+    from lce_core.contracts.findings import findings
+
+    def data(data_sets: Iterable[DataSet]) -> dict[str, Path]:
+        names = {each.name for each in data_sets}
+        return {name: folder for name, folder in data_folders.items() if name in names}
+
+    typer.echo(f"{one.place}/{one.name}")
+    faults = 0
+    for finding in findings(one.registry, one.name, data):
+        typer.echo(f"{'FAIL' if finding.fault else 'ok  '} {finding.check}: {finding.about}")
+        if finding.fault:
+            typer.echo(f"     {finding.fault}")
+            faults += 1
+    return not faults

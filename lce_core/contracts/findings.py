@@ -1,0 +1,91 @@
+"""A plug-in against its contract, check by check: what was found."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lce_core.benchmarks import BENCHMARKS
+from lce_core.contracts import benchmarks, methods, plugins
+from lce_core.contracts.benchmark_cases import Case, Data, cases
+from lce_core.errors import LceError
+from lce_core.methods import METHODS
+from lce_core.registry import Plugin, Registry
+
+Trial = tuple[Callable[..., None], Sequence[tuple[Any, ...]]]
+"""A check, and the arguments of each of its calls."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check of a plug-in found."""
+
+    check: str
+    """Its name."""
+    about: str
+    """What it makes sure of, a sentence."""
+    fault: str
+    """What is wrong; empty where the contract is kept."""
+
+
+def findings(registry: Registry[Any], name: str, data: Data) -> Iterator[Finding]:
+    """Every check of one plug-in, as it is done; what cannot be loaded is one finding."""
+    loaded: list[type[Plugin]] = []
+    fault = _fault(lambda: loaded.append(registry.load(name)))
+    yield Finding("loading", "The file is a plug-in, with every part that one has.", fault)
+    for plugin in loaded:
+        tried: list[Trial] = []
+        if fault := _fault(lambda: tried.extend(trials(registry, plugin, data))):  # noqa: B023
+            yield Finding("examples", "Every profile takes one of them.", fault)
+        for check, calls in tried:
+            about = (check.__doc__ or "").partition("\n")[0]
+            found = (_fault(check, *arguments) for arguments in calls)
+            fault = next(filter(None, found), "")
+            yield Finding(check.__name__.removeprefix("check_").replace("_", " "), about, fault)
+
+
+def trials(registry: Registry[Any], plugin: type[Any], data: Data) -> list[Trial]:
+    """What the contract of a kind asks of a plug-in: each check, with every example."""
+    if registry is METHODS:
+        return [(one, [(plugin, e) for e in plugin.examples]) for one in methods.CHECKS]
+    if registry is BENCHMARKS:
+        every = [(case,) for case in cases(plugin, data)]
+        return [(one, every) for one in benchmarks.checks(plugin)]
+    of_plugin = (plugins.check_source, plugins.check_description, plugins.check_evidence)
+    identities = [(registry, plugin, example) for example in plugin.examples]
+    return [*((one, [(plugin,)]) for one in of_plugin), (plugins.check_identity, identities)]
+
+
+def _fault(call: Callable[..., object], *arguments: Any) -> str:
+    """What a call fails with and on which of several examples; empty where it does not fail."""
+    try:
+        with torch.no_grad():
+            call(*arguments)
+    except LceError as error:
+        said = str(error)
+    except AssertionError as error:
+        said = str(error) or _place(error)
+    except Exception as error:  # noqa: BLE001 - whatever a plug-in's code raises is a finding
+        said = f"{type(error).__name__}: {error} ({_place(error)})"
+    else:
+        return ""
+    return said + "".join(map(_tried, arguments))
+
+
+def _place(error: Exception) -> str:
+    """The line that raised an error."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{Path(last.filename).name}, line {last.lineno}: {last.line}"
+
+
+def _tried(argument: object) -> str:
+    """What of a call's arguments tells an example from the others."""
+    if isinstance(argument, Case):
+        example = f" and {dict(argument.example)}" if argument.example else ""
+        return f" [profile {argument.profile}{example}]"
+    return f" [{argument}]" if isinstance(argument, dict) and argument else ""

@@ -1,0 +1,37 @@
+"""Held-out text that is made up: random bytes, and a story that a small tokenizer knows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+STORY = "A ship left the port. Rain fell on the hills. Nobody knew why the lamp was lit. "
+
+
+@dataclass(frozen=True)
+class Streams:
+    """Held-out text as a benchmark sees it: named arrays of token ids."""
+
+    tokens: dict[str, NDArray[np.uint32]]
+
+    @property
+    def domains(self) -> tuple[str, ...]:
+        """Names of the streams."""
+        return tuple(self.tokens)
+
+    def stream(self, domain: str) -> NDArray[np.uint32]:
+        """All tokens of a domain (tokens,)."""
+        return self.tokens[domain]
+
+    def document_starts(self, domain: str) -> NDArray[np.int64]:
+        """A document begins every 1,500 tokens (documents,)."""
+        return np.arange(0, len(self.tokens[domain]), 1500)
+
+
+def streams(size: int = 20_000) -> Streams:
+    """Two domains of `size` random bytes: nothing repeats."""
+    rng = np.random.default_rng(11)
+    code, prose = (rng.integers(256, size=size).astype(np.uint32) for _ in range(2))
+    return Streams({"code": code, "prose": prose})

