@@ -1,4 +1,4 @@
-"""Carries a context-extension method out on a stock Hugging Face Llama or Phi.
+"""Carries a context-extension method out on a stock decoder of Hugging Face transformers.
 
 Methods that only change frequencies get a rotary module that reads the table of the request at
 hand; layers rotate in float32 at least, SDPA or flash attention stays untouched. Tables with a
@@ -220,7 +220,7 @@ def extend(
     model's configuration object is replaced by a copy, so that other models are not affected.
 
     Args:
-      model: stock Llama or Phi of `base_model`.
+      model: stock model of `base_model`.
       base_model: gives the geometry.
       method: what to carry out.
       target: context in tokens that the study extends to.
@@ -240,7 +240,7 @@ def extend(
     """
     geometry = base_model.geometry
     check_model(model, geometry)
-    keep_precision()
+    keep_precision(model.config.model_type)
     lengths = ContextLengths(geometry.trained_context, target, target)
     method.check(geometry, lengths)
     _, scheme = _describe(method, geometry, lengths, training=training)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 TOKENIZER_FILES = ("*.json", "tokenizer.model", "merges.txt")
+VOCABULARY_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
+"""Files of which a tokenizer has at least one."""
 WEIGHT_FILES = ("*.safetensors",)
 CHECKED = (
     "model_type",
@@ -35,26 +37,17 @@ a padding token is harmless and common."""
 ROPE_CHECKED = ("rope_type", "rope_theta", "partial_rotary_factor")
 
 
-class StockModel(LanguageModel):
-    """A base model that stock transformers classes can hold."""
+class LoadedModel(LanguageModel):
+    """A base model that is loaded from a folder or the hub into stock transformers classes."""
 
-    @classmethod
-    def origin(cls) -> str:
-        """The hub's repository and commit, or what a model of no hub says."""
-        return super().origin() if cls.repo is None else f"{cls.repo}@{(cls.revision or '')[:7]}"
+    def check_folder(self, folder: Path) -> None:
+        """Refuses a folder whose config.json says another model than this one.
 
-    def config(self) -> PretrainedConfig:
-        """The transformers configuration that follows from geometry and shape."""
+        Raises:
+          SpecError: a key differs; names file, key, both values and the way out.
+          DataError: config.json cannot be read.
+        """
         raise NotImplementedError
-
-    def num_parameters(self) -> int:
-        """Weights of the architecture, counted without memory for them."""
-        import torch
-        from transformers import AutoModelForCausalLM
-
-        with torch.device("meta"):
-            built: PreTrainedModel = AutoModelForCausalLM.from_config(self.config())
-        return int(built.num_parameters())
 
     def tokenizer(self, folder: Path | None) -> PreTrainedTokenizerBase:
         """The model's tokenizer, from `folder` or the hub at the pinned revision.
@@ -81,21 +74,9 @@ class StockModel(LanguageModel):
 
     def fetch(self, models: Path) -> Path:
         """Weights and tokenizer in the hub's cache, which keeps them; errors of `load`."""
-        if self.repo is None:
+        if self.hub is None:
             return super().fetch(models)
         return self._place(None, weights=True)
-
-    def initialise(self, seed: int) -> PreTrainedModel:
-        """Random fp32 weights of this architecture; the caller's random state is left alone."""
-        import torch
-        from transformers import AutoModelForCausalLM
-
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            model: PreTrainedModel = AutoModelForCausalLM.from_config(
-                self.config(), dtype=torch.float32, attn_implementation="sdpa"
-            )
-        return model
 
     def load(self, folder: Path | None, dtype: Any) -> PreTrainedModel:
         """The base model in `dtype`, in evaluation mode, from `folder` or the hub.
@@ -109,7 +90,7 @@ class StockModel(LanguageModel):
         from transformers import AutoModelForCausalLM
 
         place = self._place(folder, weights=True)
-        check_config(self, place)
+        self.check_folder(place)
         try:
             found: Any = AutoModelForCausalLM.from_pretrained(
                 place,
@@ -141,36 +122,74 @@ class StockModel(LanguageModel):
 
     def _place(self, folder: Path | None, *, weights: bool) -> Path:
         if folder is None:
-            if self.repo is None or self.revision is None:
+            if self.hub is None:
                 raise UnavailableError(
-                    self.plugin_name,
+                    self.known_as,
                     "no folder for a model that is on no hub",
                     "the folder of a model that a step of the study trains",
                     "run the study, or name its folder with `execution: model_folders`",
                 )
-            required = WEIGHT_FILES if weights else ()
+            # A plan may have brought config.json alone into the cache.
+            required = WEIGHT_FILES if weights else VOCABULARY_FILES
+            patterns = (*TOKENIZER_FILES, *(WEIGHT_FILES if weights else ()))
             try:
-                return fetch(
-                    self.repo, self.revision, (*TOKENIZER_FILES, *required), required, "model"
-                )
+                return fetch(self.hub.repo, self.hub.revision, patterns, required, "model")
             except UnavailableError as error:
                 raise UnavailableError(
-                    f"{self.plugin_name}: {error.where}",
+                    f"{self.known_as}: {error.where}",
                     error.got,
                     "the model in the hub cache, on the hub or in a folder of your own",
                     "name a folder that holds it with `--model-folder"
-                    f" {self.plugin_name}=FOLDER` or `execution: model_folders`; or connect"
+                    f" {self.known_as}=FOLDER` or `execution: model_folders`; or connect"
                     " to the hub and, where the repository is gated, accept its licence"
                     " there and set HF_TOKEN",
                 ) from error
         if not (folder / "config.json").is_file() and weights:
             raise UnavailableError(
-                f"{self.plugin_name}: {folder}",
+                f"{self.known_as}: {folder}",
                 "a folder without config.json",
                 "the folder that holds the model",
-                f"name it with `--model-folder {self.plugin_name}=FOLDER`",
+                f"name it with `--model-folder {self.known_as}=FOLDER`",
             )
         return folder
+
+
+class StockModel(LoadedModel):
+    """One whose plug-in states geometry and shape, from which its configuration follows."""
+
+    @classmethod
+    def origin(cls) -> str:
+        """The hub's repository and commit, or what a model of no hub says."""
+        return super().origin() if cls.hub is None else f"{cls.hub.repo}@{cls.hub.revision[:7]}"
+
+    def config(self) -> PretrainedConfig:
+        """The transformers configuration that follows from geometry and shape."""
+        raise NotImplementedError
+
+    def num_parameters(self) -> int:
+        """Weights of the architecture, counted without memory for them."""
+        import torch
+        from transformers import AutoModelForCausalLM
+
+        with torch.device("meta"):
+            built: PreTrainedModel = AutoModelForCausalLM.from_config(self.config())
+        return int(built.num_parameters())
+
+    def initialise(self, seed: int) -> PreTrainedModel:
+        """Random fp32 weights of this architecture; the caller's random state is left alone."""
+        import torch
+        from transformers import AutoModelForCausalLM
+
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            model: PreTrainedModel = AutoModelForCausalLM.from_config(
+                self.config(), dtype=torch.float32, attn_implementation="sdpa"
+            )
+        return model
+
+    def check_folder(self, folder: Path) -> None:
+        """Compares config.json in `folder` with geometry and shape; errors of `check_config`."""
+        check_config(self, folder)
 
 
 def check_config(model: StockModel, folder: Path) -> None:

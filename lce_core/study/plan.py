@@ -14,11 +14,11 @@ from typing import Any
 
 from lce_core.benchmarks import Benchmark
 from lce_core.errors import SpecError, UnavailableError
-from lce_core.models import LanguageModel, weights_digest
+from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths
 from lce_core.store.identity import SHORT
 from lce_core.store.steps import Step, make_step
-from lce_core.study.planned_data import Data, Text
+from lce_core.study.planned_data import Base, Data, Text
 from lce_core.study.planned_training import PlannedTraining
 from lce_core.study.spec import BenchmarkEntry, MethodEntry, StudySpec
 from lce_core.study.step_kinds import CellSpec, TrainingSpec, kind_named
@@ -37,8 +37,8 @@ class PlannedCell:
     task: str
     eval_length: int
     profile: str
-    train_length: int
-    """Context in tokens at which the evaluated weights were last trained."""
+    train_length: int | None
+    """Context in tokens at which the evaluated weights were last trained; None if unknown."""
     step: Step | None
     checkpoint: Step | None
     """The training step evaluated; None for weights from the hub."""
@@ -62,7 +62,7 @@ class StudyPlan:
             "study": self.study.study,
             "hypothesis": self.study.hypothesis,
             "target_context": self.study.target_context,
-            "base_contexts": {m.plugin_name: m.geometry.trained_context for m in models},
+            "base_contexts": {m.known_as: _trained_context(m) for m in models},
             "cells": [_cell_json(cell) for cell in self.cells],
             "kinds": {s.short: s.kind for s in self.steps.values() if s.fingerprint in waited_for},
             "trainings": [
@@ -106,12 +106,13 @@ def compile_study(
         for entry in study.benchmarks
         for task in entry.tasks
     }
-    for base_model in study.base_models:
-        folder = (model_folders or {}).get(base_model.plugin_name)
-        weights = None if folder is None else weights_digest(folder)
-        for index, variant in enumerate(study.methods):
-            _check(base_model, variant, study.target_context, f"{where}: methods[{index}]")
-        text = Text(study, base_model, corpus, weights)
+    folders = model_folders or {}
+    bases = [Base.of(model, folders.get(model.known_as)) for model in study.base_models]
+    study = study.model_copy(update={"base_models": tuple(base.model for base in bases)})
+    for base in bases:
+        for index, variant in enumerate(study.methods if base.absent is None else ()):
+            _check(base.model, variant, study.target_context, f"{where}: methods[{index}]")
+        text = Text(study, base, corpus)
         for seed in study.seeds:
             cells.extend(_Block(text, seed, data, steps, data_folders).cells())
     return StudyPlan(study, steps, tuple(cells))
@@ -131,7 +132,7 @@ class _Block:
     def cells(self) -> Iterator[PlannedCell]:
         training = PlannedTraining(self.text, self.seed, self._add)
         for variant in self.text.study.methods:
-            checkpoint = None if self.text.corpus.absent else training.checkpoint(variant)
+            checkpoint = None if self.text.absent else training.checkpoint(variant)
             for entry in self.text.study.benchmarks:
                 for task in entry.tasks:
                     for length in entry.lengths:
@@ -146,11 +147,11 @@ class _Block:
         length: int,
     ) -> PlannedCell:
         study, base_model = self.text.study, self.text.base_model
-        absent = self.text.corpus.absent or self.data[entry.benchmark.plugin_name, task].absent
+        absent = self.text.absent or self.data[entry.benchmark.plugin_name, task].absent
         reason = absent or _unavailable(base_model, variant, entry, task, length, study)
-        trained = base_model.geometry.trained_context
+        trained = _trained_context(base_model)
         axes: dict[str, Any] = {
-            "base_model": base_model.plugin_name,
+            "base_model": base_model.known_as,
             "method": variant.label,
             "frozen": not variant.tuned,
             "exact_attention": variant.method.exact_attention,
@@ -216,7 +217,7 @@ def _check(base_model: LanguageModel, variant: MethodEntry, target: int, where: 
         variant.method.check(base_model.geometry, lengths)
         variant.method.rope_table(base_model.geometry, lengths)
     except SpecError as error:
-        place = f"{where} ({base_model.plugin_name}): {error.where}"
+        place = f"{where} ({base_model.known_as}): {error.where}"
         raise error.within(place) from None
 
 
@@ -234,6 +235,10 @@ def _unavailable(
     if reach is not None and length > reach:
         return f"eval length {length} is beyond the {reach} tokens {variant.label} reaches"
     return entry.benchmark.unavailable(base_model, task, length)
+
+
+def _trained_context(model: LanguageModel) -> int | None:
+    return model.geometry.trained_context if model.is_known else None
 
 
 def _cell_json(cell: PlannedCell) -> dict[str, Any]:
