@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lce_core.errors import SpecError
 from lce_core.rope import RopeGeometry
@@ -26,15 +26,13 @@ def check_model(model: PreTrainedModel, geometry: RopeGeometry) -> None:
             f"a model of type {', '.join(ARCHITECTURES)}",
             "load one of `lce models`",
         )
-    decoder: Any = model.model
-    for layer in decoder.layers:
-        if window := getattr(layer.self_attn, "sliding_window", None):
-            raise SpecError(
-                f"{type(model).__name__}.sliding_window",
-                window,
-                "full attention in every layer",
-                "load a model without sliding windows",
-            )
+    if window := getattr(config, "sliding_window", None):
+        raise SpecError(
+            f"{type(model).__name__}.sliding_window",
+            window,
+            "full attention in every layer",
+            "load a model without sliding windows",
+        )
     rope = config.rope_parameters
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     found = {

@@ -40,6 +40,7 @@ from lce_core.extension.kernels import HALF, scheme_kernel, stock_kernel
 from lce_core.methods import Method
 from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
+from lce_core.rope.architectures import ARCHITECTURES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -230,8 +231,8 @@ def extend(
       training: use the method's attention for training.
       learned: file of what the method has learned; None before training.
       seed: of what a method adds to the model and training starts from.
-      rotation: layers rotate queries and keys in "fp32" at least, or, "stock", with cosines rounded
-        to the model's dtype.
+      rotation: layers rotate queries and keys in "fp32" at least, or, "stock", as transformers'
+        own do, most of them with cosines rounded to the model's dtype.
       positions: what they are in angles.
 
     Raises:
@@ -247,7 +248,8 @@ def extend(
     place = (device or model.device, compute_dtype or model.dtype)
     name = stock_kernel(*place, kernel) if scheme is None else scheme_kernel(scheme, *place, kernel)
     rotary = _rotary(method, geometry, lengths, identity=scheme is not None, seed=seed)
-    rotary.stock_precision = rotation == "stock"
+    rounds = ARCHITECTURES[model.config.model_type].rounds_cosines
+    rotary.stock_precision = rotation == "stock" and rounds
     if learned is not None:
         rotary.load_state_dict(load_file(learned))
     decoder: Any = model.model

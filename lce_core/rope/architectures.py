@@ -27,13 +27,15 @@ class Architecture:
     tied_embeddings: bool = False
     slides: bool = False
     """Without `sliding_window` there is one."""
+    rounds_cosines: bool = True
+    """Its stock layers rotate with cosines of the model's dtype, not in float32."""
 
 
 ARCHITECTURES = {
     "gemma": Architecture(head_dim_follows=False, tied_embeddings=True),
     "llama": Architecture(all_heads_have_keys=True),
     "mistral": Architecture(slides=True),
-    "olmo2": Architecture(all_heads_have_keys=True),
+    "olmo2": Architecture(all_heads_have_keys=True, rounds_cosines=False),
     "phi": Architecture(gated_mlp=False, partial_rotary_factor=0.5, all_heads_have_keys=True),
     "qwen2": Architecture(),
     "qwen3": Architecture(head_dim_follows=False),
