@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
-from lce_core.errors import SpecError, UnavailableError
+from lce_core.errors import DataError, SpecError, UnavailableError
 from lce_core.evidence import calls
 from lce_core.hub import fetch
 from lce_core.models import HubAddress, ModelShape
@@ -23,6 +23,9 @@ from lce_core.models._stock import LoadedModel
 from lce_core.models.hub_model.facts import Facts, facts_of, read_facts
 from lce_core.registry import Examples, Source
 from lce_core.rope import RopeGeometry
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 VERSION = 1
 SOURCE = Source(
@@ -91,20 +94,15 @@ class HubModel(LoadedModel):
     licence: ClassVar[str] = "the publisher's"
     reads_config: ClassVar[bool] = True
 
-    @field_validator("revision")
-    @classmethod
-    def _commit(cls, revision: str | None) -> str | None:
-        if revision is not None and not re.fullmatch("[0-9a-f]{40}", revision):
+    @model_validator(mode="after")
+    def _placed(self) -> Self:
+        if self.revision is not None and not re.fullmatch("[0-9a-f]{40}", self.revision):
             raise SpecError(
-                "",
-                repr(revision),
+                "revision",
+                repr(self.revision),
                 "the 40 hex digits of a commit; a branch or tag may change under a study",
                 "take the commit from the repository's page",
             )
-        return revision
-
-    @model_validator(mode="after")
-    def _placed(self) -> Self:
         if (self.repo is None) != (self.revision is None):
             missing, given = ("repo", "revision") if self.repo is None else ("revision", "repo")
             raise SpecError(
@@ -183,10 +181,26 @@ class HubModel(LoadedModel):
         facts = read_facts(self._config_file(folder), self.trained_context)
         return self.model_copy(update={"facts": facts})
 
+    def tokenizer(self, folder: Path | None) -> PreTrainedTokenizerBase:
+        """The tokenizer in `folder` or the repository; errors of `LoadedModel.tokenizer`.
+
+        Raises:
+          DataError: a token that begins or ends texts has no row in the model's embedding.
+        """
+        loaded = super().tokenizer(folder)
+        for token in (loaded.bos_token_id, loaded.eos_token_id):
+            if token is not None and token >= self.shape.vocab_size:
+                raise DataError(
+                    f"base model {self.known_as}: tokenizer",
+                    f"{loaded.convert_ids_to_tokens(token)!r} with id {token}",
+                    f"ids below the model's vocabulary of {self.shape.vocab_size}",
+                    "copy the tokenizer that belongs to the model",
+                )
+        return loaded
+
     def fetch(self, models: Path) -> Path:
         """Weights and tokenizer in the hub's cache, if the model is one that can be extended."""
-        if self.hub is not None:
-            self.resolved(None)
+        self.resolved(None)
         return super().fetch(models)
 
     def check_folder(self, folder: Path) -> None:

@@ -105,10 +105,14 @@ def read_facts(file: Path, trained_context: int | None = None) -> Facts:
 
 def facts_of(config: Config, where: str, trained_context: int | None = None) -> dict[str, Any]:
     """Fields of `Facts`; `where` names the configuration in errors, which are `read_facts`'s."""
-    for key, expected, remedy in _obstacles(config, trained_context):
+    for key, needed, instead in _obstacles(config, trained_context):
         given = config.get(key)
-        got = "nothing" if given is None else repr(given)
-        raise SpecError(f"{where}: {key}", got, expected, remedy)
+        raise SpecError(
+            f"{where}: {key}",
+            "nothing" if given is None else repr(given),
+            f"a model that methods can be put on: {needed}",
+            f"name another model{instead}",
+        )
     architecture, rope = ARCHITECTURES[config["model_type"]], _rope(config)
 
     def whole(key: str) -> int:
@@ -146,55 +150,46 @@ def facts_of(config: Config, where: str, trained_context: int | None = None) -> 
 
 
 def _obstacles(config: Config, trained_context: int | None) -> Iterator[tuple[str, str, str]]:
-    """Key, what belongs there and what to do, for each reason why the model cannot be extended."""
-    other = "name another model"
+    """Key, what has to be there, and which model to take instead, for each obstacle."""
     for key in _OF_OTHER_SENSES:
         if config.get(key) is not None:
-            yield key, "a model of text alone", "name a checkpoint of its language model alone"
+            yield key, "a model of text alone", ", such as a checkpoint of its language model"
     if config.get("is_encoder_decoder"):
-        yield "is_encoder_decoder", "a decoder without encoder", other
+        yield "is_encoder_decoder", "a decoder without encoder", ""
     if config.get("auto_map"):
         yield (
             "auto_map",
-            "a model that transformers holds by itself, since code beside weights is never run",
-            "name a checkpoint that was converted for transformers",
+            "transformers' own code, since code beside weights is never run",
+            ", such as a checkpoint converted for transformers",
         )
     if config.get("quantization_config"):
         yield (
             "quantization_config",
-            "weights in floating point, without quantisation",
-            "name the checkpoint before quantisation",
+            "weights in floating point",
+            ", such as the checkpoint before quantisation",
         )
     named = config.get("architectures") or ["ForCausalLM"]
     if not any(str(name).endswith("ForCausalLM") for name in named):
-        yield "architectures", "a model with a language-model head, ...ForCausalLM", other
-    if config.get("model_type") not in ARCHITECTURES:
-        yield (
-            "model_type",
-            "a decoder whose rotary embedding and attention methods can replace: one of"
-            f" {', '.join(ARCHITECTURES)}",
-            other,
-        )
-        return
-    yield from _windows(config)
-    yield from _scalings(config, trained_context)
+        yield "architectures", "a language-model head, ...ForCausalLM", ""
+    if config.get("model_type") in ARCHITECTURES:
+        yield from _windows(config)
+        yield from _scalings(config, trained_context)
+    else:
+        yield "model_type", f"rotary embedding as in {', '.join(ARCHITECTURES)}", ""
 
 
 def _windows(config: Config) -> Iterator[tuple[str, str, str]]:
-    full = "full attention in every layer: no sliding window, which methods would be mixed with"
-    architecture = ARCHITECTURES[config["model_type"]]
+    full = "full attention in every layer, with no sliding window of its own"
+    slides = ARCHITECTURES[config["model_type"]].slides
     if any(kind != "full_attention" for kind in config.get("layer_types") or ()):
-        yield "layer_types", full, "name another model"
+        yield "layer_types", full, ""
     if config.get("use_bidirectional_attention"):
-        yield "use_bidirectional_attention", "causal attention", "name another model"
+        yield "use_bidirectional_attention", "causal attention", ""
     # Where there is a switch it decides; Qwen2 has a size beside a switch that is off.
-    window = config.get("sliding_window", "" if architecture.slides else None)
+    window = config.get("sliding_window", "a default" if slides else None)
     if config.get("use_sliding_window", "use_sliding_window" not in config and window is not None):
         key = "use_sliding_window" if config.get("use_sliding_window") else "sliding_window"
-        remedy = "name another model"
-        if architecture.slides:
-            remedy = "name a release with `sliding_window: null`, as Mistral has from v0.2 on"
-        yield key, full, remedy
+        yield key, full, ", such as a Mistral from v0.2 on, without window" if slides else ""
 
 
 def _scalings(config: Config, trained_context: int | None) -> Iterator[tuple[str, str, str]]:
@@ -206,16 +201,16 @@ def _scalings(config: Config, trained_context: int | None) -> Iterator[tuple[str
         shown = "a table for each kind of layer" if layered else f"rope_type {kind}"
         yield (
             key,
-            f"rope_type default: with {shown} a method is in the weights already, and another"
-            " would be put on top of it",
-            "name the checkpoint from before its context was extended",
+            f"rope_type default ({shown} is a method in the weights already, on which another"
+            " would be put)",
+            ", such as the checkpoint from before its context was extended",
         )
     before = rope.get(_ORIGINAL, config.get(_ORIGINAL))
     if trained_context is None and before not in (None, config.get("max_position_embeddings")):
         yield (
             "max_position_embeddings",
-            f"the {before} tokens that original_max_position_embeddings says, or no such key",
-            "say which it was trained with: `trained_context: N`",
+            f"one trained context, not {before} in {_ORIGINAL} beside it",
+            ", or say what this one was trained with: `trained_context: N`",
         )
 
 

@@ -252,7 +252,7 @@ def test_landmarks_leave_texts_of_one_block_alone_and_caches_hold_the_same(
     kind: str, folders: dict[str, Path]
 ) -> None:
     ids = tokens(40)
-    large = method("landmark", block=TRAINED, top_k=2)
+    large = method("landmark", block=TRAINED, top_k=2, train_length=TARGET)
     small = method("landmark", block=4, top_k=2)
     found = logits(folders[kind], large, ids[:, :12])
     torch.testing.assert_close(found, stock_logits(kind, ids[:, :12]), rtol=1e-4, atol=1e-4)
