@@ -142,11 +142,16 @@ def plan(
 
 
 @app.command()
-def status(study: Study, data_folder: DataFolder = [], plugins: Plugins = []) -> None:  # noqa: B006
+def status(
+    study: Study,
+    model_folder: ModelFolder = [],  # noqa: B006
+    data_folder: DataFolder = [],  # noqa: B006
+    plugins: Plugins = [],  # noqa: B006
+) -> None:
     """Says how far a study is: cells by state, what runs now, what failed."""
     from flows import planning
 
-    how = _execution(None, data_folder=data_folder, plugins=plugins)
+    how = _execution(None, model_folder=model_folder, data_folder=data_folder, plugins=plugins)
     planning.show_status(planning.inspect_study(study, how))
 
 
@@ -286,7 +291,9 @@ def models(plugins: Plugins = []) -> None:  # noqa: B006
 
 @app.command()
 def fetch(
-    name: Annotated[str, typer.Argument(help="A base model, as `lce models` names it.")],
+    name: Annotated[
+        str, typer.Argument(help="A base model of `lce models`, or hub:OWNER/NAME@COMMIT.")
+    ],
     plugins: Plugins = [],  # noqa: B006
 ) -> None:
     """Brings a base model to this machine, once; goes on where it was interrupted."""
@@ -294,7 +301,11 @@ def fetch(
     from lce_core.store.artifacts import Store
 
     how = _execution(None, plugins=plugins)
-    folder = MODELS.load(name, "lce fetch")().fetch(Store(how.home).models)
+    entry = {"name": name}
+    if name.startswith("hub:"):
+        repo, _, revision = name.removeprefix("hub:").partition("@")
+        entry = {"name": "hub_model", "repo": repo, "revision": revision}
+    folder = MODELS.parse(entry, "lce fetch").fetch(Store(how.home).models)
     typer.echo(f"{name}: {folder}")
 
 

@@ -115,7 +115,7 @@ def _subject(plan: StudyPlan, cell: PlannedCell, store: Store, execution: Execut
 
 
 def _own_weights(base_model: LanguageModel, store: Store, execution: Execution) -> Path:
-    named = execution.model_folders.get(base_model.plugin_name)
+    named = execution.model_folders.get(base_model.known_as)
     return named or base_model.fetched(store.models) or base_model.fetch(store.models)
 
 

@@ -37,6 +37,9 @@ def models() -> None:
     table = _table("base model", "context", "theta", "rotary", "weights", "licence")
     for name in MODELS.names():
         model = MODELS.load(name)
+        if model.reads_config:
+            table.add_row(name, *["its own"] * 3, model.origin(), model.licence)
+            continue
         geometry = model.geometry
         rotary = f"{geometry.rotary_dim} of {geometry.head_dim}"
         context = str(geometry.trained_context)

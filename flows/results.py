@@ -42,7 +42,7 @@ def show_results(plan: StudyPlan, home: Path, console: Console) -> None:
     shown = [block for block in blocks if len(block.lengths) > 1] or blocks
     beside = max(len(_label(entry)) for entry in study.methods) + 2
     if len(study.base_models) > 1:
-        beside += max(len(model.plugin_name) for model in study.base_models) + 2
+        beside += max(len(model.known_as) for model in study.base_models) + 2
     for group in _fitting(shown, WIDTH - beside):
         console.print(_table(plan, group))
     for line in _legend(study, blocks, shown):
@@ -90,14 +90,14 @@ def _table(plan: StudyPlan, blocks: Sequence[_Block]) -> Table:
             table.add_column(header, no_wrap=True)
     for model in plan.study.base_models:
         for entry in plan.study.methods:
-            key = (model.plugin_name, entry.label, not entry.is_tuned)
+            key = (model.known_as, entry.label, not entry.is_tuned)
             cells = [
                 # By hand: right-aligned by Rich, numbers with a mark would not be in line.
                 block.cells.get((*key, length), "- ").rjust(width)
                 for block in blocks
                 for length, width in zip(block.lengths, block.widths, strict=True)
             ]
-            names = [*([model.plugin_name] if several else []), _label(entry)]
+            names = [*([model.known_as] if several else []), _label(entry)]
             table.add_row(
                 *(f"{name} " for name in names),
                 *(Text(cell, style="bold" if cell.endswith(_BEST) else "") for cell in cells),
@@ -154,8 +154,9 @@ def _room(block: _Block) -> int:
 def _contexts(plan: StudyPlan) -> list[str]:
     several = len(plan.study.base_models) > 1
     return [
-        f"{m.geometry.trained_context}{f' ({m.plugin_name})' if several else ''}"
+        f"{m.geometry.trained_context}{f' ({m.known_as})' if several else ''}"
         for m in plan.study.base_models
+        if m.is_known
     ]
 
 

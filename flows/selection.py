@@ -69,7 +69,7 @@ def require_models(plan: StudyPlan, execution: Execution) -> None:
     """
     models = Store(execution.home).models
     for base_model in plan.study.base_models:
-        name = base_model.plugin_name
+        name = base_model.known_as
         at_hand = name in execution.model_folders or base_model.fetched(models)
         if base_model.is_fetched and not at_hand:
             raise SpecError(

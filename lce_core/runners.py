@@ -77,7 +77,7 @@ class Runner:
         return pack_rows(
             spec.corpus,
             base_model,
-            base_model.tokenizer(self._model_folder(base_model)),
+            base_model.tokenizer(self._model_folder(attempt.step, base_model)),
             row_length=spec.row_length,
             num_rows=spec.num_rows,
             upsampling=spec.upsampling,
@@ -92,7 +92,7 @@ class Runner:
         base_model = _tokenizing_model(spec.tokenizer)
         return pack_held_out(
             spec.corpus,
-            base_model.tokenizer(self._model_folder(base_model)),
+            base_model.tokenizer(self._model_folder(attempt.step, base_model)),
             tokens_per_domain=spec.tokens_per_domain,
             folders=self._execution.data_folders,
             out=attempt.out,
@@ -150,7 +150,7 @@ class Runner:
         result = benchmark.evaluate(
             CellRequest(
                 model=model,
-                tokenizer=base_model.tokenizer(self._model_folder(base_model)),
+                tokenizer=base_model.tokenizer(self._model_folder(step, base_model)),
                 base_model=base_model,
                 held_out=held_out,
                 task=spec.task,
@@ -210,7 +210,7 @@ class Runner:
     def _weights(self, step: Step, role: str, base_model: LanguageModel) -> Path | None:
         if role in step.parents:
             return self._parent(step, role) / "model"
-        return self._model_folder(base_model)
+        return self._model_folder(step, base_model)
 
     def _parent(self, step: Step, role: str) -> Path:
         folder = self._store.find(step.parents[role])
@@ -223,8 +223,10 @@ class Runner:
             )
         return folder
 
-    def _model_folder(self, base_model: LanguageModel) -> Path | None:
-        named = self._execution.model_folders.get(base_model.plugin_name)
+    def _model_folder(self, step: Step, base_model: LanguageModel) -> Path | None:
+        # What the study calls the model is no part of the spec.
+        name = step.axes.get("base_model", base_model.known_as)
+        named = self._execution.model_folders.get(name)
         return named or base_model.fetched(self._store.models)
 
     def _micro_batch_tokens(self, step: Step) -> int:
@@ -242,7 +244,8 @@ class Runner:
 
 
 def _tokenizing_model(tokenizer: Tokenizer) -> LanguageModel:
-    return MODELS.load(tokenizer.name)()
+    identity = {"name": tokenizer.name, "version": tokenizer.version, **tokenizer.parameters}
+    return MODELS.from_identity(identity)
 
 
 def _require_finite(result: CellResult, step: Step) -> None:

@@ -109,7 +109,7 @@ def inspect_method(
       SpecError: names, parameters or lengths that do not fit.
     """
     method = METHODS.parse({"name": name, **_parsed(parameters)}, "lce rope inspect")
-    geometry = MODELS.load(model, "--model").geometry
+    geometry = MODELS.parse({"name": model}, "--model").geometry
     lengths = ContextLengths(
         geometry.trained_context, target, target if request is None else request
     )

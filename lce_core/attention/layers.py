@@ -1,4 +1,4 @@
-"""The rotation inside transformers' Llama and Phi layers, in the precision of its cosines.
+"""The rotation inside transformers' layers, in the precision of its cosines.
 
 Their layers multiply queries and keys by what the rotary module returns. Cosines in float32 would
 leave bf16 states in float32, and keys so in the cache; here products and sum are taken in float32
@@ -12,12 +12,11 @@ attention reads.
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from transformers.models.llama import modeling_llama
-from transformers.models.phi import modeling_phi
 
 Applied = Callable[..., tuple[torch.Tensor, torch.Tensor]]
 
@@ -49,8 +48,11 @@ def _rotated(states: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torc
 
 
 @functools.cache  # once in a process
-def keep_precision() -> None:
-    """Lets Llama and Phi layers of this process rotate in the precision of their cosines."""
-    modules: tuple[Any, ...] = (modeling_llama, modeling_phi)
-    for module in modules:
-        module.apply_rotary_pos_emb = _keep_dtype(module.apply_rotary_pos_emb)
+def keep_precision(model_type: str) -> None:
+    """Lets layers of this type of model rotate in the precision of their cosines.
+
+    Args:
+      model_type: one of `lce_core.rope.architectures`.
+    """
+    module: Any = importlib.import_module(f"transformers.models.{model_type}.modeling_{model_type}")
+    module.apply_rotary_pos_emb = _keep_dtype(module.apply_rotary_pos_emb)

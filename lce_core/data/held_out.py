@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from lce_core.corpora import Corpus
 from lce_core.data.manifest import file_digests, read_manifest, write_manifest
-from lce_core.data.tokenised import token_dtype, tokenised_split
+from lce_core.data.tokenised import separator_of, token_dtype, tokenised_split
 from lce_core.errors import DataError
 from lce_core.reports import Report
 
@@ -120,7 +120,7 @@ def pack_held_out(
     pq.write_table(pa.concat_tables(parts), out / "order.parquet")
     manifest = {
         "dtype": token_dtype(vocabulary).name,
-        "separator": tokenizer.bos_token_id,
+        "separator": separator_of(tokenizer),
         "domains": domains,
         "sha256": files | file_digests(out, "documents.parquet", "order.parquet"),
     }

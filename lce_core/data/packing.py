@@ -30,6 +30,7 @@ from lce_core.data.sampling import Draw, draw_documents
 from lce_core.data.tokenised import (
     TokenArray,
     TokenisedDocuments,
+    separator_of,
     token_dtype,
     tokenised_split,
 )
@@ -154,7 +155,7 @@ def pack_rows(
         "weighted": "weights.bin" in files,
         "seed": seed,
         "upsampling": upsampling.model_dump(mode="json"),
-        "separator": tokenizer.bos_token_id,
+        "separator": separator_of(tokenizer),
         "drawn_documents": used,
         "domains": draw.statistics,
         "sha256": files | file_digests(out, "documents.parquet", "order.parquet"),

@@ -169,10 +169,22 @@ def token_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[list
     return [encoding.ids for encoding in encodings]
 
 
+def separator_of(tokenizer: PreTrainedTokenizerBase) -> int | None:
+    """The token before every document: the tokenizer's beginning of text, if it has one.
+
+    Where it has none, the end of text stands between documents, as in Qwen's and GPT-NeoX's own
+    training; where it has neither, nothing does.
+    """
+    begin: int | None = tokenizer.bos_token_id
+    end: int | None = tokenizer.eos_token_id
+    return end if begin is None else begin
+
+
 def _encode(tokenizer: PreTrainedTokenizerBase, batch: list[Document]) -> list[list[int]]:
     """Ids of each document, its separator first; none at all for empty text."""
     ids = token_ids(tokenizer, [document.text for document in batch])
-    separator = [] if tokenizer.bos_token_id is None else [tokenizer.bos_token_id]
+    first = separator_of(tokenizer)
+    separator = [] if first is None else [first]
     return [separator + found if found else [] for found in ids]
 
 

@@ -32,15 +32,15 @@ def _front_matter(subject: Subject) -> str:
         lines += [f"license: {known}"]
     else:
         lines += ["license: other", f"license_name: {json.dumps(base.licence)}"]
-    if base.repo is not None:
-        lines += [f"base_model: {base.repo}"]
+    if base.hub is not None:
+        lines += [f"base_model: {base.hub.repo}"]
     lines += ["tags:", "- long-context", f"- {subject.method.plugin_name}", "---", ""]
     return "\n".join(lines)
 
 
 def _head(subject: Subject) -> str:
     base, method = subject.base_model, subject.method
-    name = f"{base.plugin_name}, {subject.variant}"
+    name = f"{base.known_as}, {subject.variant}"
     given = method.model_dump(mode="json", exclude_defaults=True)
     return f"""# {name}
 
@@ -48,7 +48,7 @@ def _head(subject: Subject) -> str:
 
 | | |
 |---|---|
-| base model | {base.plugin_name} ({base.origin()}) |
+| base model | {base.known_as} ({base.origin()}) |
 | licence of the base model | {base.licence} |
 | trained context of the base model | {base.geometry.trained_context} tokens |
 | extended to | {subject.target_context} tokens |

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from lce_core.errors import SpecError
 from lce_core.rope import RopeGeometry
+from lce_core.rope.architectures import ARCHITECTURES
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -18,12 +19,19 @@ def check_model(model: PreTrainedModel, geometry: RopeGeometry) -> None:
       SpecError: names what differs.
     """
     config = model.config
-    if config.model_type not in ("llama", "phi"):
+    if config.model_type not in ARCHITECTURES:
         raise SpecError(
             type(model).__name__,
             config.model_type,
-            "a llama or phi model",
+            f"a model of type {', '.join(ARCHITECTURES)}",
             "load one of `lce models`",
+        )
+    if window := getattr(config, "sliding_window", None):
+        raise SpecError(
+            f"{type(model).__name__}.sliding_window",
+            window,
+            "full attention in every layer",
+            "load a model without sliding windows",
         )
     rope = config.rope_parameters
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads

@@ -1,4 +1,4 @@
-"""Carries a context-extension method out on a stock Hugging Face Llama or Phi.
+"""Carries a context-extension method out on a stock decoder of Hugging Face transformers.
 
 Methods that only change frequencies get a rotary module that reads the table of the request at
 hand; layers rotate in float32 at least, SDPA or flash attention stays untouched. Tables with a
@@ -40,6 +40,7 @@ from lce_core.extension.kernels import HALF, scheme_kernel, stock_kernel
 from lce_core.methods import Method
 from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
+from lce_core.rope.architectures import ARCHITECTURES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -220,7 +221,7 @@ def extend(
     model's configuration object is replaced by a copy, so that other models are not affected.
 
     Args:
-      model: stock Llama or Phi of `base_model`.
+      model: stock model of `base_model`.
       base_model: gives the geometry.
       method: what to carry out.
       target: context in tokens that the study extends to.
@@ -230,8 +231,8 @@ def extend(
       training: use the method's attention for training.
       learned: file of what the method has learned; None before training.
       seed: of what a method adds to the model and training starts from.
-      rotation: layers rotate queries and keys in "fp32" at least, or, "stock", with cosines rounded
-        to the model's dtype.
+      rotation: layers rotate queries and keys in "fp32" at least, or, "stock", as transformers'
+        own do, most of them with cosines rounded to the model's dtype.
       positions: what they are in angles.
 
     Raises:
@@ -240,14 +241,15 @@ def extend(
     """
     geometry = base_model.geometry
     check_model(model, geometry)
-    keep_precision()
+    keep_precision(model.config.model_type)
     lengths = ContextLengths(geometry.trained_context, target, target)
     method.check(geometry, lengths)
     _, scheme = _describe(method, geometry, lengths, training=training)
     place = (device or model.device, compute_dtype or model.dtype)
     name = stock_kernel(*place, kernel) if scheme is None else scheme_kernel(scheme, *place, kernel)
     rotary = make_rotary(method, geometry, lengths, identity=scheme is not None, seed=seed)
-    rotary.stock_precision = rotation == "stock"
+    rounds = ARCHITECTURES[model.config.model_type].rounds_cosines
+    rotary.stock_precision = rotation == "stock" and rounds
     if learned is not None:
         rotary.load_state_dict(load_file(learned))
     decoder: Any = model.model

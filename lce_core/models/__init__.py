@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MODELS",
+    "HubAddress",
     "KeyVocabulary",
     "LanguageModel",
     "ModelShape",
@@ -40,6 +41,15 @@ class ModelShape:
     gated_mlp: bool = True
     """Three MLP matrices (Llama) instead of two (Phi)."""
     tied_embeddings: bool = False
+
+
+@dataclass(frozen=True)
+class HubAddress:
+    """A repository of the model hub at a commit."""
+
+    repo: str
+    revision: str
+    """40-hex commit: a branch could change under a study."""
 
 
 @dataclass(frozen=True)
@@ -70,18 +80,42 @@ class LanguageModel(Plugin):
 
     geometry: ClassVar[RopeGeometry]
     shape: ClassVar[ModelShape]
-    repo: ClassVar[str | None] = None
-    """Hub repository, or None for a model trained by the study itself."""
-    revision: ClassVar[str | None] = None
-    """40-hex commit of the hub repository."""
+    hub: ClassVar[HubAddress | None] = None
+    """Where the hub has it, or None."""
     licence: ClassVar[str]
     is_fetched: ClassVar[bool] = False
     """Whether `fetch` must have been called before the model can be loaded."""
+    reads_config: ClassVar[bool] = False
+    """Whether geometry and shape come from a config.json, and only `resolved` models have them."""
     keys: ClassVar[KeyVocabulary | None] = None
     bytes_per_token: ClassVar[float] = 3.5
     """Bytes of English prose in a token, roughly: for predicting cost before text is tokenised."""
     bytes_per_tex_token: ClassVar[float] = 2.5
     """The same for TeX; Llama's tokenizer makes 662 thousand tokens of 1.67 MB of it."""
+
+    @property
+    def known_as(self) -> str:
+        """Its name in a study: in tables, in `--select` and before the = of `--model-folder`."""
+        return self.plugin_name
+
+    @property
+    def is_known(self) -> bool:
+        """Whether geometry and shape can be asked; `resolved` gives a model of which they can."""
+        return True
+
+    def resolved(self, folder: Path | None) -> Self:
+        """The model with all that a plan needs to know of it, read from `folder` or the hub.
+
+        Raises:
+          UnavailableError: what it has to read is out of reach.
+          SpecError: what it reads says that no method can be put on the model.
+          DataError: what it reads is broken.
+        """
+        return self
+
+    def tokenizer_parameters(self) -> dict[str, Any]:
+        """Parameters that text under its tokenizer depends on, as in `identity`; most have none."""
+        return {}
 
     def pretraining(self) -> Pretraining | None:
         """Recipe for a base trained from scratch; None where weights are downloaded."""

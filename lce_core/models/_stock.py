@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 TOKENIZER_FILES = ("*.json", "tokenizer.model", "merges.txt")
+VOCABULARY_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
+"""Files of which a tokenizer has at least one."""
 WEIGHT_FILES = ("*.safetensors",)
 _CONTEXT = "max_position_embeddings"
 CHECKED = (
@@ -36,26 +38,17 @@ a padding token is harmless and common."""
 ROPE_CHECKED = ("rope_type", "rope_theta", "partial_rotary_factor")
 
 
-class StockModel(LanguageModel):
-    """A base model that stock transformers classes can hold."""
+class LoadedModel(LanguageModel):
+    """A base model that is loaded from a folder or the hub into stock transformers classes."""
 
-    @classmethod
-    def origin(cls) -> str:
-        """The hub's repository and commit, or what a model of no hub says."""
-        return super().origin() if cls.repo is None else f"{cls.repo}@{(cls.revision or '')[:7]}"
+    def check_folder(self, folder: Path) -> None:
+        """Refuses a folder whose config.json says another model than this one.
 
-    def config(self) -> PretrainedConfig:
-        """The transformers configuration that follows from geometry and shape."""
+        Raises:
+          SpecError: a key differs; names file, key, both values and the way out.
+          DataError: config.json cannot be read.
+        """
         raise NotImplementedError
-
-    def num_parameters(self) -> int:
-        """Weights of the architecture, counted without memory for them."""
-        import torch
-        from transformers import AutoModelForCausalLM
-
-        with torch.device("meta"):
-            built: PreTrainedModel = AutoModelForCausalLM.from_config(self.config())
-        return int(built.num_parameters())
 
     def tokenizer(self, folder: Path | None) -> PreTrainedTokenizerBase:
         """The model's tokenizer, from `folder` or the hub at the pinned revision.
@@ -82,9 +75,76 @@ class StockModel(LanguageModel):
 
     def fetch(self, models: Path) -> Path:
         """Weights and tokenizer in the hub's cache, which keeps them; errors of `load`."""
-        if self.repo is None:
+        if self.hub is None:
             return super().fetch(models)
         return self._place(None, weights=True)
+
+    def load(self, folder: Path | None, dtype: Any) -> PreTrainedModel:
+        """The base model in `dtype`, in evaluation mode, from `folder` or the hub.
+
+        Raises:
+          UnavailableError: neither has it; says how to get it.
+          SpecError: config.json contradicts this plug-in; names the key.
+          DataError: weights are missing or unreadable.
+        """
+        place = self._place(folder, weights=True)
+        self.check_folder(place)
+        return load_weights(place, dtype)
+
+    def _place(self, folder: Path | None, *, weights: bool) -> Path:
+        if folder is None:
+            if self.hub is None:
+                raise UnavailableError(
+                    self.known_as,
+                    "no folder for a model that is on no hub",
+                    "the folder of a model that a step of the study trains",
+                    "run the study, or name its folder with `execution: model_folders`",
+                )
+            # A plan may have brought config.json alone into the cache.
+            required = WEIGHT_FILES if weights else VOCABULARY_FILES
+            patterns = (*TOKENIZER_FILES, *(WEIGHT_FILES if weights else ()))
+            try:
+                return fetch(self.hub.repo, self.hub.revision, patterns, required, "model")
+            except UnavailableError as error:
+                raise UnavailableError(
+                    f"{self.known_as}: {error.where}",
+                    error.got,
+                    "the model in the hub cache, on the hub or in a folder of your own",
+                    "name a folder that holds it with `--model-folder"
+                    f" {self.known_as}=FOLDER` or `execution: model_folders`; or connect"
+                    " to the hub and, where the repository is gated, accept its licence"
+                    " there and set HF_TOKEN",
+                ) from error
+        if not (folder / "config.json").is_file() and weights:
+            raise UnavailableError(
+                f"{self.known_as}: {folder}",
+                "a folder without config.json",
+                "the folder that holds the model",
+                f"name it with `--model-folder {self.known_as}=FOLDER`",
+            )
+        return folder
+
+
+class StockModel(LoadedModel):
+    """One whose plug-in states geometry and shape, from which its configuration follows."""
+
+    @classmethod
+    def origin(cls) -> str:
+        """The hub's repository and commit, or what a model of no hub says."""
+        return super().origin() if cls.hub is None else f"{cls.hub.repo}@{cls.hub.revision[:7]}"
+
+    def config(self) -> PretrainedConfig:
+        """The transformers configuration that follows from geometry and shape."""
+        raise NotImplementedError
+
+    def num_parameters(self) -> int:
+        """Weights of the architecture, counted without memory for them."""
+        import torch
+        from transformers import AutoModelForCausalLM
+
+        with torch.device("meta"):
+            built: PreTrainedModel = AutoModelForCausalLM.from_config(self.config())
+        return int(built.num_parameters())
 
     def initialise(self, seed: int) -> PreTrainedModel:
         """Random fp32 weights of this architecture; the caller's random state is left alone."""
@@ -98,61 +158,20 @@ class StockModel(LanguageModel):
             )
         return model
 
-    def load(self, folder: Path | None, dtype: Any) -> PreTrainedModel:
-        """The base model in `dtype`, in evaluation mode, from `folder` or the hub.
-
-        Raises:
-          UnavailableError: neither has it; says how to get it.
-          SpecError: config.json contradicts this plug-in; names the key.
-          DataError: weights are missing or unreadable.
-        """
-        place = self._place(folder, weights=True)
-        check_config(self, place)
-        return load_weights(place, dtype)
+    def check_folder(self, folder: Path) -> None:
+        """Compares config.json in `folder` with geometry and shape; errors of `check_config`."""
+        check_config(self, folder)
 
     def load_published(self, folder: Path, dtype: Any) -> PreTrainedModel:
         """Weights that others trained from this model; errors as in the base class."""
         place = self._place(folder, weights=True)
-        found, own = _read_config(place), self.config()
+        found, own = read_config(place), self.config()
         for key in CHECKED:
             if key != _CONTEXT:
                 _compare_key(self, place, key, found, own)
         found.rope_parameters = dict(own.rope_parameters or {})
         setattr(found, _CONTEXT, getattr(own, _CONTEXT))
         return load_weights(place, dtype, found)
-
-    def _place(self, folder: Path | None, *, weights: bool) -> Path:
-        if folder is None:
-            if self.repo is None or self.revision is None:
-                raise UnavailableError(
-                    self.plugin_name,
-                    "no folder for a model that is on no hub",
-                    "the folder of a model that a step of the study trains",
-                    "run the study, or name its folder with `execution: model_folders`",
-                )
-            required = WEIGHT_FILES if weights else ()
-            try:
-                return fetch(
-                    self.repo, self.revision, (*TOKENIZER_FILES, *required), required, "model"
-                )
-            except UnavailableError as error:
-                raise UnavailableError(
-                    f"{self.plugin_name}: {error.where}",
-                    error.got,
-                    "the model in the hub cache, on the hub or in a folder of your own",
-                    "name a folder that holds it with `--model-folder"
-                    f" {self.plugin_name}=FOLDER` or `execution: model_folders`; or connect"
-                    " to the hub and, where the repository is gated, accept its licence"
-                    " there and set HF_TOKEN",
-                ) from error
-        if not (folder / "config.json").is_file() and weights:
-            raise UnavailableError(
-                f"{self.plugin_name}: {folder}",
-                "a folder without config.json",
-                "the folder that holds the model",
-                f"name it with `--model-folder {self.plugin_name}=FOLDER`",
-            )
-        return folder
 
 
 def load_weights(
@@ -209,7 +228,7 @@ def check_config(model: StockModel, folder: Path) -> None:
       SpecError: a key differs; names file, key, both values and the way out.
       DataError: the file is not a configuration.
     """
-    found, expected = _read_config(folder), model.config()
+    found, expected = read_config(folder), model.config()
     for key in CHECKED:
         _compare_key(model, folder, key, found, expected)
     for key in ROPE_CHECKED:
@@ -217,7 +236,8 @@ def check_config(model: StockModel, folder: Path) -> None:
         _compare(model, where, _rope(found, key), _rope(expected, key))
 
 
-def _read_config(folder: Path) -> PretrainedConfig:
+def read_config(folder: Path) -> PretrainedConfig:
+    """config.json as transformers reads it; a DataError where it cannot."""
     from transformers import AutoConfig
 
     try:

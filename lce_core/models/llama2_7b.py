@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from lce_core.evidence import calls
-from lce_core.models import ModelShape
+from lce_core.models import HubAddress, ModelShape
 from lce_core.models._llama import llama_config
 from lce_core.models._stock import StockModel
 from lce_core.registry import Source
@@ -53,8 +53,9 @@ class Llama27B(StockModel):
         intermediate_size=11008,
         vocab_size=32000,
     )
-    repo: ClassVar[str | None] = "meta-llama/Llama-2-7b-hf"
-    revision: ClassVar[str | None] = "01c7f73d771dfac7d292323805ebc428287df4f9"
+    hub: ClassVar[HubAddress | None] = HubAddress(
+        "meta-llama/Llama-2-7b-hf", "01c7f73d771dfac7d292323805ebc428287df4f9"
+    )
     licence: ClassVar[str] = "Llama 2 Community License"
 
     def config(self) -> LlamaConfig:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from lce_core.evidence import calls
-from lce_core.models import ModelShape
+from lce_core.models import HubAddress, ModelShape
 from lce_core.models._stock import StockModel
 from lce_core.registry import Source
 from lce_core.rope import RopeGeometry
@@ -51,8 +51,9 @@ class Phi2(StockModel):
         vocab_size=51200,
         gated_mlp=False,
     )
-    repo: ClassVar[str | None] = "microsoft/phi-2"
-    revision: ClassVar[str | None] = "ef382358ec9e382308935a992d908de099b64c23"
+    hub: ClassVar[HubAddress | None] = HubAddress(
+        "microsoft/phi-2", "ef382358ec9e382308935a992d908de099b64c23"
+    )
     licence: ClassVar[str] = "MIT"
 
     def config(self) -> PhiConfig:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from lce_core.evidence import calls
+from lce_core.models import HubAddress
 from lce_core.models._smollm2 import SmolLM2
 from lce_core.models._stock import StockModel
 from lce_core.registry import Source
@@ -31,8 +32,9 @@ EVIDENCE = (
 class SmolLM2135M(SmolLM2):
     """The pretrained 135-million-parameter SmolLM2."""
 
-    repo: ClassVar[str | None] = "HuggingFaceTB/SmolLM2-135M"
-    revision: ClassVar[str | None] = "93efa2f097d58c2a74874c7e644dbc9b0cee75a2"
+    hub: ClassVar[HubAddress | None] = HubAddress(
+        "HuggingFaceTB/SmolLM2-135M", "93efa2f097d58c2a74874c7e644dbc9b0cee75a2"
+    )
     begin: ClassVar[int] = 0
     end: ClassVar[int] = 0
 

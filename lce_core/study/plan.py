@@ -14,11 +14,11 @@ from typing import Any
 
 from lce_core.benchmarks import Benchmark
 from lce_core.errors import SpecError, UnavailableError
-from lce_core.models import LanguageModel, weights_digest
+from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths
 from lce_core.store.identity import SHORT
 from lce_core.store.steps import Step, make_step
-from lce_core.study.planned_data import Data, Text
+from lce_core.study.planned_data import Base, Data, Text
 from lce_core.study.planned_training import PlannedTraining
 from lce_core.study.published import published_weights
 from lce_core.study.spec import BenchmarkEntry, MethodEntry, StudySpec
@@ -38,8 +38,8 @@ class PlannedCell:
     task: str
     eval_length: int
     profile: str
-    train_length: int
-    """Tokens of the rows that the evaluated weights were last trained on."""
+    train_length: int | None
+    """Tokens of the rows that the evaluated weights were last trained on; None if unknown."""
     target_context: int
     """Tokens of context the method extends to."""
     step: Step | None
@@ -65,7 +65,7 @@ class StudyPlan:
             "study": self.study.study,
             "hypothesis": self.study.hypothesis,
             "target_context": self.study.target_context,
-            "base_contexts": {m.plugin_name: m.geometry.trained_context for m in models},
+            "base_contexts": {m.known_as: _trained_context(m) for m in models},
             "cells": [_cell_json(cell) for cell in self.cells],
             "kinds": {s.short: s.kind for s in self.steps.values() if s.fingerprint in waited_for},
             "trainings": [
@@ -107,18 +107,17 @@ def compile_study(
         for index, entry in enumerate(study.benchmarks)
         for task in entry.tasks
     }
-    for base_model in study.base_models:
-        folder = (model_folders or {}).get(base_model.plugin_name)
-        weights = None if folder is None else weights_digest(folder)
+    folders = model_folders or {}
+    bases = [Base.of(model, folders.get(model.known_as)) for model in study.base_models]
+    study = study.model_copy(update={"base_models": tuple(base.model for base in bases)})
+    for base in bases:
         published = {}
-        for index, variant in enumerate(study.methods):
+        for index, variant in enumerate(study.methods if base.absent is None else ()):
             place = f"{where}: methods[{index}]"
-            _check(base_model, variant, study, place)
+            _check(base.model, variant, study, place)
             target = study.target_of(variant)
-            published[variant.name] = published_weights(
-                base_model, variant, target, model_folders or {}, place
-            )
-        text = Text(study, base_model, corpus, weights)
+            published[variant.name] = published_weights(base.model, variant, target, folders, place)
+        text = Text(study, base, corpus)
         for seed in study.seeds:
             cells.extend(_Block(text, seed, data, published, steps, data_folders).cells())
     return StudyPlan(study, steps, tuple(cells))
@@ -140,7 +139,7 @@ class _Block:
     def cells(self) -> Iterator[PlannedCell]:
         training = PlannedTraining(self.text, self.seed, self._add)
         for variant in self.text.study.methods:
-            checkpoint = None if self.text.corpus.absent else training.checkpoint(variant)
+            checkpoint = None if self.text.absent else training.checkpoint(variant)
             for index, entry in enumerate(self.text.study.benchmarks):
                 if entry.asks(variant):
                     for task in entry.tasks:
@@ -159,11 +158,11 @@ class _Block:
     ) -> PlannedCell:
         study, base_model = self.text.study, self.text.base_model
         target = study.target_of(variant)
-        absent = self.text.corpus.absent or data.absent or self.published[variant.name].absent
+        absent = self.text.absent or data.absent or self.published[variant.name].absent
         reason = absent or _unavailable(base_model, variant, entry, task, length, target)
-        trained = base_model.geometry.trained_context
+        trained = _trained_context(base_model)
         axes: dict[str, Any] = {
-            "base_model": base_model.plugin_name,
+            "base_model": base_model.known_as,
             "method": variant.label,
             "frozen": not variant.is_tuned,
             "exact_attention": variant.method.exact_attention,
@@ -233,7 +232,7 @@ def _check(base_model: LanguageModel, variant: MethodEntry, study: StudySpec, wh
         variant.method.check(base_model.geometry, lengths)
         variant.method.rope_table(base_model.geometry, lengths)
     except SpecError as error:
-        place = f"{where} ({base_model.plugin_name}): {error.where}"
+        place = f"{where} ({base_model.known_as}): {error.where}"
         raise error.within(place) from None
     start = study.start_of(variant)
     if start and (start.method.rotary or start.method.insertion(base_model.geometry)):
@@ -259,6 +258,10 @@ def _unavailable(
     if reach is not None and length > reach:
         return f"eval length {length} is beyond the {reach} tokens {variant.label} reaches"
     return entry.benchmark.unavailable(base_model, task, length)
+
+
+def _trained_context(model: LanguageModel) -> int | None:
+    return model.geometry.trained_context if model.is_known else None
 
 
 def _cell_json(cell: PlannedCell) -> dict[str, Any]:

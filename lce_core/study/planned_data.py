@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from lce_core.errors import UnavailableError
-from lce_core.models import LanguageModel
+from lce_core.models import LanguageModel, weights_digest
 from lce_core.store.steps import Step, make_step
 from lce_core.study.spec import StudySpec
 from lce_core.study.step_kinds import HeldOutSpec, RowsSpec, Tokenizer
@@ -33,14 +34,52 @@ class Data:
 
 
 @dataclass(frozen=True)
+class Base:
+    """A base model as far as it is known on this machine, or why nothing is."""
+
+    model: LanguageModel
+    weights: str | None
+    """The digest of weights from a folder; the hub's are pinned by their revision."""
+    absent: str | None
+
+    @classmethod
+    def of(cls, model: LanguageModel, folder: Path | None) -> Base:
+        """The model with what its configuration says, and the digest of its folder.
+
+        Raises:
+          SpecError: no method can be put on the model.
+          DataError: its configuration is broken.
+          UnavailableError: the folder cannot be read.
+        """
+        try:
+            known = model.resolved(folder)
+        except UnavailableError as error:
+            return cls(model, None, str(error))
+        return cls(known, None if folder is None else weights_digest(folder), None)
+
+
+@dataclass(frozen=True)
 class Text:
     """The study's corpus under one base model's tokenizer."""
 
     study: StudySpec
-    base_model: LanguageModel
+    base: Base
     corpus: Data
-    weights: str | None
-    """The digest of weights from a folder; the hub's are pinned by the plug-in's revision."""
+
+    @property
+    def base_model(self) -> LanguageModel:
+        """Whose tokenizer it is."""
+        return self.base.model
+
+    @property
+    def weights(self) -> str | None:
+        """The digest of weights from a folder."""
+        return self.base.weights
+
+    @property
+    def absent(self) -> str | None:
+        """Why there is neither text nor model."""
+        return self.base.absent or self.corpus.absent
 
     def rows(self, row_length: int, num_rows: int, seed: int) -> Step:
         """Packed training rows."""
@@ -53,7 +92,7 @@ class Text:
             upsampling=self.study.upsampling,
             seed=seed,
         )
-        return make_step(spec, f"{self._name()}-{row_length}-s{seed}", {})
+        return make_step(spec, f"{self._name()}-{row_length}-s{seed}", {}, self._axes())
 
     def held_out(self) -> Step:
         """Tokenised held-out text."""
@@ -63,11 +102,19 @@ class Text:
             tokenizer=self._tokenizer(),
             tokens_per_domain=self.study.evaluation.held_out_tokens,
         )
-        return make_step(spec, self._name(), {})
+        return make_step(spec, self._name(), {}, self._axes())
 
     def _name(self) -> str:
-        return f"{self.study.corpus.plugin_name}-{self.base_model.plugin_name}"
+        return f"{self.study.corpus.plugin_name}-{self.base_model.known_as}"
+
+    def _axes(self) -> dict[str, str]:
+        return {"base_model": self.base_model.known_as}
 
     def _tokenizer(self) -> Tokenizer:
-        name, version = self.base_model.plugin_name, self.base_model.plugin_version
-        return Tokenizer(name=name, version=version, weights=self.weights)
+        model = self.base_model
+        return Tokenizer(
+            name=model.plugin_name,
+            version=model.plugin_version,
+            weights=self.weights,
+            parameters=model.tokenizer_parameters(),
+        )

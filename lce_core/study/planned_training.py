@@ -68,8 +68,8 @@ class PlannedTraining:
             row_length=recipe.sequence_length,
             seed=self.seed,
         )
-        axes = {"base_model": base_model.plugin_name, "method": None, "seed": self.seed}
-        name = f"{base_model.plugin_name}-s{self.seed}"
+        axes = {"base_model": base_model.known_as, "method": None, "seed": self.seed}
+        name = f"{base_model.known_as}-s{self.seed}"
         return self.add(make_step(spec, name, {"rows": rows}, axes))
 
     def _chain(self, variant: MethodEntry, base: Step | None) -> Step:
@@ -103,8 +103,8 @@ class PlannedTraining:
             train_positions=variant.train_positions,
         )
         parents = {"rows": rows} if base is None else {"rows": rows, "base": base}
-        axes = {"base_model": base_model.plugin_name, "method": variant.label, "seed": self.seed}
-        full_name = f"{base_model.plugin_name}-{run.name}-s{self.seed}"
+        axes = {"base_model": base_model.known_as, "method": variant.label, "seed": self.seed}
+        full_name = f"{base_model.known_as}-{run.name}-s{self.seed}"
         return self.add(make_step(spec, full_name, parents, axes))
 
     def _rows(self, row_length: int, num_steps: int, training: Training) -> Step:

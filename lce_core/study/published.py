@@ -163,7 +163,7 @@ def _other_model(
     return SpecError(
         f"{folder / 'config.json'}: {key}",
         repr(given),
-        f"{expected}, as weights of base model {base_model.plugin_name} have it",
+        f"{expected}, as weights of base model {base_model.known_as} have it",
         "name the folder of weights that were trained from this base model",
     )
 

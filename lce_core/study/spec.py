@@ -19,7 +19,7 @@ from lce_core.benchmarks import Benchmark
 from lce_core.corpora import Corpus
 from lce_core.errors import SpecError, did_you_mean
 from lce_core.methods import Method
-from lce_core.models import LanguageModel
+from lce_core.models import MODELS, LanguageModel
 from lce_core.recipe import STRICT, Evaluation, Positions, Section, Training, Upsampling
 
 _OF_TRAINING = ("train_length", "train_tokens", "training", "start_from")
@@ -192,7 +192,15 @@ class StudySpec(BaseModel):
         if min(self.seeds) < 0 or max(self.seeds) >= 1 << 63:
             raise SpecError("seeds", list(self.seeds), "seeds from 0 to 2^63 - 1", "choose others")
         _refuse_repeats("seeds", self.seeds)
-        _refuse_repeats("base_models", [base.plugin_name for base in self.base_models])
+        _refuse_repeats("base_models", [base.known_as for base in self.base_models])
+        for base in self.base_models:
+            if base.known_as != base.plugin_name and base.known_as in MODELS.names():
+                raise SpecError(
+                    "base_models",
+                    f"{base.known_as} for a {base.plugin_name}",
+                    "a name that no registered base model has",
+                    "give it another `label`",
+                )
         _refuse_repeats("methods", [variant.name for variant in self.methods])
         return self
 
@@ -272,5 +280,5 @@ def _refuse_repeats(what: str, values: Sequence[object]) -> None:
             what,
             f"{', '.join(repeated)} more than once",
             "distinct entries",
-            "name each once, or give variants of a method a `label`",
+            "name each once, or give variants of a method or model a `label`",
         )

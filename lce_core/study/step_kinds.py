@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BeforeValidator, PlainSerializer
+from pydantic import BeforeValidator, Field, PlainSerializer
 
 from lce_core.benchmarks import BENCHMARKS, Benchmark
 from lce_core.corpora import CORPORA, Corpus
@@ -47,6 +47,8 @@ class Tokenizer(Section):
     version: int
     weights: str | None = None
     """Digest of the folder that takes the hub's place."""
+    parameters: Mapping[str, Any] = Field(default_factory=dict)
+    """Those of the base model that its tokenizer depends on."""
 
 
 class _TextSpec(StepSpec):

@@ -21,6 +21,7 @@ from lce_core.extension.extended_model import extend
 from lce_core.extension.insertion import Inserter
 from lce_core.methods import METHODS
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
+from tests.support.architectures import random_model
 from tests.support.extended_models import method
 from tests.support.provocations import Place, Table
 
@@ -169,10 +170,15 @@ def _(_: Place) -> None:
     extend(stock(BASES[0]), BASES[0], method("landmark"), target=TARGET, kernel="flash")
 
 
-@provokes("lce_core/extension/compatibility.py", "a llama or phi model")
+@provokes("lce_core/extension/compatibility.py", "a model of type")
 def _(_: Place) -> None:
     other = GPT2LMHeadModel(GPT2Config(n_embd=8, n_layer=1, n_head=1, vocab_size=20))
     extend(other, BASES[0], method("none"), target=TARGET)
+
+
+@provokes("lce_core/extension/compatibility.py", "full attention in every layer")
+def _(_: Place) -> None:
+    extend(random_model("mistral", sliding_window=8), BASES[0], method("none"), target=TARGET)
 
 
 @provokes("lce_core/extension/compatibility.py", "as the base model has it")

@@ -13,6 +13,8 @@ from lce_core.models._gguf import convert
 from lce_core.models._stock import check_config
 from lce_core.models._weights_digest import weights_digest
 from lce_core.models._wheels import extract
+from lce_core.models.hub_model.facts import read_facts
+from tests.support.architectures import save
 from tests.support.packaged_models import (
     MEMBER,
     TinyPackaged,
@@ -104,6 +106,88 @@ def _(place: Place) -> None:
 @provokes("lce_core/models/_packaged.py", "a model that was not fetched yet")
 def _(_: Place) -> None:
     TinyPackaged().load(None, None)
+
+
+def described(place: Place, text: str) -> Any:
+    """What `hub_model` reads of a config.json."""
+    (place.folder / "config.json").write_text(text, encoding="utf-8")
+    return read_facts(place.folder / "config.json")
+
+
+@provokes("lce_core/models/hub_model/facts.py", "no readable configuration")
+def _(place: Place) -> None:
+    described(place, "{")
+
+
+@provokes("lce_core/models/hub_model/facts.py", "a JSON value of type")
+def _(place: Place) -> None:
+    described(place, "[]")
+
+
+@provokes("lce_core/models/hub_model/facts.py", "as config.json of every such model has it")
+def _(place: Place) -> None:
+    described(place, '{"model_type": "llama"}')
+
+
+@provokes("lce_core/models/hub_model/facts.py", "a model that methods can be put on")
+def _(place: Place) -> None:
+    described(place, '{"model_type": "gpt2"}')
+
+
+def asked(says: str, **entry: Any) -> None:
+    """Registers an entry of a study that is no model."""
+    provokes("lce_core/models/hub_model/__init__.py", says)(
+        lambda _: MODELS.parse({"name": "hub_model", **entry}, "base_models[0]")
+    )
+
+
+asked("a branch or tag may change", repo="a/b", revision="main")
+asked("a repository and its commit together", repo="a/b")
+asked("neither a label nor a repository")
+MINE = MODELS.parse({"name": "hub_model", "label": "mine"}, "base_models[0]")
+
+
+@provokes("lce_core/models/hub_model/__init__.py", "facts that are read from config.json alone")
+def _(place: Place) -> None:
+    LLAMA.config().save_pretrained(place.folder)  # type: ignore[attr-defined]
+    MINE.resolved(place.folder).resolved(place.folder)
+
+
+@provokes("lce_core/models/hub_model/__init__.py", "as when the study was planned")
+def _(place: Place) -> None:
+    planned = MINE.resolved(saved(place))
+    file = place.folder / "config.json"
+    file.write_text(file.read_text(encoding="utf-8").replace("11008", "11009"), encoding="utf-8")
+    planned.load(place.folder, None)
+
+
+@provokes("lce_core/models/hub_model/__init__.py", "ids below the model's vocabulary")
+def _(place: Place) -> None:
+    beyond = BASE.tokenizer(None)
+    beyond.add_special_tokens({"eos_token": "</s>"})
+    folder = save("llama", place.folder, beyond)
+    MINE.resolved(folder).tokenizer(folder)
+
+
+@provokes("lce_core/models/hub_model/__init__.py", "whose config.json was not read yet")
+def _(_: Place) -> None:
+    MINE.geometry  # noqa: B018
+
+
+@provokes("lce_core/models/hub_model/__init__.py", "a folder without config.json")
+def _(place: Place) -> None:
+    MINE.resolved(place.folder)
+
+
+@provokes("lce_core/models/hub_model/__init__.py", "neither a folder nor a repository")
+def _(_: Place) -> None:
+    MINE.resolved(None)
+
+
+@provokes("lce_core/models/hub_model/__init__.py", "its config.json in the hub cache")
+def _(_: Place) -> None:
+    entry = {"name": "hub_model", "repo": "a/b", "revision": "0" * 40}
+    MODELS.parse(entry, "base_models[0]").resolved(None)
 
 
 def converted(place: Place, kept: int | None = None, **changes: object) -> None:

@@ -33,6 +33,7 @@ study("a list of at least one", seeds=[])
 study("lengths of the benchmark", benchmarks=[{"name": "passkey"}])
 study("tasks of", benchmarks=[{"name": "passkey", "lengths": [128], "tasks": ["twin"]}])
 study("more than once", "spec", seeds=[1, 1])
+study("a name that no registered", "spec", base_models=[{"name": "hub_model", "label": "phi2"}])
 study("inference only", "spec", methods=[{"name": "self_extend", "tuned": True}])
 study("nothing without training", "spec", methods=[{"name": "landmark"}])
 study(

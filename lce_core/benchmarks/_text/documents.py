@@ -57,10 +57,10 @@ class Documents:
     tokens: tuple[Tokens, ...]
     """Ids of each document, without special tokens."""
     bos: int | None
-    """The tokenizer's beginning-of-text token, if it has one."""
+    """The token before every document (`separator_of`), if there is one."""
 
     def joined(self) -> Tokens:
-        """All of them, each preceded by the beginning-of-text token (tokens,)."""
+        """All of them, each preceded by that token (tokens,)."""
         first = np.array([] if self.bos is None else [self.bos], dtype=np.uint32)
         return np.concatenate([part for ids in self.tokens for part in (first, ids)])
 
@@ -110,7 +110,13 @@ def read_documents(
             "lower min_document_tokens or give longer documents",
         )
     names, tokens = zip(*chosen, strict=True)
-    return Documents(names, tokens, request.tokenizer.bos_token_id)
+    return Documents(names, tokens, _separator(request))
+
+
+def _separator(request: CellRequest) -> int | None:
+    from lce_core.data.tokenised import separator_of
+
+    return separator_of(request.tokenizer)
 
 
 def held_out_documents(request: CellRequest, *, at_least: int, max_tokens: int | None) -> Documents:
@@ -126,7 +132,7 @@ def held_out_documents(request: CellRequest, *, at_least: int, max_tokens: int |
     """
     stream = request.held_out.stream(request.task)[:max_tokens]
     starts = request.held_out.document_starts(request.task)
-    bos = request.tokenizer.bos_token_id
+    bos = _separator(request)
     parts = np.split(stream, starts[(starts > 0) & (starts < len(stream))])
     tokens = [part[1:] if bos is not None and part[:1] == bos else part for part in parts]
     chosen = [index for index, ids in enumerate(tokens) if len(ids) >= at_least]

@@ -38,8 +38,7 @@ from lce_core.attention.schemes import (
 )
 from lce_core.errors import SpecError
 from lce_core.rope import RopeTable
-
-SCALING = 0.3
+from tests.support.dense_attention import SCALING, dense, grouped_distance, lambda_distance
 
 
 def states(
@@ -58,54 +57,6 @@ def table(pairs: int, heads: int | None = None) -> RopeTable:
     if heads is None:
         return RopeTable(inv_freq)
     return RopeTable(np.stack([inv_freq * (1 + 0.1 * head) for head in range(heads)]))
-
-
-def dense(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    inv_freq: np.ndarray,
-    distance: Callable[[int, int], float | None],
-) -> torch.Tensor:
-    """Softmax over all (query, key) pairs, each rotated by its relative position; O(n^2)."""
-    tokens, heads = query.shape[2], query.shape[1]
-    key = key.repeat_interleave(heads // key.shape[1], dim=1).double()
-    value = value.repeat_interleave(heads // value.shape[1], dim=1).double()
-    query = query.double()
-    frequencies = torch.from_numpy(np.broadcast_to(inv_freq, (heads, inv_freq.shape[-1])).copy())
-    pairs = inv_freq.shape[-1]
-    relative = [[distance(i, j) for j in range(tokens)] for i in range(tokens)]
-    hidden = torch.tensor([[d is None for d in row] for row in relative])
-    steps = torch.tensor([[d or 0 for d in row] for row in relative], dtype=torch.float64)
-    angles = steps[None, :, :, None] * frequencies[:, None, None, :]
-    q1, q2 = query[..., :pairs], query[..., pairs : 2 * pairs]
-    k1, k2 = key[..., :pairs], key[..., pairs : 2 * pairs]
-    along = q1[:, :, :, None] * k1[:, :, None] + q2[:, :, :, None] * k2[:, :, None]
-    across = q1[:, :, :, None] * k2[:, :, None] - q2[:, :, :, None] * k1[:, :, None]
-    scores = (along * angles.cos() + across * angles.sin()).sum(-1)
-    scores += query[..., 2 * pairs :] @ key[..., 2 * pairs :].transpose(-1, -2)
-    scores = (scores * SCALING).masked_fill(hidden, -math.inf)
-    return scores.softmax(-1) @ value
-
-
-def lambda_distance(window: int, num_global: int) -> Callable[[int, int], int | None]:
-    def distance(i: int, j: int) -> int | None:
-        if j > i:
-            return None
-        near, first = i - j < window, j < num_global
-        return min(i - j, window) if near or first else None
-
-    return distance
-
-
-def grouped_distance(window: int, group: int) -> Callable[[int, int], int | None]:
-    def distance(i: int, j: int) -> int | None:
-        if j > i:
-            return None
-        far = math.floor(i / group) - math.floor(j / group) + window - window / group
-        return i - j if i - j < window else int(far)
-
-    return distance
 
 
 def cache_distance(window: int, num_sinks: int) -> Callable[[int, int], int | None]:

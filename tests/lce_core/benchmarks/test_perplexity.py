@@ -171,11 +171,14 @@ def test_windows_without_room_for_the_last_tokens_are_unavailable() -> None:
 # Definitions within documents
 
 
-@pytest.fixture(scope="module")
-def bos_tokenizer() -> Any:
-    """The toy's tokenizer, one of whose tokens begins texts."""
+SEPARATOR = 256 + 8 * 16 + 7
+
+
+@pytest.fixture(scope="module", params=["bos_token", "eos_token"])
+def bos_tokenizer(request: pytest.FixtureRequest) -> Any:
+    """The toy's tokenizer, one of whose tokens begins texts, or ends them where none begins."""
     tokenizer = TOY.tokenizer(None)
-    tokenizer.bos_token = "<query-7>"
+    setattr(tokenizer, request.param, "<query-7>")
     return tokenizer
 
 
@@ -229,7 +232,7 @@ def test_a_token_before_each_window_lets_every_token_of_a_document_be_scored(
     document, expected, done = text.tokens["code"], [], 0
     for start in range(0, 300, stride):
         end = min(start + length - 1, 300)
-        window = np.concatenate([[bos_tokenizer.bos_token_id], document[start:end]])
+        window = np.concatenate([[SEPARATOR], document[start:end]])
         expected.append(_losses(stock, window.astype(np.uint32))[-(end - done) :])
         done = end
         if end == 300:

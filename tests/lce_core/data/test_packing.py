@@ -195,6 +195,31 @@ def test_text_that_spells_a_special_token_stays_text(tmp_path: Path) -> None:
     assert SEPARATING_TOKENIZER("<s>", add_special_tokens=False)["input_ids"] == [392]
 
 
+@pytest.mark.parametrize(
+    ("special", "separator"),
+    [({"bos_token": "<s>", "eos_token": "</s>"}, 392), ({"eos_token": "</s>"}, 392), ({}, None)],
+    ids=["beginning", "end alone", "neither"],
+)
+def test_documents_begin_with_the_token_of_their_tokenizer(
+    special: dict[str, str], separator: int | None, tmp_path: Path
+) -> None:
+    tokenizer = ToyLlama().tokenizer(None)
+    if special:
+        tokenizer.add_special_tokens(special)
+    for name in ("rows", "held_out"):
+        (tmp_path / name).mkdir()
+    corpus = Given(texts=(("a", "xyz"), ("a", "uv")), names=("a",))
+    packed = pack(corpus, tmp_path / "rows", tokenizer=tokenizer, row_length=4, num_rows=4)
+    held = hold_out(corpus, tmp_path / "held_out", 7, tokenizer)
+    assert packed["separator"] == held["separator"] == separator
+    stream = HeldOutText.open(tmp_path / "held_out").stream("a").tolist()
+    before = [] if separator is None else [separator]
+    either = [before + list(b"xyz"), before + list(b"uv")]
+    assert stream in (either[0] + either[1], either[1] + either[0])
+    rows = all_rows(tmp_path / "rows")[0].ravel().tolist()
+    assert rows[: len(either[0])] == either[0] or rows[: len(either[1])] == either[1]
+
+
 def test_a_small_corpus_is_gone_through_again_and_the_manifest_says_so(tmp_path: Path) -> None:
     manifest = pack(Given(texts=(("a", "x" * 30), ("b", "y" * 10))), tmp_path)
     entries = {entry["domain"]: entry for entry in manifest["domains"]}

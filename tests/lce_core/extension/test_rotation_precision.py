@@ -17,6 +17,7 @@ import torch
 from transformers import DynamicCache
 from transformers.models.llama import modeling_llama
 
+from lce_core.attention.layers import keep_precision
 from lce_core.attention.rotary import RequestRotary
 from lce_core.attention.rotation import Rotation
 from lce_core.contracts.tiny_models import BASES, LENGTHS, TARGET, stock, tokens
@@ -55,6 +56,7 @@ def turned(states: torch.Tensor, inv_freq: np.ndarray) -> torch.Tensor:
 
 def score_error(*, stock_precision: bool) -> float:
     """Root mean square error of bf16 states' scores, per head dimension's root, up to 4096."""
+    keep_precision("llama")
     generator = torch.Generator().manual_seed(0)
     query, key = torch.randn(2, 1, 1, 4096, 128, generator=generator).bfloat16()
     rotary = RequestRotary(128, identity=False)

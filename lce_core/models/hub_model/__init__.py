@@ -1,0 +1,287 @@
+"""Any base model of a known architecture: a hub repository at a commit, or a folder.
+
+Geometry and sizes are read from config.json when a study is planned, and are part of the identity,
+so that workers and later readers of a plan need no second look. Of a repository the identity has
+name and commit, of a folder the digest of its files; the label only names.
+
+Source: own; keys as transformers writes them.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from pydantic import Field, model_validator
+
+from lce_core.errors import DataError, SpecError, UnavailableError
+from lce_core.evidence import calls
+from lce_core.hub import fetch
+from lce_core.models import HubAddress, ModelShape
+from lce_core.models._stock import LoadedModel, load_weights, read_config
+from lce_core.models.hub_model.facts import Facts, facts_of, read_facts
+from lce_core.registry import Examples, Source
+from lce_core.rope import RopeGeometry
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+VERSION = 1
+SOURCE = Source(
+    paper="own",
+    place="config.json of a transformers model",
+    reference="https://huggingface.co/docs/transformers/main_classes/configuration",
+)
+EVIDENCE = (
+    calls(
+        facts_of,
+        {
+            "model_type": "mistral",
+            "num_layers": 32,
+            "hidden_size": 4096,
+            "intermediate_size": 14336,
+            "vocab_size": 32000,
+            "tied_embeddings": False,
+            "head_dim": 128,
+            "rotary_dim": 128,
+            "num_heads": 32,
+            "num_kv_heads": 8,
+            "theta": 10000.0,
+            "trained_context": 8192,
+        },
+        "arXiv:2310.06825, table 1, with context_len for the trained context",
+        config={
+            "model_type": "mistral",
+            "num_hidden_layers": 32,
+            "hidden_size": 4096,
+            "intermediate_size": 14336,
+            "vocab_size": 32000,
+            "num_attention_heads": 32,
+            "num_key_value_heads": 8,
+            "max_position_embeddings": 8192,
+            "sliding_window": None,
+        },
+        where="config.json",
+    ),
+)
+EXAMPLES: Examples = (
+    {
+        "repo": "meta-llama/Llama-2-7b-hf",
+        "revision": "01c7f73d771dfac7d292323805ebc428287df4f9",
+    },
+)
+
+_MAY_DIFFER = {"vocab_size"}
+"""A padding token is harmless, and methods add tokens of their own."""
+
+
+class HubModel(LoadedModel):
+    """A model of a repository or folder that the study names."""
+
+    label: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9_]*$")
+    """Its name in tables, in `--select` and in `--model-folder LABEL=FOLDER`. Without one it is
+    that of the repository in lower case, with _ for other characters."""
+    repo: str | None = Field(default=None, pattern=r"^[\w.-]+/[\w.-]+$")
+    """Hub repository, OWNER/NAME; none for a model that `--model-folder` names."""
+    revision: str | None = None
+    """40-hex commit of the repository."""
+    trained_context: int | None = Field(default=None, gt=0)
+    """Tokens of context it was trained with, where config.json says another number or two."""
+    facts: Facts | None = None
+    """What config.json says; read when a study is planned, and never written in one."""
+
+    licence: ClassVar[str] = "the publisher's"
+    reads_config: ClassVar[bool] = True
+
+    @model_validator(mode="after")
+    def _placed(self) -> Self:
+        if self.revision is not None and not re.fullmatch("[0-9a-f]{40}", self.revision):
+            raise SpecError(
+                "revision",
+                repr(self.revision),
+                "the 40 hex digits of a commit; a branch or tag may change under a study",
+                "take the commit from the repository's page",
+            )
+        if (self.repo is None) != (self.revision is None):
+            missing, given = ("repo", "revision") if self.repo is None else ("revision", "repo")
+            raise SpecError(
+                missing,
+                f"nothing beside the {given}",
+                "a repository and its commit together",
+                f"add `{missing}`",
+            )
+        if self.repo is None and self.label is None and self.facts is None:
+            raise SpecError(
+                "label",
+                "neither a label nor a repository",
+                "`repo` and `revision`, or a `label` whose folder is named on the command line",
+                "write {name: hub_model, repo: OWNER/NAME, revision: COMMIT}, or"
+                " {name: hub_model, label: LABEL} with --model-folder LABEL=FOLDER",
+            )
+        return self
+
+    @classmethod
+    def origin(cls) -> str:
+        """Any place."""
+        return "a repository at a commit, or a folder"
+
+    @property
+    def known_as(self) -> str:
+        """The label, or else the name of the repository."""
+        if self.label is None and self.repo is not None:
+            name = self.repo.partition("/")[2].lower()
+            return re.sub(r"[^a-z0-9]+", "_", name).strip("_") or self.plugin_name
+        return self.label or self.plugin_name
+
+    @property
+    def is_known(self) -> bool:
+        """Whether config.json has been read."""
+        return self.facts is not None
+
+    @property
+    def geometry(self) -> RopeGeometry:  # type: ignore[override]
+        """The rotary embedding, as config.json has it."""
+        return self._facts().geometry
+
+    @property
+    def shape(self) -> ModelShape:  # type: ignore[override]
+        """The sizes, as config.json has them."""
+        return self._facts().shape
+
+    @property
+    def hub(self) -> HubAddress | None:  # type: ignore[override]
+        """The repository at its commit."""
+        if self.repo is None or self.revision is None:
+            return None
+        return HubAddress(self.repo, self.revision)
+
+    def identity(self) -> dict[str, Any]:
+        """Repository, commit and facts; the label only names."""
+        return {key: value for key, value in super().identity().items() if key != "label"}
+
+    def tokenizer_parameters(self) -> dict[str, Any]:
+        """All of the identity: it says which tokenizer it is, and how large a vocabulary."""
+        return {k: v for k, v in self.identity().items() if k not in ("name", "version")}
+
+    def resolved(self, folder: Path | None) -> Self:
+        """With the facts of config.json in `folder` or the repository; errors of `read_facts`.
+
+        Raises:
+          UnavailableError: there is no config.json within reach.
+          SpecError: the study states the facts itself.
+        """
+        if self.facts is not None:
+            raise SpecError(
+                f"base model {self.known_as}: facts",
+                "facts in a study",
+                "facts that are read from config.json alone",
+                "remove the key",
+            )
+        facts = read_facts(self._config_file(folder), self.trained_context)
+        return self.model_copy(update={"facts": facts})
+
+    def tokenizer(self, folder: Path | None) -> PreTrainedTokenizerBase:
+        """The tokenizer in `folder` or the repository; errors of `LoadedModel.tokenizer`.
+
+        Raises:
+          DataError: a token that begins or ends texts has no row in the model's embedding.
+        """
+        loaded = super().tokenizer(folder)
+        for token in (loaded.bos_token_id, loaded.eos_token_id):
+            if token is not None and token >= self.shape.vocab_size:
+                raise DataError(
+                    f"base model {self.known_as}: tokenizer",
+                    f"{loaded.convert_ids_to_tokens(token)!r} with id {token}",
+                    f"ids below the model's vocabulary of {self.shape.vocab_size}",
+                    "copy the tokenizer that belongs to the model",
+                )
+        return loaded
+
+    def fetch(self, models: Path) -> Path:
+        """Weights and tokenizer in the hub's cache, if the model is one that can be extended."""
+        self.resolved(None)
+        return super().fetch(models)
+
+    def check_folder(self, folder: Path) -> None:
+        """Refuses a folder whose config.json has other facts than the plan.
+
+        Raises:
+          SpecError: a fact differs; or the errors of `read_facts`.
+          DataError: config.json cannot be read.
+        """
+        expected = self._facts().model_dump(exclude=_MAY_DIFFER)
+        found = read_facts(folder / "config.json", self.trained_context).model_dump()
+        for key, value in expected.items():
+            if found[key] != value:
+                raise SpecError(
+                    f"{folder / 'config.json'}: {key}",
+                    repr(found[key]),
+                    f"{value!r}, as when the study was planned",
+                    "name the folder the study was planned with, or plan it again",
+                )
+
+    def load_published(self, folder: Path, dtype: Any) -> PreTrainedModel:
+        """Weights that others trained from this model; errors as in the base class."""
+        place, facts = self._place(folder, weights=True), self._facts()
+        config = read_config(place)
+        if config.model_type != facts.model_type:
+            raise SpecError(
+                f"{place / 'config.json'}: model_type",
+                repr(config.model_type),
+                f"{facts.model_type!r}, as base model {self.known_as} has it",
+                "name the folder of weights that were trained from this base model",
+            )
+        config.rope_parameters = {
+            "rope_type": "default",
+            "rope_theta": facts.theta,
+            "partial_rotary_factor": facts.rotary_dim / facts.head_dim,
+        }
+        config.max_position_embeddings = facts.trained_context
+        return load_weights(place, dtype, config)
+
+    def _facts(self) -> Facts:
+        if self.facts is None:
+            raise SpecError(
+                f"base model {self.known_as}",
+                "a model whose config.json was not read yet",
+                "a model as a plan has it",
+                "plan the study, which reads it",
+            )
+        return self.facts
+
+    def _config_file(self, folder: Path | None) -> Path:
+        named = f"name its folder with `--model-folder {self.known_as}=FOLDER`"
+        if folder is not None:
+            file = folder / "config.json"
+            if not file.is_file():
+                raise UnavailableError(
+                    f"base model {self.known_as}: {folder}",
+                    "a folder without config.json",
+                    "the folder that holds the model",
+                    named,
+                )
+            return file
+        if self.hub is None:
+            raise UnavailableError(
+                f"base model {self.known_as}",
+                "neither a folder nor a repository",
+                "the folder that holds the model",
+                named,
+            )
+        try:
+            place = fetch(
+                self.hub.repo, self.hub.revision, ("config.json",), ("config.json",), "model"
+            )
+        except UnavailableError as error:
+            raise UnavailableError(
+                f"base model {self.known_as}: {error.where}",
+                error.got,
+                "its config.json in the hub cache, on the hub or in a folder of your own",
+                f"{named}; or connect to the hub and, where the repository is gated, accept its"
+                " licence there and set HF_TOKEN",
+            ) from error
+        return place / "config.json"
+
+
+MODEL = HubModel

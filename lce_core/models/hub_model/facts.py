@@ -1,0 +1,231 @@
+"""What config.json says of a model, as far as plans and frequency tables depend on it.
+
+Read as JSON, since transformers' own reader loads torch, which planning does without. Whatever
+would make a study wrong is refused here, before anything is downloaded: attention that does not see
+all tokens, positions that are scaled already, weights that are no floating-point numbers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from lce_core.errors import DataError, SpecError
+from lce_core.models import ModelShape
+from lce_core.recipe import STRICT
+from lce_core.rope import RopeGeometry
+from lce_core.rope.architectures import ARCHITECTURES
+
+Config = Mapping[str, Any]
+
+_OF_OTHER_SENSES = ("text_config", "vision_config", "audio_config", "speech_config")
+
+
+class Facts(BaseModel):
+    """Sizes and rotary embedding of a model."""
+
+    model_config = STRICT
+
+    model_type: str
+    num_layers: int
+    hidden_size: int
+    intermediate_size: int
+    vocab_size: int
+    tied_embeddings: bool
+    head_dim: int
+    rotary_dim: int
+    num_heads: int
+    num_kv_heads: int
+    theta: float
+    trained_context: int
+
+    @property
+    def geometry(self) -> RopeGeometry:
+        """The rotary embedding."""
+        return RopeGeometry(
+            head_dim=self.head_dim,
+            rotary_dim=self.rotary_dim,
+            num_heads=self.num_heads,
+            num_kv_heads=self.num_kv_heads,
+            theta=self.theta,
+            trained_context=self.trained_context,
+        )
+
+    @property
+    def shape(self) -> ModelShape:
+        """The sizes that cost follows from."""
+        return ModelShape(
+            num_layers=self.num_layers,
+            hidden_size=self.hidden_size,
+            intermediate_size=self.intermediate_size,
+            vocab_size=self.vocab_size,
+            gated_mlp=ARCHITECTURES[self.model_type].gated_mlp,
+            tied_embeddings=self.tied_embeddings,
+        )
+
+
+def read_facts(file: Path, trained_context: int | None = None) -> Facts:
+    """The facts of a config.json.
+
+    Args:
+      file: the configuration.
+      trained_context: tokens of context, where the file is not to be asked.
+
+    Raises:
+      SpecError: methods cannot be put on this model; says why.
+      DataError: the file cannot be read, or a key is missing or no number.
+    """
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(
+            file,
+            f"no readable configuration ({type(error).__name__}: {error})",
+            "the config.json of a transformers model",
+            "copy or download the model again",
+        ) from error
+    if not isinstance(config, dict):
+        raise DataError(
+            file,
+            f"a JSON value of type {type(config).__name__}",
+            "an object, as the config.json of a transformers model is",
+            "copy or download the model again",
+        )
+    facts = Facts(**facts_of(config, str(file), trained_context))
+    try:
+        _ = facts.geometry
+    except SpecError as error:
+        raise error.within(f"{file}: {error.where}") from None
+    return facts
+
+
+def facts_of(config: Config, where: str, trained_context: int | None = None) -> dict[str, Any]:
+    """Fields of `Facts`; `where` names the configuration in errors, which are `read_facts`'s."""
+    for key, needed, instead in _obstacles(config, trained_context):
+        given = config.get(key)
+        raise SpecError(
+            f"{where}: {key}",
+            "nothing" if given is None else repr(given),
+            f"a model that methods can be put on: {needed}",
+            f"name another model{instead}",
+        )
+    architecture, rope = ARCHITECTURES[config["model_type"]], _rope(config)
+
+    def whole(key: str) -> int:
+        given = config.get(key)
+        if type(given) is not int or given < 1:
+            raise _no_number(where, key, given, "a positive whole number")
+        return given
+
+    def number(key: str, default: float) -> float:
+        given = rope.get(key, config.get(key, default))
+        if type(given) not in (int, float) or not given > 0:
+            raise _no_number(where, key, given, "a positive number")
+        return float(given)
+
+    heads, hidden = whole("num_attention_heads"), whole("hidden_size")
+    follows = config.get("head_dim") is None and architecture.head_dim_follows
+    head_dim = hidden // heads if follows else whole("head_dim")
+    alike = config.get("num_key_value_heads") is None and architecture.all_heads_have_keys
+    return {
+        "model_type": config["model_type"],
+        "num_layers": whole("num_hidden_layers"),
+        "hidden_size": hidden,
+        "intermediate_size": whole("intermediate_size"),
+        "vocab_size": whole("vocab_size"),
+        "tied_embeddings": bool(config.get("tie_word_embeddings", architecture.tied_embeddings)),
+        "head_dim": head_dim,
+        "rotary_dim": int(
+            head_dim * number("partial_rotary_factor", architecture.partial_rotary_factor)
+        ),
+        "num_heads": heads,
+        "num_kv_heads": heads if alike else whole("num_key_value_heads"),
+        "theta": number("rope_theta", 10_000.0),
+        "trained_context": trained_context or whole("max_position_embeddings"),
+    }
+
+
+def _obstacles(config: Config, trained_context: int | None) -> Iterator[tuple[str, str, str]]:
+    """Key, what has to be there, and which model to take instead, for each obstacle."""
+    for key in _OF_OTHER_SENSES:
+        if config.get(key) is not None:
+            yield key, "a model of text alone", ", such as a checkpoint of its language model"
+    if config.get("is_encoder_decoder"):
+        yield "is_encoder_decoder", "a decoder without encoder", ""
+    if config.get("auto_map"):
+        yield (
+            "auto_map",
+            "transformers' own code, since code beside weights is never run",
+            ", such as a checkpoint converted for transformers",
+        )
+    if config.get("quantization_config"):
+        yield (
+            "quantization_config",
+            "weights in floating point",
+            ", such as the checkpoint before quantisation",
+        )
+    named = config.get("architectures") or ["ForCausalLM"]
+    if not any(str(name).endswith("ForCausalLM") for name in named):
+        yield "architectures", "a language-model head, ...ForCausalLM", ""
+    if config.get("model_type") in ARCHITECTURES:
+        yield from _windows(config)
+        yield from _scalings(config, trained_context)
+    else:
+        yield "model_type", f"rotary embedding as in {', '.join(ARCHITECTURES)}", ""
+
+
+def _windows(config: Config) -> Iterator[tuple[str, str, str]]:
+    full = "full attention in every layer, with no sliding window of its own"
+    slides = ARCHITECTURES[config["model_type"]].slides
+    if any(kind != "full_attention" for kind in config.get("layer_types") or ()):
+        yield "layer_types", full, ""
+    if config.get("use_bidirectional_attention"):
+        yield "use_bidirectional_attention", "causal attention", ""
+    # Where there is a switch it decides; Qwen2 has a size beside a switch that is off.
+    window = config.get("sliding_window", "a default" if slides else None)
+    if config.get("use_sliding_window", "use_sliding_window" not in config and window is not None):
+        key = "use_sliding_window" if config.get("use_sliding_window") else "sliding_window"
+        yield key, full, ", such as a Mistral from v0.2 on, without window" if slides else ""
+
+
+def _scalings(config: Config, trained_context: int | None) -> Iterator[tuple[str, str, str]]:
+    rope = _rope(config)
+    key = "rope_parameters" if config.get("rope_parameters") else "rope_scaling"
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    layered = any(isinstance(value, Mapping) for value in rope.values())
+    if kind != "default" or layered:
+        shown = "a table for each kind of layer" if layered else f"rope_type {kind}"
+        yield (
+            key,
+            f"rope_type default ({shown} is a method in the weights already, on which another"
+            " would be put)",
+            ", such as the checkpoint from before its context was extended",
+        )
+    before = rope.get(_ORIGINAL, config.get(_ORIGINAL))
+    if trained_context is None and before not in (None, config.get("max_position_embeddings")):
+        yield (
+            "max_position_embeddings",
+            f"one trained context, not {before} in {_ORIGINAL} beside it",
+            ", or say what this one was trained with: `trained_context: N`",
+        )
+
+
+_ORIGINAL = "original_max_position_embeddings"
+
+
+def _rope(config: Config) -> Config:
+    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    return rope if isinstance(rope, Mapping) else {"rope_type": rope}
+
+
+def _no_number(where: str, key: str, given: object, expected: str) -> DataError:
+    return DataError(
+        f"{where}: {key}",
+        "nothing" if given is None else repr(given),
+        f"{expected}, as config.json of every such model has it",
+        "copy or download the model again",
+    )

@@ -1,0 +1,299 @@
+"""What `hub_model` reads of a config.json and refuses; identity, names, hub cache and folders.
+
+Configurations are those of published models or tiny ones written by transformers; the hub is a
+cache laid out as its client does, or a closed port.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from lce_core.errors import DataError, SpecError, UnavailableError
+from lce_core.models import MODELS, LanguageModel
+from lce_core.models.hub_model.facts import facts_of, read_facts
+from lce_core.study.cost import matmul_parameters
+from tests.support.architectures import hub_model, random_model, save
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+QWEN: dict[str, Any] = {
+    "architectures": ["Qwen2ForCausalLM"],
+    "attention_dropout": 0.0,
+    "hidden_act": "silu",
+    "hidden_size": 896,
+    "intermediate_size": 4864,
+    "max_position_embeddings": 32768,
+    "max_window_layers": 24,
+    "model_type": "qwen2",
+    "num_attention_heads": 14,
+    "num_hidden_layers": 24,
+    "num_key_value_heads": 2,
+    "rms_norm_eps": 1e-06,
+    "rope_theta": 1000000.0,
+    "sliding_window": 32768,
+    "tie_word_embeddings": True,
+    "use_sliding_window": False,
+    "vocab_size": 151936,
+}
+"""Qwen2.5-0.5B's keys."""
+
+
+def parsed(**entry: Any) -> LanguageModel:
+    return MODELS.parse({"name": "hub_model", **entry}, "base_models[0]")
+
+
+def written(folder: Path, **changes: Any) -> Path:
+    """A folder with Qwen's config.json, keys changed or, if None, left out."""
+    config = {key: value for key, value in {**QWEN, **changes}.items() if value is not ...}
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def test_a_published_configuration_gives_the_model_its_authors_describe(tmp_path: Path) -> None:
+    base = hub_model(written(tmp_path))
+    geometry, shape = base.geometry, base.shape
+    assert (geometry.head_dim, geometry.rotary_dim, geometry.theta) == (64, 64, 1e6)
+    assert (geometry.num_heads, geometry.num_kv_heads, geometry.trained_context) == (14, 2, 32768)
+    # The Qwen2.5 report, arXiv:2412.15115, table 1 and model card: 0.49 B, 0.36 B of them without
+    # the embedding, which here is the head too. Biases and norms are no matrix products.
+    assert matmul_parameters(shape, geometry) == pytest.approx(0.49e9, rel=0.01)
+    assert matmul_parameters(shape, geometry) - 896 * 151936 == pytest.approx(0.36e9, rel=0.01)
+
+
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 8192}
+VISION = {"vision_config": {"depth": 32}}
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"model_type": "gpt2"}, "'gpt2'; expected a model .*: rotary embedding as in gemma, llama"),
+    ({"model_type": ...}, "model_type: got nothing"),
+    ({"model_type": "mixtral", "num_local_experts": 8}, "model_type: got 'mixtral'"),
+    ({"model_type": "mistral", "sliding_window": 4096, "use_sliding_window": ...},
+     "sliding_window: got 4096; .* full attention .* a Mistral from v0.2 on"),
+    ({"model_type": "mistral", "sliding_window": ..., "use_sliding_window": ...},
+     "sliding_window: got nothing; .*: full attention"),
+    ({"use_sliding_window": True}, "use_sliding_window: got True; .*: full attention"),
+    ({"model_type": "llama", "use_sliding_window": ...}, "sliding_window: got 32768"),
+    ({"layer_types": ["full_attention", "sliding_attention"]}, "layer_types"),
+    ({"model_type": "gemma", "head_dim": 64, "use_bidirectional_attention": True},
+     "on: causal attention"),
+    ({"rope_scaling": LLAMA3}, "rope_scaling: .*rope_type llama3 is a method in the weights"),
+    ({"rope_scaling": {"type": "linear", "factor": 2.0}}, "rope_type linear"),
+    ({"rope_parameters": {"rope_type": "yarn"}}, "rope_parameters: .*rope_type yarn"),
+    ({"rope_parameters": {"full_attention": {"rope_type": "default"}}}, "for each kind of layer"),
+    ({"rope_scaling": "linear"}, "rope_type linear"),
+    (VISION, "vision_config: .* a model of text alone"),
+    ({"text_config": QWEN, "model_type": "llava"}, "text_config"),
+    ({"is_encoder_decoder": True}, "on: a decoder without encoder"),
+    ({"auto_map": {"AutoModelForCausalLM": "m.M"}}, "code beside weights is never run"),
+    ({"quantization_config": {"bits": 4}}, "weights in floating point"),
+    ({"architectures": ["Qwen2ForSequenceClassification"]}, "language-model head"),
+    ({"original_max_position_embeddings": 4096}, "not 4096 in original_max.* `trained_context: N`"),
+    ({"num_attention_heads": 14, "head_dim": 5}, "rope geometry: got rotary_dim 5"),
+    ({"num_attention_heads": 15, "head_dim": 64}, "rope geometry: got 15 heads, 2 key-value"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "message"), REFUSED)
+def test_a_model_that_methods_cannot_be_put_on_is_refused_with_the_reason(
+    changes: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(SpecError, match=rf"config\.json: .*{message}"):
+        read_facts(written(tmp_path, **changes) / "config.json")
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["num_attention_heads", "max_position_embeddings", "hidden_size", "num_hidden_layers",
+     "vocab_size", "intermediate_size", "num_key_value_heads"],
+)  # fmt: skip
+@pytest.mark.parametrize("given", [..., 0, -3, "14", 14.0, True, None])
+def test_a_key_that_is_missing_or_no_whole_number_is_named(
+    key: str, given: Any, tmp_path: Path
+) -> None:
+    got = "nothing" if given in (..., None) else repr(given)
+    with pytest.raises(DataError, match=rf"config\.json: {key}: got {got}; expected a positive"):
+        read_facts(written(tmp_path, **{key: given}) / "config.json")
+
+
+@pytest.mark.parametrize("key", ["rope_theta", "partial_rotary_factor"])
+@pytest.mark.parametrize("given", [0, -1.0, "1e6", True])
+def test_a_theta_or_share_that_is_no_number_is_named(key: str, given: Any, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=rf"{key}: got .*; expected a positive number"):
+        read_facts(written(tmp_path, **{key: given}) / "config.json")
+
+
+@pytest.mark.parametrize("content", [b"{", b"\xff", b"[1]", b"null"])
+def test_a_configuration_that_is_none_is_refused(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_bytes(content)
+    with pytest.raises(DataError, match=r"config\.json: got .*; expected .*config\.json of a"):
+        hub_model(tmp_path)
+
+
+def test_where_two_contexts_are_said_the_study_may_decide(tmp_path: Path) -> None:
+    folder = written(tmp_path, original_max_position_embeddings=4096)
+    assert hub_model(folder, trained_context=4096).geometry.trained_context == 4096
+    assert facts_of(QWEN, "x", 8192)["trained_context"] == 8192
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({}, "base_models\\[0\\]: .*label: got neither a label nor a repository"),
+        ({"repo": "a/b"}, "revision: got nothing beside the repo"),
+        ({"revision": COMMIT}, "repo: got nothing beside the revision"),
+        ({"repo": "a/b", "revision": "main"}, "revision: got 'main'; expected the 40 hex digits"),
+        ({"repo": "a/b", "revision": COMMIT.upper()}, "40 hex digits"),
+        ({"repo": "b", "revision": COMMIT}, "repo: got 'b'"),
+        ({"label": "My-Model"}, "label: got 'My-Model'"),
+        ({"folder": "/weights"}, "folder: got an unknown key"),
+        ({"label": "x", "trained_context": 0}, "trained_context: got 0"),
+    ],
+)
+def test_an_entry_without_an_identity_is_refused(entry: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError, match=message.replace("]: .*", "].*")):
+        parsed(**entry)
+
+
+def test_the_label_only_names_and_the_facts_are_the_configurations(tmp_path: Path) -> None:
+    repo = {"repo": "Qwen/Qwen2.5-0.5B", "revision": COMMIT}
+    assert parsed(**repo).known_as == "qwen2_5_0_5b"
+    assert parsed(**repo, label="small").known_as == "small"
+    assert parsed(**repo).identity() == parsed(**repo, label="small").identity()
+    one, other = (hub_model(written(tmp_path), label=label) for label in ("one", "other"))
+    assert one.identity() == other.identity()
+    assert one.known_as == "one"
+    assert str(tmp_path) not in json.dumps(one.identity())
+    assert MODELS.from_identity(one.identity()).geometry == one.geometry
+    bigger = hub_model(written(tmp_path, vocab_size=152064))
+    assert bigger.identity() != one.identity()
+
+
+def test_a_model_that_no_plan_resolved_knows_no_geometry_and_facts_are_never_written(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(SpecError, match=r"base model mine: got a model whose config\.json was not"):
+        _ = parsed(label="mine").geometry
+    facts = hub_model(written(tmp_path)).identity()["facts"]
+    with pytest.raises(SpecError, match="base model mine: facts: got facts in a study"):
+        parsed(label="mine", facts=facts).resolved(tmp_path)
+
+
+def test_another_model_in_the_folder_than_was_planned_is_refused(tmp_path: Path) -> None:
+    for name in ("llama", "changed"):
+        (tmp_path / name).mkdir()
+    base = hub_model(save("llama", tmp_path / "llama"))
+    for key, given in (("rope_theta", 7e4), ("max_position_embeddings", 32)):
+        config = json.loads((tmp_path / "llama" / "config.json").read_text())
+        if key == "rope_theta":
+            config["rope_parameters"][key] = given
+        (tmp_path / "changed" / "config.json").write_text(json.dumps({**config, key: given}))
+        with pytest.raises(SpecError, match=r"expected .*, as when the study was planned"):
+            base.load(tmp_path / "changed", torch.float32)
+
+
+# The hub
+
+
+RESOLVE = """
+import json, sys
+from pathlib import Path
+from lce_core.models import MODELS
+model = MODELS.parse({"name": "hub_model", "repo": "org/tiny", "revision": sys.argv[1]}, "x")
+try:
+    known = model.resolved(None)
+    print(known.geometry.theta, known.known_as, "torch" in sys.modules)
+    print(len(known.tokenizer(None)))
+    print(known.load(None, None).config.model_type)
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+
+
+def asked(home: Path, **environment: str) -> list[str]:
+    """What a process with that hub cache and a hub that is a closed port says."""
+    hub = {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HUB_OFFLINE": "0", "HF_HOME": str(home)}
+    done = subprocess.run(
+        [sys.executable, "-c", RESOLVE, COMMIT],
+        env=os.environ | hub | environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.splitlines()
+
+
+@pytest.mark.slow
+def test_a_cached_repository_needs_no_network_and_its_configuration_no_torch(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "hub" / "models--org--tiny" / "snapshots" / COMMIT
+    folder.mkdir(parents=True)
+    save("qwen3", folder)
+    assert asked(tmp_path) == ["50000.0 tiny False", "392", "qwen3"]
+    assert asked(tmp_path, HF_HUB_OFFLINE="1") == ["50000.0 tiny False", "392", "qwen3"]
+
+
+@pytest.mark.slow
+def test_a_cache_with_the_configuration_alone_is_no_model_yet(tmp_path: Path) -> None:
+    folder = tmp_path / "hub" / "models--org--tiny" / "snapshots" / COMMIT
+    folder.mkdir(parents=True)
+    written(folder)
+    first, second = asked(tmp_path)
+    assert first.startswith("1000000.0")
+    assert second.startswith(
+        f"UnavailableError tiny: org/tiny@{COMMIT}: got files that are neither"
+    )
+
+
+@pytest.mark.slow
+def test_a_repository_out_of_reach_is_unavailable_with_what_to_do(tmp_path: Path) -> None:
+    (line,) = asked(tmp_path)
+    for part in ("UnavailableError base model tiny", COMMIT, "--model-folder tiny=", "HF_TOKEN"):
+        assert part in line
+
+
+def test_fetching_looks_at_the_configuration_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = written(tmp_path, auto_map={"AutoConfig": "x.Y"})
+    monkeypatch.setattr("lce_core.models.hub_model.fetch", lambda *_: folder)  # the network
+    with pytest.raises(SpecError, match="code beside weights is never run"):
+        parsed(repo="a/b", revision=COMMIT).fetch(tmp_path)
+
+
+def test_without_folder_and_repository_there_is_nothing_to_read_or_fetch(tmp_path: Path) -> None:
+    with pytest.raises(UnavailableError, match="--model-folder mine=FOLDER"):
+        parsed(label="mine").resolved(None)
+    with pytest.raises(UnavailableError, match=r"a folder without config\.json"):
+        parsed(label="mine").resolved(tmp_path)
+    with pytest.raises(UnavailableError, match="neither a folder nor a repository"):
+        parsed(label="mine").fetch(tmp_path)
+
+
+@pytest.mark.parametrize("model_type", ["mistral", "phi", "qwen3"])
+def test_published_weights_come_with_the_base_models_own_rotary_embedding(
+    model_type: str, tmp_path: Path
+) -> None:
+    plain = random_model(model_type)
+    plain.save_pretrained(tmp_path / "base")
+    scaled = random_model(model_type, rope={"rope_type": "linear", "factor": 4.0})
+    scaled.config.max_position_embeddings = 64
+    scaled.save_pretrained(tmp_path / "published")
+    base = hub_model(tmp_path / "base")
+    loaded = base.load_published(tmp_path / "published", torch.float32)
+    text = torch.arange(12)[None]
+    assert torch.equal(loaded(text).logits, plain(text).logits)
+    assert not torch.equal(scaled(text).logits, plain(text).logits)
+
+
+def test_published_weights_of_another_architecture_are_refused(tmp_path: Path) -> None:
+    random_model("mistral").save_pretrained(tmp_path / "base")
+    random_model("qwen3").save_pretrained(tmp_path / "published")
+    with pytest.raises(SpecError, match="model_type: got 'qwen3'; expected 'mistral'"):
+        hub_model(tmp_path / "base").load_published(tmp_path / "published", torch.float32)

@@ -1,0 +1,176 @@
+"""Plans with models that are read from their config.json: two kinds in one study, names, identity.
+
+Folders hold tiny checkpoints as transformers writes them; nothing is computed but plans.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from flows.selection import select_cells
+from lce_core.errors import SpecError
+from lce_core.models import MODELS
+from lce_core.models.hub_model import HubModel
+from lce_core.study.plan import StudyPlan, compile_study
+from lce_core.study.step_kinds import spec_of, step_cost
+from lce_core.study.study_file import parse_study
+from tests.support.architectures import TRAINED, save
+from tests.support.repository import ROOT
+
+STUDY: dict[str, Any] = {
+    "study": "two-kinds",
+    "hypothesis": "None.",
+    "target_context": 64,
+    "train_tokens": 256,
+    "corpus": {"name": "jsonl_folder", "domain_names": ["code"]},
+    "base_models": [
+        {"name": "hub_model", "label": "first"},
+        {"name": "hub_model", "label": "second"},
+    ],
+    "methods": ["none", "self_extend", {"name": "yarn", "tuned": True}],
+    "training": {"learning_rate": 1e-3, "tokens_per_step": 128},
+    "benchmarks": [{"name": "perplexity", "profile": "tiny", "lengths": [16, 64]}],
+    "seeds": [0],
+}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("models")
+    return {
+        "first": save("qwen3", folder / "a"),
+        "second": save("stablelm", folder / "b"),
+    }
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("text")
+    (folder / "a.txt").write_text("def one():\n    return 1\n" * 50)
+    return {"text": folder}
+
+
+def planned(text: dict[str, Path], folders: dict[str, Path], **changes: Any) -> StudyPlan:
+    study = parse_study(yaml.safe_dump({**STUDY, **changes}), "mine.yaml")
+    return compile_study(study, text, folders, "mine.yaml")
+
+
+def ids(plan: StudyPlan) -> set[str]:
+    return set(plan.steps)
+
+
+def test_two_kinds_of_model_in_one_study_have_their_own_names_and_geometry(
+    text: dict[str, Path], folders: dict[str, Path]
+) -> None:
+    plan = planned(text, folders)
+    assert {cell.base_model for cell in plan.cells} == {"first", "second"}
+    assert all(cell.step or "self_extend reaches" in str(cell.unavailable) for cell in plan.cells)
+    assert plan.to_json()["base_contexts"] == {"first": TRAINED, "second": TRAINED}
+    names = {step.name for step in plan.steps.values()}
+    assert {"first-yarn-tuned-s0", "second-yarn-tuned-s0", "jsonl_folder-first"} <= names
+    assert "second-none-s0-perplexity-code-64" in names
+    rotary = {base.known_as: base.geometry.rotary_dim for base in plan.study.base_models}
+    assert rotary == {"first": 12, "second": 4}
+    chosen = select_cells(plan, "base_model=second")
+    assert {cell.base_model for cell in chosen.cells} == {"second"}
+    # Workers and later readers have the spec alone: neither folder nor network.
+    for step in plan.steps.values():
+        if step.kind == "cell":
+            model: Any = spec_of(step).base_model  # type: ignore[attr-defined]
+            assert isinstance(model, HubModel)
+            assert model.geometry.trained_context == TRAINED
+            assert step_cost(step).flops > 0
+        assert str(folders["first"].parent) not in str(step.to_json())
+
+
+def test_labels_and_places_of_folders_are_no_identity_and_their_content_is(
+    text: dict[str, Path], folders: dict[str, Path], tmp_path: Path
+) -> None:
+    before = ids(planned(text, folders))
+    moved = {name: shutil.copytree(place, tmp_path / name) for name, place in folders.items()}
+    assert ids(planned(text, moved)) == before
+    entries = [{"name": "hub_model", "label": name} for name in ("other", "second")]
+    named = {"other": moved["first"], "second": moved["second"]}
+    assert ids(planned(text, named, base_models=entries)) == before
+    with (moved["first"] / "model.safetensors").open("r+b") as weights:
+        weights.seek(-1, 2)
+        last = weights.read(1)
+        weights.seek(-1, 2)
+        weights.write(bytes([last[0] ^ 1]))
+    changed = planned(text, moved).steps.values()
+    kept = {step.axes["base_model"] for step in changed if step.fingerprint in before}
+    assert kept == {"second"}
+    assert {step.axes["base_model"] for step in changed} == {"first", "second"}
+
+
+def test_a_model_out_of_reach_makes_its_own_cells_unavailable(
+    text: dict[str, Path], folders: dict[str, Path]
+) -> None:
+    whole, plan = planned(text, folders), planned(text, {"second": folders["second"]})
+    first = [cell for cell in plan.cells if cell.base_model == "first"]
+    assert len(first) == len(whole.cells) // 2
+    assert {cell.step for cell in first} == {None}
+    assert {cell.train_length for cell in first} == {None, 64}
+    assert {cell.unavailable for cell in first} == {
+        "base model first: got neither a folder nor a repository; expected the folder that holds"
+        " the model; name its folder with `--model-folder first=FOLDER`"
+    }
+    assert plan.to_json()["base_contexts"] == {"first": None, "second": TRAINED}
+    assert ids(plan) == {
+        step.fingerprint for step in whole.steps.values() if step.axes["base_model"] == "second"
+    }
+
+
+def test_the_cells_of_a_repository_name_it_and_need_no_weights_to_be_planned(
+    text: dict[str, Path], folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    shutil.copy(folders["first"] / "config.json", tmp_path)
+    monkeypatch.setattr("lce_core.models.hub_model.fetch", lambda *_: tmp_path)  # the network
+    entry = {"name": "hub_model", "repo": "Org/Tiny-1.5B", "revision": "a" * 40}
+    plan = planned(text, {}, base_models=[entry])
+    assert {cell.base_model for cell in plan.cells} == {"tiny_1_5b"}
+    identity = next(iter(plan.cells)).step.spec["base_model"]  # type: ignore[union-attr]
+    assert (identity["repo"], identity["revision"]) == ("Org/Tiny-1.5B", "a" * 40)
+    other = planned(text, {}, base_models=[{**entry, "revision": "b" * 40}])
+    assert not ids(plan) & ids(other)
+    assert ids(planned(text, {}, base_models=[{**entry, "label": "x"}])) == ids(plan)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (["same", "same"], "base_models: got same more than once"),
+        (["toy_llama"], "got toy_llama for a hub_model; expected a name that no registered"),
+    ],
+)
+def test_names_that_would_be_two_models_are_refused(labels: list[str], message: str) -> None:
+    entries = [{"name": "hub_model", "label": label} for label in labels]
+    with pytest.raises(SpecError, match=message):
+        parse_study(yaml.safe_dump({**STUDY, "base_models": entries}), "mine.yaml")
+
+
+def test_a_method_that_does_not_fit_a_model_names_it(
+    text: dict[str, Path], folders: dict[str, Path]
+) -> None:
+    with pytest.raises(SpecError, match=r"mine\.yaml: methods\[0\] \(first\): lm_infinite"):
+        planned(text, folders, methods=[{"name": "lm_infinite", "window": 17}])
+
+
+def test_the_documented_entries_are_read_as_models() -> None:
+    text = (ROOT / "docs" / "studies.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```yml\n(.*?)```", text, flags=re.DOTALL)
+    study = parse_study(yaml.safe_dump({**STUDY, **yaml.safe_load(block)}), "docs")
+    assert [model.known_as for model in study.base_models] == ["smol", "mine"]
+
+
+def test_registered_models_keep_their_names() -> None:
+    for name in MODELS.names():
+        model = MODELS.load(name)
+        if not model.reads_config:
+            assert MODELS.parse({"name": name}, "test").known_as == name

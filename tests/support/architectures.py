@@ -1,0 +1,81 @@
+"""A tiny random model of each architecture that `hub_model` takes, also as a folder.
+
+Each has what is peculiar to its kind: fewer key-value heads, heads of another width than
+hidden_size over heads, biases, norms of queries and keys, tied embeddings, partial rotary.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
+
+from lce_core.models import MODELS, LanguageModel
+from lce_core.models.toy_llama import ToyLlama, byte_tokenizer
+
+VOCABULARY = ToyLlama.shape.vocab_size
+TRAINED = 16
+SIZES: dict[str, Any] = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": TRAINED,
+    "initializer_range": 0.3,
+    "bos_token_id": None,
+    "eos_token_id": None,
+    "pad_token_id": None,
+}
+OWN: dict[str, dict[str, Any]] = {
+    "gemma": {"num_key_value_heads": 1, "head_dim": 12},
+    "llama": {"attention_bias": True, "mlp_bias": True},
+    "mistral": {"head_dim": 12, "sliding_window": None},
+    "olmo2": {},
+    "phi": {"num_key_value_heads": 4, "qk_layernorm": True, "hidden_size": 48},
+    "qwen2": {"tie_word_embeddings": True, "sliding_window": 8, "use_sliding_window": False},
+    "qwen3": {"head_dim": 12, "tie_word_embeddings": True},
+    "stablelm": {"hidden_size": 64, "use_qkv_bias": True, "qk_layernorm": True},
+}
+"""By model type: what differs from `SIZES`."""
+
+
+def random_model(model_type: str, **changes: Any) -> Any:
+    """A random fp32 model with attention sharp enough that positions matter."""
+    rope = {"rope_type": "default", "rope_theta": 5e4, **changes.pop("rope", {})}
+    config: Any = AutoConfig.for_model(
+        model_type, **{**SIZES, **OWN[model_type], "rope_parameters": rope, **changes}
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(7)
+        model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+        for name, parameter in model.named_parameters():
+            if "bias" in name or "norm" in name:  # which start at 0 and 1 and would show nothing
+                parameter.data.add_(0.3 * torch.randn(parameter.shape))
+    return model.eval()
+
+
+def save(model_type: str, folder: Path, tokenizer: Any = None, **changes: Any) -> Path:
+    """The model in `folder`, as transformers writes it, with the byte tokenizer or another."""
+    random_model(model_type, **changes).save_pretrained(folder)
+    (tokenizer or byte_tokenizer(ToyLlama.keys)).save_pretrained(folder)
+    return folder
+
+
+def hub_model(folder: Path, **parameters: Any) -> LanguageModel:
+    """The plug-in as a plan has it, for a folder."""
+    entry = {"name": "hub_model", "label": "tiny", **parameters}
+    return MODELS.parse(entry, "test").resolved(folder)
+
+
+def tokenizer_with(*, bos: str | None, eos: str | None) -> PreTrainedTokenizerFast:
+    """The byte tokenizer with two of its key tokens as special ones."""
+    return PreTrainedTokenizerFast(
+        tokenizer_object=byte_tokenizer(ToyLlama.keys).backend_tokenizer,
+        bos_token=bos,
+        eos_token=eos,
+        clean_up_tokenization_spaces=False,
+    )
