@@ -38,7 +38,9 @@ class PlannedCell:
     eval_length: int
     profile: str
     train_length: int
-    """Context in tokens at which the evaluated weights were last trained."""
+    """Tokens of the rows that the evaluated weights were last trained on."""
+    target_context: int
+    """Tokens of context the method extends to."""
     step: Step | None
     checkpoint: Step | None
     """The training step evaluated; None for weights from the hub."""
@@ -100,17 +102,15 @@ def compile_study(
     cells: list[PlannedCell] = []
     corpus = Data.of(partial(study.corpus.digest, data_folders))
     data = {
-        (entry.benchmark.plugin_name, task): Data.of(
-            partial(entry.benchmark.digest, task, data_folders)
-        )
-        for entry in study.benchmarks
+        (index, task): Data.of(partial(entry.benchmark.digest, task, data_folders))
+        for index, entry in enumerate(study.benchmarks)
         for task in entry.tasks
     }
     for base_model in study.base_models:
         folder = (model_folders or {}).get(base_model.plugin_name)
         weights = None if folder is None else weights_digest(folder)
         for index, variant in enumerate(study.methods):
-            _check(base_model, variant, study.target_context, f"{where}: methods[{index}]")
+            _check(base_model, variant, study, f"{where}: methods[{index}]")
         text = Text(study, base_model, corpus, weights)
         for seed in study.seeds:
             cells.extend(_Block(text, seed, data, steps, data_folders).cells())
@@ -123,8 +123,8 @@ class _Block:
 
     text: Text
     seed: int
-    data: Mapping[tuple[str, str], Data]
-    """By benchmark and task."""
+    data: Mapping[tuple[int, str], Data]
+    """By the benchmark's place in the study, and task."""
     steps: dict[str, Step]
     folders: Mapping[str, Path]
 
@@ -132,22 +132,26 @@ class _Block:
         training = PlannedTraining(self.text, self.seed, self._add)
         for variant in self.text.study.methods:
             checkpoint = None if self.text.corpus.absent else training.checkpoint(variant)
-            for entry in self.text.study.benchmarks:
-                for task in entry.tasks:
-                    for length in entry.lengths:
-                        yield self._cell(variant, checkpoint, entry, task, length)
+            for index, entry in enumerate(self.text.study.benchmarks):
+                if entry.asks(variant):
+                    for task in entry.tasks:
+                        data = self.data[index, task]
+                        for length in entry.lengths:
+                            yield self._cell(variant, checkpoint, entry, data, task, length)
 
     def _cell(
         self,
         variant: MethodEntry,
         checkpoint: Step | None,
         entry: BenchmarkEntry,
+        data: Data,
         task: str,
         length: int,
     ) -> PlannedCell:
         study, base_model = self.text.study, self.text.base_model
-        absent = self.text.corpus.absent or self.data[entry.benchmark.plugin_name, task].absent
-        reason = absent or _unavailable(base_model, variant, entry, task, length, study)
+        target = study.target_of(variant)
+        absent = self.text.corpus.absent or data.absent
+        reason = absent or _unavailable(base_model, variant, entry, task, length, target)
         trained = base_model.geometry.trained_context
         axes: dict[str, Any] = {
             "base_model": base_model.plugin_name,
@@ -159,12 +163,14 @@ class _Block:
             "task": task,
             "eval_length": length,
             "profile": entry.benchmark.profile,
-            "train_length": study.target_context if variant.tuned else trained,
+            "train_length": study.train_length_of(variant) if variant.tuned else trained,
         }
         step = None
         if reason is None:
-            step = self._add(self._cell_step(variant, entry, checkpoint, axes))
-        return PlannedCell(**axes, step=step, checkpoint=checkpoint, unavailable=reason)
+            step = self._add(self._cell_step(variant, entry, checkpoint, axes, data.digest))
+        return PlannedCell(
+            **axes, target_context=target, step=step, checkpoint=checkpoint, unavailable=reason
+        )
 
     def _cell_step(
         self,
@@ -172,19 +178,20 @@ class _Block:
         entry: BenchmarkEntry,
         checkpoint: Step | None,
         axes: Mapping[str, Any],
+        data: str | None,
     ) -> Step:
         study = self.text.study
         spec = CellSpec(
             base_model=self.text.base_model,
             weights=self.text.weights,
             method=variant.method,
-            target_context=study.target_context,
+            target_context=study.target_of(variant),
             benchmark=entry.benchmark,
             task=axes["task"],
             eval_length=axes["eval_length"],
             evaluation=study.evaluation.inference(),
             seed=self.seed if entry.benchmark.seeded else None,
-            data=self.data[entry.benchmark.plugin_name, axes["task"]].digest,
+            data=data,
         )
         if spec.data is not None:
             axes = {**axes, **self._expected(entry.benchmark, axes)}
@@ -209,8 +216,8 @@ class _Block:
         return self.steps.setdefault(step.fingerprint, step)
 
 
-def _check(base_model: LanguageModel, variant: MethodEntry, target: int, where: str) -> None:
-    trained = base_model.geometry.trained_context
+def _check(base_model: LanguageModel, variant: MethodEntry, study: StudySpec, where: str) -> None:
+    trained, target = base_model.geometry.trained_context, study.target_of(variant)
     lengths = ContextLengths(trained, target, request=target)
     try:
         variant.method.check(base_model.geometry, lengths)
@@ -218,6 +225,14 @@ def _check(base_model: LanguageModel, variant: MethodEntry, target: int, where: 
     except SpecError as error:
         place = f"{where} ({base_model.plugin_name}): {error.where}"
         raise error.within(place) from None
+    start = study.start_of(variant)
+    if start and (start.method.rotary or start.method.insertion(base_model.geometry)):
+        raise SpecError(
+            f"{where}.start_from",
+            f"{start.name}, whose method has weights of its own beside the model's",
+            "a run of which the model's weights are all",
+            "start from another one",
+        )
 
 
 def _unavailable(
@@ -226,10 +241,10 @@ def _unavailable(
     entry: BenchmarkEntry,
     task: str,
     length: int,
-    study: StudySpec,
+    target: int,
 ) -> str | None:
     trained = base_model.geometry.trained_context
-    lengths = ContextLengths(trained, study.target_context, request=length)
+    lengths = ContextLengths(trained, target, request=length)
     reach = variant.method.reach(base_model.geometry, lengths)
     if reach is not None and length > reach:
         return f"eval length {length} is beyond the {reach} tokens {variant.label} reaches"

@@ -1,7 +1,8 @@
 """The training runs of one base model and seed in a plan: the base, and a chain for each variant.
 
 A variant is a method, frozen or tuned, as the study lists it. Its chain has one run, or one for
-each of the method's stages. Runs that do the same, whatever variant they belong to, are one step.
+each of the method's stages; it goes on from the base or, by `start_from`, from another chain's end.
+Runs that do the same, whatever variant they belong to, are one step.
 """
 
 from __future__ import annotations
@@ -17,6 +18,16 @@ from lce_core.store.steps import Step, make_step
 from lce_core.study.planned_data import Text
 from lce_core.study.spec import MethodEntry
 from lce_core.study.step_kinds import BaseSpec, FinetuneSpec
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One of a chain's runs; lengths in tokens."""
+
+    name: str
+    method: Method
+    target: int
+    row_length: int
 
 
 @dataclass
@@ -36,7 +47,8 @@ class PlannedTraining:
           SpecError: a run of less than one step.
         """
         if variant.name not in self._checkpoints:
-            base = self._base()
+            start = self.text.study.start_of(variant)
+            base = self._base() if start is None else self.checkpoint(start)
             self._checkpoints[variant.name] = self._chain(variant, base) if variant.tuned else base
         return self._checkpoints[variant.name]
 
@@ -61,43 +73,36 @@ class PlannedTraining:
     def _chain(self, variant: MethodEntry, base: Step | None) -> Step:
         study = self.text.study
         trained = self.text.base_model.geometry.trained_context
-        lengths = ContextLengths(trained, study.target_context, study.target_context)
-        left = study.train_tokens
-        for number, stage in enumerate(variant.method.stages(lengths), start=1):
-            tokens = int(stage.share * study.train_tokens)
-            name = f"{variant.name}-stage{number}"
-            base = self._finetune(variant, name, stage.method, stage.context, tokens, base)
+        target, all_tokens = study.target_of(variant), study.train_tokens_of(variant)
+        left = all_tokens
+        for number, stage in enumerate(
+            variant.method.stages(ContextLengths(trained, target, target)), start=1
+        ):
+            tokens = int(stage.share * all_tokens)
+            run = _Run(f"{variant.name}-stage{number}", stage.method, stage.context, stage.context)
+            base = self._finetune(variant, run, tokens, base)
             left -= tokens
-        return self._finetune(
-            variant, variant.name, variant.method, study.target_context, left, base
-        )
+        run = _Run(variant.name, variant.method, target, study.train_length_of(variant))
+        return self._finetune(variant, run, left, base)
 
-    def _finetune(
-        self,
-        variant: MethodEntry,
-        name: str,
-        method: Method,
-        context: int,
-        tokens: int,
-        base: Step | None,
-    ) -> Step:
-        base_model, training = self.text.base_model, self.text.study.training
+    def _finetune(self, variant: MethodEntry, run: _Run, tokens: int, base: Step | None) -> Step:
+        base_model, training = self.text.base_model, self.text.study.training_of(variant)
         num_steps = _num_steps(training, tokens)
-        rows = self._rows(context, num_steps, training)
+        rows = self._rows(run.row_length, num_steps, training)
         spec = FinetuneSpec(
             base_model=base_model,
             weights=self.text.weights,
-            method=method,
-            target_context=context,
+            method=run.method,
+            target_context=run.target,
             training=training,
             num_steps=num_steps,
-            row_length=context,
+            row_length=run.row_length,
             seed=self.seed,
             train_positions=variant.train_positions,
         )
         parents = {"rows": rows} if base is None else {"rows": rows, "base": base}
         axes = {"base_model": base_model.plugin_name, "method": variant.label, "seed": self.seed}
-        full_name = f"{base_model.plugin_name}-{name}-s{self.seed}"
+        full_name = f"{base_model.plugin_name}-{run.name}-s{self.seed}"
         return self.add(make_step(spec, full_name, parents, axes))
 
     def _rows(self, row_length: int, num_steps: int, training: Training) -> Step:

@@ -9,6 +9,7 @@ Loading this module loads no torch.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -16,14 +17,20 @@ from pydantic import BaseModel, Field, model_validator
 
 from lce_core.benchmarks import Benchmark
 from lce_core.corpora import Corpus
-from lce_core.errors import SpecError
+from lce_core.errors import SpecError, did_you_mean
 from lce_core.methods import Method
 from lce_core.models import LanguageModel
 from lce_core.recipe import STRICT, Evaluation, Positions, Section, Training, Upsampling
 
+_OF_TRAINING = ("train_length", "train_tokens", "training", "start_from")
+"""Keys of an entry of `methods` that say how it is trained."""
+
 
 class MethodEntry(Section):
-    """An entry of `methods`: a method, frozen or fine-tuned."""
+    """An entry of `methods`: a method, frozen or fine-tuned.
+
+    What it leaves out is the study's: `StudySpec.target_of` and its siblings say what holds.
+    """
 
     method: Method
     label: str = Field(pattern=r"^[a-z0-9][a-z0-9_]*$")
@@ -32,6 +39,28 @@ class MethodEntry(Section):
     """Fine-tune on `train_tokens` at the target context before evaluating."""
     train_positions: Positions = "exact"
     """Fine-tune on positions rounded to bf16 (`bf16`), or on angles rounded so (`bf16_angles`)."""
+    target_context: int | None = Field(default=None, gt=0)
+    """Tokens of context this method extends to, frozen or tuned; None: the study's."""
+    train_length: int | None = Field(default=None, gt=0)
+    """Tokens of a training row; None: the target context."""
+    train_tokens: int | None = Field(default=None, gt=0)
+    """Tokens of its training; None: the study's."""
+    training: Training | None = None
+    """Its optimiser and schedule, complete; None: the study's."""
+    start_from: str | None = None
+    """Name of the tuned entry whose weights its training starts from; None: the base model's."""
+
+    @model_validator(mode="after")
+    def _of_training(self) -> MethodEntry:
+        for key in _OF_TRAINING:
+            if not self.tuned and getattr(self, key) is not None:
+                raise SpecError(
+                    key,
+                    f"a value for {self.method.plugin_name}, which is not trained",
+                    "a tuned variant where training is described",
+                    f"add `tuned: true`, or leave out `{key}`",
+                )
+        return self
 
     @model_validator(mode="after")
     def _trainable(self) -> MethodEntry:
@@ -75,12 +104,19 @@ class BenchmarkEntry(Section):
     lengths: tuple[Length, ...] = Field(min_length=1)
     """Evaluated context lengths in tokens, generated ones included."""
     tasks: tuple[str, ...] = Field(min_length=1)
+    methods: tuple[str, ...] | None = Field(default=None, min_length=1)
+    """Names of the variants that are asked; None: all."""
 
     @model_validator(mode="after")
     def _distinct(self) -> BenchmarkEntry:
         _refuse_repeats("lengths", self.lengths)
         _refuse_repeats("tasks", self.tasks)
+        _refuse_repeats("methods", self.methods or ())
         return self
+
+    def asks(self, variant: MethodEntry) -> bool:
+        """Whether this variant has cells of the entry."""
+        return self.methods is None or variant.name in self.methods
 
 
 class StudySpec(BaseModel):
@@ -105,15 +141,29 @@ class StudySpec(BaseModel):
     upsampling: Upsampling = Upsampling()
     evaluation: Evaluation = Evaluation()
 
+    def target_of(self, variant: MethodEntry) -> int:
+        """Tokens of context that a variant extends to."""
+        return variant.target_context or self.target_context
+
+    def train_length_of(self, variant: MethodEntry) -> int:
+        """Tokens of a row that a tuned variant is trained on last."""
+        return variant.train_length or self.target_of(variant)
+
+    def train_tokens_of(self, variant: MethodEntry) -> int:
+        """Tokens that a tuned variant is trained on."""
+        return variant.train_tokens or self.train_tokens
+
+    def training_of(self, variant: MethodEntry) -> Training:
+        """Optimiser and schedule of a tuned variant."""
+        return variant.training or self.training
+
+    def start_of(self, variant: MethodEntry) -> MethodEntry | None:
+        """The tuned variant whose weights this one starts from, if any."""
+        named = {other.name: other for other in self.methods if other.tuned}
+        return None if variant.start_from is None else named[variant.start_from]
+
     @model_validator(mode="after")
     def _consistent(self) -> StudySpec:
-        if self.training.tokens_per_step % self.target_context:
-            raise SpecError(
-                "training.tokens_per_step",
-                self.training.tokens_per_step,
-                f"a multiple of target_context, {self.target_context}",
-                "change one of them",
-            )
         if self.evaluation.rotation == "stock" and self.evaluation.precision == "fp32":
             raise SpecError(
                 "evaluation.rotation",
@@ -126,7 +176,74 @@ class StudySpec(BaseModel):
         _refuse_repeats("seeds", self.seeds)
         _refuse_repeats("base_models", [base.plugin_name for base in self.base_models])
         _refuse_repeats("methods", [variant.name for variant in self.methods])
-        _refuse_repeats("benchmarks", [entry.benchmark.plugin_name for entry in self.benchmarks])
+        return self
+
+    @model_validator(mode="after")
+    def _whole_rows(self) -> StudySpec:
+        for index, variant in enumerate(self.methods):
+            training, length = self.training_of(variant), self.train_length_of(variant)
+            if variant.tuned and training.tokens_per_step % length:
+                own = "" if variant.training is None else f"methods[{index}]."
+                rows = "target_context" if variant.train_length is None else "train_length"
+                raise SpecError(
+                    f"{own}training.tokens_per_step",
+                    training.tokens_per_step,
+                    f"a multiple of {rows}, {length}, the rows of {variant.name}",
+                    "change one of them",
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _one_start(self) -> StudySpec:
+        tuned = [variant.name for variant in self.methods if variant.tuned]
+        for index, variant in enumerate(self.methods):
+            if variant.start_from is not None and variant.start_from not in tuned:
+                known = variant.start_from in {other.name for other in self.methods}
+                problem = "which is not trained" if known else "which is not in the study"
+                raise SpecError(
+                    f"methods[{index}].start_from",
+                    f"{variant.start_from!r}, {problem}",
+                    "the name of a tuned entry of methods, such as yarn-tuned",
+                    did_you_mean(variant.start_from, tuned),
+                )
+        for index, variant in enumerate(self.methods):
+            path = [variant.name]
+            start = self.start_of(variant)
+            while start is not None and start.name not in path:
+                path.append(start.name)
+                start = self.start_of(start)
+            if start is not None:
+                raise SpecError(
+                    f"methods[{index}].start_from",
+                    f"a circle: {' from '.join([*path, start.name])}",
+                    "runs that start, in the end, from the base model",
+                    "remove one `start_from`",
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _one_cell_each(self) -> StudySpec:
+        names = [variant.name for variant in self.methods]
+        seen: dict[tuple[object, ...], int] = {}
+        for index, entry in enumerate(self.benchmarks):
+            for name in entry.methods or names:
+                if name not in names:
+                    raise SpecError(
+                        f"benchmarks[{index}].methods",
+                        repr(name),
+                        "names of the study's methods, those of tuned ones with -tuned",
+                        did_you_mean(name, names),
+                    )
+                for task, length in itertools.product(entry.tasks, entry.lengths):
+                    cell = (name, entry.benchmark.plugin_name, task, length)
+                    if cell in seen:
+                        raise SpecError(
+                            f"benchmarks[{index}]",
+                            f"{' '.join(map(str, cell))}, which benchmarks[{seen[cell]}] asks too",
+                            "each task at each length once for each method",
+                            "change methods, tasks or lengths of one of the two",
+                        )
+                    seen[cell] = index
         return self
 
 

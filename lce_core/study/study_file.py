@@ -6,7 +6,8 @@ complaint names file, key, value, what belongs there and what to do.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,6 +22,7 @@ from lce_core.models import MODELS
 from lce_core.recipe import Evaluation, Section, Training, Upsampling
 from lce_core.registry import spec_error
 from lce_core.store.identity import canonical_json
+from lce_core.study.recipes import resolved
 from lce_core.study.spec import BenchmarkEntry, MethodEntry, StudySpec
 
 T = TypeVar("T")
@@ -80,15 +82,18 @@ def _study(data: dict[str, Any], where: str) -> StudySpec:
                 "a key of a study",
                 did_you_mean(str(key), known),
             )
-    for key, field in StudySpec.model_fields.items():
-        if field.is_required() and key not in data:
-            raise SpecError(f"{where}: {key}", "nothing", "a value for this key", f"add `{key}:`")
     at = f"{where}: "
+    if "training" not in data:
+        _require_all(data, at)
+    recipe, training = resolved(_mapping(data["training"], f"{at}training"), f"{at}training")
+    data = {**(recipe.of_study() if recipe is not None else {}), **data, "training": training}
+    _require_all(data, at)
+    method = partial(_method, training=training)
     fields: dict[str, Any] = {
         **data,
         "corpus": CORPORA.parse(_mapping(data["corpus"], f"{at}corpus"), f"{at}corpus"),
         "base_models": _parsed(data["base_models"], f"{at}base_models", MODELS.parse),
-        "methods": _parsed(data["methods"], f"{at}methods", _method),
+        "methods": _parsed(data["methods"], f"{at}methods", method),
         "benchmarks": _parsed(data["benchmarks"], f"{at}benchmarks", _benchmark),
         "seeds": _tuple(data["seeds"], f"{at}seeds"),
     }
@@ -108,20 +113,37 @@ _SECTIONS: dict[str, type[Section]] = {
 }
 
 
-_OF_ENTRY = ("label", "tuned", "train_positions")
-"""Keys of an entry of `methods` that are no parameters of the method."""
+def _require_all(data: Mapping[str, Any], at: str) -> None:
+    for key, field in StudySpec.model_fields.items():
+        if field.is_required() and key not in data:
+            raise SpecError(f"{at}{key}", "nothing", "a value for this key", f"add `{key}:`")
 
 
-def _method(entry: dict[str, Any], where: str) -> MethodEntry:
-    own: dict[str, Any] = {key: entry[key] for key in _OF_ENTRY if key in entry}
+_OF_ENTRY = frozenset(MethodEntry.model_fields) - {"method"}
+"""Keys of an entry of `methods` that are no parameters of the method, unless it has one of that
+name: landmark's train_length is landmark's."""
+
+
+def _method(entry: dict[str, Any], where: str, training: Mapping[str, Any]) -> MethodEntry:
+    named = entry.get("name")
+    of_method = METHODS.load(named, where).model_fields if isinstance(named, str) else {}
+    own = {key: entry[key] for key in entry if key in _OF_ENTRY and key not in of_method}
     rest = {key: entry[key] for key in entry if key not in own}
     method = METHODS.parse(rest, where)
-    fields: dict[str, Any] = {"method": method, "label": method.plugin_name, **own}
-    return _validated(MethodEntry, fields, where)
+    fields: dict[str, Any] = {"label": method.plugin_name, **own}
+    if "training" in own:
+        at = f"{where}.training"
+        recipe, changes = resolved(_mapping(own["training"], at), at)
+        if recipe is None:
+            changes = {**training, **changes}
+        else:
+            fields = {**recipe.of_entry(), **fields}
+        fields["training"] = _section(changes, at, Training)
+    return _validated(MethodEntry, {"method": method, **fields}, where)
 
 
 def _benchmark(entry: dict[str, Any], where: str) -> BenchmarkEntry:
-    rest = {key: entry[key] for key in entry if key not in ("lengths", "tasks")}
+    rest = {key: entry[key] for key in entry if key not in ("lengths", "tasks", "methods")}
     benchmark = BENCHMARKS.parse(rest, where)
     if "lengths" not in entry:
         raise SpecError(
@@ -141,6 +163,8 @@ def _benchmark(entry: dict[str, Any], where: str) -> BenchmarkEntry:
             )
     lengths = _tuple(entry["lengths"], f"{where}.lengths")
     fields = {"benchmark": benchmark, "lengths": lengths, "tasks": tasks}
+    if "methods" in entry:
+        fields["methods"] = _tuple(entry["methods"], f"{where}.methods")
     return _validated(BenchmarkEntry, fields, where)
 
 

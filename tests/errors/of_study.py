@@ -37,8 +37,20 @@ study("inference only", "spec", methods=[{"name": "self_extend", "tuned": True}]
 study("nothing without training", "spec", methods=[{"name": "landmark"}])
 study("which is not trained", "spec", methods=[{"name": "pi", "train_positions": "bf16"}])
 study("no cosine is rounded", "spec", evaluation={"rotation": "stock"})
-study("a multiple of target_context", "spec", target_context=500)
+study("the rows of {variant.name}", "spec", target_context=500)
 study("from 0 to 2^63", "spec", seeds=[-1])
+study("a tuned variant where training", "spec", methods=[{"name": "pi", "train_length": 128}])
+YARN, PI = {"name": "yarn", "tuned": True}, {"name": "pi", "tuned": True}
+study("a tuned entry of methods", "spec", methods=[{**YARN, "start_from": "pi"}, "pi"])
+study(
+    "a circle",
+    "spec",
+    methods=[{**YARN, "start_from": "pi-tuned"}, {**PI, "start_from": "yarn-tuned"}],
+)
+PASSKEY = {"name": "passkey", "lengths": [128]}
+study("those of tuned ones", "spec", benchmarks=[{**PASSKEY, "methods": ["yarn_2"]}])
+study("once for each method", "spec", benchmarks=[PASSKEY, {**PASSKEY, "num_samples": 9}])
+study("the name of a recipe", "recipes", training={"recipe": "yan"})
 
 
 @provokes("lce_core/study/study_file.py", "got nothing; expected a value for this key")
@@ -70,6 +82,12 @@ def _(place: Place) -> None:
 @provokes("lce_core/study/planned_training.py", "less than one step")
 def _(_: Place) -> None:
     compile_study(parse_study(yaml.safe_dump({**TOY, "train_tokens": 1}), "my.yaml"), {})
+
+
+@provokes("lce_core/study/plan.py", "a run of which the model's weights are all")
+def _(_: Place) -> None:
+    methods = [{"name": "clex", "tuned": True}, {**YARN, "start_from": "clex-tuned"}]
+    compile_study(parse_study(yaml.safe_dump({**TOY, "methods": methods}), "my.yaml"), {})
 
 
 @provokes("lce_core/registry.py", "the name of a {kind}")

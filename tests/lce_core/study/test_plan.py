@@ -5,6 +5,7 @@ Steps are marked done by committing tiny artifacts through the real store; nothi
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ TOY: dict[str, Any] = {
 
 
 def planned(**changes: Any) -> StudyPlan:
-    study = parse_study(yaml.safe_dump({**TOY, **changes}), "toy.yaml")
+    study = parse_study(json.dumps({**TOY, **changes}), "toy.yaml")  # YAML without aliases
     return compile_study(study, {}, where="toy.yaml")
 
 
@@ -107,6 +108,89 @@ def test_stages_are_training_runs_in_a_row_that_other_rows_share() -> None:
 def test_stages_that_cannot_be_are_refused(entry: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError, match=message):
         planned(methods=[{"name": "abf_multi_stage", "tuned": True, **entry}])
+
+
+def finetunes(plan: StudyPlan) -> dict[str, Step]:
+    """The fine-tuning runs of the plan's one seed by the name of their variant."""
+    runs = [step for step in plan.steps.values() if step.kind == "finetune"]
+    return {step.name.removeprefix("toy_llama-").removesuffix("-s0"): step for step in runs}
+
+
+YARN: dict[str, Any] = {"name": "yarn", "tuned": True}
+
+
+def test_an_entry_says_its_own_target_rows_tokens_and_training() -> None:
+    own = {
+        "label": "far",
+        "target_context": 1024,
+        "train_length": 256,
+        "train_tokens": 8192,
+        "training": {"learning_rate": 0.001},
+    }
+    plan = planned(
+        methods=[YARN, {**YARN, **own}, {"name": "pi", "target_context": 256}], seeds=[0]
+    )
+    near, far = (finetunes(plan)[name] for name in ("yarn-tuned", "far-tuned"))
+    assert near.spec == finetunes(planned(methods=[YARN], seeds=[0]))["yarn-tuned"].spec
+    assert (far.spec["target_context"], far.spec["row_length"]) == (1024, 256)
+    assert far.spec["num_steps"] == 8192 // TOY["training"]["tokens_per_step"]
+    assert far.spec["training"] == {**near.spec["training"], "learning_rate": 0.001}
+    rows = plan.steps[far.parents["rows"]]
+    assert rows.spec["row_length"] == 256
+    assert rows.spec["num_rows"] == 8192 // 256
+    of = {cell.method: cell for cell in plan.cells}
+    assert {name: (cell.target_context, cell.train_length) for name, cell in of.items()} == {
+        "yarn": (512, 512),
+        "far": (1024, 256),
+        "pi": (256, 128),
+    }
+    assert all(
+        cell.step.spec["target_context"] == cell.target_context for cell in plan.cells if cell.step
+    )
+
+
+def test_the_studys_own_values_written_in_an_entry_change_no_identity() -> None:
+    written = {
+        "target_context": TOY["target_context"],
+        "train_length": TOY["target_context"],
+        "train_tokens": TOY["train_tokens"],
+        "training": {"learning_rate": TOY["training"]["learning_rate"]},
+    }
+    methods = [{**e, **written} if e.get("tuned") else e for e in TOY["methods"]]
+    assert set(planned(methods=methods).steps) == set(planned().steps)
+
+
+def test_a_run_starts_from_another_ones_weights_wherever_that_is_listed() -> None:
+    further = {**YARN, "label": "yarn_2", "scale": 8.0, "start_from": "yarn-tuned"}
+    plan = planned(methods=[further, YARN], seeds=[0])
+    runs = finetunes(plan)
+    assert runs["yarn_2-tuned"].parents["base"] == runs["yarn-tuned"].fingerprint
+    assert runs["yarn-tuned"].spec["method"].get("scale") is None
+    alone = planned(methods=[{**further, "start_from": None}], seeds=[0])
+    assert finetunes(alone)["yarn_2-tuned"].fingerprint != runs["yarn_2-tuned"].fingerprint
+    order = list(plan.steps)
+    assert order.index(runs["yarn-tuned"].fingerprint) < order.index(
+        runs["yarn_2-tuned"].fingerprint
+    )
+
+
+def test_a_benchmark_may_be_listed_twice_and_be_asked_of_some_methods_alone() -> None:
+    passkey = {"name": "passkey", "profile": "tiny", "num_samples": 60}
+    some = {**passkey, "num_samples": 20, "lengths": [256, 512], "methods": ["yarn", "yarn-tuned"]}
+    plan = planned(
+        methods=["none", "yarn", YARN], benchmarks=[{**passkey, "lengths": [128]}, some], seeds=[0]
+    )
+    asked = {(c.method, c.frozen, c.eval_length) for c in plan.cells}
+    assert asked == {
+        *((*row, 128) for row in (("none", True), ("yarn", True), ("yarn", False))),
+        *(("yarn", frozen, length) for frozen in (True, False) for length in (256, 512)),
+    }
+    assert len(plan.cells) == len(asked)
+    samples = {c.step.spec["benchmark"]["num_samples"] for c in plan.cells if c.step}
+    assert samples == {60, 20}
+    parts = [c for c in plan.cells if c.eval_length == 128]
+    whole = planned(methods=["none", "yarn", YARN], benchmarks=[{**passkey, "lengths": [128]}])
+    assert {c.step.fingerprint for c in parts if c.step} <= set(whole.steps)
 
 
 def test_a_plan_is_the_product_of_its_axes() -> None:

@@ -5,6 +5,7 @@ Every case edits the shipped toy study, so that the rest of the file is known to
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -140,9 +141,61 @@ def test_two_variants_of_a_method_need_labels() -> None:
     assert [variant.name for variant in study.methods] == ["yarn", "yarn_2"]
 
 
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"train_length": 500}, "a multiple of train_length, 500, the rows of yarn-tuned"),
+        ({"target_context": 384}, "a multiple of target_context, 384, the rows of yarn-tuned"),
+        (
+            {"training": {"tokens_per_step": 500}},
+            "methods[0].training.tokens_per_step: got 500; expected a multiple of target_context",
+        ),
+        ({"training": {"tokens_per_stepp": 500}}, "write 'tokens_per_step'"),
+        ({"tuned": False, "train_tokens": 4096}, "methods[0].train_tokens: got a value for yarn"),
+        ({"tuned": False, "training": {}}, "methods[0].training: got a value for yarn"),
+        ({"start_from": "yarn"}, "got 'yarn', which is not in the study"),
+        ({"start_from": "yarn-tuned"}, "a circle: yarn-tuned from yarn-tuned"),
+        ({"start_from": "pi-tunde"}, "write 'pi-tuned'"),
+        ({"start_from": "none"}, "got 'none', which is not trained"),
+    ],
+)
+def test_what_an_entry_says_of_its_training_fits(entry: dict[str, object], message: str) -> None:
+    methods = [{"name": "yarn", "tuned": True, **entry}, {"name": "pi", "tuned": True}, "none"]
+    assert message in refusal(edited(methods=methods))
+
+
+def test_a_key_that_is_the_methods_own_parameter_is_the_methods() -> None:
+    entry = {"name": "landmark", "block": 16, "train_length": 128, "top_k": 4, "tuned": True}
+    (variant,) = parse_study(edited(methods=[entry]), "my.yaml").methods
+    assert variant.train_length is None
+    assert variant.method.identity()["train_length"] == 128
+
+
+PASSKEY = {"name": "passkey", "profile": "tiny", "lengths": [128, 256]}
+
+
+@pytest.mark.parametrize(
+    ("second", "message"),
+    [
+        ({}, "got none passkey single 128, which benchmarks[0] asks too"),
+        ({"lengths": [512, 256]}, "none passkey single 256"),
+        ({"lengths": [512], "methods": ["none", "none"]}, "none more than once"),
+        ({"lengths": [512], "methods": ["yarn-tnued"]}, "write 'yarn-tuned'"),
+        ({"lengths": [512], "methods": []}, "a list of at least one"),
+        ({"methods": ["yarn-tuned"]}, "yarn-tuned passkey single 128"),
+    ],
+)
+def test_no_variant_gets_a_cell_twice(second: dict[str, object], message: str) -> None:
+    methods = ["none", {"name": "yarn", "tuned": True}]
+    twice = json.dumps([PASSKEY, {**PASSKEY, **second}])  # loaded again, it shares no list
+    assert message in refusal(edited(methods=methods, benchmarks=json.loads(twice)))
+
+
 def test_batches_are_whole_rows() -> None:
     message = refusal(edited(training={"learning_rate": 0.1, "tokens_per_step": 500}))
-    assert "tokens_per_step: got 500; expected a multiple of target_context, 512" in message
+    assert (
+        "training.tokens_per_step: got 500; expected a multiple of target_context, 512" in message
+    )
 
 
 def test_a_method_that_does_not_fit_the_model_is_refused_at_planning() -> None:
