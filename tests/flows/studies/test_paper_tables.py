@@ -1,4 +1,4 @@
-"""Studies that reproduce published tables ask what the tables print, of methods trained as they say.
+"""Studies of published tables ask what the tables print, of methods trained as their papers say.
 
 Cells and trainings are written here from the papers, apart from the study files. Plans are compiled
 on small stand-in text and data; nothing is computed.
@@ -57,9 +57,12 @@ class Asked:
 
 
 YARN = ("yarn_16-tuned", "yarn_32-tuned")
-PROOF_PILE, GOVREPORT = ("perplexity_documents", ("proof_pile",)), (
-    "perplexity_documents",
-    ("govreport",),
+PROOF_PILE, GOVREPORT = (
+    ("perplexity_documents", ("proof_pile",)),
+    (
+        "perplexity_documents",
+        ("govreport",),
+    ),
 )
 YARN_LLAMA2 = (
     Asked("Table 1", *PROOF_PILE, YARN, (8 * K, 16 * K, 32 * K, 64 * K, 128 * K)),
@@ -118,9 +121,7 @@ TABLES = {
             (*FOUR, *(f"dynamic_{name}" for name in FOUR), *FOUR_TUNED),
             (2048, 4096, 8192, 16384, 32768),
         ),
-        Asked(
-            "Figure 3", "passkey", ("single",), FOUR_TUNED, (2048, 4096, 8192, 16384, 32768)
-        ),
+        Asked("Figure 3", "passkey", ("single",), FOUR_TUNED, (2048, 4096, 8192, 16384, 32768)),
         Asked("Table 2", "short_context", LEADERBOARD, ("none", *FOUR_TUNED), (2048,)),
     ),
     "harpe-llama2-7b": (
@@ -313,3 +314,18 @@ def test_methods_are_trained_as_their_paper_says(
             lengths = ContextLengths(geometry.trained_context, target, target)
             found = trained.table(spec.method, geometry, lengths)
             assert found == pytest.approx(trained.expected, rel=1e-6), name
+
+
+def test_the_row_that_two_tables_share_is_computed_once(
+    planned: Callable[[str], StudyPlan],
+) -> None:
+    needles = [
+        {
+            cell.step.fingerprint
+            for cell in planned(study).cells
+            if cell.method in ("none", "harpe") and cell.task in NEEDLES and cell.step
+        }
+        for study in ("harpe-llama2-7b", "harpe-llama2-7b-bases")
+    ]
+    assert needles[0] == needles[1]
+    assert len(needles[0]) == len(NEEDLES) * (1 + len(DOUBLED))
