@@ -50,4 +50,4 @@ def test_every_shipped_study_has_one_deployment() -> None:
 def test_the_documents_list_every_shipped_study() -> None:
     part = (ROOT / "docs" / "studies.md").read_text(encoding="utf-8")
     rows = part.partition("## Shipped studies")[2].partition("\n## ")[0]
-    assert set(re.findall(r"^\| `([\w-]+)` \|", rows, flags=re.MULTILINE)) == set(shipped_studies())
+    assert set(re.findall(r"^\| \[([\w-]+)\]", rows, flags=re.MULTILINE)) == set(shipped_studies())
