@@ -175,6 +175,8 @@ def _cell_rows(plans: list[Row], holdings: Holdings) -> Iterator[Row]:
                 "study": plan["study"],
                 "position": position,
                 **{axis: cell[axis] for axis in _AXES},
+                # Plans of earlier versions had one target for all methods.
+                "target_context": cell.get("target_context", plan["target_context"]),
                 **cell_status(cell, holdings, plan.get("kinds", {})),
                 **_measured(cell["cell"], holdings),
             }

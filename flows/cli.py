@@ -256,6 +256,21 @@ def benchmarks(
 
 
 @app.command()
+def recipes(
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Every value with its source, as docs/recipes.md.")
+    ] = False,
+) -> None:
+    """Lists the published training recipes that a study may name."""
+    from flows import documents, listing
+
+    if markdown:
+        typer.echo(documents.recipes_markdown(), nl=False)
+    else:
+        listing.recipes()
+
+
+@app.command()
 def models(plugins: Plugins = []) -> None:  # noqa: B006
     """Lists the base models."""
     from flows import listing

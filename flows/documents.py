@@ -1,4 +1,4 @@
-"""docs/methods.md and docs/benchmarks.md, written from the plug-ins; tests keep them so."""
+"""docs/methods.md, benchmarks.md and recipes.md, written from the code; tests keep them so."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from lce_core.benchmarks import BENCHMARKS, Benchmark, Profile, TextBenchmark
 from lce_core.methods import METHODS, Method
 from lce_core.registry import Plugin
+from lce_core.study.recipes import Recipe, load_recipe, recipe_names
 
 _METHODS_HEAD = """# Methods
 
@@ -23,6 +24,12 @@ which form of the benchmark is run: `faithful` as the papers did it, `clean` as 
 measured, `fast` for the same quantity with far fewer tokens, `tiny` for toy models. It stands in
 every row of the catalog. The cost is that of all tasks of a benchmark at one length, with the
 defaults of the profile and 1,048,576 tokens of held-out text in each domain.
+"""
+_RECIPES_HEAD = """# Training recipes
+
+Written by `lce recipes --markdown > docs/recipes.md` from the files in `lce_core/recipes`; change
+those. `training: {recipe: NAME}` in a study, or in an entry of `methods`, takes the values below;
+keys that stand beside `recipe` come before them. What a source says otherwise is told with it.
 """
 _COST_LENGTH = 4096
 _COST_HELD_OUT = 1 << 20
@@ -103,6 +110,30 @@ def _data_sets(benchmark: type[Benchmark]) -> dict[str, str]:
         one.name: f"{one.origin}; where a parameter asks for it" for one in benchmark.data_on_demand
     }
     return read | named
+
+
+def recipes_markdown() -> str:
+    """The document about all recipes: a table of values and sources for each."""
+    sections = [_recipe(name, load_recipe(name)) for name in recipe_names()]
+    return "\n".join([_RECIPES_HEAD, "\n\n".join(sections), ""])
+
+
+def _recipe(name: str, recipe: Recipe) -> str:
+    lines = [
+        f"## `{name}`",
+        "",
+        f"{recipe.about}.",
+        "",
+        "| field | value | source |",
+        "|---|---|---|",
+    ]
+    for key, fact in recipe.facts():
+        value = f"{fact.value:,}" if isinstance(fact.value, int) else str(fact.value)
+        but = f"; but: {fact.against}" if fact.against else ""
+        lines.append(f"| `{key}` | {value} | {fact.source}{but} |")
+    if recipe.not_given:
+        lines += ["", *(f"- not given, {key}: {why}" for key, why in recipe.not_given.items())]
+    return "\n".join(lines)
 
 
 def _source(plugin: type[Plugin]) -> Iterator[str]:

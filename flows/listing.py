@@ -1,4 +1,4 @@
-"""`lce methods`, `lce benchmarks`, `lce models`: what there is, read from the plug-ins."""
+"""`lce methods`, `lce benchmarks`, `lce models`, `lce recipes`: what there is."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from flows.documents import properties
 from lce_core.benchmarks import BENCHMARKS
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
+from lce_core.study.recipes import load_recipe, recipe_names
 
 
 def methods() -> None:
@@ -40,6 +41,17 @@ def models() -> None:
         rotary = f"{geometry.rotary_dim} of {geometry.head_dim}"
         context = str(geometry.trained_context)
         table.add_row(name, context, f"{geometry.theta:g}", rotary, model.origin(), model.licence)
+    Console().print(table)
+
+
+def recipes() -> None:
+    """Prints every training recipe with its main values and whose it is."""
+    table = _table("recipe", "learning rate", "tokens a step", "tokens", "schedule", "whose")
+    for name in recipe_names():
+        recipe = load_recipe(name)
+        known = {key.removeprefix("training."): str(fact.value) for key, fact in recipe.facts()}
+        keys = ("learning_rate", "tokens_per_step", "train_tokens", "schedule")
+        table.add_row(name, *(known.get(key, "-") for key in keys), recipe.about)
     Console().print(table)
 
 

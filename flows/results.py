@@ -11,7 +11,7 @@ from rich.text import Text
 
 from lce_core.benchmarks import BENCHMARKS
 from lce_core.study.plan import StudyPlan
-from lce_core.study.spec import MethodEntry
+from lce_core.study.spec import MethodEntry, StudySpec
 from tasks.projections import read
 
 LENGTHS = (
@@ -35,17 +35,17 @@ def show_results(plan: StudyPlan, home: Path, console: Console) -> None:
         f" {', '.join(_contexts(plan))}; target context {study.target_context}",
         highlight=False,
     )
-    blocks = [
-        _Block(entry.benchmark.plugin_name, entry.lengths, home, study.study)
-        for entry in study.benchmarks
-    ]
+    lengths: dict[str, set[int]] = {}
+    for asked in study.benchmarks:
+        lengths.setdefault(asked.benchmark.plugin_name, set()).update(asked.lengths)
+    blocks = [_Block(name, sorted(at), home, study.study) for name, at in lengths.items()]
     shown = [block for block in blocks if len(block.lengths) > 1] or blocks
     beside = max(len(_label(entry)) for entry in study.methods) + 2
     if len(study.base_models) > 1:
         beside += max(len(model.plugin_name) for model in study.base_models) + 2
     for group in _fitting(shown, WIDTH - beside):
         console.print(_table(plan, group))
-    for line in _legend(study.study, blocks, shown):
+    for line in _legend(study, blocks, shown):
         console.print(line, highlight=False, style="dim")
 
 
@@ -53,7 +53,7 @@ class _Block:
     """The columns of one benchmark."""
 
     def __init__(self, benchmark: str, lengths: Sequence[int], home: Path, study: str) -> None:
-        self.benchmark, self.lengths = benchmark, sorted(lengths)
+        self.benchmark, self.lengths = benchmark, lengths
         self.direction = "higher" if BENCHMARKS.load(benchmark).unit == "accuracy" else "lower"
         self.cells: dict[tuple[str, str, bool, int], str] = {}
         """Text by base model, method, frozen and length; the last character is the mark."""
@@ -105,10 +105,11 @@ def _table(plan: StudyPlan, blocks: Sequence[_Block]) -> Table:
     return table
 
 
-def _legend(study: str, blocks: Sequence[_Block], shown: Sequence[_Block]) -> list[str]:
+def _legend(study: StudySpec, blocks: Sequence[_Block], shown: Sequence[_Block]) -> list[str]:
     lines = []
+    name = study.study
     if others := ", ".join(block.benchmark for block in blocks if block not in shown):
-        lines.append(f"at one length, see `lce report {study}`: {others}")
+        lines.append(f"at one length, see `lce report {name}`: {others}")
     for direction in ("lower", "higher"):
         names = ", ".join(block.benchmark for block in shown if block.direction == direction)
         lines += [f"{direction} is better: {names}"] * bool(names)
@@ -117,14 +118,21 @@ def _legend(study: str, blocks: Sequence[_Block], shown: Sequence[_Block]) -> li
     if any(block.has("/") for block in shown):
         lines.append(
             "2/3: two of three cells are done, so there is no mean. Which are not, and why:\n"
-            f"  lce sql \"FROM missing_cells WHERE study = '{study}'\""
+            f"  lce sql \"FROM missing_cells WHERE study = '{name}'\""
         )
     lines.append("tuned: fine-tuned at the target context, else frozen. ~: approximate attention.")
+    lines += [f"{_label(variant)}: {own}" for variant in study.methods if (own := _own(variant))]
     return lines
 
 
 def _label(entry: MethodEntry) -> str:
     return f"{entry.label}{' tuned' * entry.tuned}{' ~' * (not entry.method.exact_attention)}"
+
+
+def _own(variant: MethodEntry) -> str:
+    """What a variant's lengths are where they are not the study's."""
+    said = {"extended to": variant.target_context, "trained on rows of": variant.train_length}
+    return ", ".join(f"{what} {tokens} tokens" for what, tokens in said.items() if tokens)
 
 
 def _fitting(blocks: Sequence[_Block], width: int) -> list[list[_Block]]:

@@ -23,7 +23,7 @@ from flows.settings import shipped_studies
 from lce_core.errors import SpecError
 from lce_core.recipe import Evaluation, Training, Upsampling
 from lce_core.registry import MARK
-from lce_core.study.spec import StudySpec
+from lce_core.study.spec import BenchmarkEntry, MethodEntry, StudySpec
 from lce_core.study.study_file import parse_study
 from tests.support.repository import ROOT
 
@@ -106,7 +106,8 @@ def test_the_study_reference_names_every_key_and_no_other() -> None:
     keys = {
         key for model in (StudySpec, Training, Upsampling, Evaluation) for key in model.model_fields
     }
-    assert set(listed) == keys | {"name", "label", "tuned", "train_positions", "lengths", "tasks"}
+    entries = {*MethodEntry.model_fields, *BenchmarkEntry.model_fields} - {"method", "benchmark"}
+    assert set(listed) == keys | entries | {"name"}
 
 
 @pytest.mark.parametrize("section", [Training, Upsampling, Evaluation])
@@ -123,7 +124,7 @@ def test_the_study_reference_gives_the_defaults_of_the_code(
     assert listed == expected
 
 
-@pytest.mark.parametrize("kind", ["methods", "benchmarks"])
+@pytest.mark.parametrize("kind", ["methods", "benchmarks", "recipes"])
 def test_a_generated_document_is_what_the_command_prints(kind: str) -> None:
     printed = CliRunner().invoke(app, [kind, "--markdown"])
     assert printed.exit_code == 0

@@ -15,7 +15,8 @@ ORDER BY study, rowid;
 COMMENT ON VIEW studies IS 'Studies as last planned, one row per study and base model.';
 COMMENT ON COLUMN studies.study IS 'Name of the study.';
 COMMENT ON COLUMN studies.hypothesis IS 'What the study expects to find, written before it ran.';
-COMMENT ON COLUMN studies.target_context IS 'Context the methods extend to, in tokens.';
+COMMENT ON COLUMN studies.target_context IS
+    'Context the methods extend to, in tokens, where cells says of none that it has its own.';
 COMMENT ON COLUMN studies.base_model IS 'Registered name of the base model.';
 COMMENT ON COLUMN studies.trained_context IS 'Context the base model was trained at, in tokens.';
 COMMENT ON COLUMN studies.num_cells IS 'Cells of the study on this base model.';
@@ -43,7 +44,9 @@ SELECT
     prompt_tokens_mean,
     prompt_tokens_min,
     prompt_tokens_max,
-    data
+    data,
+    train_length,
+    target_context
 FROM store.cell
 ORDER BY study, position;
 
@@ -74,6 +77,9 @@ COMMENT ON COLUMN cells.prompt_tokens_min IS 'Tokens of the shortest of them.';
 COMMENT ON COLUMN cells.prompt_tokens_max IS 'Tokens of the longest of them.';
 COMMENT ON COLUMN cells.data IS
     'Data sets that were read, by name, with "(subset)" where files hold a part on purpose; empty if none.';
+COMMENT ON COLUMN cells.train_length IS
+    'Tokens of the rows that the evaluated weights were last trained on.';
+COMMENT ON COLUMN cells.target_context IS 'Context this method extends to, in tokens.';
 
 CREATE VIEW missing_cells AS
 SELECT

@@ -129,7 +129,8 @@ COMMENT ON COLUMN overview.num_seeds IS 'Seeds with a result at the target conte
 COMMENT ON COLUMN overview.perplexity_longest IS 'Perplexity at the longest evaluated length.';
 COMMENT ON COLUMN overview.needle_longest IS 'Needle retrieval at the longest evaluated length.';
 COMMENT ON COLUMN overview.passkey_longest IS 'Passkey retrieval at the longest evaluated length.';
-COMMENT ON COLUMN overview.target_context IS 'Context the methods extend to, in tokens.';
+COMMENT ON COLUMN overview.target_context IS
+    'Context of the study, in tokens, at which its methods are compared; cells has each one''s own.';
 COMMENT ON COLUMN overview.longest_length IS 'Longest evaluated length of the study, in tokens.';
 COMMENT ON COLUMN overview.num_missing IS 'Cells of this row that failed or are not there yet, over all lengths.';
 COMMENT ON COLUMN overview.num_unavailable IS 'Cells of this row that cannot be, over all lengths.';

@@ -26,6 +26,7 @@ CREATE TABLE store.cell (
     eval_length BIGINT NOT NULL,
     profile VARCHAR,
     train_length BIGINT,
+    target_context BIGINT,
     checkpoint VARCHAR,
     status VARCHAR NOT NULL,
     reason VARCHAR,

@@ -38,7 +38,7 @@ COMMENT ON COLUMN scores.study IS 'Name of the study.';
 COMMENT ON COLUMN scores.base_model IS 'Registered name of the base model.';
 COMMENT ON COLUMN scores.method IS 'Label of the method; none is the control.';
 COMMENT ON COLUMN scores.seed IS 'Seed of training and sampling.';
-COMMENT ON COLUMN scores.train_length IS 'Tokens of context the evaluated weights were last trained at.';
+COMMENT ON COLUMN scores.train_length IS 'Tokens of the rows that the evaluated weights were last trained on.';
 COMMENT ON COLUMN scores.benchmark IS 'Registered name of the benchmark.';
 COMMENT ON COLUMN scores.task IS 'Task of the benchmark.';
 COMMENT ON COLUMN scores.metric IS 'Name of the metric.';

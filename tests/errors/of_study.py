@@ -35,7 +35,9 @@ study("tasks of", benchmarks=[{"name": "passkey", "lengths": [128], "tasks": ["t
 study("more than once", "spec", seeds=[1, 1])
 study("inference only", "spec", methods=[{"name": "self_extend", "tuned": True}])
 study("nothing without training", "spec", methods=[{"name": "landmark"}])
-study("which is not trained", "spec", methods=[{"name": "pi", "train_positions": "bf16"}])
+study(
+    "positions of training are rounded", "spec", methods=[{"name": "pi", "train_positions": "bf16"}]
+)
 study("no cosine is rounded", "spec", evaluation={"rotation": "stock"})
 study("the rows of {variant.name}", "spec", target_context=500)
 study("from 0 to 2^63", "spec", seeds=[-1])
@@ -47,9 +49,15 @@ study(
     "spec",
     methods=[{**YARN, "start_from": "pi-tuned"}, {**PI, "start_from": "yarn-tuned"}],
 )
-PASSKEY = {"name": "passkey", "lengths": [128]}
-study("those of tuned ones", "spec", benchmarks=[{**PASSKEY, "methods": ["yarn_2"]}])
-study("once for each method", "spec", benchmarks=[PASSKEY, {**PASSKEY, "num_samples": 9}])
+PASSKEY = {"name": "passkey"}
+study(
+    "those of tuned ones", "spec", benchmarks=[{**PASSKEY, "lengths": [128], "methods": ["yarn_2"]}]
+)
+study(
+    "once for each method",
+    "spec",
+    benchmarks=[{**PASSKEY, "lengths": [128]}, {**PASSKEY, "lengths": [128, 256]}],
+)
 study("the name of a recipe", "recipes", training={"recipe": "yan"})
 
 

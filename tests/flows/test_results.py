@@ -100,3 +100,40 @@ def test_the_table_keeps_80_columns_with_any_number_of_cells(tmp_path: Path) -> 
     assert max(map(len, text.splitlines())) <= 80
     assert text.count("0/40") == 7
     assert text.count("1/41") == 1
+
+
+def test_a_benchmark_listed_twice_is_one_block_and_own_lengths_are_told(tmp_path: Path) -> None:
+    cells = [Cell("none", True, 0, "needle", "needle", 128, "done", 0.5)]
+    cells += [Cell("pi", True, 0, "needle", "needle", TARGET, "done", 0.25)]
+    written(tmp_path, [cells])
+    pi = {"name": "pi", "target_context": 1024}
+    own = {"name": "yarn", "tuned": True, "target_context": 512, "train_length": 256}
+    home = tmp_path
+    study = parse_study(
+        json.dumps(
+            {
+                **yaml.safe_load((STUDIES / "smoke.yaml").read_text(encoding="utf-8")),
+                "study": "study-0",
+                "methods": ["none", pi, own],
+                "benchmarks": [
+                    {"name": "needle", "profile": "tiny", "lengths": [TARGET], "methods": ["pi"]},
+                    {"name": "needle", "profile": "tiny", "lengths": [128], "methods": ["none"]},
+                ],
+            }
+        ),
+        "test",
+    )
+    text = io.StringIO()
+    show_results(StudyPlan(study, {}, ()), home, Console(file=text, width=200))
+    lines = [line.rstrip() for line in text.getvalue().splitlines()]
+    assert lines[1:6] == [
+        "            needle",
+        "method         128   512",
+        "none          0.50     -",
+        "pi               -  0.25",
+        "yarn tuned       -     -",
+    ]
+    assert lines[-2:] == [
+        "pi: extended to 1024 tokens",
+        "yarn tuned: extended to 512 tokens, trained on rows of 256 tokens",
+    ]
