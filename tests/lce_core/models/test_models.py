@@ -109,6 +109,16 @@ def test_each_model_says_where_its_weights_come_from() -> None:
     }
 
 
+def test_the_first_llama_differs_from_the_second_in_context_and_epsilon() -> None:
+    # norm_eps in the params.json that came with either's weights
+    first, second = registered("llama_7b").config(), registered("llama2_7b").config()
+    changed = {
+        key: value for key, value in first.to_dict().items() if value != second.to_dict()[key]
+    }
+    assert changed == {"max_position_embeddings": 2048, "rms_norm_eps": 1e-6}
+    assert second.rms_norm_eps == 1e-5
+
+
 def test_listing_and_building_models_loads_no_torch() -> None:
     code = (
         "import sys; from lce_core.models import MODELS;"
