@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import product
-from pathlib import Path
 
 import pytest
 
@@ -19,7 +18,7 @@ from lce_core.rope import ContextLengths, RopeGeometry
 from lce_core.study.plan import StudyPlan, compile_study
 from lce_core.study.step_kinds import CellSpec, FinetuneSpec, spec_of
 from lce_core.study.study_file import load_study
-from tests.support.fixture_data import fixture_folders
+from tests.support.shrunk_studies import study_folders
 
 K = 1024
 DOUBLED = tuple(k * K for k in (4, 8, 16, 32, 64, 128))
@@ -237,26 +236,12 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], StudyPl
     def plan(name: str) -> StudyPlan:
         if name not in plans:
             study = load_study(study_path(name))
-            read = {
-                data_set.name: data_set
-                for entry in study.benchmarks
-                for task in entry.tasks
-                for data_set in entry.benchmark.reads(task)
-            }
-            folders = fixture_folders(read.values(), root)
-            plans[name] = compile_study(study, {**folders, **corpus(study.corpus, root)})
+            folder = root / name
+            folder.mkdir()
+            plans[name] = compile_study(study, study_folders(study, folder))
         return plans[name]
 
     return plan
-
-
-def corpus(of_study: object, root: Path) -> dict[str, Path]:
-    """A line of text where the study's corpus is looked for."""
-    name = str(of_study.folder)  # type: ignore[attr-defined]
-    folder = root / name
-    folder.mkdir(exist_ok=True)
-    (folder / "a.txt").write_text("A line of text.\n", encoding="utf-8")
-    return {name: folder}
 
 
 def name_of(method: str, frozen: bool) -> str:
@@ -267,6 +252,7 @@ def name_of(method: str, frozen: bool) -> str:
 def test_a_study_asks_what_its_tables_print_and_nothing_else(
     study: str, planned: Callable[[str], StudyPlan]
 ) -> None:
+    assert {cell.unavailable for cell in planned(study).cells} == {None}
     asked = [
         (name_of(cell.method, cell.frozen), cell.benchmark, cell.task, cell.eval_length)
         for cell in planned(study).cells
@@ -274,14 +260,6 @@ def test_a_study_asks_what_its_tables_print_and_nothing_else(
     printed = {cell: part.place for part in TABLES[study] for cell in part.cells()}
     assert {cell: place for cell, place in printed.items() if cell not in asked} == {}
     assert [cell for cell in asked if cell not in printed] == []
-
-
-@pytest.mark.parametrize("study", TABLES)
-def test_with_its_data_there_no_cell_of_a_study_is_out_of_reach(
-    study: str, planned: Callable[[str], StudyPlan]
-) -> None:
-    reasons = {cell.unavailable for cell in planned(study).cells}
-    assert reasons == {None}
 
 
 @pytest.mark.parametrize("study", TRAININGS)
