@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 
 from catalog.build import build_catalog
 from catalog.queries import run_query
+from dashboards.report import write_report
 from flows.settings import shipped_studies
 from lce_core.execution import Execution
 from lce_core.runners import Runner
@@ -73,6 +74,8 @@ def test_every_cell_of_a_small_form_is_done(name: str, tmp_path: Path) -> None:
     ((cells, all_finite),) = run_query(catalog, finite)[1]
     assert cells == len({cell.step.fingerprint for cell in small.plan.cells if cell.step})
     assert all_finite
+    page = write_report(catalog, study, tmp_path / "report.html").read_text(encoding="utf-8")
+    assert all(f'data-method="{cell.method}"' in page for cell in small.plan.cells)
     own = "SELECT DISTINCT method, frozen, target_context, train_length FROM cells"
     assert {tuple(row) for row in run_query(catalog, own)[1]} == {
         (c.method, c.frozen, c.target_context, c.train_length) for c in small.plan.cells
