@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from flows.settings import shipped_studies, study_path
+from lce_core.rope import ContextLengths
 from lce_core.study.plan import StudyPlan, compile_study
 from lce_core.study.study_file import load_study, parse_study
 from tests.support.shrunk_studies import TINY, asked, shrunk, study_folders, tiny_models
@@ -114,4 +115,7 @@ def test_a_small_form_keeps_every_method_benchmark_and_task(name: str, tmp_path:
     small = compile_study(parse_study(json.dumps(raw), name), folders, models)
     assert asked(small) == asked(compile_study(whole, folders))
     runs = [step.kind for step in small.steps.values()]
-    assert runs.count("finetune") == sum(variant.tuned for variant in whole.methods)
+    tuned = [variant for variant in whole.methods if variant.tuned]
+    at = ContextLengths(4 * K, whole.target_context, whole.target_context)
+    stages = sum(len(variant.method.stages(at)) for variant in tuned)
+    assert runs.count("finetune") == len(tuned) + stages

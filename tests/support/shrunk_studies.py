@@ -56,6 +56,8 @@ _WINDOWS: dict[str, dict[str, int]] = {
     "landmark": {"block": 8, "train_length": 64},
 }
 """Lengths among a method's parameters, for a context of 128 tokens or more."""
+_STAGES = {"abf_multi_stage": 3}
+"""Runs of a method that has several, each of which takes a step at least."""
 
 
 def shrunk(name: str) -> dict[str, Any]:
@@ -71,12 +73,13 @@ def shrunk(name: str) -> dict[str, Any]:
     ]
     # A whole number of the rows of every method, which are powers of two times one another.
     step = max(rows) // factor
+    stages = max(_STAGES.get(method["name"], 1) for method in methods)
     run = {"tokens_per_step": step, "warmup_steps": 1, "precision": "fp32"}
     return {
         **study,
         "study": f"small-{study['study']}",
         "target_context": study["target_context"] // factor,
-        "train_tokens": step,
+        "train_tokens": stages * step,
         "base_models": [f"{TINY}{base}" for base in base_models],
         "corpus": {**_mapping(study["corpus"]), "held_out_percent": 40.0},
         "training": {**study["training"], **run},
@@ -111,6 +114,8 @@ def _benchmark(entry: dict[str, Any], trained: int, more: int) -> dict[str, Any]
         ends = {min(entry["lengths"]), max(entry["lengths"])}
         small["lengths"] = [length * CONTEXT // trained for length in sorted(ends)]
         small["max_tokens"] = small["lengths"][-1] + 2 * _LEAST["stride"]
+        if "min_document_tokens" in small:  # truncated documents have to fill every window
+            small["min_document_tokens"] = small["lengths"][-1]
         return small
     length = NEAR if max(entry["lengths"]) <= trained else FAR
     if not getattr(kind, "fills_length", False):
