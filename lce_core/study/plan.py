@@ -7,7 +7,7 @@ corpus). `lce_core.study.progress` compares the result with a store.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,8 @@ class PlannedCell:
     checkpoint: Step | None
     """The training step evaluated; None for weights from the hub."""
     unavailable: str | None
+    expected: Step | None = None
+    """What it would be once data that are not here are; see `StudyPlan.expected`."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,9 @@ class StudyPlan:
     study: StudySpec
     steps: dict[str, Step]
     cells: tuple[PlannedCell, ...]
+    expected: dict[str, Step] = field(default_factory=dict)
+    """Steps that nothing but data keeps from being, for their prices alone: without the data's
+    digest a fingerprint here is nobody's id."""
 
     def to_json(self) -> dict[str, Any]:
         """What the store keeps of a plan, for the catalog: names, axes and ids of all cells."""
@@ -97,6 +102,7 @@ def compile_study(
       DataError: the corpus is there but cannot be read.
     """
     steps: dict[str, Step] = {}
+    expected: dict[str, Step] = {}
     cells: list[PlannedCell] = []
     corpus = Data.of(partial(study.corpus.digest, data_folders))
     data = {
@@ -113,8 +119,8 @@ def compile_study(
             _check(base_model, variant, study.target_context, f"{where}: methods[{index}]")
         text = Text(study, base_model, corpus, weights)
         for seed in study.seeds:
-            cells.extend(_Block(text, seed, data, steps, data_folders).cells())
-    return StudyPlan(study, steps, tuple(cells))
+            cells.extend(_Block(text, seed, data, steps, expected, data_folders).cells())
+    return StudyPlan(study, steps, tuple(cells), expected)
 
 
 @dataclass
@@ -126,12 +132,15 @@ class _Block:
     data: Mapping[tuple[str, str], Data]
     """By benchmark and task."""
     steps: dict[str, Step]
+    expected: dict[str, Step]
+    """In place of `steps` for what reads data that are not here."""
     folders: Mapping[str, Path]
 
     def cells(self) -> Iterator[PlannedCell]:
-        training = PlannedTraining(self.text, self.seed, self._add)
+        steps = self.expected if self.text.corpus.absent else self.steps
+        training = PlannedTraining(self.text, self.seed, partial(_add, steps))
         for variant in self.text.study.methods:
-            checkpoint = None if self.text.corpus.absent else training.checkpoint(variant)
+            checkpoint = training.checkpoint(variant)
             for entry in self.text.study.benchmarks:
                 for task in entry.tasks:
                     for length in entry.lengths:
@@ -147,7 +156,7 @@ class _Block:
     ) -> PlannedCell:
         study, base_model = self.text.study, self.text.base_model
         absent = self.text.corpus.absent or self.data[entry.benchmark.plugin_name, task].absent
-        reason = absent or _unavailable(base_model, variant, entry, task, length, study)
+        reason = _unavailable(base_model, variant, entry, task, length, study)
         trained = base_model.geometry.trained_context
         axes: dict[str, Any] = {
             "base_model": base_model.plugin_name,
@@ -161,10 +170,21 @@ class _Block:
             "profile": entry.benchmark.profile,
             "train_length": study.target_context if variant.tuned else trained,
         }
-        step = None
+        step: Step | None = None
+        expected: Step | None = None
         if reason is None:
-            step = self._add(self._cell_step(variant, entry, checkpoint, axes))
-        return PlannedCell(**axes, step=step, checkpoint=checkpoint, unavailable=reason)
+            steps = self.expected if absent else self.steps
+            planned = self._cell_step(variant, entry, checkpoint, axes, steps)
+            step, expected = (None, planned) if absent else (planned, None)
+        if self.text.corpus.absent:
+            checkpoint = None
+        return PlannedCell(
+            **axes,
+            step=step,
+            checkpoint=checkpoint,
+            unavailable=reason or absent,
+            expected=expected,
+        )
 
     def _cell_step(
         self,
@@ -172,6 +192,7 @@ class _Block:
         entry: BenchmarkEntry,
         checkpoint: Step | None,
         axes: Mapping[str, Any],
+        steps: dict[str, Step],
     ) -> Step:
         study = self.text.study
         spec = CellSpec(
@@ -188,12 +209,12 @@ class _Block:
         )
         if spec.data is not None:
             axes = {**axes, **self._expected(entry.benchmark, axes)}
-        parents = {"held_out": self._add(self.text.held_out())}
+        parents = {"held_out": _add(steps, self.text.held_out())}
         if checkpoint is not None:
             parents["checkpoint"] = checkpoint
         names = (axes["base_model"], variant.name, f"s{self.seed}")
         places = (axes["benchmark"], axes["task"], axes["eval_length"])
-        return make_step(spec, "-".join(map(str, (*names, *places))), parents, axes)
+        return _add(steps, make_step(spec, "-".join(map(str, (*names, *places))), parents, axes))
 
     def _expected(self, benchmark: Benchmark, axes: Mapping[str, Any]) -> dict[str, float]:
         place = (axes["task"], axes["eval_length"], self.folders)
@@ -205,8 +226,10 @@ class _Block:
             return {}
         return {"num_tokens": known.num_tokens, "mean_length": known.mean_length}
 
-    def _add(self, step: Step) -> Step:
-        return self.steps.setdefault(step.fingerprint, step)
+
+
+def _add(steps: dict[str, Step], step: Step) -> Step:
+    return steps.setdefault(step.fingerprint, step)
 
 
 def _check(base_model: LanguageModel, variant: MethodEntry, target: int, where: str) -> None:
@@ -240,7 +263,7 @@ def _cell_json(cell: PlannedCell) -> dict[str, Any]:
     axes = {
         name: getattr(cell, name)
         for name in PlannedCell.__dataclass_fields__
-        if name not in ("step", "checkpoint", "unavailable")
+        if name not in ("step", "checkpoint", "unavailable", "expected")
     }
     step, checkpoint = cell.step, cell.checkpoint
     return {
