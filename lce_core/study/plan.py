@@ -227,7 +227,6 @@ class _Block:
         return {"num_tokens": known.num_tokens, "mean_length": known.mean_length}
 
 
-
 def _add(steps: dict[str, Step], step: Step) -> Step:
     return steps.setdefault(step.fingerprint, step)
 

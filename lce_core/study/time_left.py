@@ -129,7 +129,9 @@ def spoken(seconds: float) -> str:
     for size, unit, limit in ((1, "s", 100), (60, "min", 100), (3600, "h", 100)):
         if seconds < limit * size:
             number = seconds / size
-            return f"{number:.1f} {unit}" if unit == "h" and number < 9.95 else f"{number:.0f} {unit}"
+            return (
+                f"{number:.1f} {unit}" if unit == "h" and number < 9.95 else f"{number:.0f} {unit}"
+            )
     return f"{seconds / 86400:,.0f} d"
 
 
