@@ -209,7 +209,8 @@ def _totals(found: Inspection, prices: Prices) -> Iterator[str]:
     for name, price in kinds:
         if price.cost.tokens:
             tokens, _ = _priced(price)
-            yield f"{name}: {tokens} tokens, {price.cost.all_flops:.3g} FLOPs, {_time(price, prices)}"
+            flops = f"{price.cost.all_flops:.3g} FLOPs"
+            yield f"{name}: {tokens} tokens, {flops}, {_time(price, prices)}"
             if answers := price.cost.decoding.tokens:
                 alone = StepCost(decoding=price.cost.decoding)
                 seconds = prices.speed.evaluation.seconds(alone)
@@ -217,7 +218,11 @@ def _totals(found: Inspection, prices: Prices) -> Iterator[str]:
                     f"  of that at most {_short(answers)} tokens of answers,"
                     f" {_hours(seconds, prices)}: complete ones end earlier"
                 )
-    yield f"time: of {_where(prices, None)}"
+    yield f"time: of {_where(prices, 1)}"
+    slots = found.execution.slots
+    if prices.speed.device == "cpu" and slots > 1 and any(True for _ in found.to_do()):
+        seconds = time_left(found.plan, found.states, prices, slots).seconds({})
+        yield f"      {slots} workers, as many as run here, take about {spoken(seconds)}"
 
 
 def _time(price: Price, prices: Prices) -> str:
@@ -225,25 +230,29 @@ def _time(price: Price, prices: Prices) -> str:
     if prices.speed.device in DEVICE_TYPES:
         return f"{about}{_hours(price.seconds, prices)}"
     a100 = _gpu_seconds(price, prices) / 3600
-    return f"{about}{spoken(price.seconds)} ({about}{a100:.2g} A100-hours)"
+    return f"{about}{spoken(price.seconds)} ({about}{_three(a100)} A100-hours)"
 
 
 def _hours(seconds: float, prices: Prices) -> str:
     if prices.speed.device in DEVICE_TYPES:
-        return f"{seconds / 3600:,.3g} {prices.speed.device.upper()}-hours"
+        return f"{_three(seconds / 3600)} {prices.speed.device.upper()}-hours"
     return spoken(seconds)
 
 
-def _where(prices: Prices, slots: int | None) -> str:
+def _where(prices: Prices, slots: int) -> str:
     speed = prices.speed
     if speed.device in DEVICE_TYPES:
-        count = f"{slots} x " if slots else "one "
-        return f"{count}{speed.device.upper()}, by its data sheet"
+        return f"{slots} {speed.device.upper()}{'s'[: slots > 1]}, by the data sheet"
     told = {
         "measured": "as measured in steps that finished here",
-        "guessed": "guessed from a timed matrix product: nothing has finished here yet",
+        "guessed": "guessed from a timed matrix product",
     }[speed.origin]
-    return f"{slots or 1} CPU worker{'s'[: (slots or 1) > 1]}, {told}"
+    return f"{slots} CPU worker{'s'[: slots > 1]}, {told}"
+
+
+def _three(number: float) -> str:
+    """With three digits, and all of those before the point."""
+    return f"{number:,.0f}" if number >= 99.95 else f"{number:.3g}"
 
 
 def _without_weights(plan: StudyPlan, states: dict[str, StepState], model: str) -> None:

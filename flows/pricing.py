@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lce_core.execution import Execution
 from lce_core.store.artifacts import Store
@@ -26,7 +26,7 @@ UNKNOWN_GPU = "a100"
 class Price:
     """What some steps cost."""
 
-    cost: StepCost = StepCost()
+    cost: StepCost = field(default_factory=StepCost)
     seconds: float = 0.0
     """Of one device, or of one worker on a CPU."""
     estimated: bool = False

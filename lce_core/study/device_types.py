@@ -1,21 +1,20 @@
-"""What devices can do, for prices: peaks from data sheets, and the share of them that work reaches.
+"""What GPUs can do, for prices: peaks from data sheets, and the share of them that work reaches.
 
-Peaks: NVIDIA's data sheets of the A100 (80 GB, SXM), H100 (SXM) and H200 (SXM), dense bf16 and memory
-bandwidth. Shares of a peak, with training FLOPs as `lce_core.study.cost` counts them, recomputation
-left out:
+Peaks: NVIDIA's data sheets of the A100 (80 GB, SXM), H100 (SXM) and H200 (SXM), dense bf16 FLOP/s
+and bandwidth of the memory. Shares of a peak, FLOPs counted as in `lce_core.study.cost`, which
+leaves recomputation out:
 
-- A100, 0.48: Llama-2-7B with FlashAttention-2 at 32k, 2,380 to 3,080 tokens/s by matrix products at
-  250 and attention at 200 TFLOP/s (0.50 to 0.65, computed), LongLoRA's full fine-tuning (0.38,
-  computed from arXiv:2309.12307, table 4). 150 TFLOP/s lies between.
-- H100 and H200, training 0.38: Llama-3-8B at 8k reaches 0.35 compiled (torchtitan, December 2024);
-  the same sum for Llama-2-7B at 32k gives 0.34 with FlashAttention-2 and 0.44 with cuDNN, everything
-  recomputed. Prefill 0.45: no recomputation, and attention's forward pass is its faster half.
-- Memory, 0.8 of the peak, as large copies reach; not measured by this project.
-- Seconds of a layer for one more token, 6e-4: about 37 kernels are launched a layer, one after the
-  other, whatever the GPU; with them 7B decodes in 24 ms a token on an H100 and 27 ms on an A100
-  (computed). A decoder that captures its kernels once would be faster.
+- A100, 0.48 (150 TFLOP/s): Llama-2-7B with FlashAttention-2 at 32k comes to 0.50 with everything
+  recomputed and 0.65 with nothing (computed from products at 250 TFLOP/s and attention at 200);
+  LongLoRA's full fine-tuning to 0.38 (computed from arXiv:2309.12307).
+- H100 and H200, training 0.38: the same sum gives 0.34 with FlashAttention-2 and 0.44 with cuDNN,
+  everything recomputed; torchtitan's Llama-3-8B at 8k, compiled, reaches 0.35 (December 2024).
+  Prefill 0.45: nothing is recomputed, and attention's forward pass is its faster half.
+- Memory, 0.8 of the peak: assumed.
+- Seconds of a layer for one more token, 6e-4: 37 kernels a layer are launched one after the other,
+  whatever the GPU. With it 7B decodes in 24 ms a token on an H100 and in 28 ms on an A100.
 
-None of this was measured by the project on a GPU. A CPU has no entry: what it does is measured
+Nothing of this was measured by this project on a GPU. A CPU has no entry: what it does is measured
 (`lce_core.study.speed`).
 """
 

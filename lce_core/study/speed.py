@@ -3,9 +3,9 @@
     seconds = FLOPs / rate + the greater of bytes / bandwidth and FLOPs / rate while decoding
               + seconds a layer x layers passed while decoding + seconds of a step of this kind
 
-On a GPU the numbers are those of `lce_core.study.device_types`. On a CPU they are fitted to what the
-store's records of this machine say, for training and for cells apart. Where there are none, a matrix
-product is timed, which takes a fraction of a second.
+On a GPU the numbers are those of `lce_core.study.device_types`. On a CPU they are fitted to what
+the store's records of this machine say, for training and for cells apart. Where there are none, a
+matrix product is timed, which takes a fraction of a second.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What training and evaluating cost: tokens, FLOPs by shapes, lengths and attention, and decoding."""
+"""What training and evaluating cost: tokens, FLOPs by lengths and attention, and decoding."""
 
 from __future__ import annotations
 

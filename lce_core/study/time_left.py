@@ -126,12 +126,10 @@ class TimeLeft:
 
 def spoken(seconds: float) -> str:
     """A duration for people: "40 s", "6 min", "3.2 h", "12 d"."""
-    for size, unit, limit in ((1, "s", 100), (60, "min", 100), (3600, "h", 100)):
-        if seconds < limit * size:
+    for size, unit in ((1, "s"), (60, "min"), (3600, "h")):
+        if seconds < 100 * size:
             number = seconds / size
-            return (
-                f"{number:.1f} {unit}" if unit == "h" and number < 9.95 else f"{number:.0f} {unit}"
-            )
+            return f"{number:.{int(unit == 'h' and number < 9.95)}f} {unit}"
     return f"{seconds / 86400:,.0f} d"
 
 
