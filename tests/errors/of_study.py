@@ -11,7 +11,9 @@ from flows.settings import STUDIES
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
 from lce_core.registry import MARK, Registry, spec_error
+from lce_core.store.artifacts import Store
 from lce_core.study.plan import compile_study
+from lce_core.study.speed import speed_of
 from lce_core.study.study_file import load_study, parse_study
 from tests.support.provocations import Place, Table
 
@@ -70,6 +72,11 @@ def _(place: Place) -> None:
 @provokes("lce_core/study/planned_training.py", "less than one step")
 def _(_: Place) -> None:
     compile_study(parse_study(yaml.safe_dump({**TOY, "train_tokens": 1}), "my.yaml"), {})
+
+
+@provokes("lce_core/study/speed.py", "one of {', '.join(DEVICE_TYPES)}, cpu")
+def _(place: Place) -> None:
+    speed_of("tpu", Store(place.folder), 1)
 
 
 @provokes("lce_core/registry.py", "the name of a {kind}")
