@@ -44,13 +44,13 @@ class Prices:
     """Prices of a plan's steps at one speed; each is computed once."""
 
     def __init__(self, plan: StudyPlan, speed: Speed) -> None:
-        self._expected, self.speed = plan.expected, speed
+        self._plan, self.speed = plan, speed
         self._known: dict[str, Price] = {}
 
     def of(self, step: Step) -> Price:
         """Price of one step."""
         if (known := self._known.get(step.fingerprint)) is None:
-            cost, estimated = step_cost(step), step.fingerprint in self._expected
+            cost, estimated = step_cost(step), step.fingerprint not in self._plan.steps
             known = Price(cost, self.speed.seconds(step.kind, cost), estimated)
             self._known[step.fingerprint] = known
         return known

@@ -18,8 +18,8 @@ Group = tuple[str, ...]
 
 _LEAST_REST = 0.1
 """Part of a step's time that is taken to be left while it runs, however long it has."""
-_TELLING = 0.02
-"""Part of a step that must be done before its own progress says more than the prediction."""
+_TELLING = 0.25
+"""Part of a step after which its own progress alone says how long it takes."""
 
 
 @dataclass(frozen=True)
@@ -119,9 +119,12 @@ class TimeLeft:
         whole = predicted.seconds * self._pace.factor(predicted.group)
         if running is None:
             return whole
-        if running.done >= _TELLING:
-            return running.seconds * max(0.0, 1 - running.done) / running.done
-        return max(whole - running.seconds, _LEAST_REST * whole)
+        if not running.done:
+            return max(whole - running.seconds, _LEAST_REST * whole)
+        # A step that has just begun says little: what it began with is spread over few parts.
+        trust = min(1.0, running.done / _TELLING)
+        told = (1 - trust) * whole + trust * running.seconds / running.done
+        return (1 - running.done) * told
 
 
 def spoken(seconds: float) -> str:

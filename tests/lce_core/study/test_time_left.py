@@ -53,6 +53,9 @@ def test_a_running_step_counts_for_what_is_left_of_it() -> None:
     assert left.seconds({"a": Running(40)}) == 60
     assert left.seconds({"a": Running(400)}) == 10  # longer than predicted, and still not done
     assert left.seconds({"a": Running(400, done=0.8)}) == pytest.approx(100)
+    # After a tenth of the way four tenths of what it says count, 500 s, and six of the 100 s.
+    assert left.seconds({"a": Running(50, done=0.1)}) == pytest.approx(0.9 * (60 + 200))
+    assert left.seconds({"a": Running(10, done=0.1)}) == pytest.approx(90)
 
 
 @settings(max_examples=60, deadline=None)
