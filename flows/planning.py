@@ -28,6 +28,8 @@ from lce_core.study.time_left import spoken
 STATES: tuple[State, ...] = ("done", "to do", "failed", "unavailable")
 GPU_HOURS_OF = "a100"
 """The GPU whose hours are given where the price is that of a CPU."""
+LONG_SECONDS = 30 * 86400
+"""Of one CPU, from which on a study is one for GPUs."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +51,6 @@ class Inspection:
         """Steps that a run would compute."""
         steps = self.plan.steps.values()
         return (step for step in steps if self.states[step.fingerprint].state == "to do")
-
-    def is_to_do(self, step: Step) -> bool:
-        """Whether it is one of these."""
-        state = self.states.get(step.fingerprint)
-        return state is not None and state.state == "to do"
 
 
 def inspect_study(study: str, execution: Execution) -> Inspection:
@@ -137,7 +134,7 @@ def show_status(found: Inspection) -> None:
     console.print(f"{found.plan.study.study}: {shown}", highlight=False)
     if any(True for _ in found.to_do()):
         prices, slots = prices_of(found.plan, found.execution), found.execution.slots
-        seconds = time_left(found.plan, found.states, prices, slots).seconds({})
+        seconds = time_left(found.plan, found.states, prices, found.execution).seconds({})
         console.print(
             f"{counts['done']:,} of {len(found.plan.cells):,} cells, about {spoken(seconds)} left"
             f" on {_where(prices, slots)}",
@@ -183,7 +180,7 @@ def _by_method(
     for cell in found.plan.cells:
         row = _row(cell.base_model, cell.method, tuned=not cell.frozen)
         counts.setdefault(row, Counter())[found.cell_state(cell).state] += 1
-    for step in (*found.to_do(), *_expected_only(found.plan)):
+    for step in _priced_steps(found):
         axes = step.axes
         if axes.get("method") is not None:
             tuned = step.kind == FinetuneSpec.kind or not axes["frozen"]
@@ -219,10 +216,17 @@ def _totals(found: Inspection, prices: Prices) -> Iterator[str]:
                     f" {_hours(seconds, prices)}: complete ones end earlier"
                 )
     yield f"time: of {_where(prices, 1)}"
+    if prices.speed.device == "cpu" and prices.total(_priced_steps(found)).seconds > LONG_SECONDS:
+        yield "      --device-type a100, h100 or h200 gives GPU-hours"
     slots = found.execution.slots
     if prices.speed.device == "cpu" and slots > 1 and any(True for _ in found.to_do()):
-        seconds = time_left(found.plan, found.states, prices, slots).seconds({})
+        seconds = time_left(found.plan, found.states, prices, found.execution).seconds({})
         yield f"      {slots} workers, as many as run here, take about {spoken(seconds)}"
+
+
+def _priced_steps(found: Inspection) -> Iterator[Step]:
+    yield from found.to_do()
+    yield from _expected_only(found.plan)
 
 
 def _time(price: Price, prices: Prices) -> str:

@@ -13,7 +13,7 @@ from lce_core.study.plan import StudyPlan
 from lce_core.study.progress import StepState
 from lce_core.study.speed import Speed, speed_of
 from lce_core.study.step_cost import StepCost
-from lce_core.study.step_kinds import step_cost
+from lce_core.study.step_kinds import TrainingSpec, kind_named, step_cost
 from lce_core.study.time_left import Predicted, TimeLeft
 from lce_core.study.units import units_to_do
 from tasks.gpus import gpu_name, visible_gpus
@@ -59,9 +59,13 @@ class Prices:
         """Price of several."""
         return sum(map(self.of, steps), Price())
 
-    def predicted(self, steps: Iterable[Step]) -> dict[str, Predicted]:
-        """Seconds and groups for `TimeLeft`, by fingerprint."""
-        return {s.fingerprint: Predicted(self.of(s).seconds, _group(s)) for s in steps}
+    def predicted(self, steps: Iterable[Step], processes: int) -> dict[str, Predicted]:
+        """Seconds and groups for `TimeLeft`, by fingerprint; `processes` share a training run."""
+        return {step.fingerprint: self._predicted(step, processes) for step in steps}
+
+    def _predicted(self, step: Step, processes: int) -> Predicted:
+        shared = processes if issubclass(kind_named(step.kind), TrainingSpec) else 1
+        return Predicted(self.of(step).seconds / shared, _group(step))
 
 
 def device_here(execution: Execution) -> str:
@@ -84,11 +88,12 @@ def prices_of(plan: StudyPlan, execution: Execution, device: str | None = None) 
 
 
 def time_left(
-    plan: StudyPlan, states: Mapping[str, StepState], prices: Prices, slots: int
+    plan: StudyPlan, states: Mapping[str, StepState], prices: Prices, execution: Execution
 ) -> TimeLeft:
     """What is left of a plan's steps to do."""
     units = units_to_do(plan, states)
-    return TimeLeft(units, prices.predicted(s for unit in units for s in unit.steps), slots)
+    steps = (step for unit in units for step in unit.steps)
+    return TimeLeft(units, prices.predicted(steps, execution.processes), execution.slots)
 
 
 def _group(step: Step) -> tuple[str, ...]:
