@@ -158,7 +158,7 @@ Row = tuple[str, str]
 
 def _table(found: Inspection, prices: Prices) -> Table:
     several = len(found.plan.study.base_models) > 1
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     for column in ("base model",) * several + ("method",):
         table.add_column(column, no_wrap=True)
     for column in (*STATES, "tokens", "time"):
@@ -167,7 +167,7 @@ def _table(found: Inspection, prices: Prices) -> Table:
     for row, count in counts.items():
         price = costs.get(row, Price())
         numbers = (f"{count[state] or '-'}" for state in STATES)
-        table.add_row(*row[not several :], *numbers, *_priced(price))
+        table.add_row(*row[not several :], *numbers, *_priced(price, prices))
     return table
 
 
@@ -205,10 +205,11 @@ def _totals(found: Inspection, prices: Prices) -> Iterator[str]:
     )
     for name, price in kinds:
         if price.cost.tokens:
-            tokens, _ = _priced(price)
+            tokens, _ = _priced(price, prices)
             flops = f"{price.cost.all_flops:.3g} FLOPs"
             yield f"{name}: {tokens} tokens, {flops}, {_time(price, prices)}"
-            if answers := price.cost.decoding.tokens:
+            if price.cost.decoding.bytes:
+                answers = price.cost.decoding.tokens
                 alone = StepCost(decoding=price.cost.decoding)
                 seconds = prices.speed.evaluation.seconds(alone)
                 yield (
@@ -290,10 +291,11 @@ def _json(price: Price, prices: Prices) -> dict[str, Any]:
     }
 
 
-def _priced(price: Price) -> tuple[str, str]:
-    """Tokens and time of a row."""
-    about = "~" * price.estimated
-    return f"{about}{_short(price.cost.tokens)}", f"{about}{spoken(price.seconds)}"
+def _priced(price: Price, prices: Prices) -> tuple[str, str]:
+    """Tokens and time of a row, of GPUs in hours."""
+    about, on_gpu = "~" * price.estimated, prices.speed.device in DEVICE_TYPES
+    time = f"{_three(price.seconds / 3600)} h" if on_gpu else spoken(price.seconds)
+    return f"{about}{_short(price.cost.tokens)}", f"{about}{time}"
 
 
 def _short(tokens: int) -> str:
