@@ -125,6 +125,10 @@ def plan(
     study: Study,
     json_form: Annotated[bool, typer.Option("--json", help="Every cell, as JSON.")] = False,
     cells: Annotated[bool, typer.Option("--cells", help="Every cell, a line each.")] = False,
+    device_type: Annotated[
+        str | None,
+        typer.Option(help="Priced for: a100, h100, h200 or cpu, if not for this machine."),
+    ] = None,
     model_folder: ModelFolder = [],  # noqa: B006
     data_folder: DataFolder = [],  # noqa: B006
     plugins: Plugins = [],  # noqa: B006
@@ -136,9 +140,9 @@ def plan(
     how = _execution(execution, model_folder=model_folder, data_folder=data_folder, plugins=plugins)
     found = planning.inspect_study(study, how)
     if json_form:
-        typer.echo(json.dumps(planning.as_json(found), indent=1))
+        typer.echo(json.dumps(planning.as_json(found, device_type), indent=1))
     else:
-        planning.show(found, every_cell=cells)
+        planning.show(found, every_cell=cells, device=device_type)
 
 
 @app.command()

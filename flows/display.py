@@ -9,9 +9,16 @@ from uuid import UUID
 from prefect.artifacts import create_progress_artifact, update_progress_artifact
 from rich.console import Console, Group
 from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.text import Text
 
+from flows.run_progress import RunProgress
 from lce_core.study.units import Unit
 from tasks.board import BOARD
 
@@ -33,39 +40,50 @@ class Display(Protocol):
 
 
 class TerminalDisplay:
-    """A bar of cells and a line for each running unit; plain lines where there is no terminal."""
+    """A bar and a line for each running unit; plain lines where there is no terminal."""
 
-    def __init__(self, total_steps: int, console: Console) -> None:
-        self._console, self._last, self._finished = console, time.monotonic(), 0
-        self._total = total_steps
+    def __init__(self, progress: RunProgress, console: Console) -> None:
+        self._console, self._last, self._run = console, time.monotonic(), progress
         self._bar = Progress(
             TextColumn("{task.description}"),
-            BarColumn(bar_width=30),
-            MofNCompleteColumn(),
+            BarColumn(bar_width=None),
+            TaskProgressColumn(),
             TimeElapsedColumn(),
+            TextColumn("{task.fields[left]}"),
             console=console,
+            expand=True,
         )
-        self._task = self._bar.add_task("steps", total=total_steps)
+        self._task = self._bar.add_task(str(progress), total=1.0, left=progress.time)
         self._live = Live(console=console, transient=True, get_renderable=self._view)
-        if console.is_terminal and total_steps:
+        if progress.done == 1:
+            return
+        if console.is_terminal:
             self._live.start()
+        else:
+            console.print(f"{progress}, {progress.time}", soft_wrap=True)
 
     def finish(self, unit: Unit) -> None:
-        """Moves the bar on by the unit's steps."""
-        self._finished += len(unit.steps)
-        self._bar.update(self._task, completed=self._finished)
+        """Nothing of the unit is left."""
+        self._run.end(unit)
+        self._move()
 
     def refresh(self) -> None:
-        """Prints a plain line now and then where there is no live view."""
+        """Moves the bar; prints a plain line now and then where there is no live view."""
+        self._move()
         if not self._console.is_terminal and time.monotonic() - self._last > LINE_SECONDS:
             self._last = time.monotonic()
             running = "; ".join(f"{name}: {line}" for name, line in BOARD.running().items())
-            self._console.print(f"{self._finished}/{self._total} steps  {running}", soft_wrap=True)
+            self._console.print(f"{self._run}, {self._run.time}  {running}", soft_wrap=True)
 
     def close(self) -> None:
         """Leaves the terminal as it was."""
         if self._live.is_started:
             self._live.stop()
+
+    def _move(self) -> None:
+        if self._live.is_started:
+            done, left = self._run.done, self._run.time
+            self._bar.update(self._task, description=str(self._run), completed=done, left=left)
 
     def _view(self) -> Group:
         lines = [
@@ -78,16 +96,16 @@ class TerminalDisplay:
 class ArtifactDisplay:
     """One progress artifact of the flow run, updated every few seconds."""
 
-    def __init__(self, total_steps: int) -> None:
-        self._total, self._finished, self._last = max(1, total_steps), 0, 0.0
+    def __init__(self, progress: RunProgress) -> None:
+        self._run, self._last = progress, 0.0
         key = "study-progress"
         self._id: UUID = create_progress_artifact(  # type: ignore[assignment]
-            progress=0.0, key=key, description=f"{total_steps} steps to do"
+            progress=0.0, key=key, description=f"{progress}, {progress.time}"
         )
 
     def finish(self, unit: Unit) -> None:
-        """Moves the artifact on by the unit's steps."""
-        self._finished += len(unit.steps)
+        """Moves the artifact on."""
+        self._run.end(unit)
         self.refresh()
 
     def refresh(self) -> None:
@@ -101,7 +119,6 @@ class ArtifactDisplay:
 
     def _write(self) -> None:
         self._last = time.monotonic()
-        running = "\n".join(f"{name}: {line}" for name, line in BOARD.running().items())
-        update_progress_artifact(
-            self._id, progress=100.0 * self._finished / self._total, description=running or None
-        )
+        running = (f"{name}: {line}" for name, line in BOARD.running().items())
+        told = "\n".join([f"{self._run}, {self._run.time}", *running])
+        update_progress_artifact(self._id, progress=100.0 * self._run.done, description=told)

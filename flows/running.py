@@ -48,7 +48,7 @@ def run_study(study: str, execution: Execution, *, select: str, retry_failed: bo
             f" {where}. Give studies that you compare different names.",
             soft_wrap=True,
         )
-    tell.print(f"{spec.study}: {len(plan.cells)} cells; starting Prefect's server")
+    tell.print(f"{spec.study}: {len(plan.cells):,} cells; starting Prefect's server")
     with temporary_server(execution.home) as server:
         os.environ.update(client_settings(execution.home, server.url), **_QUIET)
         from prefect.settings import PREFECT_API_URL, temporary_settings

@@ -67,17 +67,30 @@ def require_models(plan: StudyPlan, execution: Execution) -> None:
     Raises:
       SpecError: names the command that fetches it.
     """
+    for name in models_to_fetch(plan, execution):
+        raise SpecError(
+            f"base model {name}",
+            f"no such model in {Store(execution.home).models}",
+            "weights that were fetched once",
+            fetching(name),
+        )
+
+
+def models_to_fetch(plan: StudyPlan, execution: Execution) -> list[str]:
+    """Base models of a study whose weights must be fetched first, and were not."""
     models = Store(execution.home).models
-    for base_model in plan.study.base_models:
-        name = base_model.known_as
-        at_hand = name in execution.model_folders or base_model.fetched(models)
-        if base_model.is_fetched and not at_hand:
-            raise SpecError(
-                f"base model {name}",
-                f"no such model in {models}",
-                "weights that were fetched once",
-                f"run `lce fetch {name}`, or name a folder with --model-folder {name}=FOLDER",
-            )
+    return [
+        model.known_as
+        for model in plan.study.base_models
+        if model.is_fetched
+        and model.known_as not in execution.model_folders
+        and not model.fetched(models)
+    ]
+
+
+def fetching(name: str) -> str:
+    """How to get the weights of a base model."""
+    return f"run `lce fetch {name}`, or name a folder with --model-folder {name}=FOLDER"
 
 
 def _parse(select: str) -> dict[str, set[str]]:

@@ -17,7 +17,9 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from rich.console import Console
 
 from flows.display import ArtifactDisplay, Display, TerminalDisplay
+from flows.pricing import prices_of
 from flows.request import request_for
+from flows.run_progress import RunProgress
 from flows.scheduling import run_units
 from flows.selection import require_work, select_cells
 from flows.settings import disk_full, make_execution
@@ -77,7 +79,9 @@ def controlled_study(
     units = units_to_do(wanted, states)
     done = {print_ for print_, state in states.items() if state.state == "done"}
     BOARD.reset()
-    display = _display(sum(len(unit.steps) for unit in units))
+    steps = [step for unit in units for step in unit.steps]
+    predicted = prices_of(wanted, how).predicted(steps, how.processes) if steps else {}
+    display = _display(RunProgress(units, predicted, len(wanted.cells), how.slots, BOARD))
     try:
         tally = run_units(units, done, how, display)
     finally:
@@ -103,7 +107,7 @@ def _failed_before(plan: StudyPlan, states: Mapping[str, StepState]) -> dict[str
     }
 
 
-def _display(total_steps: int) -> Display:
+def _display(progress: RunProgress) -> Display:
     if deployment.id:
-        return ArtifactDisplay(total_steps)
-    return TerminalDisplay(total_steps, Console(file=sys.stderr))
+        return ArtifactDisplay(progress)
+    return TerminalDisplay(progress, Console(file=sys.stderr))

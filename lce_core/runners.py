@@ -35,6 +35,7 @@ from lce_core.store.artifacts import Attempt, Store
 from lce_core.store.cell_tables import ARRAYS_FILE, SAMPLES, SAMPLES_FILE, TOKEN_NLL, TOKEN_NLL_FILE
 from lce_core.store.steps import Step
 from lce_core.study.published import published_folder
+from lce_core.study.step_cost import StepCost
 from lce_core.study.step_kinds import (
     BaseSpec,
     CellSpec,
@@ -174,8 +175,8 @@ class Runner:
             "data": list(benchmark.data_names(spec.task, self._execution.data_folders)),
             "prompt_tokens": result.sequences.lengths,
             "passes": shape_of_passes(model, batch_tokens),
-            "measured": asdict(spec.cost_of(result.sequences)),
-            "predicted": asdict(spec.cost(step)),
+            "measured": _passed(spec.cost_of(result.sequences)),
+            "predicted": _passed(spec.cost(step)),
         }
 
     def _model(self, spec: CellSpec, step: Step) -> ExtendedModel:
@@ -246,6 +247,10 @@ class Runner:
 def _tokenizing_model(tokenizer: Tokenizer) -> LanguageModel:
     identity = {"name": tokenizer.name, "version": tokenizer.version, **tokenizer.parameters}
     return MODELS.from_identity(identity)
+
+
+def _passed(cost: StepCost) -> dict[str, float]:
+    return {"tokens": cost.tokens, "flops": cost.flops}
 
 
 def _require_finite(result: CellResult, step: Step) -> None:

@@ -33,6 +33,13 @@ def visible_gpus() -> dict[str, str]:
     return {name: installed.get(name, name) for name in names}
 
 
+def gpu_name() -> str | None:
+    """The first visible GPU as its driver names it; None where there is none, or no nvidia-smi."""
+    visible = visible_gpus()
+    listed = _queried("index,name") if visible else {}
+    return next((name for index, name in listed.items() if index in visible), None)
+
+
 @contextlib.contextmanager
 def leased_gpus(least: int, most: int) -> Iterator[list[str]]:
     """Names of between `least` and `most` GPUs, as many as are free; waits for `least`.
@@ -75,9 +82,14 @@ def _take(
 
 
 def _installed() -> dict[str, str]:
+    return _queried("index,uuid")
+
+
+def _queried(fields: str) -> dict[str, str]:
+    """The second of two fields by the first, of each installed GPU."""
     try:
         listed = subprocess.run(
-            ["nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader"],
+            ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader"],
             capture_output=True,
             text=True,
             timeout=30,
@@ -85,5 +97,5 @@ def _installed() -> dict[str, str]:
     except (OSError, subprocess.TimeoutExpired):
         return {}
     lines = listed.stdout.splitlines() if listed.returncode == 0 else []
-    pairs = (line.split(",") for line in lines if "," in line)
-    return {index.strip(): uuid.strip() for index, uuid in pairs}
+    pairs = (line.split(",", 1) for line in lines if "," in line)
+    return {index.strip(): value.strip() for index, value in pairs}

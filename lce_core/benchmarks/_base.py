@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import model_validator
 
 from lce_core.benchmarks._data import DataSet
-from lce_core.data.sequences import Sequences
+from lce_core.data.sequences import Answers, Sequences
 from lce_core.errors import SpecError
 from lce_core.evaluation.loss_cache import LossCache
 from lce_core.evaluation.stats import Estimate
@@ -211,9 +211,20 @@ class Benchmark(Plugin):
         Args:
           task: one of `tasks()`.
           eval_length: tokens of context.
-          held_out_tokens: tokens of held-out text in each domain.
+          held_out_tokens: tokens of running text that the task reads, as `text_tokens` says.
         """
         raise NotImplementedError
+
+    def text_tokens(self, task: str, held_out_tokens: int) -> int:
+        """Tokens of running text that a task reads, predicted without it.
+
+        Those of a domain, unless the task reads a data set, whose published size is known.
+        """
+        return held_out_tokens
+
+    def answers(self, task: str) -> Answers:
+        """What a cell lets the model write, for `lce plan`; nothing unless overridden."""
+        return Answers()
 
 
 def score(metric: str, estimate: Estimate, *, higher_is_better: bool) -> Score:

@@ -118,9 +118,15 @@ class PerplexityDocuments(TextBenchmark):
         return None
 
     def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
-        """As if the text were one document; exact where stride = length."""
-        stream = min(self.token_limit() or held_out_tokens, held_out_tokens)
-        return self._predicted(task, eval_length, [stream]).num_tokens
+        """As if a domain's text were one document; exact where stride = length."""
+        whole = [held_out_tokens]
+        documents = self.published_documents(task) if task in self.data_sets else whole
+        return self._predicted(task, eval_length, self._limited(documents)).num_tokens
+
+    def published_documents(self, task: str) -> list[int]:
+        """Those that are not passed over are as long as they must be, at least."""
+        least = self._minimum(task)
+        return [max(least, tokens) for tokens in super().published_documents(task)]
 
     def data_sequences(
         self,
@@ -139,9 +145,7 @@ class PerplexityDocuments(TextBenchmark):
             at_least=self._minimum(task),
             at_most=self.document_limit(task),
         )
-        ends = np.cumsum(sizes)
-        limited = np.minimum(ends, self.token_limit() or ends[-1]) if sizes else ends
-        return self._predicted(task, eval_length, np.diff(limited, prepend=0).tolist())
+        return self._predicted(task, eval_length, self._limited(sizes))
 
     def evaluate(self, request: CellRequest) -> CellResult:
         """Scores the documents of one task."""
@@ -197,6 +201,16 @@ class PerplexityDocuments(TextBenchmark):
         return held_out_documents(
             request, at_least=self._minimum(request.task), max_tokens=self.token_limit()
         )
+
+    def _limited(self, sizes: Sequence[int]) -> list[int]:
+        """Sizes of the documents, cut where as many tokens are read as may be."""
+        if not sizes:
+            return []
+        ends = np.cumsum(sizes)
+        limited: list[int] = np.diff(
+            np.minimum(ends, self.token_limit() or ends[-1]), prepend=0
+        ).tolist()
+        return limited
 
     def _predicted(self, task: str, length: int, sizes: Sequence[int]) -> Sequences:
         truncate = self._truncates(task)

@@ -1,4 +1,4 @@
-"""How many sequences of which lengths pass through a model: all that their cost depends on."""
+"""What passes through a model, and what it writes: all that the cost of a cell depends on."""
 
 from __future__ import annotations
 
@@ -43,3 +43,13 @@ class Sequences:
         tokens = self.num_tokens
         squares = sum(length * length * count for length, count in self.counts.items())
         return squares / tokens if tokens else 0.0
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a cell lets a model write."""
+
+    number: int = 0
+    """Prompts that are answered."""
+    longest: int = 0
+    """Tokens that each answer has at most; complete ones end earlier."""

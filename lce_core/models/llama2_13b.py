@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from lce_core.evidence import calls
-from lce_core.models import ModelShape
+from lce_core.models import HubAddress, ModelShape
 from lce_core.models._llama import llama_config
 from lce_core.models._stock import StockModel
 from lce_core.registry import Source
@@ -53,8 +53,9 @@ class Llama213B(StockModel):
         intermediate_size=13824,
         vocab_size=32000,
     )
-    repo: ClassVar[str | None] = "meta-llama/Llama-2-13b-hf"
-    revision: ClassVar[str | None] = "5c31dfb671ce7cfe2d7bb7c04375e44c55e815b1"
+    hub: ClassVar[HubAddress | None] = HubAddress(
+        "meta-llama/Llama-2-13b-hf", "5c31dfb671ce7cfe2d7bb7c04375e44c55e815b1"
+    )
     licence: ClassVar[str] = "Llama 2 Community License"
 
     def config(self) -> LlamaConfig:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from lce_core.evidence import calls
-from lce_core.models import ModelShape
+from lce_core.models import HubAddress, ModelShape
 from lce_core.models._llama import llama_config
 from lce_core.models._stock import StockModel
 from lce_core.registry import Source
@@ -54,8 +54,9 @@ class Llama7B(StockModel):
         intermediate_size=11008,
         vocab_size=32000,
     )
-    repo: ClassVar[str | None] = "huggyllama/llama-7b"
-    revision: ClassVar[str | None] = "8416d3fefb0cb3ff5775a7b13c1692d10ff1aa16"
+    hub: ClassVar[HubAddress | None] = HubAddress(
+        "huggyllama/llama-7b", "8416d3fefb0cb3ff5775a7b13c1692d10ff1aa16"
+    )
     licence: ClassVar[str] = "LLaMA licence, non-commercial research"
 
     def config(self) -> LlamaConfig:

@@ -158,6 +158,16 @@ class Store:
             except (OSError, ValueError):
                 continue
 
+    def sample(self, most: int) -> Iterator[Record]:
+        """Records of at most so many artifacts of each kind, spread over their names."""
+        by_kind: dict[str, list[Path]] = {}
+        for path in sorted((self.home / "artifacts").glob(f"*/[!.]*/{RECORD}")):
+            by_kind.setdefault(path.parent.parent.name, []).append(path.parent)
+        for folders in by_kind.values():
+            for folder in folders[:: -(-len(folders) // most)]:
+                with contextlib.suppress(OSError, ValueError):
+                    yield Record.read(folder)
+
     def ensure(
         self,
         step: Step,

@@ -73,7 +73,7 @@ def environment() -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "host": socket.gethostname(),
-        "cpu": _cpu(),
+        "cpu": cpu_name(),
         "cpu_count": os.cpu_count(),
         "libraries": _versions(),
         "git": git_state(Path(__file__).parent),
@@ -130,7 +130,9 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _cpu() -> str:
+@functools.cache
+def cpu_name() -> str:
+    """The model of this machine's CPU."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

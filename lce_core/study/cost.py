@@ -1,10 +1,11 @@
-"""What a step costs: FLOPs from shapes and lengths, and GPU-hours at a rate.
+"""What a step costs: FLOPs and bytes, from shapes and lengths.
 
 Matrix products count 2 FLOPs for each weight and token. Scores and their product with the values
 cost 4 x layers x width FLOPs for each token and key; causal attention lets a token see L / 2 keys
 on average. A backward pass costs twice the forward pass, or once for weights that get no gradient;
 recomputation is not counted, so that `model_flops_utilisation` compares runs with and without it.
-Embedding look-ups cost nothing.
+Embedding look-ups cost nothing. Generating a token reads all weights once for a batch, and the
+cached keys and values of each text in it.
 """
 
 from __future__ import annotations
@@ -12,8 +13,6 @@ from __future__ import annotations
 from lce_core.models import ModelShape
 from lce_core.rope import RopeGeometry
 
-A100_FLOPS = 150e12
-"""Sustained bf16 FLOP/s of one A100 on mixed prefill and training, 48 % of its peak."""
 H100_PEAK_FLOPS = 989e12
 """Dense bf16 peak of one H100 or H200, FLOP/s."""
 
@@ -42,9 +41,9 @@ def training_flops(shape: ModelShape, geometry: RopeGeometry, length: int) -> fl
     return 3.0 * forward_flops(shape, geometry, length)
 
 
-def gpu_hours(flops: float) -> float:
-    """Hours of one A100."""
-    return flops / A100_FLOPS / 3600.0
+def cache_elements(shape: ModelShape, geometry: RopeGeometry) -> int:
+    """Numbers that the key-value cache holds for a token."""
+    return 2 * shape.num_layers * geometry.num_kv_heads * geometry.head_dim
 
 
 def model_flops_utilisation(

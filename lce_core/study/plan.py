@@ -7,7 +7,7 @@ corpus). `lce_core.study.progress` compares the result with a store.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,8 @@ class PlannedCell:
     checkpoint: Step | None
     """The training step evaluated; None for weights from the hub."""
     unavailable: str | None
+    expected: Step | None = None
+    """What it would be once data that are not here are; see `StudyPlan.expected`."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,9 @@ class StudyPlan:
     study: StudySpec
     steps: dict[str, Step]
     cells: tuple[PlannedCell, ...]
+    expected: dict[str, Step] = field(default_factory=dict)
+    """Steps that nothing but data keeps from being, for their prices alone: without the data's
+    digest a fingerprint here is nobody's id."""
 
     def to_json(self) -> dict[str, Any]:
         """What the store keeps of a plan, for the catalog: names, axes and ids of all cells."""
@@ -100,6 +105,7 @@ def compile_study(
       DataError: the corpus is there but cannot be read.
     """
     steps: dict[str, Step] = {}
+    expected: dict[str, Step] = {}
     cells: list[PlannedCell] = []
     corpus = Data.of(partial(study.corpus.digest, data_folders))
     data = {
@@ -119,8 +125,9 @@ def compile_study(
             published[variant.name] = published_weights(base.model, variant, target, folders, place)
         text = Text(study, base, corpus)
         for seed in study.seeds:
-            cells.extend(_Block(text, seed, data, published, steps, data_folders).cells())
-    return StudyPlan(study, steps, tuple(cells))
+            block = _Block(text, seed, data, published, steps, expected, data_folders)
+            cells.extend(block.cells())
+    return StudyPlan(study, steps, tuple(cells), expected)
 
 
 @dataclass
@@ -134,12 +141,15 @@ class _Block:
     published: Mapping[str, Data]
     """Published weights by variant."""
     steps: dict[str, Step]
+    expected: dict[str, Step]
+    """In place of `steps` for what reads data that are not here."""
     folders: Mapping[str, Path]
 
     def cells(self) -> Iterator[PlannedCell]:
-        training = PlannedTraining(self.text, self.seed, self._add)
+        steps = self.expected if self.text.corpus.absent else self.steps
+        training = PlannedTraining(self.text, self.seed, partial(_add, steps))
         for variant in self.text.study.methods:
-            checkpoint = None if self.text.absent else training.checkpoint(variant)
+            checkpoint = None if self.text.base.absent else training.checkpoint(variant)
             for index, entry in enumerate(self.text.study.benchmarks):
                 if entry.asks(variant):
                     for task in entry.tasks:
@@ -158,8 +168,10 @@ class _Block:
     ) -> PlannedCell:
         study, base_model = self.text.study, self.text.base_model
         target = study.target_of(variant)
-        absent = self.text.absent or data.absent or self.published[variant.name].absent
-        reason = absent or _unavailable(base_model, variant, entry, task, length, target)
+        reason = self.text.base.absent or _unavailable(
+            base_model, variant, entry, task, length, target
+        )
+        absent = self._absent(variant, data)
         trained = _trained_context(base_model)
         axes: dict[str, Any] = {
             "base_model": base_model.known_as,
@@ -173,11 +185,21 @@ class _Block:
             "profile": entry.benchmark.profile,
             "train_length": study.train_length_of(variant) if variant.is_tuned else trained,
         }
-        step = None
+        step: Step | None = None
+        expected: Step | None = None
         if reason is None:
-            step = self._add(self._cell_step(variant, entry, checkpoint, axes, data.digest))
+            steps = self.expected if absent else self.steps
+            planned = self._cell_step(variant, entry, checkpoint, axes, data.digest, steps)
+            step, expected = (None, planned) if absent else (planned, None)
+        if self.text.corpus.absent:
+            checkpoint = None
         return PlannedCell(
-            **axes, target_context=target, step=step, checkpoint=checkpoint, unavailable=reason
+            **axes,
+            target_context=target,
+            step=step,
+            checkpoint=checkpoint,
+            unavailable=reason or absent,
+            expected=expected,
         )
 
     def _cell_step(
@@ -187,6 +209,7 @@ class _Block:
         checkpoint: Step | None,
         axes: Mapping[str, Any],
         data: str | None,
+        steps: dict[str, Step],
     ) -> Step:
         study = self.text.study
         spec = CellSpec(
@@ -204,12 +227,18 @@ class _Block:
         )
         if spec.data is not None:
             axes = {**axes, **self._expected(entry.benchmark, axes)}
-        parents = {"held_out": self._add(self.text.held_out())}
+        parents = {"held_out": _add(steps, self.text.held_out())}
         if checkpoint is not None:
             parents["checkpoint"] = checkpoint
         names = (axes["base_model"], variant.name, f"s{self.seed}")
         places = (axes["benchmark"], axes["task"], axes["eval_length"])
-        return make_step(spec, "-".join(map(str, (*names, *places))), parents, axes)
+        return _add(steps, make_step(spec, "-".join(map(str, (*names, *places))), parents, axes))
+
+    def _absent(self, variant: MethodEntry, data: Data) -> str | None:
+        """What a cell reads and is not here, as a reason."""
+        if self.text.base.absent:
+            return None  # the cell's reason already
+        return self.text.corpus.absent or data.absent or self.published[variant.name].absent
 
     def _expected(self, benchmark: Benchmark, axes: Mapping[str, Any]) -> dict[str, float]:
         place = (axes["task"], axes["eval_length"], self.folders)
@@ -221,8 +250,9 @@ class _Block:
             return {}
         return {"num_tokens": known.num_tokens, "mean_length": known.mean_length}
 
-    def _add(self, step: Step) -> Step:
-        return self.steps.setdefault(step.fingerprint, step)
+
+def _add(steps: dict[str, Step], step: Step) -> Step:
+    return steps.setdefault(step.fingerprint, step)
 
 
 def _check(base_model: LanguageModel, variant: MethodEntry, study: StudySpec, where: str) -> None:
@@ -268,7 +298,7 @@ def _cell_json(cell: PlannedCell) -> dict[str, Any]:
     axes = {
         name: getattr(cell, name)
         for name in PlannedCell.__dataclass_fields__
-        if name not in ("step", "checkpoint", "unavailable")
+        if name not in ("step", "checkpoint", "unavailable", "expected")
     }
     step, checkpoint = cell.step, cell.checkpoint
     return {

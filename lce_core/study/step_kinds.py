@@ -7,6 +7,7 @@ or shows steps asks the class.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, ClassVar
 
@@ -14,13 +15,19 @@ from pydantic import BeforeValidator, Field, PlainSerializer
 
 from lce_core.benchmarks import BENCHMARKS, Benchmark
 from lce_core.corpora import CORPORA, Corpus
-from lce_core.data.sequences import Sequences
+from lce_core.data.sequences import Answers, Sequences
 from lce_core.methods import METHODS, Method
 from lce_core.models import MODELS, LanguageModel
 from lce_core.recipe import Inference, Positions, Section, Training, Upsampling
 from lce_core.registry import Plugin, Registry
 from lce_core.store.steps import Step
-from lce_core.study.step_cost import StepCost, evaluation_cost, finetune_cost, pretraining_cost
+from lce_core.study.step_cost import (
+    StepCost,
+    decoding_cost,
+    evaluation_cost,
+    finetune_cost,
+    pretraining_cost,
+)
 from lce_core.study.step_spec import KINDS, StepSpec
 
 
@@ -177,15 +184,31 @@ class CellSpec(StepSpec):
 
     def cost(self, step: Step) -> StepCost:
         """Of the sequences the data set is known to give, else of those the benchmark draws."""
+        answers = self.benchmark.answers(self.task)
         if "num_tokens" in step.axes:
-            return self._cost(step.axes["num_tokens"], step.axes["mean_length"])
+            return self._with_answers(step.axes["num_tokens"], step.axes["mean_length"], answers)
         held_out = step.lineage[HeldOutSpec.kind]["tokens_per_domain"]
-        tokens = self.benchmark.num_tokens(self.task, self.eval_length, held_out)
-        return self._cost(tokens, self.eval_length)
+        text = self.benchmark.text_tokens(self.task, held_out)
+        tokens = self.benchmark.num_tokens(self.task, self.eval_length, text)
+        length = float(self.eval_length)
+        if answers.number:  # then it is known how many sequences share the tokens
+            length = min(length, tokens / answers.number)
+        return self._with_answers(tokens, length, answers)
 
     def cost_of(self, sequences: Sequences) -> StepCost:
         """Cost of a cell that took these sequences through the model."""
         return self._cost(sequences.num_tokens, sequences.mean_length)
+
+    def _with_answers(self, tokens: int, length: float, answers: Answers) -> StepCost:
+        decoding = decoding_cost(
+            self.base_model,
+            self.method,
+            self.target_context,
+            answers,
+            max(1.0, length),
+            self.evaluation.precision,
+        )
+        return replace(self._cost(tokens, length), decoding=decoding)
 
     def _cost(self, tokens: int, length: float) -> StepCost:
         target = self.target_context

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from catalog.queries import run_query
-from tests.support.studies import TINY, lce, write_study
+from lce_core.store.artifacts import Store
+from lce_core.study.speed import finished_here, speed_of
+from tests.support.studies import TINY, TINY_STEPS, lce, write_study
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -24,6 +26,28 @@ def test_costs_are_predicted_within_15_per_cent_of_what_cells_take(finished: Pat
     for predicted_tokens, tokens, predicted_flops, flops in rows:
         assert predicted_tokens == pytest.approx(tokens, rel=0.15)
         assert predicted_flops == pytest.approx(flops, rel=0.15)
+
+
+def test_what_has_finished_prices_what_is_to_do(
+    home: Path, text: Arguments, tmp_path: Path
+) -> None:
+    store = Store(home)
+    finished = finished_here(store, threads=1)
+    assert len(finished) == TINY_STEPS
+    speed = speed_of("cpu", store, 1)
+    for kinds in (("base", "finetune"), ("cell",)):
+        steps = [one for one in finished if one.kind in kinds]
+        predicted = sum(speed.seconds(one.kind, one.cost) for one in steps)
+        assert predicted == pytest.approx(sum(one.seconds for one in steps))
+    cells = [speed.seconds(one.kind, one.cost) for one in finished if one.kind == "cell"]
+    study = write_study(tmp_path, seeds=[0, 1])
+    told = json.loads(lce(home, "plan", study, *text, "--json"))
+    assert (told["device"], told["speed"]) == ("cpu", "measured")
+    seconds = [3600 * cell["hours"] for cell in told["cells"] if cell["state"] == "to do"]
+    assert sum(seconds) == pytest.approx(sum(cells))  # another seed costs the same
+    left = lce(home, "status", study, *text)
+    assert "12 of 24 cells, about " in left
+    assert "as measured in steps that finished here" in left
 
 
 def test_records_of_cells_say_what_passed_through_the_model_together(finished: Path) -> None:

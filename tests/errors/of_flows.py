@@ -17,6 +17,7 @@ from flows.daemons import Service, ask, wait_until
 from flows.display import TerminalDisplay
 from flows.ports import free_port, require_free
 from flows.rope.inspection import inspect_method
+from flows.run_progress import RunProgress
 from flows.scaffolding import new_plugin
 from flows.scheduling import run_units
 from flows.selection import require_models, require_work, select_cells
@@ -33,7 +34,9 @@ from lce_core.models import MODELS
 from lce_core.store.artifacts import Store
 from lce_core.study.plan import StudyPlan, compile_study
 from lce_core.study.study_file import load_study
+from lce_core.study.time_left import Predicted
 from lce_core.study.units import Unit
+from tasks.board import BOARD
 from tasks.workers import close_pools
 from tests.support.free_steps import free_step
 from tests.support.provocations import Place, Table
@@ -149,9 +152,12 @@ def _(place: Place) -> None:
     parent = free_step("rows", "toy", {}, {})
     child = free_step("base", "toy", {}, {"rows": parent})
     how = make_execution({"home": place.folder, "slots": 1, "device": "cpu"})
+    unit = Unit("base toy", "base", (child,))
     try:
-        display = TerminalDisplay(1, Console(quiet=True))
-        run_units([Unit("base toy", "base", (child,))], set(), how, display)
+        predicted = {child.fingerprint: Predicted(1.0, ("base",))}
+        progress = RunProgress([unit], predicted, 0, 1, BOARD)
+        display = TerminalDisplay(progress, Console(quiet=True))
+        run_units([unit], set(), how, display)
     finally:
         close_pools()
 

@@ -11,7 +11,9 @@ from flows.settings import STUDIES
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
 from lce_core.registry import MARK, Registry, spec_error
+from lce_core.store.artifacts import Store
 from lce_core.study.plan import compile_study
+from lce_core.study.speed import speed_of
 from lce_core.study.study_file import load_study, parse_study
 from tests.support.provocations import Place, Table
 
@@ -97,6 +99,11 @@ def _(_: Place) -> None:
 def _(_: Place) -> None:
     methods = [{"name": "clex", "tuned": True}, {**YARN, "start_from": "clex-tuned"}]
     compile_study(parse_study(yaml.safe_dump({**TOY, "methods": methods}), "my.yaml"), {})
+
+
+@provokes("lce_core/study/speed.py", "one of {', '.join(DEVICE_TYPES)}, cpu")
+def _(place: Place) -> None:
+    speed_of("tpu", Store(place.folder), 1)
 
 
 @provokes("lce_core/registry.py", "the name of a {kind}")

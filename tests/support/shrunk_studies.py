@@ -135,7 +135,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar
 
-from lce_core.models import ModelShape
+from lce_core.models import HubAddress, ModelShape
 from lce_core.models import {name} as shipped
 from lce_core.rope import RopeGeometry
 
@@ -161,7 +161,7 @@ class Tiny(_LARGE):
         intermediate_size=64,
         vocab_size={vocabulary},
     )
-    repo: ClassVar[str | None] = None
+    hub: ClassVar[HubAddress | None] = None
 
     def config(self):
         """The shipped configuration, whose special tokens are those of the small tokenizer."""

@@ -33,7 +33,7 @@ from lce_core.benchmarks._prompted.retrieval import (
     generator,
     text_answers,
 )
-from lce_core.data.sequences import Sequences
+from lce_core.data.sequences import Answers, Sequences
 from lce_core.errors import UnavailableError
 from lce_core.evaluation.stats import Estimate, bootstrap_mean, wilson
 from lce_core.models import LanguageModel
@@ -182,6 +182,10 @@ class PromptBenchmark(Benchmark):
     def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
         """Prompts times their length."""
         return self.num_prompts(task) * self.form.sample_tokens(self, task, eval_length)
+
+    def answers(self, task: str) -> Answers:
+        """One to each prompt, as long as the form lets it be."""
+        return Answers(self.num_prompts(task), self.form.answer_tokens(self, task))
 
     def evaluate(self, request: CellRequest) -> CellResult:
         """Asks every prompt, once it is certain that they fill the length.

@@ -15,6 +15,7 @@ from lce_core.benchmarks._base import Benchmark, CellRequest, Form, Profile
 from lce_core.benchmarks._data import DataSet
 from lce_core.benchmarks._text.documents import (
     DATA_SETS,
+    PUBLISHED_SIZES,
     Documents,
     document_tokens,
     read_documents,
@@ -96,6 +97,15 @@ class TextBenchmark(Benchmark):
     def reads(self, task: str) -> tuple[DataSet, ...]:
         """The data set; nothing for a domain."""
         return (DATA_SETS[task],) if task in self.data_sets else ()
+
+    def text_tokens(self, task: str, held_out_tokens: int) -> int:
+        """Of a data set as many documents as are read, of the size that they have as published."""
+        return sum(self.published_documents(task)) if task in self.data_sets else held_out_tokens
+
+    def published_documents(self, task: str) -> list[int]:
+        """Tokens of each document that is read of a data set, roughly."""
+        number, mean_tokens = PUBLISHED_SIZES[task]
+        return [mean_tokens] * min(number, self.document_limit(task) or number)
 
     def data_sequences(
         self,

@@ -42,6 +42,13 @@ DATA_SETS = {
         "govreport", ("*.txt", *_TABLES), "huggingface.co/datasets/tau/scrolls (gov_report, test)"
     ),
 }
+PUBLISHED_SIZES = {"pg19": (100, 105_000), "proof_pile": (128, 66_000), "govreport": (973, 11_600)}
+"""Documents of the test sets, and tokens of one, with Llama's tokenizer, roughly: for prices alone.
+
+PG19's 100 test books have 6,966,499 words (arXiv:1911.05507, table 1) and 1.5 tokens a word;
+LongLoRA's sample of Proof-pile is 128 documents of 32,768 tokens or more, taken to have twice as
+many; GovReport's 973 reports have 7,897 words (arXiv:2201.03533, table 1).
+"""
 _COLUMNS = ("text", "input")
 _MARK = r"\*\*\* ?{} OF (?:THIS|THE) PROJECT GUTENBERG EBOOK[^*]*\*\*\*"
 _START, _END = re.compile(_MARK.format("START")), re.compile(_MARK.format("END"))

@@ -45,7 +45,7 @@ from lce_core.benchmarks import (
 from lce_core.benchmarks._data import DataSet, spread
 from lce_core.benchmarks._prompted.retrieval import encode
 from lce_core.benchmarks.short_context.data import TASKS, request_bytes
-from lce_core.data.sequences import Sequences
+from lce_core.data.sequences import Answers, Sequences
 from lce_core.errors import UnavailableError
 from lce_core.evaluation.stats import Estimate, bootstrap_mean, wilson
 from lce_core.evidence import calls
@@ -96,6 +96,11 @@ class ShortContext(Benchmark):
     def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
         """Questions times the tokens of their requests with Llama's tokenizer."""
         return self._requests(task) * min(TASKS[task].request_tokens, eval_length)
+
+    def answers(self, task: str) -> Answers:
+        """Written in the one task whose metric is an exact match; the others choose."""
+        written = TASKS[task].metric == "exact_match"
+        return Answers(self._requests(task), NEW_TOKENS) if written else Answers()
 
     def data_sequences(
         self,

@@ -16,11 +16,13 @@ from lce_core.rope import RopeGeometry
 from lce_core.study.cost import (
     attention_flops,
     forward_flops,
-    gpu_hours,
     matmul_parameters,
     model_flops_utilisation,
     training_flops,
 )
+from lce_core.study.device_types import DEVICE_TYPES
+from lce_core.study.speed import from_data_sheet
+from lce_core.study.step_cost import StepCost
 
 MODELS = {
     "llama2_7b": (
@@ -81,7 +83,8 @@ def test_prefill_reproduces_the_table_of_evaluation_cost() -> None:
     shape, geometry = MODELS["llama2_7b"]
     tera = [forward_flops(shape, geometry, n) * n / 1e12 for n in (4096, 8192, 16384, 32768, 65536)]
     assert tera == pytest.approx([58.5, 126, 287, 714, 1992], rel=0.01)
-    assert gpu_hours(tera[3] * 1e12) * 3600 == pytest.approx(4.8, abs=0.05)
+    a100 = from_data_sheet(DEVICE_TYPES["a100"]).evaluation
+    assert a100.seconds(StepCost(flops=tera[3] * 1e12)) == pytest.approx(4.8, abs=0.05)
 
 
 def test_utilisation_of_a_published_run_is_the_published_one() -> None:

@@ -6,6 +6,7 @@ Steps are marked done by committing tiny artifacts through the real store; nothi
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -310,6 +311,12 @@ def test_a_corpus_out_of_reach_makes_every_cell_unavailable() -> None:
     plan = planned(corpus={"name": "jsonl_folder"})
     assert plan.steps == {}
     assert {cell.unavailable is None for cell in plan.cells} == {False}
+    assert {(cell.step, cell.checkpoint) for cell in plan.cells} == {(None, None)}
+    here = planned()
+    kinds, expected = (Counter(s.kind for s in p.values()) for p in (here.steps, plan.expected))
+    assert kinds == expected
+    assert here.expected == {}
+    assert all(cell.expected and cell.expected.kind == "cell" for cell in plan.cells)
 
 
 def test_a_failed_parent_blocks_its_cells_and_says_so(store: Store) -> None:

@@ -23,10 +23,14 @@ from lce_core.attention.schemes import (
     Rectified,
     ShiftedSparse,
 )
-from lce_core.data.sequences import Sequences
+from lce_core.benchmarks import BENCHMARKS
+from lce_core.data.sequences import Answers, Sequences
+from lce_core.methods import METHODS
+from lce_core.models import MODELS
+from lce_core.recipe import Inference
 from lce_core.store.steps import Step
 from lce_core.study.plan import compile_study
-from lce_core.study.step_cost import StepCost
+from lce_core.study.step_cost import StepCost, decoding_cost
 from lce_core.study.step_kinds import CellSpec, spec_of, step_cost
 from lce_core.study.study_file import load_study
 
@@ -151,3 +155,90 @@ def test_sequences_of_several_lengths_cost_what_each_of_them_costs(tmp_path: Pat
     assert mixed.num_tokens == 500
     assert cell_cost(cell, mixed).flops == pytest.approx(sum(alone))
     assert cell_cost(cell, Sequences()).flops == 0
+
+
+LLAMA_WEIGHTS = 32 * (4 * 4096**2 + 3 * 4096 * 11008) + 4096 * 32000
+LLAMA_CACHE = 2 * 32 * 4096
+"""Numbers that a token keeps in the key-value cache of Llama-2-7B."""
+
+
+def answered(method: str, answers: Answers, length: float, precision: str = "bf16") -> Any:
+    return decoding_cost(
+        MODELS.load("llama2_7b")(),
+        METHODS.parse({"name": method}, "methods[0]"),
+        32768,
+        answers,
+        length,
+        precision,
+    )
+
+
+def test_a_generated_token_reads_all_weights_and_the_cache_of_its_text() -> None:
+    cost = answered("none", Answers(3, 11), 4096)
+    keys = 4096 + 11 / 2  # halfway through the answer
+    assert cost.tokens == 33
+    assert cost.layer_passes == 3 * 10 * 32  # the prompt's pass gives the first token
+    assert cost.bytes == pytest.approx(3 * 10 * 2 * (LLAMA_WEIGHTS + keys * LLAMA_CACHE))
+    assert cost.flops == pytest.approx(3 * 10 * (2 * LLAMA_WEIGHTS + 4 * 32 * 4096 * keys))
+
+
+def test_texts_in_fp32_read_the_weights_together() -> None:
+    cost = answered("none", Answers(6, 2), 2048, "fp32")  # four fill a micro-batch of 8,192
+    keys = 2048 + 1
+    assert cost.layer_passes == 2 * 32
+    assert cost.bytes == pytest.approx(4 * (2 * LLAMA_WEIGHTS + 6 * keys * LLAMA_CACHE))
+
+
+def test_a_window_reads_window_and_sinks_however_long_the_text() -> None:
+    costs = [answered("lm_infinite", Answers(1, 2), length) for length in (16384, 65536)]
+    assert costs[0].bytes == pytest.approx(costs[1].bytes)
+    window = costs[0].bytes / 2 - LLAMA_WEIGHTS
+    assert window / LLAMA_CACHE == pytest.approx(4096 + 10, rel=0.01)
+    full = answered("self_extend", Answers(1, 2), 16384)
+    assert full.bytes > costs[0].bytes
+
+
+def test_what_is_asked_for_one_token_decodes_nothing(tmp_path: Path) -> None:
+    (cell,) = steps(tmp_path, "toy_llama", "none")["cell"]
+    decoding = step_cost(cell).decoding
+    assert (decoding.tokens, decoding.flops, decoding.bytes) == (120, 0, 0)
+    assert answered("none", Answers(0, 100), 512).bytes == 0
+
+
+BENCHMARKS_BY_SAMPLES = (("passkey", "num_samples"), ("ruler", "num_samples"), ("needle", "trials"))
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    asked=st.sampled_from(BENCHMARKS_BY_SAMPLES),
+    method=st.sampled_from(("none", "yarn", "lm_infinite", "self_extend")),
+    lengths=st.tuples(st.integers(512, 60000), st.integers(512, 60000)).map(sorted),
+    samples=st.tuples(st.integers(1, 900), st.integers(1, 900)).map(sorted),
+)
+def test_longer_and_more_prompts_never_cost_less(
+    asked: tuple[str, str], method: str, lengths: list[int], samples: list[int]
+) -> None:
+    name, parameter = asked
+    low, high = (
+        priced(name, {parameter: number}, method, length)
+        for number, length in zip(samples, lengths, strict=True)
+    )
+    assert low.tokens <= high.tokens
+    assert low.flops <= high.flops
+    assert low.decoding.tokens <= high.decoding.tokens
+    assert low.decoding.bytes <= high.decoding.bytes * (1 + 1e-9)
+
+
+def priced(benchmark: str, parameters: dict[str, int], method: str, length: int) -> StepCost:
+    asked = BENCHMARKS.parse({"name": benchmark, **parameters}, "benchmarks[0]")
+    spec = CellSpec(
+        base_model=MODELS.load("llama2_7b")(),
+        method=METHODS.parse({"name": method}, "methods[0]"),
+        target_context=32768,
+        benchmark=asked,
+        task=asked.tasks()[0],
+        eval_length=length,
+        evaluation=Inference(precision="bf16"),
+    )
+    lineage = {"held_out": {"tokens_per_domain": 0}}
+    return spec.cost(Step("cell", "one", {}, {}, lineage, "0"))

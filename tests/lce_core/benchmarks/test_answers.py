@@ -1,0 +1,61 @@
+"""What benchmarks say, without data, of the answers and the text that their cells take.
+
+Numbers are those of the papers' protocols, written out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lce_core.benchmarks import BENCHMARKS
+from lce_core.data.sequences import Answers
+
+
+def benchmark(name: str, **parameters: Any) -> Any:
+    return BENCHMARKS.parse({"name": name, **parameters}, "benchmarks[0]")
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "task", "number", "longest"),
+    [
+        # RULER: 500 prompts, 128 tokens for needles, 30 for vt, 120 for cwe, 50 for fwe, 32 for qa.
+        ("ruler", {"profile": "faithful"}, "niah_single_1", 500, 128),
+        ("ruler", {"profile": "faithful"}, "vt", 500, 30),
+        ("ruler", {"profile": "fast"}, "cwe", 100, 120),
+        ("ruler", {"num_samples": 7}, "qa_1", 7, 32),
+        ("ruler", {"profile": "tiny"}, "niah_multiquery", 20, 1),
+        # LongBench: 200 rows of qasper with 128 tokens, 500 of lcc with 64.
+        ("longbench", {}, "qasper", 200, 128),
+        ("longbench", {"profile": "fast"}, "lcc", 100, 64),
+        # LCEG: one trial at each of ten depths, 50 tokens.
+        ("needle", {"profile": "faithful"}, "single", 10, 50),
+        ("passkey", {"profile": "tiny"}, "single", 120, 1),
+        ("many_shot", {"profile": "faithful"}, "shots_100", 200, None),
+        # The harness's test sets: TriviaQA is written, MMLU chosen.
+        ("short_context", {}, "triviaqa", 17_944, 256),
+        ("short_context", {}, "mmlu", 0, 0),
+        ("perplexity", {}, "code", 0, 0),
+    ],
+)
+def test_answers_are_as_many_and_as_long_as_the_protocol_says(
+    name: str, parameters: dict[str, Any], task: str, number: int, longest: int | None
+) -> None:
+    found = benchmark(name, **parameters).answers(task)
+    assert found == Answers(number, found.longest if longest is None else longest)
+
+
+def test_a_domain_has_the_studys_text_and_a_data_set_its_own() -> None:
+    asked = benchmark("perplexity", profile="faithful", domains=["code"], data_sets=["pg19"])
+    assert asked.text_tokens("code", 4096) == 4096
+    # Ten books of PG19 are about 1.05 million tokens of Llama's.
+    assert asked.text_tokens("pg19", 4096) == pytest.approx(1_050_000, rel=0.05)
+    assert benchmark("passkey").text_tokens("single", 4096) == 4096
+
+
+def test_documents_that_must_be_long_are_so_in_a_price() -> None:
+    asked = benchmark("perplexity_documents", profile="faithful", data_sets=["proof_pile"])
+    # YaRN: the first 10 of at least 131,072 tokens, one window of each.
+    assert asked.num_tokens("proof_pile", 65536, 0) == 10 * 65536
+    assert asked.num_tokens("proof_pile", 131072, 0) == 10 * 131072

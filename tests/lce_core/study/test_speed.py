@@ -1,0 +1,156 @@
+"""Speeds: fits recover rates that made the timings; data sheets order devices as they are.
+
+Records are real ones of a store, written by `Store.ensure`; their times are set by hand.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flows.settings import STUDIES
+from lce_core.store.artifacts import Attempt, Store
+from lce_core.store.records import RECORD
+from lce_core.study.device_types import DEVICE_TYPES, device_type_of
+from lce_core.study.plan import compile_study
+from lce_core.study.speed import (
+    Finished,
+    Rates,
+    Speed,
+    finished_here,
+    fitted,
+    from_data_sheet,
+    speed_of,
+    timed_matmul,
+)
+from lce_core.study.step_cost import Decoding, StepCost
+from lce_core.study.step_kinds import step_cost
+from lce_core.study.study_file import load_study
+
+GUESS = Rates(1e9, 1e9, 1e-3)
+EXECUTION = {"threads": 1, "device": "auto"}
+
+
+@settings(max_examples=30, deadline=None)
+@given(rate=st.floats(1e9, 1e12), beside=st.floats(0, 2), training=st.floats(1e9, 1e12))
+def test_a_fit_finds_the_rates_that_made_the_timings(
+    rate: float, beside: float, training: float
+) -> None:
+    costs = [StepCost(1, flops) for flops in (1e9, 3e9, 2e10, 5e11, 7e10)]
+    cells = [Finished("cell", cost, cost.flops / rate + beside) for cost in costs]
+    tunes = [Finished("finetune", cost, cost.flops / training) for cost in costs]
+    # Below a millisecond a record's time is rounding.
+    usable = [one for one in cells + tunes if one.seconds > 0.1]
+    if {one.kind for one in usable} != {"cell", "finetune"}:
+        return
+    speed = fitted(usable, lambda: GUESS)
+    for one in usable:
+        assert speed.seconds(one.kind, one.cost) == pytest.approx(one.seconds, rel=0.02)
+
+
+def test_decoding_is_fitted_from_steps_that_decoded() -> None:
+    made = Speed("cpu", "measured", GUESS, Rates(2e10, 1e10, 2e-3), {"cell": 0.3})
+    costs = [
+        StepCost(1, flops, Decoding(8, 1e6, read, layers))
+        for flops, read, layers in (
+            (1e9, 1e9, 30),
+            (1e11, 2e9, 60),
+            (3e10, 3e11, 10),
+            (1e10, 0.0, 0),
+            (1e9, 1e11, 900),
+            (5e11, 5e10, 3000),
+        )
+    ]
+    cells = [Finished("cell", cost, made.seconds("cell", cost)) for cost in costs]
+    found = fitted(cells, lambda: GUESS)
+    assert found.evaluation.flops == pytest.approx(2e10, rel=0.01)
+    assert found.evaluation.bandwidth == pytest.approx(1e10, rel=0.01)
+    assert found.evaluation.layer_seconds == pytest.approx(2e-3, rel=0.01)
+
+
+def test_what_nothing_was_measured_of_is_guessed() -> None:
+    speed = fitted([], lambda: GUESS)
+    assert (speed.origin, speed.training, speed.evaluation) == ("guessed", GUESS, GUESS)
+    cells = [Finished("cell", StepCost(1, 1e10), 2.0)]
+    speed = fitted(cells, lambda: GUESS)
+    assert speed.origin == "measured"
+    assert speed.training == GUESS
+    assert speed.evaluation.bandwidth == GUESS.bandwidth
+    assert speed.seconds("cell", StepCost(1, 1e10)) == pytest.approx(2.0)
+
+
+def test_a_timed_product_gives_rates_that_a_computer_has() -> None:
+    rates = timed_matmul()
+    assert 1e7 < rates.flops < 1e14
+    assert 1e7 < rates.bandwidth < 1e13
+
+
+def test_gpus_are_ordered_as_their_data_sheets_are() -> None:
+    prompts = StepCost(1, 1e15)
+    answers = StepCost(0, 0.0, Decoding(1000, 1e12, 1e13, 32_000))
+    speeds = {name: from_data_sheet(device) for name, device in DEVICE_TYPES.items()}
+    seconds = {
+        name: (speed.seconds("finetune", prompts), speed.seconds("cell", answers))
+        for name, speed in speeds.items()
+    }
+    assert seconds["a100"] > seconds["h100"]
+    assert seconds["h100"][0] == seconds["h200"][0]
+    assert seconds["h100"][1] > seconds["h200"][1]
+
+
+def test_seven_billion_weights_decode_in_what_was_computed_for_them() -> None:
+    # 24 ms a token at batch 1 and 4,096 tokens on an H100, 27 ms on an A100.
+    weights, cached = 6.607e9, 4096 * 2 * 32 * 4096
+    token = StepCost(0, 0.0, Decoding(1, 2 * weights, 2 * (weights + cached), 32))
+    found = [
+        from_data_sheet(DEVICE_TYPES[name]).evaluation.seconds(token) for name in ("h100", "a100")
+    ]
+    assert found == pytest.approx([0.024, 0.027], rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("driver", "name"),
+    [
+        ("NVIDIA A100-SXM4-80GB", "a100"),
+        ("NVIDIA H100 80GB HBM3", "h100"),
+        ("NVIDIA H200", "h200"),
+        ("NVIDIA GeForce RTX 4090", None),
+    ],
+)
+def test_devices_are_known_by_the_names_that_drivers_give(driver: str, name: str | None) -> None:
+    found = device_type_of(driver)
+    assert (found.name if found else None) == name
+
+
+def test_only_records_of_this_cpu_and_these_threads_count(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    plan = compile_study(load_study(STUDIES / "smoke.yaml"), {})
+    cells = [step for step in plan.steps.values() if step.kind == "cell"][:4]
+
+    def write(attempt: Attempt) -> dict[str, str]:
+        (attempt.out / "file").write_text("a")
+        return {}
+
+    changes = [
+        {},
+        {"environment": {"cpu": "another", "accelerators": []}},
+        {"execution": {**EXECUTION, "threads": 7}},
+        {"environment": {"cpu": None, "accelerators": ["NVIDIA H100"]}},
+    ]
+    for step, change in zip(cells, changes, strict=True):
+        store.ensure(step, write, EXECUTION)
+        file = store.path(step) / RECORD
+        record = {**json.loads(file.read_text()), "seconds": 4.0}
+        if "environment" in change and change["environment"]["cpu"] is None:
+            change = {"environment": {**record["environment"], "accelerators": ["NVIDIA H100"]}}
+        file.write_text(json.dumps({**record, **change}))
+    (found,) = finished_here(store, 1)
+    assert found == Finished("cell", step_cost(cells[0]), 4.0)
+    speed = speed_of("cpu", store, 1)
+    assert speed.origin == "measured"
+    assert speed.seconds("cell", found.cost) == pytest.approx(4.0)
+    assert speed_of("cpu", store, 2).origin == "guessed"
