@@ -20,6 +20,7 @@ def llama_config(
     shape: ModelShape,
     *,
     initializer_range: float = 0.02,
+    rms_norm_eps: float = 1e-5,
     bos: int | None = None,
     eos: int | None = None,
 ) -> LlamaConfig:
@@ -38,7 +39,7 @@ def llama_config(
         rope_parameters={"rope_type": "default", "rope_theta": geometry.theta},
         initializer_range=initializer_range,
         tie_word_embeddings=shape.tied_embeddings,
-        rms_norm_eps=1e-5,
+        rms_norm_eps=rms_norm_eps,
         bos_token_id=bos,
         eos_token_id=eos,
         pad_token_id=None,

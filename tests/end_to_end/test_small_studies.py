@@ -1,0 +1,117 @@
+"""Shipped studies of large models, whole, on tiny ones: from the file to the catalog.
+
+Every method is trained and every task asked, in this process; tests of the command line and of
+Prefect run smaller studies. Scores of random weights mean nothing: they are there, and finite.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+
+from catalog.build import build_catalog
+from catalog.queries import run_query
+from flows.settings import shipped_studies
+from lce_core.execution import Execution
+from lce_core.runners import Runner
+from lce_core.store.artifacts import Store
+from lce_core.study.plan import StudyPlan, compile_study
+from lce_core.study.study_file import parse_study
+from tests.support.shrunk_studies import TINY, shrunk, study_folders, tiny_models
+
+
+class Small:
+    """A study on tiny models in a folder of its own."""
+
+    def __init__(self, raw: dict[str, Any], folder: Path) -> None:
+        for name in ("data", "home"):
+            (folder / name).mkdir()
+        bases = [base.removeprefix(TINY) for base in raw["base_models"]]
+        models = tiny_models(bases, folder / "plugins", folder / "weights")
+        # By way of JSON, because a study takes no aliases.
+        study = parse_study(yaml.safe_dump(json.loads(json.dumps(raw))), "small.yaml")
+        data = study_folders(study, folder / "data")
+        self.plan: StudyPlan = compile_study(study, data, models)
+        self.store = Store(folder / "home")
+        self.store.prepare()
+        self.runner = Runner(
+            self.store,
+            Execution(
+                home=folder / "home",
+                model_folders=models,
+                data_folders=data,
+                plugin_folders=(folder / "plugins",),
+            ),
+            lambda facts: None,
+        )
+
+    def run(self, *kinds: str) -> None:
+        """Computes the steps of these kinds, or all, parents first."""
+        for step in self.plan.steps.values():
+            if not kinds or step.kind in kinds:
+                self.runner.ensure(step)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("name", [n for n in shipped_studies() if n not in ("smoke", "toy")])
+def test_every_cell_of_a_small_form_is_done(name: str, tmp_path: Path) -> None:
+    small = Small(shrunk(name), tmp_path)
+    small.run()
+    study = small.plan.study.study
+    small.store.save_plan(study, small.plan.to_json(), "small.yaml")
+    catalog = build_catalog(small.store, tmp_path / "catalog.duckdb")
+    _, missing = run_query(catalog, "SELECT * FROM missing_cells")
+    assert missing == []
+    finite = "SELECT count(DISTINCT cell), bool_and(isfinite(value)) FROM scores"
+    ((cells, all_finite),) = run_query(catalog, finite)[1]
+    assert cells == len({cell.step.fingerprint for cell in small.plan.cells if cell.step})
+    assert all_finite
+    own = "SELECT DISTINCT method, frozen, target_context, train_length FROM cells"
+    assert {tuple(row) for row in run_query(catalog, own)[1]} == {
+        (c.method, c.frozen, c.target_context, c.train_length) for c in small.plan.cells
+    }
+
+
+def test_a_run_that_starts_from_another_ones_weights_moves_on_from_these(tmp_path: Path) -> None:
+    raw = shrunk("lceg-llama2-7b")
+    still = {"learning_rate": 1.0e-30}
+    raw |= {
+        "target_context": 256,
+        "train_tokens": 512,
+        "training": {**raw["training"], "tokens_per_step": 512, "learning_rate": 1.0e-2},
+        "methods": [
+            {"name": "yarn", "tuned": True},
+            # Twice as far, on the same rows, in steps that are too small to change a weight.
+            {
+                "name": "yarn",
+                "label": "yarn_2",
+                "tuned": True,
+                "target_context": 512,
+                "train_length": 256,
+                "start_from": "yarn-tuned",
+                "training": still,
+            },
+            {"name": "pi", "label": "pi_still", "tuned": True, "training": still},
+        ],
+        "benchmarks": [
+            {"name": "nll_by_position", "domains": ["Book"], "lengths": [256], "profile": "fast"}
+        ],
+    }
+    small = Small(raw, tmp_path)
+    small.run("rows", "finetune")
+    first, second, alone = (
+        load_file(next(small.store.path(step).glob("**/model.safetensors")))
+        for step in small.plan.steps.values()
+        if step.kind == "finetune"
+    )
+    before = load_file(tmp_path / "weights" / "llama2_7b" / "model.safetensors")
+    assert all(torch.equal(second[name], weight) for name, weight in first.items())
+    assert all(torch.equal(alone[name], weight) for name, weight in before.items())
+    assert any(not torch.equal(first[name], weight) for name, weight in before.items())
