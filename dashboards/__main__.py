@@ -9,8 +9,11 @@ import argparse
 import sys
 from pathlib import Path
 
+from dashboards.markdown import write_markdown
 from dashboards.report import write_report
 from lce_core.errors import SpecError
+
+WRITERS = {"html": write_report, "md": write_markdown}
 
 
 def main() -> int:
@@ -19,12 +22,14 @@ def main() -> int:
     parser.add_argument("--catalog", type=Path, required=True)
     parser.add_argument("--study", required=True)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--format", choices=sorted(WRITERS), default="html")
     asked = parser.parse_args()
     try:
-        write_report(asked.catalog, asked.study, asked.out)
+        written = WRITERS[asked.format](asked.catalog, asked.study, asked.out)
     except SpecError as error:
         sys.stderr.write(f"lce: {error}\n")
         return 2
+    sys.stdout.write(f"{written}\n")
     return 0
 
 

@@ -28,6 +28,7 @@ _QUERIES = {
                 AND m.benchmark = n.benchmark AND m.task = n.task
         )""",
     "benchmarks": "FROM benchmark_by_length WHERE study = $study",
+    "intervals": "FROM scores WHERE study = $study AND is_default",
     "missing": """
         SELECT status, base_model, method, frozen, reason,
             string_agg(DISTINCT benchmark, ', ' ORDER BY benchmark) AS benchmarks,
@@ -77,6 +78,8 @@ class Contents:
     """Negative log-likelihood by position, at the longest length."""
     benchmarks: list[Row]
     """Benchmarks against length, mean over tasks and seeds."""
+    intervals: list[Row]
+    """Default metric of each done cell, with its interval over samples."""
     missing: list[Row]
     """Cells without a result, those with the same reason together."""
     environments: list[Row]

@@ -11,7 +11,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -46,6 +46,7 @@ INTERRUPTED = 130
 """Exit code after Ctrl-C, which typer turns the interrupt into."""
 
 Study = Annotated[str, typer.Argument(help="A shipped study's name, or a study file.")]
+ReportForm = Literal["html", "md"]
 Slots = Annotated[int | None, typer.Option(help="Steps at a time: one per GPU or CPU core.")]
 Device = Annotated[str | None, typer.Option(help="auto, cpu or cuda.")]
 Processes = Annotated[int | None, typer.Option(help="Processes of one training run.")]
@@ -174,20 +175,26 @@ def sql(
 @app.command()
 def report(
     study: Study,
-    out: Annotated[Path | None, typer.Option(help="The HTML file to write.")] = None,
+    form: Annotated[
+        ReportForm,
+        typer.Option("--format", help="html: one page with its script; md: a folder of Markdown."),
+    ] = "html",
+    out: Annotated[
+        Path | None, typer.Option(help="The HTML file, or the folder, to write.")
+    ] = None,
 ) -> None:
-    """Writes the study's report: one static HTML page with its table and curves."""
+    """Writes the study's report: one HTML page, or Markdown with pictures and scores."""
     from flows.settings import home, study_name
     from tasks.projections import catalog_path
 
     study = study_name(study)
-    path = (out or home() / "reports" / f"{study}.html").absolute()
+    name = f"{study}.html" if form == "html" else study
+    path = (out or home() / "reports" / name).absolute()
     # The dashboards only know the catalog; a process of their own keeps it so.
     asked = ["--catalog", str(catalog_path(home())), "--study", study, "--out", str(path)]
-    done = subprocess.run([sys.executable, "-m", "dashboards", *asked])
+    done = subprocess.run([sys.executable, "-m", "dashboards", *asked, "--format", form])
     if done.returncode:
         raise typer.Exit(done.returncode)
-    typer.echo(str(path))
 
 
 @app.command()

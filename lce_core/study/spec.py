@@ -148,12 +148,13 @@ class StudySpec(BaseModel):
     """What the study expects to find, written before it runs."""
     target_context: int = Field(gt=0)
     """Tokens of context the methods extend to (C')."""
-    train_tokens: int = Field(gt=0)
+    train_tokens: int | None = Field(default=None, gt=0)
     """Tokens each tuned method is trained on, rounded down to whole steps."""
     corpus: Corpus
     base_models: tuple[LanguageModel, ...] = Field(min_length=1)
     methods: tuple[MethodEntry, ...] = Field(min_length=1)
-    training: Training
+    training: Training | None = None
+    """Optimiser and schedule of the tuned methods; None in a study that trains none."""
     benchmarks: tuple[BenchmarkEntry, ...] = Field(min_length=1)
     seeds: tuple[int, ...] = Field(min_length=1)
     upsampling: Upsampling = Upsampling()
@@ -168,12 +169,24 @@ class StudySpec(BaseModel):
         return variant.train_length or self.target_of(variant)
 
     def train_tokens_of(self, variant: MethodEntry) -> int:
-        """Tokens that a tuned variant is trained on."""
-        return variant.train_tokens or self.train_tokens
+        """Tokens that a tuned variant is trained on.
+
+        Raises:
+          SpecError: neither the variant nor the study says how many.
+        """
+        if tokens := variant.train_tokens or self.train_tokens:
+            return tokens
+        raise _untold("train_tokens", variant)
 
     def training_of(self, variant: MethodEntry) -> Training:
-        """Optimiser and schedule of a tuned variant."""
-        return variant.training or self.training
+        """Optimiser and schedule of a tuned variant.
+
+        Raises:
+          SpecError: neither the variant nor the study has them.
+        """
+        if training := variant.training or self.training:
+            return training
+        raise _untold("training", variant)
 
     def start_of(self, variant: MethodEntry) -> MethodEntry | None:
         """The tuned variant whose weights this one starts from, if any."""
@@ -207,8 +220,11 @@ class StudySpec(BaseModel):
     @model_validator(mode="after")
     def _whole_rows(self) -> StudySpec:
         for index, variant in enumerate(self.methods):
+            if not variant.tuned:
+                continue
+            self.train_tokens_of(variant)
             training, length = self.training_of(variant), self.train_length_of(variant)
-            if variant.tuned and training.tokens_per_step % length:
+            if training.tokens_per_step % length:
                 own = "" if variant.training is None else f"methods[{index}]."
                 rows = "target_context" if variant.train_length is None else "train_length"
                 raise SpecError(
@@ -271,6 +287,15 @@ class StudySpec(BaseModel):
                         )
                     seen[cell] = index
         return self
+
+
+def _untold(key: str, variant: MethodEntry) -> SpecError:
+    return SpecError(
+        key,
+        "nothing",
+        f"a value for {variant.name}, which is trained",
+        f"add `{key}` to the study or to this method",
+    )
 
 
 def _refuse_repeats(what: str, values: Sequence[object]) -> None:

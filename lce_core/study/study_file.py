@@ -83,10 +83,11 @@ def _study(data: dict[str, Any], where: str) -> StudySpec:
                 did_you_mean(str(key), known),
             )
     at = f"{where}: "
-    if "training" not in data:
-        _require_all(data, at)
-    recipe, training = resolved(_mapping(data["training"], f"{at}training"), f"{at}training")
-    data = {**(recipe.of_study() if recipe is not None else {}), **data, "training": training}
+    training: dict[str, Any] = {}
+    if "training" in data:
+        place = f"{at}training"
+        recipe, training = resolved(_mapping(data["training"], place), place)
+        data = {**(recipe.of_study() if recipe is not None else {}), **data, "training": training}
     _require_all(data, at)
     method = partial(_method, training=training)
     fields: dict[str, Any] = {

@@ -24,8 +24,9 @@ LLAMA = MODELS.parse({"name": "llama2_7b"}, "base_models[0]")
 
 
 def study(says: str, file: str = "study_file", **changes: Any) -> None:
-    """Registers an edit of the toy study that cannot be read."""
-    text = yaml.safe_dump({**TOY, **changes})
+    """Registers an edit of the toy study that cannot be read; None leaves a key out."""
+    edited = {**TOY, **changes}
+    text = yaml.safe_dump({key: value for key, value in edited.items() if value is not None})
     provokes(f"lce_core/study/{file}.py", says)(lambda _: parse_study(text, "my.yaml"))
 
 
@@ -43,6 +44,7 @@ study(
 )
 study("no cosine is rounded", "spec", evaluation={"rotation": "stock"})
 study("the rows of {variant.name}", "spec", target_context=500)
+study("which is trained", "spec", training=None)
 study("from 0 to 2^63", "spec", seeds=[-1])
 study("a tuned variant where training", "spec", methods=[{"name": "pi", "train_length": 128}])
 YARN, PI = {"name": "yarn", "tuned": True}, {"name": "pi", "tuned": True}

@@ -12,6 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import yaml
 
 from flows.settings import shipped_studies, study_path
 from lce_core.rope import ContextLengths
@@ -112,7 +113,9 @@ def test_a_small_form_keeps_every_method_benchmark_and_task(name: str, tmp_path:
     raw = shrunk(name)
     bases = [base.removeprefix(TINY) for base in raw["base_models"]]
     models = tiny_models(bases, tmp_path / "plugins", tmp_path / "weights")
-    small = compile_study(parse_study(json.dumps(raw), name), folders, models)
+    small = compile_study(
+        parse_study(yaml.safe_dump(json.loads(json.dumps(raw))), name), folders, models
+    )
     assert asked(small) == asked(compile_study(whole, folders))
     runs = [step.kind for step in small.steps.values()]
     tuned = [variant for variant in whole.methods if variant.tuned]

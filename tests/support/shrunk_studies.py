@@ -75,6 +75,8 @@ def shrunk(name: str) -> dict[str, Any]:
     step = max(rows) // factor
     stages = max(_STAGES.get(method["name"], 1) for method in methods)
     run = {"tokens_per_step": step, "warmup_steps": 1, "precision": "fp32"}
+    trains = any(method.get("tuned") for method in methods)
+    training = {"training": {**study["training"], **run}} if trains else {}
     return {
         **study,
         "study": f"small-{study['study']}",
@@ -82,7 +84,7 @@ def shrunk(name: str) -> dict[str, Any]:
         "train_tokens": stages * step,
         "base_models": [f"{TINY}{base}" for base in base_models],
         "corpus": {**_mapping(study["corpus"]), "held_out_percent": 40.0},
-        "training": {**study["training"], **run},
+        **training,
         "upsampling": {"long_document_tokens": 64},
         "methods": [_method(entry, run, factor) for entry in methods],
         "benchmarks": [

@@ -134,6 +134,19 @@ def test_inference_only_methods_cannot_be_tuned() -> None:
     assert "remove `tuned`" in message
 
 
+def test_a_study_that_trains_nothing_says_nothing_about_training() -> None:
+    untrained = {key: value for key, value in yaml.safe_load(TOY).items() if "train" not in key}
+    frozen = {**untrained, "methods": [{"name": "none"}, {"name": "yarn"}]}
+    assert parse_study(yaml.safe_dump(frozen), "my.yaml").training is None
+    trained = {**frozen, "methods": [{"name": "none"}, {"name": "yarn", "tuned": True}]}
+    assert "train_tokens: got nothing; expected a value for yarn-tuned" in refusal(
+        yaml.safe_dump(trained)
+    )
+    own = {"learning_rate": 1.0e-4, "tokens_per_step": 512}
+    variant = {"name": "yarn", "tuned": True, "train_tokens": 4096, "training": own}
+    assert parse_study(yaml.safe_dump({**trained, "methods": [variant]}), "my.yaml")
+
+
 def test_two_variants_of_a_method_need_labels() -> None:
     variants = [{"name": "yarn"}, {"name": "yarn", "scale": 2.0}]
     assert "label" in refusal(edited(methods=variants))

@@ -1,0 +1,156 @@
+"""A study's results as a folder to keep beside code: Markdown, pictures, and every score as CSV.
+
+README.md has the hypothesis, the pictures, a table for each task and where the numbers come from.
+A value stands with its interval: over samples where the study has one seed, else the range over its
+seeds. scores.csv has every metric of every cell unrounded, and its sha256 stands in README.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from catalog.formatting import format_rows, number_text
+from catalog.queries import run_query
+from dashboards import pictures
+from dashboards.contents import Contents, Row, read_contents, select
+from lce_core.errors import SpecError
+
+PAGE, SCORES = "README.md", "scores.csv"
+_SCORES = (
+    "SELECT base_model, method, frozen, seed, benchmark, task, eval_length, metric, value, ci_low,"
+    " ci_high, num_samples, profile, train_length, cell FROM scores WHERE study = '{study}'"
+    " ORDER BY ALL"
+)
+
+
+def write_markdown(catalog: Path, study: str, out: Path) -> Path:
+    """Writes the folder of one study; returns its page.
+
+    Args:
+      catalog: The catalog, as `catalog.build` makes it.
+      study: Name of a study in it.
+      out: The folder; it is made if need be, and files of the same name are replaced.
+
+    Raises:
+      SpecError: there is no catalog, it does not hold the study, or the folder cannot be written.
+    """
+    contents = read_contents(catalog, study)
+    scores = run_query(catalog, _SCORES.format(study=study))
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / SCORES).write_text(format_rows(*scores, "csv") + "\n", encoding="utf-8")
+        page = "\n".join(_page(contents, out)) + "\n"
+        (out / PAGE).write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise SpecError(
+            "--out",
+            f"{out}, which cannot be written ({error.strerror})",
+            "a folder that is there or can be made",
+            "choose another",
+        ) from error
+    return out / PAGE
+
+
+def _page(contents: Contents, out: Path) -> Iterator[str]:
+    (run,) = contents.run
+    seeds = f"{run['seeds']} seed{'s'[: run['seeds'] > 1]}"
+    yield f"# {contents.study}\n"
+    yield f"Expected: {contents.studies[0]['hypothesis']}\n"
+    yield (
+        f"{run['done']} of {run['cells']} cells are done, {seeds}, profiles"
+        f" {run['profiles'] or '-'}. Methods extend to"
+        f" {contents.studies[0]['target_context']:,} tokens."
+    )
+    for study in contents.studies:
+        yield from _base_model(contents, study, out)
+    yield from _gaps(contents)
+    yield from _origin(contents, out)
+
+
+def _base_model(contents: Contents, study: Row, out: Path) -> Iterator[str]:
+    name, trained = study["base_model"], study["trained_context"]
+    yield f"\n## {name}, trained on {trained:,} tokens\n"
+    benchmarks = select(contents.benchmarks, base_model=name)
+    if any(row["value"] is not None for row in benchmarks):
+        file = f"{name}.svg"
+        pictures.heat_maps(benchmarks, trained, out / file)
+        yield f"![scores of each method at each length]({file})"
+    positions = select(contents.positions, base_model=name)
+    for benchmark, task in dict.fromkeys((row["benchmark"], row["task"]) for row in positions):
+        file = f"{name}-{benchmark}-{task}.svg"
+        rows = select(positions, benchmark=benchmark, task=task)
+        pictures.curves_by_position(rows, trained, out / file)
+        yield f"\n![negative log-likelihood by position, {task}]({file})"
+    scores = select(contents.scores, base_model=name)
+    for benchmark, task in dict.fromkeys((row["benchmark"], row["task"]) for row in scores):
+        yield from _table(contents, select(scores, benchmark=benchmark, task=task))
+
+
+def _table(contents: Contents, rows: Sequence[Row]) -> Iterator[str]:
+    first = rows[0]
+    lengths = sorted({row["eval_length"] for row in rows})
+    metric = next((row["metric"] for row in rows if row["metric"]), "")
+    better = "higher" if first["higher_is_better"] else "lower"
+    yield f"\n### {first['benchmark']} {first['task']}: {metric}, {better} is better\n"
+    yield f"| method | {' | '.join(f'{length:,}' for length in lengths)} |"
+    yield f"|---|{'---:|' * len(lengths)}"
+    for method, frozen in dict.fromkeys((row["method"], row["frozen"]) for row in rows):
+        cells = [
+            _cell(contents, select(rows, method=method, frozen=frozen, eval_length=length))
+            for length in lengths
+        ]
+        yield f"| {pictures.label(method, frozen)} | {' | '.join(cells)} |"
+
+
+def _cell(contents: Contents, found: Sequence[Row]) -> str:
+    if not found:
+        return ""
+    (row,) = found
+    if row["value"] is None:
+        return f"{row['num_seeds']} of {row['num_planned']} seeds"
+    low, high = row["lowest"], row["highest"]
+    if row["num_planned"] == 1:
+        low, high = _interval(contents, row)
+    text = number_text(row["value"])
+    text = f"**{text}**" if row["rank"] == 1 else text
+    return text if low is None else f"{text} [{number_text(low)}, {number_text(high)}]"
+
+
+def _interval(contents: Contents, row: Row) -> tuple[Any, Any]:
+    axes = ("base_model", "method", "frozen", "benchmark", "task", "eval_length")
+    (found,) = select(contents.intervals, **{axis: row[axis] for axis in axes})
+    return found["ci_low"], found["ci_high"]
+
+
+def _gaps(contents: Contents) -> Iterator[str]:
+    if contents.missing:
+        yield "\n## Cells without a result\n"
+        yield "| cells | what | lengths | why |\n|---:|---|---|---|"
+    for row in contents.missing:
+        what = f"{row['base_model']} {pictures.label(row['method'], row['frozen'])}"
+        lengths = ", ".join(f"{length:,}" for length in row["eval_lengths"])
+        why = f"{row['status']}: {row['reason'] or ''}".replace("|", "\\|")
+        yield f"| {row['cells']} | {what}, {row['benchmarks']} | {lengths} | {why} |"
+
+
+def _origin(contents: Contents, out: Path) -> Iterator[str]:
+    yield "\n## Where the numbers come from\n"
+    for row in contents.environments:
+        dirty = " with uncommitted changes" if row["git_dirty"] else ""
+        commit = f"commit `{row['git_commit'][:12]}`{dirty}" if row["git_commit"] else "no checkout"
+        hardware = ", ".join(filter(None, (row["accelerators"], row["cpu"])))
+        versions = json.loads(row["libraries"])
+        software = ", ".join(
+            f"{key} {versions[key]}" for key in ("torch", "transformers") if key in versions
+        )
+        yield (
+            f"- {row['num_artifacts']} cells: {commit}; {hardware}; Python {row['python']},"
+            f" {software};"
+            f" {row['first_used']:%Y-%m-%d %H:%M} to {row['last_used']:%Y-%m-%d %H:%M} UTC"
+        )
+    digest = hashlib.sha256((out / SCORES).read_bytes()).hexdigest()
+    yield f"- [{SCORES}]({SCORES}), every metric of every cell: sha256 `{digest}`"

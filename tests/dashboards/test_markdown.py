@@ -1,0 +1,134 @@
+"""The Markdown report says what the catalog holds, and its pictures show it.
+
+Strategy: write it from a real catalog and read tables, CSV and SVG back against SQL.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import re
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from catalog.build import build_catalog
+from catalog.formatting import number_text
+from catalog.queries import run_query
+from dashboards.markdown import write_markdown
+from lce_core.errors import SpecError
+from lce_core.store.artifacts import Store
+from tests.support.sample_store import STUDY, Study, sample_store
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    store = sample_store(tmp_path_factory.getbasetemp())
+    return build_catalog(store, tmp_path_factory.mktemp("built") / "catalog.duckdb")
+
+
+@pytest.fixture(scope="module")
+def folder(catalog: Path) -> Path:
+    return write_markdown(catalog, STUDY, catalog.parent / "report").parent
+
+
+def rows(catalog: Path, sql: str) -> list[dict[str, Any]]:
+    columns, found = run_query(catalog, sql)
+    return [dict(zip(columns, row, strict=True)) for row in found]
+
+
+def tables(page: str) -> dict[str, dict[str, dict[str, str]]]:
+    """Text of each field by title, method and length."""
+    found = {}
+    for block in page.split("\n### ")[1:]:
+        title, _, rest = block.partition(":")
+        lines = [line for line in rest.splitlines() if line.startswith("| ")]
+        head, *body = ([part.strip() for part in line.strip("| ").split(" | ")] for line in lines)
+        if head[0] == "method":
+            found[title] = {
+                line[0]: dict(zip(head[1:], line[1:], strict=False))
+                for line in body
+                if len(line) > 1
+            }
+    return found
+
+
+def test_each_value_and_its_interval_stand_in_the_table_of_their_task(
+    catalog: Path, folder: Path
+) -> None:
+    shown = tables((folder / "README.md").read_text(encoding="utf-8"))
+    seen = 0
+    for row in rows(catalog, f"FROM score_by_length WHERE study = '{STUDY}'"):
+        method = row["method"] if row["frozen"] else f"{row['method']} tuned"
+        text = shown[f"{row['benchmark']} {row['task']}"][method][f"{row['eval_length']:,}"]
+        if row["value"] is None:
+            assert text == f"{row['num_seeds']} of {row['num_planned']} seeds"
+            continue
+        value, *interval = re.findall(r"[-+.e\d]+", text)
+        assert value == number_text(row["value"])
+        assert ("**" in text) == (row["rank"] == 1)
+        if row["num_planned"] > 1:
+            assert interval == [number_text(row["lowest"]), number_text(row["highest"])]
+        seen += 1
+    assert seen > 10
+
+
+def test_every_score_is_in_the_csv_whose_digest_the_page_names(catalog: Path, folder: Path) -> None:
+    with (folder / "scores.csv").open(encoding="utf-8", newline="") as file:
+        kept = [(row["cell"], row["metric"], float(row["value"])) for row in csv.DictReader(file)]
+    sql = f"SELECT cell, metric, value FROM scores WHERE study = '{STUDY}'"
+    assert sorted(kept) == sorted(tuple(row.values()) for row in rows(catalog, sql))
+    digest = hashlib.sha256((folder / "scores.csv").read_bytes()).hexdigest()
+    assert digest in (folder / "README.md").read_text(encoding="utf-8")
+
+
+def test_pictures_are_named_by_the_page_and_hold_every_method_and_number(
+    catalog: Path, folder: Path
+) -> None:
+    page = (folder / "README.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"]\(([^)]+\.svg)\)", page))
+    assert named == {path.name for path in folder.glob("*.svg")}
+    (model,) = {row["base_model"] for row in rows(catalog, "FROM studies")}
+    texts = [
+        element.text
+        for element in ET.parse(folder / f"{model}.svg").iter()
+        if element.tag.endswith("text")
+    ]
+    for row in rows(catalog, f"FROM benchmark_by_length WHERE study = '{STUDY}'"):
+        assert (row["method"] if row["frozen"] else f"{row['method']} tuned") in texts
+        assert ("-" if row["value"] is None else f"{row['value']:.3g}") in texts
+
+
+def test_the_same_catalog_gives_the_same_bytes(catalog: Path, folder: Path, tmp_path: Path) -> None:
+    again = write_markdown(catalog, STUDY, tmp_path / "again").parent
+    for file in sorted(folder.iterdir()):
+        assert (again / file.name).read_bytes() == file.read_bytes()
+
+
+def test_what_cannot_be_written_is_refused(catalog: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    with pytest.raises(SpecError, match="a folder that is there or can be made"):
+        write_markdown(catalog, STUDY, tmp_path / "file" / "report")
+    with pytest.raises(SpecError, match="a study of"):
+        write_markdown(catalog, "sampel", tmp_path)
+
+
+def test_a_study_of_one_seed_has_intervals_over_samples(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    store.prepare()
+    Study(store, seeds=(0,)).build()
+    catalog = build_catalog(store, tmp_path / "catalog.duckdb")
+    page = write_markdown(catalog, STUDY, tmp_path / "one").read_text(encoding="utf-8")
+    shown = tables(page)
+    known = rows(catalog, f"FROM scores WHERE study = '{STUDY}' AND is_default")
+    assert known
+    for row in known:
+        method = row["method"] if row["frozen"] else f"{row['method']} tuned"
+        text = shown[f"{row['benchmark']} {row['task']}"][method][f"{row['eval_length']:,}"]
+        interval = re.findall(r"[-+.e\d]+", text)[1:]
+        bounds = [bound for bound in (row["ci_low"], row["ci_high"]) if bound is not None]
+        assert interval == [number_text(bound) for bound in bounds]
