@@ -160,13 +160,14 @@ def _table(found: Inspection, prices: Prices) -> Table:
     several = len(found.plan.study.base_models) > 1
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     for column in ("base model",) * several + ("method",):
-        table.add_column(column, no_wrap=True)
-    for column in (*STATES, "tokens", "time"):
-        table.add_column(column, justify="right", no_wrap=True)
+        table.add_column(column, overflow="fold")
     counts, costs = _by_method(found, prices)
+    states = [state for state in STATES if any(count[state] for count in counts.values())]
+    for column in (*states, "tokens", "time"):
+        table.add_column(column, justify="right", no_wrap=True)
     for row, count in counts.items():
         price = costs.get(row, Price())
-        numbers = (f"{count[state] or '-'}" for state in STATES)
+        numbers = (f"{count[state] or '-'}" for state in states)
         table.add_row(*row[not several :], *numbers, *_priced(price, prices))
     return table
 

@@ -65,6 +65,11 @@ class ByParts(Method):
         return share * kept / scale + (1 - share) * kept
 
 
+def temperature(scale: float) -> float:
+    """Factor of queries and of keys, sqrt(1 / t) in the paper (section 3.3)."""
+    return 0.1 * math.log(scale) + 1
+
+
 class WithTemperature(ByParts):
     """Choice of ramp, and the attention temperature."""
 
@@ -95,7 +100,7 @@ class WithTemperature(ByParts):
         factor = self.attention_factor
         return RopeTable(
             self.by_parts(geometry, scale),
-            0.1 * math.log(scale) + 1 if factor is None else factor,
+            temperature(scale) if factor is None else factor,
         )
 
     def stated(self, scale: float, trained: int) -> dict[str, Any] | None:
@@ -113,7 +118,7 @@ class WithTemperature(ByParts):
         if self.attention_factor is not None:
             parameters["attention_factor"] = self.attention_factor
             # vLLM has another name for it, and its own factor is multiplied by it.
-            parameters["attn_factor"] = self.attention_factor / (0.1 * math.log(scale) + 1)
+            parameters["attn_factor"] = self.attention_factor / temperature(scale)
         return parameters
 
     def _by_index(self, geometry: RopeGeometry) -> Frequencies:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -11,6 +12,7 @@ from catalog.formatting import format_rows
 from catalog.holdings import take_stock
 from catalog.queries import open_catalog, run_query
 from dashboards.contents import read_contents
+from dashboards.markdown import write_markdown
 from dashboards.report import write_report
 from lce_core.store.artifacts import Store
 from lce_core.store.cell_tables import SAMPLES
@@ -88,8 +90,8 @@ def _(place: Place) -> None:
     read_contents(database(place), "toyy")
 
 
-@provokes("dashboards/report.py", "a writable file", slow=True)
-def _(place: Place) -> None:
+def reported(place: Place, write: Callable[[Path, str, Path], Path]) -> None:
+    """Writes a report below a file."""
     from catalog.build import build_catalog
     from tests.support.sample_store import STUDY, sample_store
 
@@ -97,4 +99,14 @@ def _(place: Place) -> None:
     folder.write_text("a file", encoding="utf-8")
     store = sample_store(place.folder)
     built = build_catalog(store, place.folder / "catalog.duckdb")
-    write_report(built, STUDY, folder / "report.html")
+    write(built, STUDY, folder / "report")
+
+
+@provokes("dashboards/report.py", "a writable file", slow=True)
+def _(place: Place) -> None:
+    reported(place, write_report)
+
+
+@provokes("dashboards/markdown.py", "a folder that is there or can be made", slow=True)
+def _(place: Place) -> None:
+    reported(place, write_markdown)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import torch
 import yaml
 
 from flows.settings import STUDIES
@@ -132,6 +133,15 @@ def _(place: Place) -> None:
 @provokes("lce_core/models/hub_model/facts.py", "a model that methods can be put on")
 def _(place: Place) -> None:
     described(place, '{"model_type": "gpt2"}')
+
+
+@provokes("lce_core/models/hub_model/__init__.py", "{facts.model_type}, as base model", slow=True)
+def _(place: Place) -> None:
+    from tests.support.architectures import hub_model, random_model
+
+    for model_type in ("mistral", "qwen3"):
+        random_model(model_type).save_pretrained(place.folder / model_type)
+    hub_model(place.folder / "mistral").load_published(place.folder / "qwen3", torch.float32)
 
 
 def asked(says: str, **entry: Any) -> None:

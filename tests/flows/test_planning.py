@@ -15,11 +15,12 @@ import yaml
 from flows import planning
 from flows.planning import Inspection, as_json, inspect_study, show, show_status
 from flows.pricing import device_here
-from flows.settings import make_execution, shipped_studies
+from flows.settings import make_execution, shipped_studies, study_path
 from lce_core.errors import SpecError
 from lce_core.execution import Execution
 from lce_core.store.artifacts import Attempt
 from lce_core.study.device_types import DEVICE_TYPES
+from lce_core.study.study_file import load_study
 
 LLAMA: dict[str, Any] = {
     "study": "mine",
@@ -77,11 +78,13 @@ def test_every_shipped_study_has_a_price_before_its_data_are_here(
 ) -> None:
     told = as_json(found(tmp_path, study), "a100")
     for cell in told["cells"]:
-        assert cell["state"] == "to do" or "--data-folder" in cell["reason"] or cell["flops"] == 0
+        to_give = "--data-folder" in cell["reason"] or "--model-folder" in cell["reason"]
+        assert cell["state"] == "to do" or to_give or cell["flops"] == 0
         assert cell["estimated"] is (cell["state"] == "unavailable" and cell["flops"] > 0)
     assert told["to_do"]["hours"] + told["expected"]["hours"] > 0
     kinds = {step["kind"] for step in told["steps"] if step["flops"]}
-    assert "finetune" in kinds
+    tuned = any(entry.tuned for entry in load_study(study_path(study)).methods)
+    assert ("finetune" in kinds) is tuned
     assert not (tmp_path / "home").exists()
 
 

@@ -20,15 +20,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
-from lce_core.errors import SpecError
-from lce_core.export.folder import export
-from lce_core.export.form import Form, form_of
-from lce_core.export.subject import Subject
-from lce_core.extension.extended_model import LEARNED, extend, make_rotary
-from lce_core.methods import METHODS, Method
-from lce_core.models import LanguageModel
-from lce_core.rope import ContextLengths
-from tests.support.extended_models import (
+from lce_core.contracts.tiny_models import (
     BASES,
     LENGTHS,
     TARGET,
@@ -39,6 +31,14 @@ from tests.support.extended_models import (
     stock,
     tokens,
 )
+from lce_core.errors import SpecError
+from lce_core.export.folder import export
+from lce_core.export.form import Form, form_of
+from lce_core.export.subject import Subject
+from lce_core.extension.extended_model import LEARNED, extend, make_rotary
+from lce_core.methods import METHODS, Method
+from lce_core.models import LanguageModel
+from lce_core.rope import ContextLengths
 from tests.support.stock_answers import answers
 
 TOLERANCE = 1e-4
