@@ -72,6 +72,7 @@ def essays(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("study", shipped_studies())
 def test_every_shipped_study_has_a_price_before_its_data_are_here(
     tmp_path: Path, study: str
@@ -157,6 +158,7 @@ def test_totals_are_the_sums_of_their_parts(tmp_path: Path, text: Path) -> None:
             assert told[total][key] == pytest.approx(sum(part[key] for part in parts))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("study", shipped_studies())
 @pytest.mark.parametrize("device", ["a100", "cpu"])
 def test_tables_fit_80_columns(

@@ -20,6 +20,8 @@ from lce_core.study.plan import StudyPlan, compile_study
 from lce_core.study.study_file import load_study, parse_study
 from tests.support.shrunk_studies import TINY, asked, shrunk, study_folders, tiny_models
 
+pytestmark = pytest.mark.slow
+
 BEYOND_REACH = r"eval length \d+ is beyond the \d+ tokens \w+ reaches"
 """A reason for which a cell may be unavailable where all data are there."""
 NO_WEIGHTS = r"checkpoint \w+: got no folder of that name; .*"

@@ -20,6 +20,8 @@ from lce_core.study.step_kinds import CellSpec, FinetuneSpec, spec_of
 from lce_core.study.study_file import load_study
 from tests.support.shrunk_studies import study_folders
 
+pytestmark = pytest.mark.slow
+
 K = 1024
 DOUBLED = tuple(k * K for k in (4, 8, 16, 32, 64, 128))
 LEADERBOARD = ("arc_challenge", "hellaswag", "mmlu", "truthfulqa_mc2")

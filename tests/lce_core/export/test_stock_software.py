@@ -41,6 +41,7 @@ from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths
 from tests.support.stock_answers import answers
 
+pytestmark = pytest.mark.slow
 TOLERANCE = 1e-4
 """Stock transformers computes frequencies, angles and cosines in float32."""
 FIXED = 40
