@@ -1,13 +1,13 @@
 # make study      sets up .venv, runs the toy study, prints its table and where to look next
 # make test       the same set-up plus the tools, then lint, types and all but the long tests
-# make test-long  runs the long tests: whole shipped studies, and what the toy study shows
+# make test-long  runs the long tests: whole shipped studies, small or as they are
 # make format     rewrites the files as `make test` wants them
 # make perf       prints the speed measurements of docs/performance.md
 # make clean      removes .venv and tool caches; results in lce-home stay
 #
 # PYTHON chooses the interpreter of a new .venv (make PYTHON=python3.12 study).
 # PYTEST_ARGS is added to pytest (make test PYTEST_ARGS="-k plan").
-# JOBS processes share the tests of `make test`, a file at a time.
+# JOBS processes share the tests of either, a file at a time.
 
 PYTHON ?= python3
 VENV := .venv
@@ -37,7 +37,7 @@ test: $(VENV)/installed-dev
 	wait $$types || { echo 'mypy found errors: see above' >&2; exit 1; }; exit $$tests
 
 test-long: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -n 0 -m "long and not gpu and not network" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) -m "long and not gpu and not network" $(PYTEST_ARGS)
 
 format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix .

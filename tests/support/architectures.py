@@ -59,8 +59,13 @@ def random_model(model_type: str, **changes: Any) -> Any:
 
 
 def save(model_type: str, folder: Path, tokenizer: Any = None, **changes: Any) -> Path:
-    """The model in `folder`, as transformers writes it, with the byte tokenizer or another."""
+    """The model in `folder`, as transformers writes it, with the byte tokenizer or another.
+
+    Transformers gives Qwen2 tokenizers an end-of-text token, beyond the vocabulary if need be.
+    """
     random_model(model_type, **changes).save_pretrained(folder)
+    if tokenizer is None and model_type == "qwen2":
+        tokenizer = tokenizer_with(bos=None, eos="<query-0>")
     (tokenizer or byte_tokenizer(ToyLlama.keys)).save_pretrained(folder)
     return folder
 

@@ -114,7 +114,8 @@ def _benchmark(entry: dict[str, Any], trained: int, more: int) -> dict[str, Any]
     small |= {key: value for key, value in _LEAST.items() if key in kind.model_fields}
     if issubclass(kind, TextBenchmark):
         ends = {min(entry["lengths"]), max(entry["lengths"])}
-        small["lengths"] = [length * CONTEXT // trained for length in sorted(ends)]
+        least = 2 * _LEAST["last"]  # a window holds more than the tokens that are scored
+        small["lengths"] = sorted({max(least, end * CONTEXT // trained) for end in ends})
         small["max_tokens"] = small["lengths"][-1] + 2 * _LEAST["stride"]
         if "min_document_tokens" in small:  # truncated documents have to fill every window
             small["min_document_tokens"] = small["lengths"][-1]
