@@ -76,7 +76,7 @@ def test_every_cell_of_a_small_form_is_done(name: str, tmp_path: Path) -> None:
     small.store.save_plan(study, small.plan.to_json(), "small.yaml")
     catalog = build_catalog(small.store, tmp_path / "catalog.duckdb")
     _, missing = run_query(catalog, "SELECT * FROM missing_cells")
-    assert missing == []
+    assert [row[5:] for row in missing] == []
     finite = "SELECT count(DISTINCT cell), bool_and(isfinite(value)) FROM scores"
     ((cells, all_finite),) = run_query(catalog, finite)[1]
     assert cells == len({cell.step.fingerprint for cell in small.plan.cells if cell.step})

@@ -123,6 +123,8 @@ def _benchmark(entry: dict[str, Any], trained: int, more: int) -> dict[str, Any]
     length = NEAR if max(entry["lengths"]) <= trained else FAR
     if not getattr(kind, "fills_length", False):
         length = LIMIT
+        if entry["name"] == "many_shot":  # the other forms do not cut a prompt that is longer
+            small["profile"] = "faithful"
     # Entries with other lengths of the same task stay apart.
     return {**small, "lengths": [length + more]}
 
