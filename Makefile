@@ -1,6 +1,6 @@
 # make study      sets up .venv, runs the toy study, prints its table and where to look next
 # make test       the same set-up plus the tools, then lint, types and all but the long tests
-# make test-long  runs the long tests: whole shipped studies, small or as they are
+# make test-long  runs the long tests: whole studies: shipped, killed or doubled
 # make format     rewrites the files as `make test` wants them
 # make perf       prints the speed measurements of docs/performance.md
 # make clean      removes .venv and tool caches; results in lce-home stay

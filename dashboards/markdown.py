@@ -1,6 +1,7 @@
 """A study's results as a folder to keep beside code: Markdown, pictures, and every score as CSV.
 
-README.md has the hypothesis, the pictures, a table for each task and where the numbers come from.
+README.md has the hypothesis, the pictures, what each method gains on the base model at the same
+tokens, a table for each task and where the numbers come from.
 A value stands with its interval: over samples where the study has one seed, else the range over its
 seeds. scores.csv has every metric of every cell unrounded, and its sha256 stands in README.md.
 """
@@ -16,8 +17,10 @@ from typing import Any
 from catalog.formatting import format_rows, number_text
 from catalog.queries import run_query
 from dashboards import pictures
+from dashboards.against_base import differences
 from dashboards.contents import Contents, Row, read_contents, select
 from lce_core.errors import SpecError
+from lce_core.evaluation.stats import Estimate
 
 PAGE, SCORES = "README.md", "scores.csv"
 _SCORES = (
@@ -85,9 +88,32 @@ def _base_model(contents: Contents, study: Row, out: Path) -> Iterator[str]:
         rows = select(positions, benchmark=benchmark, task=task)
         pictures.curves_by_position(rows, trained, out / file)
         yield f"\n![negative log-likelihood by position, {task}]({file})"
+        for length in sorted({row["eval_length"] for row in rows}):
+            yield from _against_base(select(rows, eval_length=length), trained)
     scores = select(contents.scores, base_model=name)
     for benchmark, task in dict.fromkeys((row["benchmark"], row["task"]) for row in scores):
         yield from _table(contents, select(scores, benchmark=benchmark, task=task))
+
+
+def _against_base(rows: Sequence[Row], trained: int) -> Iterator[str]:
+    found = differences(rows, trained)
+    if not found:
+        return
+    title = f"{rows[0]['benchmark']} {rows[0]['task']} at {rows[0]['eval_length']:,}"
+    yield f"\n### {title} against the base model: nats a token, lower is better\n"
+    yield f"| method | to position {trained:,} | beyond |"
+    yield "|---|---:|---:|"
+    for one in found:
+        means = f"{_signed(one.within)} | {_signed(one.beyond)}"
+        yield f"| {pictures.label(one.method, one.frozen)} | {means} |"
+
+
+def _signed(estimate: Estimate | None) -> str:
+    if estimate is None:
+        return ""
+    bounds = (estimate.low, estimate.high)
+    interval = " [" + ", ".join(f"{bound:+.3f}" for bound in bounds if bound is not None) + "]"
+    return f"{estimate.value:+.3f}" + interval * (estimate.low is not None)
 
 
 def _table(contents: Contents, rows: Sequence[Row]) -> Iterator[str]:

@@ -66,7 +66,7 @@ def inspect_study(study: str, execution: Execution) -> Inspection:
 
 def as_json(found: Inspection, device: str | None = None) -> dict[str, Any]:
     """Everything, for programs: cells with state, reason and price; trainings; totals."""
-    plan, prices = found.plan, prices_of(found.plan, found.execution, device)
+    plan, prices = found.plan, prices_of(found.plan, found.states, found.execution, device)
     cells = []
     for cell, row in zip(plan.cells, plan.to_json()["cells"], strict=True):
         state, step = found.cell_state(cell), cell.step or cell.expected
@@ -111,7 +111,7 @@ def as_json(found: Inspection, device: str | None = None) -> dict[str, Any]:
 def show(found: Inspection, *, every_cell: bool, device: str | None = None) -> None:
     """Prints states and prices by method, the reasons, and what a run would cost."""
     console = Console()
-    prices = prices_of(found.plan, found.execution, device)
+    prices = prices_of(found.plan, found.states, found.execution, device)
     console.print(_table(found, prices))
     for reason, count in _reasons(found).most_common(12):
         console.print(f"{count:5} x {reason}", markup=False, highlight=False, soft_wrap=True)
@@ -133,7 +133,7 @@ def show_status(found: Inspection) -> None:
     shown = ", ".join(f"{counts[state]:,} {state}" for state in STATES if counts[state])
     console.print(f"{found.plan.study.study}: {shown}", highlight=False)
     if any(True for _ in found.to_do()):
-        prices, slots = prices_of(found.plan, found.execution), found.execution.slots
+        prices, slots = prices_of(found.plan, found.states, found.execution), found.execution.slots
         seconds = time_left(found.plan, found.states, prices, found.execution).seconds({})
         console.print(
             f"{counts['done']:,} of {len(found.plan.cells):,} cells, about {spoken(seconds)} left"

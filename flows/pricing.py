@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from lce_core.execution import Execution
 from lce_core.store.artifacts import Store
 from lce_core.store.steps import Step
 from lce_core.study.device_types import device_type_of
+from lce_core.study.passed_once import shares_of_text
 from lce_core.study.plan import StudyPlan
 from lce_core.study.progress import StepState
 from lce_core.study.speed import Speed, speed_of
@@ -41,16 +43,30 @@ class Price:
 
 
 class Prices:
-    """Prices of a plan's steps at one speed; each is computed once."""
+    """Prices of a plan's steps at one speed; each is computed once.
 
-    def __init__(self, plan: StudyPlan, speed: Speed) -> None:
+    What is still to do shares windows and beginnings of prompts with nothing that is done.
+    """
+
+    def __init__(
+        self, plan: StudyPlan, speed: Speed, states: Mapping[str, StepState] | None = None
+    ) -> None:
         self._plan, self.speed = plan, speed
+        self._states = states or {}
         self._known: dict[str, Price] = {}
+
+    @cached_property
+    def _shares(self) -> dict[str, float]:
+        steps = {**self._plan.steps, **self._plan.expected}
+        done = {name for name, state in self._states.items() if state.state == "done"}
+        shares = shares_of_text(steps[name] for name in steps if name in done)
+        return shares | shares_of_text(steps[name] for name in steps if name not in done)
 
     def of(self, step: Step) -> Price:
         """Price of one step."""
         if (known := self._known.get(step.fingerprint)) is None:
-            cost, estimated = step_cost(step), step.fingerprint not in self._plan.steps
+            cost = step_cost(step).scaled(self._shares.get(step.fingerprint, 1.0))
+            estimated = step.fingerprint not in self._plan.steps
             known = Price(cost, self.speed.seconds(step.kind, cost), estimated)
             self._known[step.fingerprint] = known
         return known
@@ -76,7 +92,12 @@ def device_here(execution: Execution) -> str:
     return known.name if known else UNKNOWN_GPU
 
 
-def prices_of(plan: StudyPlan, execution: Execution, device: str | None = None) -> Prices:
+def prices_of(
+    plan: StudyPlan,
+    states: Mapping[str, StepState],
+    execution: Execution,
+    device: str | None = None,
+) -> Prices:
     """Prices on a device; None for this machine's.
 
     Raises:
@@ -84,7 +105,7 @@ def prices_of(plan: StudyPlan, execution: Execution, device: str | None = None) 
     """
     store = Store(execution.home)
     speed = speed_of(device or device_here(execution), store, execution.threads)
-    return Prices(plan, speed)
+    return Prices(plan, speed, states)
 
 
 def time_left(

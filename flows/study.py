@@ -80,7 +80,7 @@ def controlled_study(
     done = {print_ for print_, state in states.items() if state.state == "done"}
     BOARD.reset()
     steps = [step for unit in units for step in unit.steps]
-    predicted = prices_of(wanted, how).predicted(steps, how.processes) if steps else {}
+    predicted = prices_of(wanted, states, how).predicted(steps, how.processes) if steps else {}
     display = _display(RunProgress(units, predicted, len(wanted.cells), how.slots, BOARD))
     try:
         tally = run_units(units, done, how, display)

@@ -24,7 +24,7 @@ from lce_core.data.packing import pack_rows
 from lce_core.devices import resolve_device, resolve_dtype
 from lce_core.errors import NonFiniteError, StoreError
 from lce_core.evaluation.loss_cache import LossCache
-from lce_core.evaluation.passes import shape_of_passes
+from lce_core.evaluation.passes import counted, shape_of_passes
 from lce_core.execution import Execution
 from lce_core.extension.extended_model import LEARNED, ExtendedModel, extend
 from lce_core.methods import Method
@@ -148,22 +148,22 @@ class Runner:
         step, base_model, benchmark = attempt.step, spec.base_model, spec.benchmark
         held_out = HeldOutText.open(self._parent(step, "held_out"))
         model, batch_tokens = self._model(spec, step), self._micro_batch_tokens(step)
-        result = benchmark.evaluate(
-            CellRequest(
-                model=model,
-                tokenizer=base_model.tokenizer(self._model_folder(step, base_model)),
-                base_model=base_model,
-                held_out=held_out,
-                task=spec.task,
-                eval_length=spec.eval_length,
-                seed=spec.seed or 0,
-                data_folders=self._execution.data_folders,
-                batch_tokens=batch_tokens,
-                losses=self._losses,
-                prompt_folder=self._store.prompts,
-                report=lambda done, total: self._report({"done": done, "total": total}),
-            )
+        request = CellRequest(
+            model=model,
+            tokenizer=base_model.tokenizer(self._model_folder(step, base_model)),
+            base_model=base_model,
+            held_out=held_out,
+            task=spec.task,
+            eval_length=spec.eval_length,
+            seed=spec.seed or 0,
+            data_folders=self._execution.data_folders,
+            batch_tokens=batch_tokens,
+            losses=self._losses,
+            prompt_folder=self._store.prompts,
+            report=lambda done, total: self._report({"done": done, "total": total}),
         )
+        with counted(model) as passed:
+            result = benchmark.evaluate(request)
         _require_finite(result, step)
         _write_tables(result, attempt.out)
         return {
@@ -175,6 +175,7 @@ class Runner:
             "data": list(benchmark.data_names(spec.task, self._execution.data_folders)),
             "prompt_tokens": result.sequences.lengths,
             "passes": shape_of_passes(model, batch_tokens),
+            "passed_tokens": passed.tokens,
             "measured": _passed(spec.cost_of(result.sequences)),
             "predicted": _passed(spec.cost(step)),
         }

@@ -16,6 +16,8 @@ import pytest
 from filelock import FileLock
 
 END_TO_END = "end_to_end"
+BESIDE_IT = "test_sharding.py"
+"""Takes as long as the study that all end-to-end tests wait for, and does not need it."""
 MOST_PROCESSES = 4
 """Each imports torch, which takes longer than its share of a bare pytest beyond this."""
 _HOME = Path(tempfile.mkdtemp(prefix="lce-tests-"))
@@ -53,7 +55,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workerinput"):
         # While one process ends a file that takes long, the other has short ones to do.
         slow = {item.path for item in items if item.get_closest_marker("slow")}
-        items.sort(key=lambda item: (END_TO_END not in item.path.parts, item.path not in slow))
+        first = next((item.path for item in items if END_TO_END in item.path.parts), None)
+        items.sort(
+            key=lambda item: (
+                item.path != first,
+                item.path.name != BESIDE_IT,
+                END_TO_END not in item.path.parts,
+                item.path not in slow,
+            )
+        )
 
 
 def pytest_unconfigure() -> None:

@@ -222,6 +222,22 @@ class Benchmark(Plugin):
         """
         return held_out_tokens
 
+    def distinct_share(self, task: str, prompt_tokens: float) -> float:
+        """Part of the prompts' tokens that is left if what they begin with alike passes once.
+
+        Args:
+          task: one of `tasks()`.
+          prompt_tokens: mean length of a prompt.
+        """
+        return 1.0
+
+    def window_grid(self, task: str, eval_length: int) -> tuple[object, int] | None:
+        """What a cell cuts windows from and every how many tokens, where it cuts one stream.
+
+        Cells for which the first is equal read the same stream from its start.
+        """
+        return None
+
     def answers(self, task: str) -> Answers:
         """What a cell lets the model write, for `lce plan`; nothing unless overridden."""
         return Answers()

@@ -70,6 +70,10 @@ class NllByPosition(TextBenchmark):
         stream = min(self.token_limit() or held_out_tokens, held_out_tokens)
         return eval_length * num_windows(stream, eval_length, eval_length, drop_last=False)
 
+    def window_grid(self, task: str, eval_length: int) -> tuple[object, int] | None:
+        """Windows side by side."""
+        return self.stream_key(task), eval_length
+
     def evaluate(self, request: CellRequest) -> CellResult:
         """Scores the windows of one domain by position."""
         length = request.eval_length

@@ -100,6 +100,10 @@ class Perplexity(TextBenchmark):
         stride, faithful = self._stride(eval_length), self.profile == "faithful"
         return eval_length * num_windows(stream, eval_length, stride, drop_last=faithful)
 
+    def window_grid(self, task: str, eval_length: int) -> tuple[object, int] | None:
+        """Windows every `stride` tokens."""
+        return self.stream_key(task), self._stride(eval_length)
+
     def evaluate(self, request: CellRequest) -> CellResult:
         """Scores the windows of one task."""
         length, last = request.eval_length, self._last(request.base_model)

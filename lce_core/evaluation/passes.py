@@ -11,7 +11,10 @@ and savings change no bit on one machine.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lce_core.extension.extended_model import ExtendedModel
@@ -37,3 +40,26 @@ def shape_of_passes(model: ExtendedModel, batch_tokens: int) -> dict[str, int]:
     if model.coarse:
         return {"texts": 1, "piece_tokens": PIECE}
     return {"batch_tokens": batch_tokens, "piece_tokens": CHUNK}
+
+
+@dataclass
+class Passed:
+    """What has passed through a model."""
+
+    tokens: int = 0
+    """Of prompts, windows and answers, inserted ones included; those read from caches are not."""
+
+
+@contextmanager
+def counted(model: ExtendedModel) -> Iterator[Passed]:
+    """Counts what passes while it is open."""
+    passed = Passed()
+
+    def count(_: object, inputs: tuple[Any, ...]) -> None:
+        passed.tokens += inputs[0].numel()
+
+    hook = model.model.get_input_embeddings().register_forward_pre_hook(count)
+    try:
+        yield passed
+    finally:
+        hook.remove()

@@ -98,11 +98,10 @@ class ExtendedModel:
         """
         if self.coarse:
             return False
-        for num_tokens in (shorter, longer):
-            lengths = ContextLengths(self.trained, self.target, num_tokens)
-            if self.method.length_dependent(self.geometry, lengths):
-                return False
-        return self.request_key(shorter) == self.request_key(longer)
+        first, second = (
+            ContextLengths(self.trained, self.target, tokens) for tokens in (shorter, longer)
+        )
+        return self.method.begins_alike(self.geometry, first, second)
 
     def begin_request(self, num_tokens: int) -> None:
         """Fixes table and scheme for one request, before any forward pass of it.

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+import numpy as np
+
 from lce_core.attention import AttentionScheme
 from lce_core.errors import SpecError
 from lce_core.methods._adaptation import LoRA, TokenInsertion
@@ -81,6 +83,22 @@ class Method(Plugin):
     def length_dependent(self, geometry: RopeGeometry, lengths: ContextLengths) -> bool:
         """Whether frequencies change with the request's length around the given lengths."""
         return False
+
+    def begins_alike(
+        self, geometry: RopeGeometry, shorter: ContextLengths, longer: ContextLengths
+    ) -> bool:
+        """Whether a longer request treats its first tokens as a shorter one treats them all.
+
+        Attention is causal, so the same frequencies and the same attention are enough.
+        """
+        if any(self.length_dependent(geometry, lengths) for lengths in (shorter, longer)):
+            return False
+        first, second = (self.rope_table(geometry, lengths) for lengths in (shorter, longer))
+        return (
+            first.attention_factor == second.attention_factor
+            and np.array_equal(first.inv_freq, second.inv_freq)
+            and self.attention(geometry, shorter) == self.attention(geometry, longer)
+        )
 
 
 class ScaledMethod(Method):

@@ -131,7 +131,7 @@ def finished_here(store: Store, threads: int) -> list[Finished]:
         if ran_on != (cpu_name(), threads) or used_gpu:
             continue
         try:
-            cost = step_cost(_step(record))
+            cost = _cost(record)
         except (SpecError, KeyError):  # of a plug-in that is not here, or is another by now
             continue
         found.append(Finished(record.kind, cost, record.seconds))
@@ -216,6 +216,16 @@ def _non_negative(told: NDArray[np.float64]) -> NDArray[np.float64]:
                 best, least = np.zeros(told.shape[1]), error
                 best[used] = found / scale[used]
     return best
+
+
+def _cost(record: Record) -> StepCost:
+    """What a step cost, without what its cell took from caches and answers that ended early."""
+    cost = step_cost(_step(record))
+    passed = record.result.get("passed_tokens")
+    if passed is None:
+        return cost
+    share = min(1.0, passed / max(1, cost.tokens + cost.decoding.tokens))
+    return replace(cost.scaled(share), decoding=cost.decoding.scaled(share))
 
 
 def _step(record: Record) -> Step:

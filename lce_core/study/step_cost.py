@@ -35,6 +35,15 @@ class Decoding:
             self.layer_passes + other.layer_passes,
         )
 
+    def scaled(self, share: float) -> Decoding:
+        """The cost of a share of it."""
+        return Decoding(
+            round(share * self.tokens),
+            share * self.flops,
+            share * self.bytes,
+            round(share * self.layer_passes),
+        )
+
 
 @dataclass(frozen=True)
 class StepCost:
@@ -50,6 +59,10 @@ class StepCost:
             self.flops + other.flops,
             self.decoding + other.decoding,
         )
+
+    def scaled(self, share: float) -> StepCost:
+        """The cost if only a share of the text's tokens pass; what is generated stays."""
+        return StepCost(round(share * self.tokens), share * self.flops, self.decoding)
 
     @property
     def all_flops(self) -> float:

@@ -28,7 +28,7 @@ from tests.support.studies import (
     write_study,
 )
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 Arguments = tuple[str, ...]
 

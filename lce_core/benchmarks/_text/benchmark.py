@@ -122,6 +122,10 @@ class TextBenchmark(Benchmark):
         windows = self.num_tokens(task, eval_length, stream) // eval_length
         return Sequences({eval_length: windows})
 
+    def stream_key(self, task: str) -> tuple[object, ...]:
+        """What decides which tokens `stream` gives in a study."""
+        return task, task in self.data_sets, self.token_limit(), self.document_limit(task)
+
     def stream(self, request: CellRequest) -> tuple[NDArray[np.uint32], Documents | None]:
         """The task's text as one stream (tokens,), and its documents if it is a data set.
 

@@ -49,6 +49,8 @@ from lce_core.errors import SpecError, UnavailableError
 from lce_core.models import LanguageModel
 
 NEW_TOKENS = 64
+QUESTION_TOKENS = 21.73
+"""Of a question and its class with Llama's tokenizer, mean over TREC."""
 
 
 class ManyShot(PromptBenchmark):
@@ -116,6 +118,14 @@ class ManyShot(PromptBenchmark):
     def prompt_tokens(self, task: str, eval_length: int) -> int:
         """Llama's tokens of the examples, or the cell's length where that is shorter."""
         return min(eval_length, round(expected_tokens(num_shots(task))))
+
+    def distinct_share(self, task: str, prompt_tokens: float) -> float:
+        """The examples pass once an order, and each question by itself."""
+        if not self.form.in_words:
+            return 1.0
+        question = min(prompt_tokens, QUESTION_TOKENS)
+        each_order = prompt_tokens + (self.questions() - 1) * question
+        return each_order / (self.questions() * prompt_tokens)
 
     def reads(self, task: str) -> tuple[DataSet, ...]:
         """The questions' digest, where natural questions are asked."""
@@ -194,7 +204,7 @@ class ManyShot(PromptBenchmark):
 
 def expected_tokens(shots: int) -> float:
     """Prompt tokens after that many examples of TREC, with Llama's tokenizer."""
-    return 33 + 21.73 * shots
+    return 33 + QUESTION_TOKENS * shots
 
 
 @lru_cache(maxsize=64)

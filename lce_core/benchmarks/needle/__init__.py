@@ -130,6 +130,13 @@ class Needle(PromptBenchmark):
         """The length without the answer."""
         return max(1, eval_length - NEW_TOKENS)
 
+    def distinct_share(self, task: str, prompt_tokens: float) -> float:
+        """Prompts of a trial are alike down to the shallower needle; the deepest passes whole."""
+        if not self.form.in_words:
+            return 1.0
+        *shallower, _ = sorted(DEPTHS)
+        return (1 + sum(1 - depth / 100 for depth in shallower)) / len(DEPTHS)
+
     def slack_tokens(self, request: CellRequest) -> int:
         """What LCEG leaves free."""
         return RESERVED_TOKENS

@@ -1,0 +1,85 @@
+"""Which part of a cell's text passes the model for it: the rest has passed for another already.
+
+Windows of running text are scored once for all cells of a model (`lce_core.evaluation.loss_cache`),
+and the beginning that prompts share is kept from one to the next (`lce_core.evaluation.decoding`).
+Here the same is told from the plan alone, for prices. What a worker that starts in the middle of a
+unit or the cache's limit costs in addition is not foreseen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lce_core.rope import ContextLengths
+from lce_core.store.steps import Step
+from lce_core.study.step_kinds import CellSpec, spec_of
+
+
+def shares_of_text(steps: Iterable[Step]) -> dict[str, float]:
+    """Part of each cell's text that passes for it, by fingerprint; of those below 1 only.
+
+    Args:
+      steps: what one run computes; steps other than cells are passed over.
+    """
+    units: dict[object, list[tuple[Step, CellSpec]]] = {}
+    found: dict[str, float] = {}
+    for step in steps:
+        spec = spec_of(step) if step.kind == CellSpec.kind else None
+        if not isinstance(spec, CellSpec):
+            continue
+        if spec.benchmark.scores_text:
+            units.setdefault(CellSpec.unit(step), []).append((step, spec))
+        elif spec.benchmark.fills_length or not _follows_length(spec):
+            answers = spec.benchmark.answers(spec.task).number
+            tokens = spec.cost(step).tokens / answers if answers else 0.0
+            if tokens:
+                found[step.fingerprint] = spec.benchmark.distinct_share(spec.task, tokens)
+    for cells in units.values():
+        found |= _windows_passed_once(sorted(cells, key=lambda cell: CellSpec.rank(cell[0])))
+    return {fingerprint: share for fingerprint, share in found.items() if share < 1}
+
+
+def _windows_passed_once(cells: list[tuple[Step, CellSpec]]) -> dict[str, float]:
+    """Of cells of one model in the order in which a worker takes them."""
+    read: list[tuple[object, CellSpec, NDArray[np.int64]]] = []
+    found: dict[str, float] = {}
+    for step, spec in cells:
+        grid = spec.benchmark.window_grid(spec.task, spec.eval_length)
+        if grid is None:
+            continue
+        stream, stride = grid
+        starts = np.arange(spec.cost(step).tokens // spec.eval_length) * stride
+        known = np.zeros(len(starts), dtype=np.bool_)
+        for other, longer, passed in read:
+            if other == stream and _read_off(spec, longer):
+                known |= np.isin(starts, passed)
+        read.append((stream, spec, starts))
+        if len(starts):
+            found[step.fingerprint] = 1 - float(known.mean())
+    return found
+
+
+def _read_off(spec: CellSpec, longer: CellSpec) -> bool:
+    """Whether windows of a cell are the beginnings of another's of the same model."""
+    if spec.eval_length == longer.eval_length:
+        return True
+    if spec.evaluation.precision == "bf16":
+        return False
+    return spec.method.begins_alike(
+        spec.base_model.geometry,
+        _lengths(spec, spec.eval_length),
+        _lengths(spec, longer.eval_length),
+    )
+
+
+def _follows_length(spec: CellSpec) -> bool:
+    """Whether prompts of different lengths have different frequencies and so share nothing."""
+    lengths = _lengths(spec, spec.eval_length)
+    return spec.method.length_dependent(spec.base_model.geometry, lengths)
+
+
+def _lengths(spec: CellSpec, request: int) -> ContextLengths:
+    return ContextLengths(spec.base_model.geometry.trained_context, spec.target_context, request)
