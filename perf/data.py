@@ -21,7 +21,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow.parquet as pq
-import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
@@ -80,7 +79,7 @@ def measure(folder: Path, num_tokens: int) -> dict[str, Any]:
         figures[what] = {"tokens": tokens(answer), "cpu": cpu}
         return answer
 
-    tokenise(folder, "warm", tokenizer, 1)  # the datasets library's first import takes seconds
+    tokenise(folder, "warm", tokenizer, 1, 1)  # the datasets library's first import takes seconds
     timed("tokenising", lambda m: int(m["tokens"]), lambda: tokenise(folder, "one", tokenizer, 1))
     tokenise(folder, "five", tokenizer, 5)
     rows = num_tokens // ROW_LENGTH
@@ -121,13 +120,14 @@ def trained(texts: list[str]) -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>")
 
 
-def corpus() -> StreamedCorpus:
-    """The text as a streamed data set."""
+def corpus(num_documents: int | None = None) -> StreamedCorpus:
+    """The text as a streamed data set, or the first documents of it."""
     found = CORPORA.parse(
         {
             "name": "streamed",
             "domain_field": "meta.redpajama_set_name",
             "domain_names": ["code", "docs", "prose"],
+            "num_documents": num_documents,
         },
         "perf",
     )
@@ -136,12 +136,16 @@ def corpus() -> StreamedCorpus:
 
 
 def tokenise(
-    folder: Path, name: str, tokenizer: PreTrainedTokenizerFast, workers: int
+    folder: Path,
+    name: str,
+    tokenizer: PreTrainedTokenizerFast,
+    workers: int,
+    num_documents: int | None = None,
 ) -> dict[str, Any]:
     """Token shards by so many workers."""
     (folder / name).mkdir()
     return write_shards(
-        corpus(),
+        corpus(num_documents),
         tokenizer,
         folders={"text": folder / "text"},
         progress=folder / f"progress-{name}",
@@ -191,8 +195,8 @@ def read(folder: Path) -> int:
     per_step = min(ROWS_PER_STEP, len(rows))
     for step in range(len(rows) // per_step):
         for row in rows_of_step(0, step, per_step, len(rows)):
-            ids, weights = map(torch.from_numpy, rows.read(np.array([row])))
-            tokens += ids.numel()
+            ids, weights = rows.read(np.array([row]))
+            tokens += ids.size
             assert weights.shape == ids.shape
     return tokens
 

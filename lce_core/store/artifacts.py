@@ -2,7 +2,7 @@
 
     home/artifacts/<kind>/<name>-<fingerprint12>/   an artifact; record.json is written last
     home/artifacts/<kind>/.attempt-...              an unfinished one, swept when its lease is dead
-    home/progress/<fingerprint12>/                  resume points of a training run, sealed token shards
+    home/progress/<fingerprint12>/                  resume points of a training run, sealed shards
     home/failures/<fingerprint12>.json              what went wrong, how often
     home/leases/                                    who computes what
     home/studies/<study>/                           its cells as last planned, and from which file
