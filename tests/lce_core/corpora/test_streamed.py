@@ -3,6 +3,8 @@ reading on from any place must give what reading from the beginning gives there.
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +16,7 @@ from lce_core.corpora import CORPORA, Block, Place, streamed
 from lce_core.corpora.streamed import Streamed
 from lce_core.errors import DataError, UnavailableError
 from tests.support.slimpajama import CORPUS, rows, write, write_all
+from tests.support.small_hub import COMMIT, small_hub
 
 
 def corpus(**changes: Any) -> Streamed:
@@ -111,6 +114,44 @@ def test_a_hub_that_does_not_answer_is_unavailable(
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     with pytest.raises(UnavailableError, match="a hub that does not list its files"):
         next(corpus().blocks({"text": Path(f"hub:nobody/nothing@{'0' * 40}")}, Place()))
+
+
+FROM_A_HUB = """
+import json, sys
+from pathlib import Path
+from lce_core.corpora import Place
+from tests.lce_core.corpora.test_streamed import corpus
+place = Place(*map(int, sys.argv[2:]))
+for block in corpus().blocks({"text": Path(sys.argv[1])}, place):
+    print(json.dumps([(d.name, d.text, d.domain) for d in block.documents]))
+"""
+
+
+@pytest.mark.slow
+def test_a_hub_is_streamed_from_and_keeps_nothing_here(tmp_path: Path) -> None:
+    folder, home = tmp_path / "set", tmp_path / "home"
+    for number, suffix in enumerate((".parquet", ".jsonl", ".jsonl.zst")):
+        write(folder / "train" / f"{number}{suffix}", rows(60, seed=number))
+    local = [[[d.name, d.text, d.domain] for d in block.documents] for block in blocks(folder)]
+    asked: list[str] = []
+    with small_hub(folder, asked) as endpoint:
+        for start, expected in ((["0", "0", "0"], local), (["1", "20", "80"], None)):
+            asked.clear()
+            answer = subprocess.run(
+                [sys.executable, "-c", FROM_A_HUB, f"hub:own/set@{COMMIT}", *start],
+                env=os.environ
+                | {"HF_ENDPOINT": endpoint, "HF_HUB_OFFLINE": "0", "HF_HOME": str(home)},
+                capture_output=True,
+                text=True,
+            )
+            assert answer.returncode == 0, answer.stderr
+            found = [json.loads(line) for line in answer.stdout.splitlines()]
+            if expected is None:  # from the middle of the second file on
+                expected = [local[1][20:], local[2]]
+                assert "train/0.parquet" not in asked
+            assert found == expected
+    kept = [path for path in home.rglob("*") if path.is_file() and path.stat().st_size > 1000]
+    assert not kept
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".jsonl.gz", ".jsonl.zst"])
