@@ -232,7 +232,7 @@ def _(place: Place) -> None:
     stream(place, [{"text": "A rose."}])
 
 
-@provokes("lce_core/corpora/streamed.py", "a column {names[0]!r}")
+@provokes("lce_core/corpora/streamed.py", "a column {names[0]}")
 def _(place: Place) -> None:
     stream(place, [{"content": "A rose."}])
 
