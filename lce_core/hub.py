@@ -102,7 +102,7 @@ def listed(place: Path) -> tuple[str, list[str]]:
             str(place),
             f"a hub that does not list its files ({_reason(error)})",
             "a hub that answers, with this data set",
-            "check the connection and the address, or give a local folder",
+            "check the connection and the address, then add --retry-failed, or give a local folder",
         ) from error
     return f"hf://datasets/{repo}@{revision}/", [file.rfilename for file in info.siblings or ()]
 
