@@ -226,7 +226,7 @@ def _readable(file: str) -> Iterator[None]:
     """Turns what the readers raise of a broken file into an error that names it."""
     try:
         yield
-    except (ValueError, EOFError, zlib.error, *_unpacking_errors(), *http_errors()) as error:
+    except _reading_errors() as error:
         if file.startswith("hf://") and isinstance(error, http_errors()):
             raise ConnectionError(f"{file}: {type(error).__name__}: {error}") from error
         reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
@@ -238,10 +238,12 @@ def _readable(file: str) -> Iterator[None]:
         ) from error
 
 
-def _unpacking_errors() -> tuple[type[Exception], ...]:
-    """Zstandard's own, if its package is loaded: else nothing has raised it."""
-    package = sys.modules.get("backports.zstd")
-    return () if package is None else (package.ZstdError,)
+def _reading_errors() -> tuple[type[Exception], ...]:
+    """What readers raise of a file that is broken or does not come."""
+    # Zstandard's own, if its package is loaded: else nothing has raised it.
+    unpacking = sys.modules.get("backports.zstd")
+    packed = () if unpacking is None else (unpacking.ZstdError,)
+    return (ValueError, EOFError, zlib.error, *packed, *http_errors())
 
 
 def _strings(table: pa.Table, field: str, file: str, setting: str) -> list[Any]:

@@ -306,7 +306,7 @@ def _publish(
     out: Path,
 ) -> dict[str, Any]:
     """The sealed segments under their names in `out`, with a manifest of all."""
-    digests = {}
+    digests: dict[str, str] = {}
     for number, facts in enumerate(sealed):
         (out / _name(number)).mkdir()
         for name in (*facts["sha256"], _SEGMENT):
