@@ -49,6 +49,7 @@ perf: $(VENV)/installed
 	$(BIN)/python perf/evaluation.py
 	$(BIN)/python perf/prompts.py
 	$(BIN)/python perf/planning.py
+	$(BIN)/python perf/data.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -39,7 +39,7 @@ def fetch(
       UnavailableError: the files are neither cached nor reachable.
     """
     from huggingface_hub import HfApi, snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+    from huggingface_hub.errors import LocalEntryNotFoundError
 
     wanted = list(patterns)
     try:
@@ -57,21 +57,59 @@ def fetch(
     else:
         if not required or any(any(cached.glob(pattern)) for pattern in required):
             return cached
-    # The HTTP library changes between hub versions; its error is a base of the hub's own.
-    http_errors = cast("tuple[type[Exception], ...]", (OSError, *HfHubHTTPError.__bases__))
     try:
         HfApi().repo_info(repo, repo_type=kind, revision=revision, timeout=TIMEOUT_SECONDS)
         return Path(
             snapshot_download(repo, repo_type=kind, revision=revision, allow_patterns=wanted)
         )
-    except http_errors as error:
-        reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+    except http_errors() as error:
         raise UnavailableError(
             f"{repo}@{revision}",
-            f"files that are neither in the hub cache nor reachable ({reason.rstrip(': ')})",
+            f"files that are neither in the hub cache nor reachable ({_reason(error)})",
             "files in the cache, or a hub that answers",
             "connect to the hub once, or give a local folder",
         ) from error
+
+
+def http_errors() -> tuple[type[Exception], ...]:
+    """What is raised where a hub does not answer, or breaks off."""
+    from huggingface_hub.errors import HfHubHTTPError
+
+    # The HTTP library changes between hub versions; its error is a base of the hub's own.
+    return cast("tuple[type[Exception], ...]", (OSError, *HfHubHTTPError.__bases__))
+
+
+def listed(place: Path) -> tuple[str, list[str]]:
+    """A data set on the hub without its files: what their addresses begin with, and their paths.
+
+    Args:
+      place: as `is_address` takes it.
+
+    Raises:
+      UnavailableError: the hub does not answer, or has no such data set.
+    """
+    from huggingface_hub import HfApi
+
+    found = _ADDRESS.fullmatch(str(place))
+    assert found, "is_address has matched it"
+    repo, revision = found["repo"], found["revision"]
+    try:
+        info = HfApi().repo_info(
+            repo, repo_type="dataset", revision=revision, timeout=TIMEOUT_SECONDS
+        )
+    except http_errors() as error:
+        raise UnavailableError(
+            str(place),
+            f"a hub that does not list its files ({_reason(error)})",
+            "a hub that answers, with this data set",
+            "check the connection and the address, then add --retry-failed, or give a local folder",
+        ) from error
+    return f"hf://datasets/{repo}@{revision}/", [file.rfilename for file in info.siblings or ()]
+
+
+def _reason(error: Exception) -> str:
+    text = str(error)
+    return f"{type(error).__name__}: {text.splitlines()[0] if text else ''}".rstrip(": ")
 
 
 def is_address(place: Path) -> bool:

@@ -19,8 +19,10 @@ import torch
 from safetensors.numpy import save_file
 
 from lce_core.benchmarks import CellRequest, CellResult
+from lce_core.corpora import StreamedCorpus
 from lce_core.data.held_out import HeldOutText, pack_held_out
 from lce_core.data.packing import pack_rows
+from lce_core.data.shards import write_shards
 from lce_core.devices import resolve_device, resolve_dtype
 from lce_core.errors import NonFiniteError, StoreError
 from lce_core.evaluation.loss_cache import LossCache
@@ -43,6 +45,7 @@ from lce_core.study.step_kinds import (
     HeldOutSpec,
     RowsSpec,
     Tokenizer,
+    TokensSpec,
     TrainingSpec,
     spec_of,
 )
@@ -73,9 +76,25 @@ class Runner:
         raise NotImplementedError
 
     @_compute.register
+    def _tokens(self, spec: TokensSpec, attempt: Attempt) -> dict[str, Any]:
+        base_model = _tokenizing_model(spec.tokenizer)
+        assert isinstance(spec.corpus, StreamedCorpus), "others have no such step"
+        manifest = write_shards(
+            spec.corpus,
+            base_model.tokenizer(self._model_folder(attempt.step, base_model)),
+            folders=self._execution.data_folders,
+            progress=attempt.progress,
+            out=attempt.out,
+            workers=self._execution.threads,
+            report=self._report,
+        )
+        attempt.digests.update(manifest["sha256"])
+        return {key: manifest[key] for key in ("documents", "tokens", "domains")}
+
+    @_compute.register
     def _rows(self, spec: RowsSpec, attempt: Attempt) -> dict[str, Any]:
         base_model = _tokenizing_model(spec.tokenizer)
-        return pack_rows(
+        manifest = pack_rows(
             spec.corpus,
             base_model,
             base_model.tokenizer(self._model_folder(attempt.step, base_model)),
@@ -86,19 +105,25 @@ class Runner:
             folders=self._execution.data_folders,
             out=attempt.out,
             report=self._report,
+            shards=self._shards(attempt.step),
         )
+        attempt.digests.update(manifest["sha256"])
+        return manifest
 
     @_compute.register
     def _held_out(self, spec: HeldOutSpec, attempt: Attempt) -> dict[str, Any]:
         base_model = _tokenizing_model(spec.tokenizer)
-        return pack_held_out(
+        manifest = pack_held_out(
             spec.corpus,
             base_model.tokenizer(self._model_folder(attempt.step, base_model)),
             tokens_per_domain=spec.tokens_per_domain,
             folders=self._execution.data_folders,
             out=attempt.out,
             report=self._report,
+            shards=self._shards(attempt.step),
         )
+        attempt.digests.update(manifest["sha256"])
+        return manifest
 
     @_compute.register
     def _base(self, spec: BaseSpec, attempt: Attempt) -> dict[str, Any]:
@@ -224,6 +249,10 @@ class Runner:
                 "run the study again, which computes it",
             )
         return folder
+
+    def _shards(self, step: Step) -> Path | None:
+        role = TokensSpec.kind
+        return self._parent(step, role) if role in step.parents else None
 
     def _model_folder(self, step: Step, base_model: LanguageModel) -> Path | None:
         # What the study calls the model is no part of the spec.

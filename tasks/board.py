@@ -95,9 +95,13 @@ def describe(event: Mapping[str, Any]) -> str:
     if "steps" in event:
         line = f"step {event['step']}/{event['steps']}"
         return f"{line} loss {event['loss']:.3f}" if event.get("loss") is not None else line
+    line = str(event.get("stage", "working"))
     if "total" in event:
-        return f"{event['done']}/{event['total']}"
-    return str(event.get("stage", "working"))
+        line = f"{event['done']}/{event['total']}"
+    elif "tokens" in event:
+        line = f"{line} {event['tokens']:,} tokens"
+    speed = event.get("tokens_per_second")
+    return line if speed is None else f"{line} {speed:,} tokens/s"
 
 
 def share(event: Mapping[str, Any]) -> float:

@@ -106,6 +106,7 @@ def test_errors_of_others_are_raised_only_where_a_caller_needs_their_class() -> 
         "flows/cli.py: typer.Exit",
         "lce_core/contracts/method_trials.py: AssertionError",
         "lce_core/contracts/methods.py: AssertionError",
+        "lce_core/corpora/streamed.py: ConnectionError",
         "lce_core/study/study_file.py: yaml.composer.ComposerError",
         "lce_core/study/study_file.py: yaml.constructor.ConstructorError",
         "lce_core/study/study_file.py: yaml.constructor.ConstructorError",

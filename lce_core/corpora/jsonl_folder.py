@@ -24,8 +24,9 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from lce_core.corpora import Corpus, Document, Split
+from lce_core.corpora._domains import distinct_domains
 from lce_core.corpora._split import split_of
-from lce_core.errors import DataError, SpecError, UnavailableError
+from lce_core.errors import DataError, UnavailableError
 from lce_core.evidence import calls
 from lce_core.hub import local_folder
 from lce_core.registry import Source
@@ -56,14 +57,7 @@ class JsonlFolder(Corpus):
     @field_validator("domain_names")
     @classmethod
     def _distinct(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        if len(set(names)) != len(names) or not all(names):
-            raise SpecError(
-                "domain_names",
-                list(names),
-                "distinct names that are not empty",
-                "remove the repeated and empty ones",
-            )
-        return names
+        return distinct_domains(names)
 
     def domains(self) -> tuple[str, ...]:
         """The domains the study lists, in its order."""

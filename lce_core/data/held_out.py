@@ -1,8 +1,9 @@
 """Held-out text as benchmarks need it: one stream of tokens a domain, with document starts.
 
-A folder holds stream-<n>.bin for the n-th domain, documents.parquet (the held-out split),
-order.parquet (which document begins where) and manifest.json. Documents are separated as in
-training rows, by the beginning-of-text token where the tokenizer has one.
+A folder holds stream-<n>.bin for the n-th domain, documents.parquet (the held-out split,
+unless token shards list it), order.parquet (which document begins where) and manifest.json.
+Documents are separated as in training rows, by the beginning-of-text token where the tokenizer has
+one.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from numpy.typing import NDArray
 
 from lce_core.corpora import Corpus
 from lce_core.data.manifest import file_digests, read_manifest, write_manifest
-from lce_core.data.tokenised import separator_of, token_dtype, tokenised_split
+from lce_core.data.pool import listings, token_pool
+from lce_core.data.tokenised import separator_of, token_dtype
 from lce_core.errors import DataError
 from lce_core.reports import Report
 
@@ -80,11 +82,12 @@ def pack_held_out(
     folders: Mapping[str, Path],
     out: Path,
     report: Report,
+    shards: Path | None = None,
 ) -> dict[str, Any]:
     """Joins held-out documents to a stream of at most `tokens_per_domain` tokens a domain.
 
     Documents are taken in the order of a hash of their names, so that a part of the split is a
-    fair sample of it; the last one is cut.
+    fair sample of it; the last one is cut. With `shards` no text is read, as in `token_pool`.
 
     Returns:
       The manifest; its `tokens` of a domain fall short where the corpus has no more.
@@ -97,7 +100,9 @@ def pack_held_out(
     parts: list[pa.Table] = []
     domains: list[dict[str, Any]] = []
     files: dict[str, str] = {}
-    with tokenised_split(corpus, "held_out", tokenizer, vocabulary, folders, out, report) as pool:
+    with token_pool(
+        corpus, "held_out", tokenizer, vocabulary, folders, shards, out, report
+    ) as pool:
         for number, domain in enumerate(corpus.domains()):
             members = np.flatnonzero((pool.domains == number) & (pool.lengths > 0))
             members = members[np.argsort(pool.keys[members], kind="stable")]
@@ -122,7 +127,7 @@ def pack_held_out(
         "dtype": token_dtype(vocabulary).name,
         "separator": separator_of(tokenizer),
         "domains": domains,
-        "sha256": files | file_digests(out, "documents.parquet", "order.parquet"),
+        "sha256": files | file_digests(out, *listings(out)),
     }
     write_manifest(out, manifest)
     return manifest

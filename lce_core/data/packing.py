@@ -4,8 +4,9 @@ Documents drawn by `lce_core.data.sampling` are joined, separated by the beginni
 where the tokenizer has one, and cut into rows; what is left over is dropped. There is no document
 mask and positions run through, as LCEG trains. Rows are memory-mapped, so any number of processes
 read any row in microseconds and memory does not grow with the data. A folder of rows holds rows.bin
-(and weights.bin where a model weighs its loss), documents.parquet (the corpus), order.parquet
-(which document begins where) and manifest.json, which is also what `pack_rows` returns.
+(and weights.bin where a model weighs its loss), documents.parquet (the corpus, unless its token
+shards list it), order.parquet (which document begins where) and manifest.json, which is also what
+`pack_rows` returns.
 
 Source: LCEG, arXiv:2409.12181, section 4 and appendix 9.3; Fu et al. 2024, arXiv:2402.10171.
 """
@@ -13,6 +14,7 @@ Source: LCEG, arXiv:2409.12181, section 4 and appendix 9.3; Fu et al. 2024, arXi
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -26,14 +28,9 @@ from numpy.typing import NDArray
 
 from lce_core.corpora import Corpus
 from lce_core.data.manifest import file_digests, read_manifest, write_manifest
+from lce_core.data.pool import listings, token_pool
 from lce_core.data.sampling import Draw, draw_documents
-from lce_core.data.tokenised import (
-    TokenArray,
-    TokenisedDocuments,
-    separator_of,
-    token_dtype,
-    tokenised_split,
-)
+from lce_core.data.tokenised import TokenArray, TokenPool, separator_of, token_dtype
 from lce_core.errors import SpecError, StoreError
 from lce_core.models import LanguageModel
 from lce_core.recipe import Upsampling
@@ -100,6 +97,7 @@ def pack_rows(
     folders: Mapping[str, Path],
     out: Path,
     report: Report,
+    shards: Path | None = None,
 ) -> dict[str, Any]:
     """Draws documents of the training split and packs them into `num_rows` rows in `out`.
 
@@ -115,7 +113,9 @@ def pack_rows(
       seed: decides which documents, their order, and the last touch.
       folders: of data, for the corpus.
       out: existing folder to write into.
-      report: told {"stage", "documents", "tokens"}, then {"stage", "done", "total"} in rows.
+      report: told {"stage", "documents", "tokens"}, then {"stage", "done", "total"} in rows, with
+        "tokens_per_second".
+      shards: tokens of the corpus, so that no text is read; as in `token_pool`.
 
     Returns:
       The manifest, as written to manifest.json.
@@ -133,7 +133,7 @@ def pack_rows(
             "raise the number of tokens or the row length",
         )
     vocabulary = max(base_model.shape.vocab_size, len(tokenizer))
-    with tokenised_split(corpus, "train", tokenizer, vocabulary, folders, out, report) as pool:
+    with token_pool(corpus, "train", tokenizer, vocabulary, folders, shards, out, report) as pool:
         draw = draw_documents(
             pool.domains,
             pool.lengths,
@@ -158,14 +158,14 @@ def pack_rows(
         "separator": separator_of(tokenizer),
         "drawn_documents": used,
         "domains": draw.statistics,
-        "sha256": files | file_digests(out, "documents.parquet", "order.parquet"),
+        "sha256": files | file_digests(out, *listings(out)),
     }
     write_manifest(out, manifest)
     return manifest
 
 
 def _cut(
-    pool: TokenisedDocuments, documents: NDArray[np.int64], row_length: int, num_rows: int
+    pool: TokenPool, documents: NDArray[np.int64], row_length: int, num_rows: int
 ) -> Iterator[NDArray[np.uint32]]:
     """Blocks of rows (rows, row_length) of the joined documents, in order."""
     block_tokens = max(1, BLOCK_TOKENS // row_length) * row_length
@@ -200,7 +200,7 @@ def _write_rows(
     is_weighted = type(base_model).prepare_rows is not LanguageModel.prepare_rows
     names = ("rows.bin", "weights.bin") if is_weighted else ("rows.bin",)
     digests = {name: hashlib.sha256() for name in names}
-    done = 0
+    done, began = 0, time.monotonic()
     with ExitStack() as stack:
         files = {name: stack.enter_context((out / name).open("wb")) for name in names}
         for number, block in enumerate(blocks):
@@ -211,11 +211,13 @@ def _write_rows(
                 digests[name].update(data)
                 files[name].write(data)
             done += len(rows)
-            report({"stage": "packing", "done": done, "total": num_rows})
+            speed = round(done * rows.shape[1] / max(time.monotonic() - began, 1e-9))
+            event = {"stage": "packing", "done": done, "total": num_rows}
+            report({**event, "tokens_per_second": speed})
     return {name: digest.hexdigest() for name, digest in digests.items()}
 
 
-def _write_order(draw: Draw, pool: TokenisedDocuments, tokens: int, file: Path) -> int:
+def _write_order(draw: Draw, pool: TokenPool, tokens: int, file: Path) -> int:
     """Lists which document begins at which token of the rows; returns how many are used."""
     lengths = pool.lengths[draw.documents]
     starts = np.cumsum(lengths) - lengths

@@ -1,4 +1,4 @@
-"""A split of a corpus as tokens on disk, with an index of documents in memory.
+"""Documents as tokens on disk, with an index of them in memory.
 
 Documents are read once, tokenised in batches, and appended to one file; the index keeps domain,
 place and length of each (about 30 bytes a document), so that drawing and packing never read text
@@ -9,19 +9,20 @@ special token gets the tokens of its characters, not the special token.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from lce_core.corpora import Corpus, Document, Split
-from lce_core.errors import DataError
+from lce_core.corpora import Document
+from lce_core.errors import DataError, SpecError
 from lce_core.reports import Report
 
 if TYPE_CHECKING:
@@ -34,6 +35,25 @@ BATCH_DOCUMENTS = 1024
 TokenArray = NDArray[np.uint16] | NDArray[np.uint32]
 
 _DOCUMENTS = pa.schema([("name", pa.string()), ("domain", pa.string()), ("tokens", pa.int64())])
+
+
+class TokenPool(Protocol):
+    """Documents as tokens, whose index is in memory."""
+
+    @property
+    def domains(self) -> NDArray[np.int64]:
+        """Index of each document's domain (documents,)."""
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Tokens of each document, its separator included (documents,); 0 if it has no part."""
+
+    @property
+    def keys(self) -> NDArray[np.uint64]:
+        """Hash of each document's name (documents,): an order that does not depend on others."""
+
+    def document(self, index: int) -> TokenArray:
+        """Tokens of one document, its separator first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +78,18 @@ class TokenisedDocuments:
 
 
 def token_dtype(vocabulary: int) -> np.dtype[Any]:
-    """uint16 where it holds every id of a vocabulary of this size, else uint32."""
+    """uint16 where it holds every id of a vocabulary of this size, else uint32.
+
+    Raises:
+      SpecError: neither does.
+    """
+    if vocabulary > 1 << 32:
+        raise SpecError(
+            "tokenizer",
+            f"a vocabulary of {vocabulary}",
+            "at most 2^32 ids, which 32 bits hold",
+            "use the tokenizer that belongs to the model",
+        )
     return np.dtype(np.uint16 if vocabulary <= 1 << 16 else np.uint32)
 
 
@@ -83,24 +114,26 @@ def tokenise(
       vocabulary: ids lie below this.
       tokens_file: written: ids of all documents in the type `token_dtype(vocabulary)`.
       index_file: written: name, domain and number of tokens of each document.
-      report: told {"stage", "documents", "tokens"} after each batch.
+      report: told {"stage", "documents", "tokens", "tokens_per_second"} after each batch.
 
     Raises:
       DataError: a document of an unknown domain, or an id outside the vocabulary.
     """
     dtype = token_dtype(vocabulary)
     columns: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint64]]] = []
-    done = total = 0
+    done, total, began = 0, 0, time.monotonic()
     with tokens_file.open("wb") as out, pq.ParquetWriter(index_file, _DOCUMENTS) as index:
         for batch in _batches(documents):
-            encoded = _encode(tokenizer, batch)
-            lengths = np.array([len(ids) for ids in encoded], dtype=np.int64)
-            _write(encoded, batch, vocabulary, dtype, out)
-            keys = np.array([_key(document.name) for document in batch], dtype=np.uint64)
-            columns.append((_domain_indices(batch, domains), lengths, keys))
+            ids = encoded(tokenizer, batch)
+            lengths = np.array([len(found) for found in ids], dtype=np.int64)
+            out.write(checked(ids, batch, vocabulary).astype(dtype).tobytes())
+            keys = np.array([name_key(document.name) for document in batch], dtype=np.uint64)
+            columns.append((domain_indices(batch, domains), lengths, keys))
             index.write_table(_listing(batch, lengths))
             done, total = done + len(batch), total + int(lengths.sum())
-            report({"stage": "tokenising", "documents": done, "tokens": total})
+            speed = round(total / max(time.monotonic() - began, 1e-9))
+            event = {"stage": "tokenising", "documents": done, "tokens": total}
+            report({**event, "tokens_per_second": speed})
     found, lengths, keys = (
         (np.concatenate(parts) for parts in zip(*columns, strict=True))
         if columns
@@ -110,32 +143,6 @@ def tokenise(
         np.memmap(tokens_file, dtype=dtype, mode="r") if total else np.zeros(0, dtype=dtype)
     )
     return TokenisedDocuments(tokens, found, np.cumsum(lengths) - lengths, lengths, keys)
-
-
-@contextmanager
-def tokenised_split(
-    corpus: Corpus,
-    split: Split,
-    tokenizer: PreTrainedTokenizerBase,
-    vocabulary: int,
-    folders: Mapping[str, Path],
-    out: Path,
-    report: Report,
-) -> Iterator[TokenisedDocuments]:
-    """The split's tokens for as long as they are needed; only their listing stays in `out`."""
-    scratch = out / "tokens.scratch"
-    try:
-        yield tokenise(
-            corpus.documents(split, folders),
-            corpus.domains(),
-            tokenizer,
-            vocabulary=vocabulary,
-            tokens_file=scratch,
-            index_file=out / "documents.parquet",
-            report=report,
-        )
-    finally:
-        scratch.unlink(missing_ok=True)
 
 
 def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
@@ -180,7 +187,7 @@ def separator_of(tokenizer: PreTrainedTokenizerBase) -> int | None:
     return end if begin is None else begin
 
 
-def _encode(tokenizer: PreTrainedTokenizerBase, batch: list[Document]) -> list[list[int]]:
+def encoded(tokenizer: PreTrainedTokenizerBase, batch: Sequence[Document]) -> list[list[int]]:
     """Ids of each document, its separator first; none at all for empty text."""
     ids = token_ids(tokenizer, [document.text for document in batch])
     first = separator_of(tokenizer)
@@ -188,26 +195,34 @@ def _encode(tokenizer: PreTrainedTokenizerBase, batch: list[Document]) -> list[l
     return [separator + found if found else [] for found in ids]
 
 
-def _write(
-    encoded: list[list[int]],
-    batch: list[Document],
-    vocabulary: int,
-    dtype: np.dtype[Any],
-    out: BinaryIO,
-) -> None:
-    for document, ids in zip(batch, encoded, strict=True):
-        wide = np.array(ids, dtype=np.int64)
-        if wide.size and not 0 <= wide.min() <= wide.max() < vocabulary:
-            raise DataError(
-                document.name,
-                f"token {wide.max()}",
-                f"tokens of the model's vocabulary of {vocabulary}",
-                "use the tokenizer that belongs to the model",
-            )
-        out.write(wide.astype(dtype).tobytes())
+def checked(
+    found: list[list[int]], batch: Sequence[Document], vocabulary: int
+) -> NDArray[np.int64]:
+    """Ids of all documents of a batch, one after the other (tokens,).
+
+    Raises:
+      DataError: an id outside the vocabulary.
+    """
+    total = sum(map(len, found))
+    wide = np.fromiter(chain.from_iterable(found), dtype=np.int64, count=total)
+    outside = np.flatnonzero((wide < 0) | (wide >= vocabulary))
+    if outside.size:
+        ends = np.cumsum([len(ids) for ids in found])
+        raise DataError(
+            batch[int(np.searchsorted(ends, outside[0], side="right"))].name,
+            f"token {wide[outside[0]]}",
+            f"tokens of the model's vocabulary of {vocabulary}",
+            "use the tokenizer that belongs to the model",
+        )
+    return wide
 
 
-def _domain_indices(batch: list[Document], domains: tuple[str, ...]) -> NDArray[np.int64]:
+def domain_indices(batch: Sequence[Document], domains: tuple[str, ...]) -> NDArray[np.int64]:
+    """Index of each document's domain (documents,).
+
+    Raises:
+      DataError: a document of another domain.
+    """
     numbers = {name: number for number, name in enumerate(domains)}
     for document in batch:
         if document.domain not in numbers:
@@ -225,5 +240,6 @@ def _listing(batch: list[Document], lengths: NDArray[np.int64]) -> pa.Table:
     return pa.Table.from_arrays([pa.array(column) for column in columns], schema=_DOCUMENTS)
 
 
-def _key(name: str) -> int:
+def name_key(name: str) -> int:
+    """64 bits of the hash of a document's name."""
     return int.from_bytes(hashlib.sha256(name.encode("utf-8")).digest()[:8], "big")

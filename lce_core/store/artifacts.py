@@ -2,7 +2,7 @@
 
     home/artifacts/<kind>/<name>-<fingerprint12>/   an artifact; record.json is written last
     home/artifacts/<kind>/.attempt-...              an unfinished one, swept when its lease is dead
-    home/progress/<fingerprint12>/                  resume points of a training run
+    home/progress/<fingerprint12>/                  resume points of a training run, sealed shards
     home/failures/<fingerprint12>.json              what went wrong, how often
     home/leases/                                    who computes what
     home/studies/<study>/                           its cells as last planned, and from which file
@@ -24,7 +24,7 @@ import time
 import traceback
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -49,6 +49,8 @@ class Attempt:
     step: Step
     out: Path
     progress: Path
+    digests: dict[str, str] = field(default_factory=dict)
+    """sha256 of files in `out`, by path, that whoever wrote them has computed meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -276,13 +278,13 @@ class Store:
     ) -> Record:
         final = self.path(step)
         attempt = final.parent / f"{ATTEMPT}{step.short}-{uuid.uuid4().hex[:8]}"
+        handed = Attempt(step, attempt, self.home / "progress" / step.short)
         started, clock = _now(), time.monotonic()
         failed = self.failure(step)
         try:
             attempt.mkdir(parents=True)
-            progress = self.home / "progress" / step.short
             with self.file_facts.in_use():  # a step may ask for the digest of data that it reads
-                result = run(Attempt(step, attempt, progress))
+                result = run(handed)
             lease.require()
             record = Record(
                 kind=step.kind,
@@ -292,7 +294,7 @@ class Store:
                 parents=dict(step.parents),
                 lineage=dict(step.lineage),
                 axes=dict(step.axes),
-                files=_seal(attempt),
+                files=_seal(attempt, handed.digests),
                 result=dict(result),
                 environment=environment(),
                 execution=dict(execution),
@@ -315,7 +317,7 @@ class Store:
                     self.note_failure(step, error, execution)
             raise
         self.forget_failure(step)
-        shutil.rmtree(self.home / "progress" / step.short, ignore_errors=True)
+        shutil.rmtree(handed.progress, ignore_errors=True)
         return record
 
     def _intact(self, path: Path, entry: FileEntry) -> bool:
@@ -333,7 +335,7 @@ def folders_of(execution: Mapping[str, Any]) -> dict[str, str]:
     return {name: str(folder) for name, folder in sorted(named.items())}
 
 
-def _seal(folder: Path) -> dict[str, FileEntry]:
+def _seal(folder: Path, known: Mapping[str, str]) -> dict[str, FileEntry]:
     files = {}
     for path in sorted(folder.rglob("*")):
         if path.is_dir():
@@ -341,8 +343,9 @@ def _seal(folder: Path) -> dict[str, FileEntry]:
         else:
             with path.open("rb") as file:
                 os.fsync(file.fileno())
-            entry = FileEntry(bytes=path.stat().st_size, sha256=sha256_file(path))
-            files[path.relative_to(folder).as_posix()] = entry
+            name = path.relative_to(folder).as_posix()
+            sha256 = known.get(name) or sha256_file(path)
+            files[name] = FileEntry(bytes=path.stat().st_size, sha256=sha256)
     if not files:
         raise StoreError(
             folder,

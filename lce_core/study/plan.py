@@ -227,7 +227,7 @@ class _Block:
         )
         if spec.data is not None:
             axes = {**axes, **self._expected(entry.benchmark, axes)}
-        parents = {"held_out": _add(steps, self.text.held_out())}
+        parents = {"held_out": _add(steps, self.text.held_out(partial(_add, steps)))}
         if checkpoint is not None:
             parents["checkpoint"] = checkpoint
         names = (axes["base_model"], variant.name, f"s{self.seed}")

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from lce_core.corpora import StreamedCorpus
 from lce_core.errors import UnavailableError
 from lce_core.models import LanguageModel, weights_digest
 from lce_core.store.steps import Step, make_step
 from lce_core.study.spec import StudySpec
-from lce_core.study.step_kinds import HeldOutSpec, RowsSpec, Tokenizer
+from lce_core.study.step_kinds import HeldOutSpec, RowsSpec, Tokenizer, TokensSpec
 
 
 @dataclass(frozen=True)
@@ -81,8 +82,17 @@ class Text:
         """Why there is neither text nor model."""
         return self.base.absent or self.corpus.absent
 
-    def rows(self, row_length: int, num_rows: int, seed: int) -> Step:
-        """Packed training rows."""
+    def tokens(self) -> Step | None:
+        """Token shards, of a corpus that is streamed."""
+        if not isinstance(self.study.corpus, StreamedCorpus):
+            return None
+        spec = TokensSpec(
+            corpus=self.study.corpus, digest=self.corpus.digest, tokenizer=self._tokenizer()
+        )
+        return make_step(spec, self._name(), {}, self._axes())
+
+    def rows(self, row_length: int, num_rows: int, seed: int, add: Callable[[Step], Step]) -> Step:
+        """Packed training rows; `add` puts what they are cut from into the plan."""
         spec = RowsSpec(
             corpus=self.study.corpus,
             digest=self.corpus.digest,
@@ -92,17 +102,23 @@ class Text:
             upsampling=self.study.upsampling,
             seed=seed,
         )
-        return make_step(spec, f"{self._name()}-{row_length}-s{seed}", {}, self._axes())
+        return make_step(
+            spec, f"{self._name()}-{row_length}-s{seed}", self._cut_from(add), self._axes()
+        )
 
-    def held_out(self) -> Step:
-        """Tokenised held-out text."""
+    def held_out(self, add: Callable[[Step], Step]) -> Step:
+        """Tokenised held-out text; `add` puts what it is cut from into the plan."""
         spec = HeldOutSpec(
             corpus=self.study.corpus,
             digest=self.corpus.digest,
             tokenizer=self._tokenizer(),
             tokens_per_domain=self.study.evaluation.held_out_tokens,
         )
-        return make_step(spec, self._name(), {}, self._axes())
+        return make_step(spec, self._name(), self._cut_from(add), self._axes())
+
+    def _cut_from(self, add: Callable[[Step], Step]) -> dict[str, Step]:
+        tokens = self.tokens()
+        return {} if tokens is None else {tokens.kind: add(tokens)}
 
     def _name(self) -> str:
         return f"{self.study.corpus.plugin_name}-{self.base_model.known_as}"

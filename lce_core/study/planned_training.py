@@ -109,7 +109,7 @@ class PlannedTraining:
 
     def _rows(self, row_length: int, num_steps: int, training: Training) -> Step:
         num_rows = num_steps * training.tokens_per_step // row_length
-        return self.add(self.text.rows(row_length, num_rows, self.seed))
+        return self.add(self.text.rows(row_length, num_rows, self.seed, self.add))
 
 
 def _num_steps(training: Training, tokens: int) -> int:

@@ -1,4 +1,4 @@
-"""The kinds of step: packed rows, held-out text, base models, fine-tuning runs, cells.
+"""The kinds of step: token shards, packed rows, held-out text, base models, fine-tuning, cells.
 
 A new kind is a class here and a function in `lce_core.runners`; whoever groups, prices, schedules
 or shows steps asks the class.
@@ -63,6 +63,15 @@ class _TextSpec(StepSpec):
     digest: str | None
     """The corpus's content."""
     tokenizer: Tokenizer
+
+
+class TokensSpec(_TextSpec):
+    """Token shards of a streamed corpus, which rows and held-out text are cut from."""
+
+    kind: ClassVar[str] = "tokens"
+    version: ClassVar[int] = 1
+    order: ClassVar[int] = -1
+    submitted_as: ClassVar[str] = "sample"
 
 
 class RowsSpec(_TextSpec):

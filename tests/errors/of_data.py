@@ -6,14 +6,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
-
-from lce_core.corpora import CORPORA, Corpus, Document, Split, local_text
+from lce_core.corpora import CORPORA, Corpus, Document, Split, StreamedCorpus, local_text
 from lce_core.data.held_out import HeldOutText, pack_held_out
 from lce_core.data.manifest import read_manifest
 from lce_core.data.packing import PackedRows, pack_rows
+from lce_core.data.shards import TokenShards, write_shards
+from lce_core.data.tokenised import checked, token_dtype
 from lce_core.recipe import Upsampling
 from tests.support.provocations import Place, Table
+from tests.support.slimpajama import write
 from tests.support.training_jobs import BASE, Words, packed_rows
 
 PROVOCATIONS = Table()
@@ -79,12 +80,14 @@ def _(place: Place) -> None:
     pack(place, _Poems(domain="novels"))
 
 
-@provokes("lce_core/data/tokenised.py", "vocabulary of")
-def _(place: Place) -> None:
-    from lce_core.data.tokenised import _write
+@provokes("lce_core/data/tokenised.py", "tokens of the model's vocabulary")
+def _(_: Place) -> None:
+    checked([[300]], [Document("a", "poems", "A rose.")], 256)
 
-    with (place.folder / "tokens").open("wb") as out:
-        _write([[300]], [Document("a", "poems", "A rose.")], 256, np.dtype(np.uint16), out)
+
+@provokes("lce_core/data/tokenised.py", "which 32 bits hold")
+def _(_: Place) -> None:
+    token_dtype(2**32 + 1)
 
 
 def held_out(place: Place, corpus: Corpus) -> HeldOutText:
@@ -119,7 +122,7 @@ def corpus(place: Place, name: str, content: bytes, *, digest: bool = False) -> 
         list(asked.documents(split, {"mine": place.folder}))  # type: ignore[arg-type]
 
 
-@provokes("lce_core/corpora/jsonl_folder.py", "distinct names")
+@provokes("lce_core/corpora/_domains.py", "distinct names")
 def _(_: Place) -> None:
     settings = {"name": "jsonl_folder", "folder": "mine", "domain_names": ["a", "a"]}
     CORPORA.parse(settings, "corpus")
@@ -197,3 +200,90 @@ def _(place: Place) -> None:
     place.patch.setattr(local_text, "_library", lambda: place.folder)
     for split in ("train", "held_out"):
         list(CORPORA.parse({"name": "local_text"}, "corpus").documents(split, {}))  # type: ignore[arg-type]
+
+
+def stream(place: Place, entries: list[dict[str, Any]], **settings: Any) -> None:
+    """Reads a data set of one file."""
+    write(place.folder / "a.jsonl", entries)
+    asked = CORPORA.parse({"name": "streamed", "folder": "mine", **settings}, "corpus")
+    asked.digest({"mine": place.folder})
+    list(asked.documents("train", {"mine": place.folder}))
+
+
+@provokes("lce_core/corpora/streamed.py", "a data set on this machine or on the hub")
+def _(_: Place) -> None:
+    list(CORPORA.parse({"name": "streamed"}, "corpus").documents("train", {}))
+
+
+@provokes("lce_core/corpora/streamed.py", "parquet files or JSON lines")
+def _(place: Place) -> None:
+    stream(place, [{"text": "A rose."}], files=["*.parquet"])
+
+
+@provokes("lce_core/corpora/streamed.py", "a file of another kind")
+def _(place: Place) -> None:
+    (place.folder / "a.csv").write_text("text\n", encoding="utf-8")
+    stream(place, [{"text": "A rose."}], files=["*"])
+
+
+@provokes("lce_core/corpora/streamed.py", "a file that cannot be read")
+def _(place: Place) -> None:
+    (place.folder / "b.jsonl").write_text("{", encoding="utf-8")
+    stream(place, [{"text": "A rose."}])
+
+
+@provokes("lce_core/corpora/streamed.py", "a column {names[0]}")
+def _(place: Place) -> None:
+    stream(place, [{"content": "A rose."}])
+
+
+@provokes("lce_core/corpora/streamed.py", "a column with")
+def _(place: Place) -> None:
+    stream(place, [{"text": "A rose.", "meta": {"set": "poems"}}], domain_field="meta.source")
+
+
+@provokes("lce_core/corpora/streamed.py", "a string in the column")
+def _(place: Place) -> None:
+    stream(place, [{"text": "A rose."}, {"text": None}])
+
+
+@provokes("lce_core/corpora/streamed.py", "add it to domain_names")
+def _(place: Place) -> None:
+    stream(place, [{"text": "A rose.", "domain": "poems"}], domain_field="domain")
+
+
+@provokes("lce_core/hub.py", "a hub that does not list its files")
+def _(place: Place) -> None:
+    address = Path(f"hub:nobody/nothing@{'0' * 40}")
+    list(CORPORA.parse({"name": "streamed"}, "corpus").documents("train", {"text": address}))
+
+
+def shards(place: Place, text: str = "A rose.") -> Path:
+    """Tokenises a data set of one document, and returns where its tokens are."""
+    write(place.folder / "text" / "a.jsonl", [{"text": text}])
+    asked = CORPORA.parse({"name": "streamed", "held_out_percent": 1e-9}, "corpus")
+    assert isinstance(asked, StreamedCorpus)
+    out = place.folder / "out"
+    out.mkdir()
+    write_shards(
+        asked,
+        BASE.tokenizer(None),
+        folders={"text": place.folder / "text"},
+        progress=place.folder / "progress",
+        out=out,
+        workers=1,
+        report=lambda _: None,
+    )
+    return out
+
+
+@provokes("lce_core/data/shards.py", "no tokens in any document")
+def _(place: Place) -> None:
+    shards(place, text="")
+
+
+@provokes("lce_core/data/shards.py", "a token shard as the manifest describes it")
+def _(place: Place) -> None:
+    out = shards(place)
+    (out / "00000" / "0.bin").unlink()
+    TokenShards.open(out, "train")

@@ -22,6 +22,11 @@ from lce_core.corpora.local_text import docstrings
 from lce_core.errors import DataError, SpecError, UnavailableError
 
 LOCAL = CORPORA.parse({"name": "local_text"}, "test")
+PARAMETERS: dict[str, dict[str, Any]] = {
+    "jsonl_folder": {"domain_names": ["text", "web", "books"]},
+    "streamed": {"held_out_percent": 5.0},
+}
+"""What the folder of the tests asks of a corpus."""
 SPLITS: tuple[Split, ...] = ("train", "held_out")
 
 
@@ -55,8 +60,7 @@ def documents(corpus: Corpus, folders: dict[str, Path]) -> dict[str, tuple[str, 
 
 @pytest.mark.parametrize("name", CORPORA.names())
 def test_a_corpus_keeps_the_contract(name: str, folder: Path) -> None:
-    parameters = {"domain_names": ["text", "web", "books"]} if name == "jsonl_folder" else {}
-    corpus = CORPORA.parse({"name": name, **parameters}, "test")
+    corpus = CORPORA.parse({"name": name, **PARAMETERS.get(name, {})}, "test")
     folders = {"text": folder}
     assert CORPORA.from_identity(corpus.identity()) == corpus
     found = documents(corpus, folders)

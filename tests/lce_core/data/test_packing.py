@@ -244,6 +244,7 @@ def test_tokens_take_two_bytes_where_the_vocabulary_fits(tmp_path: Path) -> None
 def test_progress_is_reported(tmp_path: Path) -> None:
     events: list[dict[str, Any]] = []
     pack(Given(texts=(("a", "x" * 128),)), tmp_path, report=events.append)
+    assert all(event.pop("tokens_per_second") > 0 for event in events)
     assert events == [
         {"stage": "tokenising", "documents": 1, "tokens": 128},
         {"stage": "packing", "done": 8, "total": 8},

@@ -31,7 +31,7 @@ TEXT = {"folder": "text", "domain_names": ["code"]}
 
 
 def compiled(folder: Path) -> dict[str, StudyPlan]:
-    """The smoke study on the text of this test, with the hub's weights and with a folder's."""
+    """The smoke study on the text of this test: the hub's weights, a folder's, streamed text."""
     text, weights = folder / "text", folder / "weights"
     text.mkdir()
     weights.mkdir()
@@ -40,10 +40,12 @@ def compiled(folder: Path) -> dict[str, StudyPlan]:
     study = yaml.safe_load((ROOT / "flows" / "studies" / "smoke.yaml").read_text(encoding="utf-8"))
     study["corpus"] = {"name": "jsonl_folder", **TEXT}
     spec = parse_study(yaml.safe_dump(study), "smoke.yaml")
+    streamed = {**study, "corpus": {"name": "streamed", "domain_names": ["code"]}}
     folders = {"text": text}
     return {
         "smoke": compile_study(spec, folders),
         "smoke, weights in a folder": compile_study(spec, folders, {"toy_llama": weights}),
+        "smoke, streamed": compile_study(parse_study(yaml.safe_dump(streamed), "s.yaml"), folders),
     }
 
 

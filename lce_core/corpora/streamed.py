@@ -1,0 +1,271 @@
+"""A data set of any size, streamed by the datasets library: parquet or JSON lines, or on a hub.
+
+The study names the folder (`folder: slimpajama`), and the command line or Execution says where it
+lies: a folder, or `hub:OWNER/NAME@COMMIT`, of which nothing is kept but tokens. Files are those
+that `files` matches, in the order of their paths; each is read by itself, so that a run that was
+stopped goes on within the file where it was. The study lists the domains, so that it can be planned
+without the data. A document is held out by a hash of its name, which is path and row.
+
+Source: own; SlimPajama-627B has its text in `text` and its domain in `meta.redpajama_set_name`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import Field, field_validator
+
+from lce_core.corpora import Block, Document, Place, Split, StreamedCorpus
+from lce_core.corpora._domains import distinct_domains
+from lce_core.corpora._split import split_of
+from lce_core.errors import DataError, UnavailableError
+from lce_core.evidence import calls
+from lce_core.hub import http_errors, is_address, listed
+from lce_core.registry import Source
+from lce_core.store.file_facts import sha256_of
+
+VERSION = 1
+SOURCE = Source(
+    paper="own",
+    place="streaming data sets, as load_dataset(..., streaming=True) reads them",
+    reference="https://huggingface.co/datasets/cerebras/SlimPajama-627B",
+)
+
+BLOCK_CHARACTERS = 500_000
+BLOCK_ROWS = 1024
+"""A block ends with the document that reaches either, or with its file."""
+_KINDS = {".parquet": "parquet", ".jsonl": "json", ".json": "json"}
+_PACKED = (".gz", ".zst")
+
+
+class Streamed(StreamedCorpus):
+    """Rows of parquet files and of JSON lines (also `.gz` and `.zst`), in path and row order."""
+
+    folder: str = "text"
+    """Name under which `data_folders` says where the data set lies."""
+    files: tuple[str, ...] = Field(
+        default=("*.parquet", "*.jsonl", "*.jsonl.gz", "*.jsonl.zst"), min_length=1
+    )
+    """Patterns of paths in the data set, where `*` stands for slashes too."""
+    text_field: str = "text"
+    """Column of a document's text; a dot goes into a nested one."""
+    domain_field: str | None = None
+    """Column of a document's domain; without it all belong to the first domain."""
+    domain_names: tuple[str, ...] = Field(default=("text",), min_length=1)
+    """Every domain that occurs; another one in the files is an error."""
+    held_out_percent: float = Field(default=1.0, gt=0, lt=100)
+    """Share of documents (by a hash of their names) kept for evaluation."""
+    num_documents: int | None = Field(default=None, ge=1)
+    """Documents that are read, from the first on; without it all there are."""
+
+    @field_validator("domain_names")
+    @classmethod
+    def _distinct(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        return distinct_domains(names)
+
+    def domains(self) -> tuple[str, ...]:
+        """The domains the study lists, in its order."""
+        return self.domain_names
+
+    def split(self, name: str) -> Split:
+        """The split of the document `name`, by its hash."""
+        return split_of(name, self.held_out_percent)
+
+    def digest(self, folders: Mapping[str, Path]) -> str:
+        """The hub's address, whose commit pins it; of a folder, sha256 over its files' contents."""
+        place = self._place(folders)
+        if is_address(place):
+            return str(place)
+        digest = hashlib.sha256()
+        for name in self._paths(place)[1]:
+            with _readable(f"{place / name}"):
+                digest.update(f"{sha256_of(place / name)} {name}\n".encode())
+        return digest.hexdigest()
+
+    def blocks(self, folders: Mapping[str, Path], start: Place) -> Iterator[Block]:
+        """Blocks of at most `BLOCK_ROWS` documents of one file, the last of which may be long."""
+        beginning, names = self._paths(self._place(folders))
+        seen = start.documents
+        for number, name in enumerate(names[start.file :], start=start.file):
+            if seen == self.num_documents:
+                return
+            rows = start.row if number == start.file else 0
+            pending: list[Document] = []
+            characters = 0
+            for document in self._documents(beginning + name, name, rows):
+                if seen == self.num_documents:
+                    break
+                pending.append(document)
+                rows, seen, characters = rows + 1, seen + 1, characters + len(document.text)
+                if characters >= BLOCK_CHARACTERS or len(pending) >= BLOCK_ROWS:
+                    yield Block(tuple(pending), Place(number, rows, seen))
+                    pending, characters = [], 0
+            # Also where nothing is pending: the end of a file is worth remembering.
+            yield Block(tuple(pending), Place(number + 1, 0, seen))
+
+    def _place(self, folders: Mapping[str, Path]) -> Path:
+        place = folders.get(self.folder)
+        if place is None or not (is_address(place) or place.is_dir()):
+            raise UnavailableError(
+                f"{self.plugin_name}: folder {self.folder!r}",
+                "no folder of this name" if place is None else f"no folder at {place}",
+                "a data set on this machine or on the hub",
+                f"give `--data-folder {self.folder}=FOLDER` or `{self.folder}=hub:OWNER/NAME"
+                "@COMMIT`, or `execution: data_folders`",
+            )
+        return place
+
+    def _paths(self, place: Path) -> tuple[str, list[str]]:
+        """What addresses of files begin with, and the paths of those that are read, sorted."""
+        if is_address(place):
+            beginning, names = listed(place)
+        else:
+            beginning = f"{place}/"
+            names = [p.relative_to(place).as_posix() for p in place.rglob("*") if p.is_file()]
+        chosen = [n for n in names if any(fnmatchcase(n, pattern) for pattern in self.files)]
+        if not chosen:
+            raise DataError(
+                place,
+                f"no file that matches {', '.join(self.files)}",
+                "parquet files or JSON lines",
+                "set `files` to patterns of what is there, or name another folder",
+            )
+        for name in chosen:
+            if _kind(name) is None:
+                raise DataError(
+                    beginning + name,
+                    "a file of another kind",
+                    "names that end in .parquet, .jsonl or .json, the latter also with .gz or .zst",
+                    "let `files` match those alone",
+                )
+        return beginning, sorted(chosen)
+
+    def _documents(self, file: str, name: str, skipped: int) -> Iterator[Document]:
+        row = 0
+        for table in _tables(file, _kind(name) or ""):
+            first, row = row, row + table.num_rows
+            if row <= skipped:
+                continue
+            table = table.slice(max(0, skipped - first))
+            texts = _strings(table, self.text_field, file, "text_field")
+            domains = None
+            if self.domain_field is not None:
+                domains = _strings(table, self.domain_field, file, "domain_field")
+            for offset, text in enumerate(texts):
+                number = row - table.num_rows + offset + 1
+                domain = self.domain_names[0] if domains is None else domains[offset]
+                yield self._document(f"{name}:{number}", f"{file}:{number}", text, domain)
+
+    def _document(self, name: str, where: str, text: Any, domain: Any) -> Document:
+        if not isinstance(text, str):
+            raise DataError(
+                where,
+                f"{text!r} as text",
+                f"a string in the column {self.text_field!r}",
+                "correct the row, or set text_field",
+            )
+        if domain not in self.domain_names:
+            raise DataError(
+                where,
+                f"domain {domain!r}",
+                f"one of {', '.join(self.domain_names)}",
+                "add it to domain_names, or set domain_field",
+            )
+        return Document(name, domain, text)
+
+
+CORPUS = Streamed
+EVIDENCE = (
+    calls(
+        Streamed.split,
+        "train",
+        "printf a.parquet:1 | sha256sum",
+        name="a.parquet:1",
+        parameters={"held_out_percent": 5.0},
+    ),
+)
+
+
+def _kind(name: str) -> str | None:
+    """The library's name for the format of a file; None for one that is not read."""
+    packed = name.endswith(_PACKED)
+    kind = _KINDS.get(Path(Path(name).stem if packed else name).suffix)
+    return None if packed and kind == "parquet" else kind
+
+
+def _tables(file: str, kind: str) -> Iterator[pa.Table]:
+    """The file's rows, a bounded number at a time.
+
+    Raises:
+      DataError: it cannot be read as what its name says.
+      OSError: the hub broke off; worth another attempt, which goes on here.
+    """
+    with _readable(file):
+        from datasets import load_dataset
+
+        # Else as many rows at a time as the file's own groups have, which may be all.
+        options = {"batch_size": BLOCK_ROWS} if kind == "parquet" else {}
+        try:
+            rows = load_dataset(kind, data_files=[file], split="train", streaming=True, **options)
+        except StopIteration:  # JSON lines without a line
+            return
+        yield from rows.with_format("arrow").iter(batch_size=BLOCK_ROWS)
+
+
+@contextmanager
+def _readable(file: str) -> Iterator[None]:
+    """Turns what the readers raise of a broken file into an error that names it."""
+    try:
+        yield
+    except _reading_errors() as error:
+        if file.startswith("hf://") and isinstance(error, http_errors()):
+            raise ConnectionError(f"{file}: {type(error).__name__}: {error}") from error
+        reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        raise DataError(
+            file,
+            f"a file that cannot be read ({reason.rstrip(': ')})",
+            "whole rows of parquet or JSON",
+            "get the file again, or let `files` leave it out",
+        ) from error
+
+
+def _reading_errors() -> tuple[type[Exception], ...]:
+    """What readers raise of a file that is broken or does not come."""
+    # Zstandard's own, if its package is loaded: else nothing has raised it.
+    unpacking = sys.modules.get("backports.zstd")
+    packed = () if unpacking is None else (unpacking.ZstdError,)
+    return (ValueError, EOFError, zlib.error, *packed, *http_errors())
+
+
+def _strings(table: pa.Table, field: str, file: str, setting: str) -> list[Any]:
+    """Values of a column, or of one nested in it."""
+    names = field.split(".")
+    if names[0] not in table.column_names:
+        raise DataError(
+            file,
+            f"the columns {', '.join(table.column_names)}",
+            f"a column {names[0]!r}",
+            f"set {setting} to one of these, or let `files` leave the file out",
+        )
+    column = table[names[0]]
+    for depth, name in enumerate(names[1:], start=1):
+        found = [f.name for f in column.type] if pa.types.is_struct(column.type) else []
+        if name not in found:
+            raise DataError(
+                file,
+                f"{'.'.join(names[:depth])!r} of type {column.type}",
+                f"a column with {name!r} in it",
+                f"set {setting} to a column that is there",
+            )
+        column = pc.struct_field(column, name)
+    with _readable(file):
+        return list(column.to_pylist())

@@ -1,0 +1,205 @@
+"""Text to rows to the trainer, in tokens per CPU second, beside what is published for one core.
+
+The standard library as JSON lines of SlimPajama's form, a byte-level BPE of 32,000 ids trained on
+it, token shards, rows of 32,768 tokens drawn by length, and rows read as the trainer reads them.
+Before a figure is printed, rows packed from the shards of one worker are compared byte by byte with
+those of five, and with the documents that they say they hold. CPU seconds of all threads count, so
+that what else the machine does matters less.
+
+    python perf/data.py [--tokens 100000000] [--out docs/performance/data.json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow.parquet as pq
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+
+from lce_core.corpora import CORPORA, StreamedCorpus
+from lce_core.data.packing import PackedRows, pack_rows
+from lce_core.data.shards import TokenShards, write_shards
+from lce_core.models import MODELS
+from lce_core.recipe import Upsampling
+from lce_core.store.records import environment
+from lce_core.training.schedule import rows_of_step
+
+T = TypeVar("T")
+BASE = MODELS.parse({"name": "llama2_7b"}, "perf")
+ROW_LENGTH = 32_768
+ROWS_PER_STEP = 32
+PUBLISHED = 7_000.0
+"""Tokens/s of one core from text to packed rows: 5 billion an hour on about 200 processes (Fu et
+al., arXiv:2402.10171, README of FranxYao/Long-Context-Data-Engineering)."""
+GOALS = {"sampling and packing": 20 * PUBLISHED, "reading rows": 1e6}
+"""Least tokens/s."""
+
+
+def main() -> None:
+    """Measures and prints one table."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--tokens", type=int, default=100_000_000, help="tokens of all rows")
+    parser.add_argument("--out", type=Path, help="also write the figures as JSON")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="lce-perf-") as folder:
+        found = measure(Path(folder), options.tokens)
+    print("| what | tokens | CPU s | tokens / CPU s | times the published 7,000 | goal |")
+    print("|---|--:|--:|--:|--:|--:|")
+    for what, row in found["figures"].items():
+        speed = row["tokens"] / row["cpu"]
+        goal = f"{GOALS[what]:,.0f}" if what in GOALS else "-"
+        print(
+            f"| {what} | {row['tokens']:,} | {row['cpu']:.2f} | {speed:,.0f} |"
+            f" {speed / PUBLISHED:,.0f} | {goal} |"
+        )
+    where = found["environment"]
+    print(f"\n{where['cpu']}, {where['cpu_count']} cores, {where['git']}")
+    if options.out:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+def measure(folder: Path, num_tokens: int) -> dict[str, Any]:
+    """All figures, after the comparisons."""
+    texts, figures = write_text(folder / "text"), {}
+    tokenizer = trained(texts)
+
+    def timed(what: str, tokens: Callable[[T], int], action: Callable[[], T]) -> T:
+        before = time.process_time()
+        answer = action()
+        cpu = time.process_time() - before
+        figures[what] = {"tokens": tokens(answer), "cpu": cpu}
+        return answer
+
+    tokenise(folder, "warm", tokenizer, 1, 1)  # the datasets library's first import takes seconds
+    timed("tokenising", lambda m: int(m["tokens"]), lambda: tokenise(folder, "one", tokenizer, 1))
+    tokenise(folder, "five", tokenizer, 5)
+    rows = num_tokens // ROW_LENGTH
+    timed(
+        "sampling and packing",
+        lambda m: int(m["tokens"]),
+        lambda: pack(folder, "one", tokenizer, rows),
+    )
+    pack(folder, "five", tokenizer, rows)
+    compare(folder)
+    timed("reading rows", int, lambda: read(folder / "rows-one"))
+    return {"figures": figures, "environment": environment()}
+
+
+def write_text(folder: Path) -> list[str]:
+    """The standard library's training text, one document a line; returns the texts."""
+    folder.mkdir()
+    found = list(CORPORA.parse({"name": "local_text"}, "perf").documents("train", {}))
+    with (folder / "a.jsonl").open("w", encoding="utf-8") as out:
+        for document in found:
+            meta = {"redpajama_set_name": document.domain}
+            out.write(json.dumps({"text": document.text, "meta": meta}) + "\n")
+    return [document.text for document in found]
+
+
+def trained(texts: list[str]) -> PreTrainedTokenizerFast:
+    """A byte-level BPE with as many ids as Llama 2 has."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=32_000,
+        special_tokens=["<s>"],
+        show_progress=False,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>")
+
+
+def corpus(num_documents: int | None = None) -> StreamedCorpus:
+    """The text as a streamed data set, or the first documents of it."""
+    found = CORPORA.parse(
+        {
+            "name": "streamed",
+            "domain_field": "meta.redpajama_set_name",
+            "domain_names": ["code", "docs", "prose"],
+            "num_documents": num_documents,
+        },
+        "perf",
+    )
+    assert isinstance(found, StreamedCorpus)
+    return found
+
+
+def tokenise(
+    folder: Path,
+    name: str,
+    tokenizer: PreTrainedTokenizerFast,
+    workers: int,
+    num_documents: int | None = None,
+) -> dict[str, Any]:
+    """Token shards by so many workers."""
+    (folder / name).mkdir()
+    return write_shards(
+        corpus(num_documents),
+        tokenizer,
+        folders={"text": folder / "text"},
+        progress=folder / f"progress-{name}",
+        out=folder / name,
+        workers=workers,
+        report=lambda event: None,
+    )
+
+
+def pack(
+    folder: Path, shards: str, tokenizer: PreTrainedTokenizerFast, num_rows: int
+) -> dict[str, Any]:
+    """Rows drawn from those shards."""
+    out = folder / f"rows-{shards}"
+    out.mkdir()
+    return pack_rows(
+        corpus(),
+        BASE,
+        tokenizer,
+        row_length=ROW_LENGTH,
+        num_rows=num_rows,
+        upsampling=Upsampling(),
+        seed=0,
+        folders={},
+        out=out,
+        report=lambda event: None,
+        shards=folder / shards,
+    )
+
+
+def compare(folder: Path) -> None:
+    """Five workers give the bytes of one, and rows hold the documents that their order names."""
+    for name in ("rows.bin", "order.parquet", "manifest.json"):
+        one, five = ((folder / f"rows-{n}" / name).read_bytes() for n in ("one", "five"))
+        assert one == five, f"{name} depends on the number of workers"
+    pool, rows = TokenShards.open(folder / "one", "train"), PackedRows.open(folder / "rows-one")
+    order = pq.read_table(folder / "rows-one" / "order.parquet").slice(0, 200).to_pydict()
+    flat = rows.read(np.arange(min(len(rows), 100)))[0].reshape(-1)
+    for document, start in zip(order["document"], order["start"], strict=True):
+        tokens = pool.document(document)[: max(0, flat.size - start)]
+        assert np.array_equal(flat[start : start + tokens.size], tokens), "another document"
+
+
+def read(folder: Path) -> int:
+    """Reads every row as the trainer does, in its order; returns the tokens."""
+    rows, tokens = PackedRows.open(folder), 0
+    per_step = min(ROWS_PER_STEP, len(rows))
+    for step in range(len(rows) // per_step):
+        for row in rows_of_step(0, step, per_step, len(rows)):
+            ids, weights = rows.read(np.array([row]))
+            tokens += ids.size
+            assert weights.shape == ids.shape
+    return tokens
+
+
+if __name__ == "__main__":
+    main()

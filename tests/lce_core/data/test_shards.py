@@ -1,0 +1,397 @@
+"""Token shards are compared with documents encoded here as UTF-8 bytes; rows cut from them, with
+rows packed without them; runs with any number of workers or killed anywhere, byte by byte."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from lce_core.corpora import CORPORA, Block, Place, StreamedCorpus, streamed
+from lce_core.data import shards
+from lce_core.data.held_out import HeldOutText, pack_held_out
+from lce_core.data.packing import PackedRows, pack_rows
+from lce_core.data.shards import TokenShards, write_shards
+from lce_core.errors import DataError, StoreError
+from lce_core.models import MODELS, LanguageModel
+from lce_core.models.toy_llama import ToyLlama
+from lce_core.recipe import Upsampling
+from tests.support.slimpajama import CORPUS, DOMAINS, write_all
+
+BASE = MODELS.load("toy_llama")()
+TOKENIZER = BASE.tokenizer(None)
+MIX = Upsampling(long_document_tokens=200, short_keep_rate=0.2)
+
+
+def corpus(**changes: Any) -> StreamedCorpus:
+    found = CORPORA.parse({**CORPUS, **changes}, "test")
+    assert isinstance(found, StreamedCorpus)
+    return found
+
+
+@pytest.fixture
+def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """360 documents in three files, read in small blocks and sealed in small segments."""
+    monkeypatch.setattr(streamed, "BLOCK_ROWS", 13)
+    monkeypatch.setattr(shards, "SEGMENT_TOKENS", 8000)
+    write_all(tmp_path / "text")
+    return tmp_path / "text"
+
+
+def write(text: Path, out: Path, workers: int = 1, source: StreamedCorpus | None = None) -> Any:
+    out.mkdir(exist_ok=True)
+    return write_shards(
+        source or corpus(),
+        TOKENIZER,
+        folders={"text": text},
+        progress=out.with_name(f"{out.name}-progress"),
+        out=out,
+        workers=workers,
+        report=lambda event: None,
+    )
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+class Plain(ToyLlama):
+    """The toy without its last touch on rows."""
+
+    prepare_rows: ClassVar[Any] = LanguageModel.prepare_rows
+
+
+def pack(
+    text: Path,
+    out: Path,
+    shards: Path | None,
+    base: LanguageModel = BASE,
+    source: StreamedCorpus | None = None,
+    **changes: Any,
+) -> Any:
+    out.mkdir()
+    options = {"row_length": 64, "num_rows": 60, "upsampling": MIX, "seed": 0, **changes}
+    return pack_rows(
+        source or corpus(),
+        base,
+        TOKENIZER,
+        folders={"text": text},
+        out=out,
+        report=lambda event: None,
+        shards=shards,
+        **options,
+    )
+
+
+def test_every_document_is_there_with_its_domain_and_split(text: Path, tmp_path: Path) -> None:
+    manifest = write(text, tmp_path / "out")
+    assert len(manifest["segments"]) > 3
+    documents = [d for b in corpus().blocks({"text": text}, Place()) for d in b.documents]
+    assert manifest["documents"] == len(documents) == 360
+    both = {split: TokenShards.open(tmp_path / "out", split) for split in ("train", "held_out")}  # type: ignore[arg-type]
+    for index, document in enumerate(documents):
+        split = corpus().split(document.name)
+        other = "train" if split == "held_out" else "held_out"
+        expected = list(document.text.encode())
+        assert both[split].document(index).tolist() == expected
+        assert DOMAINS[both[split].domains[index]] == document.domain
+        assert both[split].lengths[index] == len(expected)
+        assert both[other].lengths[index] == 0
+        assert both[other].document(index).size == 0
+    assert both["train"].document(0).dtype == np.uint16
+    total = sum(len(document.text.encode()) for document in documents)
+    assert manifest["tokens"] == total == sum(entry["tokens"] for entry in manifest["domains"])
+
+
+def test_no_byte_depends_on_the_number_of_workers(text: Path, tmp_path: Path) -> None:
+    found = []
+    for workers in (1, 2, 5):
+        out = tmp_path / str(workers)
+        write(text, out, workers)
+        pack(text, tmp_path / f"rows-{workers}", out)
+        found.append((content(out), content(tmp_path / f"rows-{workers}")))
+    assert found[0] == found[1] == found[2]
+
+
+def test_slow_blocks_do_not_overtake(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import random
+    import time
+
+    write(text, tmp_path / "alone")
+    encode = shards._encode
+
+    def late(*arguments: Any) -> Any:
+        time.sleep(random.random() / 50)
+        return encode(*arguments)
+
+    monkeypatch.setattr(shards, "_encode", late)
+    write(text, tmp_path / "many", workers=5)
+    assert content(tmp_path / "alone") == content(tmp_path / "many")
+
+
+def test_rows_and_held_out_text_are_those_of_text_that_is_tokenised_at_once(
+    text: Path, tmp_path: Path
+) -> None:
+    write(text, tmp_path / "shards")
+    cut = pack(text, tmp_path / "cut", tmp_path / "shards")
+    direct = pack(text, tmp_path / "direct", None)
+    for name in ("rows.bin", "weights.bin"):
+        assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "direct" / name).read_bytes()
+    drawn = ("domain", "drawn_documents", "drawn_tokens", "drawn_share", "tokens", "share")
+    for one, other in zip(cut["domains"], direct["domains"], strict=True):
+        assert {key: one[key] for key in drawn} == {key: other[key] for key in drawn}
+    streams = []
+    for name, source in (("a", tmp_path / "shards"), ("b", None)):
+        out = tmp_path / name
+        out.mkdir()
+        pack_held_out(
+            corpus(),
+            TOKENIZER,
+            tokens_per_domain=500,
+            folders={"text": text},
+            out=out,
+            report=lambda event: None,
+            shards=source,
+        )
+        streams.append([HeldOutText.open(out).stream(domain).tolist() for domain in DOMAINS])
+    assert streams[0] == streams[1]
+
+
+class Interrupted(StreamedCorpus):
+    """A corpus whose source breaks off after some blocks."""
+
+    whole: StreamedCorpus
+    most: int
+
+    def domains(self) -> tuple[str, ...]:
+        return self.whole.domains()
+
+    def split(self, name: str) -> Any:
+        return self.whole.split(name)
+
+    def blocks(self, folders: Any, start: Place) -> Iterator[Block]:
+        for number, block in enumerate(self.whole.blocks(folders, start)):
+            if number == self.most:
+                raise ConnectionError("broken off")
+            yield block
+
+
+@pytest.mark.parametrize("most", [1, 7, 12])
+def test_a_source_that_breaks_off_is_gone_on_from(most: int, text: Path, tmp_path: Path) -> None:
+    write(text, tmp_path / "whole")
+    source = Interrupted(whole=corpus(), most=most)
+    places: list[int] = []
+    for _ in range(40):
+        try:
+            write(text, tmp_path / "out", 2, source)
+        except ConnectionError:
+            sealed = sorted((tmp_path / "out-progress").glob("[0-9]*"))
+            places.append(len(sealed))
+            if most == 1 and len(places) > 2:  # a segment takes more blocks than that: no way
+                assert set(places) == {0}
+                write(text, tmp_path / "out")
+                break
+        else:
+            break
+    assert places == sorted(places)
+    assert content(tmp_path / "out") == content(tmp_path / "whole")
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from lce_core.corpora import streamed
+from lce_core.data import shards
+from tests.lce_core.data import test_shards as t
+streamed.BLOCK_ROWS, shards.SEGMENT_TOKENS = 13, 8000
+text, out, left = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+def report(event):
+    global left
+    left -= 1
+    if not left:
+        os.kill(os.getpid(), signal.SIGKILL)
+shards.write_shards(t.corpus(), t.TOKENIZER, folders={"text": text}, out=out, workers=2,
+    progress=out.with_name(out.name + "-progress"), report=report)
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_process_is_gone_on_from(text: Path, tmp_path: Path) -> None:
+    write(text, tmp_path / "whole")
+    out = tmp_path / "out"
+    out.mkdir()
+    for blocks in (9, 14):
+        done = subprocess.run([sys.executable, "-c", KILLED, str(text), str(out), str(blocks)])
+        assert done.returncode == -signal.SIGKILL
+        assert not list(out.iterdir())
+    sealed = len(list((tmp_path / "out-progress").glob("[0-9]*")))
+    assert sealed >= 2
+    write(text, out, workers=5)
+    assert content(out) == content(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("damage", ["short", "gone", "facts", "aside"])
+def test_a_damaged_segment_of_a_stopped_run_is_written_again(
+    damage: str, text: Path, tmp_path: Path
+) -> None:
+    write(text, tmp_path / "whole")
+    with pytest.raises(ConnectionError):
+        write(text, tmp_path / "out", 1, Interrupted(whole=corpus(), most=20))
+    progress = tmp_path / "out-progress"
+    assert (progress / "00001").is_dir()
+    if damage == "short":
+        os.truncate(next((progress / "00001").glob("*.bin")), 10)
+    elif damage == "gone":
+        shutil.rmtree(progress / "00000")
+    elif damage == "facts":
+        (progress / "00001" / "segment.json").write_text("{")
+    else:
+        (progress / "00001").rename(progress / ".writing")
+    write(text, tmp_path / "out")
+    assert content(tmp_path / "out") == content(tmp_path / "whole")
+
+
+def test_a_damaged_shard_is_never_served(text: Path, tmp_path: Path) -> None:
+    write(text, tmp_path / "out")
+    shard = next((tmp_path / "out" / "00001").glob("*.bin"))
+    whole = shard.read_bytes()
+    shard.write_bytes(whole[:-2])
+    with pytest.raises(StoreError, match="a token shard as the manifest describes it"):
+        TokenShards.open(tmp_path / "out", "train")
+    shard.write_bytes(whole)
+    TokenShards.open(tmp_path / "out", "train")
+    (tmp_path / "out" / "00000" / "documents.parquet").write_bytes(b"PAR1")
+    with pytest.raises(StoreError, match="no readable index"):
+        TokenShards.open(tmp_path / "out", "train")
+
+
+def test_progress_says_tokens_and_their_rate(text: Path, tmp_path: Path) -> None:
+    events: list[Any] = []
+    (tmp_path / "out").mkdir()
+    manifest = write_shards(
+        corpus(),
+        TOKENIZER,
+        folders={"text": text},
+        progress=tmp_path / "progress",
+        out=tmp_path / "out",
+        workers=1,
+        report=events.append,
+    )
+    assert [e["documents"] for e in events] == sorted(e["documents"] for e in events)
+    assert (events[-1]["documents"], events[-1]["tokens"]) == (360, manifest["tokens"])
+    assert all(event["tokens_per_second"] > 0 for event in events)
+
+
+def test_a_bad_document_loses_nothing_that_is_sealed(text: Path, tmp_path: Path) -> None:
+    lines = (text / "b.jsonl").read_text(encoding="utf-8").splitlines()
+    good = lines[60]
+    lines[60] = json.dumps({"text": "A rose.", "meta": {"redpajama_set_name": "Poems"}})
+    (text / "b.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"b.jsonl:61: got domain 'Poems'"):
+        write(text, tmp_path / "out")
+    sealed = content(tmp_path / "out-progress")
+    assert sealed
+    lines[60] = good
+    (text / "b.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write(text, tmp_path / "out")
+    assert sealed.items() <= content(tmp_path / "out").items()
+
+
+def test_drawn_documents_are_those_of_the_definition(text: Path, tmp_path: Path) -> None:
+    """Shares of domains exactly; how often short documents occur within four deviations."""
+    write(text, tmp_path / "shards")
+    mix = Upsampling(long_document_tokens=60, short_keep_rate=0.2)
+    shards = tmp_path / "shards"
+    manifest = pack(text, tmp_path / "rows", shards, Plain(), num_rows=300, upsampling=mix)
+    pool = TokenShards.open(tmp_path / "shards", "train")
+    order = pq.read_table(tmp_path / "rows" / "order.parquet").to_pydict()
+    drawn = np.array(order["document"])
+    assert (pool.lengths[drawn] > 0).all()  # none that is held out
+    for domain, entry in enumerate(manifest["domains"]):
+        share = pool.lengths[pool.domains == domain].sum() / pool.lengths.sum()
+        longest = pool.lengths[pool.domains == domain].max()
+        assert 0 <= entry["drawn_tokens"] - share * 300 * 64 < longest + 1
+    first = drawn[np.array(order["pass"]) == 0]
+    web = first[pool.domains[first] == 0]
+    is_long = pool.lengths >= mix.long_document_tokens
+    there = (pool.domains == 0) & (pool.lengths > 0)
+    expected = 0.2 * (there & ~is_long).sum() / (there & is_long).sum()
+    long, short = is_long[web].sum(), (~is_long[web]).sum()
+    assert abs(short / long - expected) < 4 * expected * np.sqrt(1 / long + 1 / short)
+    rows = PackedRows.open(tmp_path / "rows")
+    starts = np.array(order["start"])
+    flat = rows.read(np.arange(len(rows)))[0].reshape(-1)
+    for start, document in zip(starts, drawn, strict=True):
+        tokens = pool.document(int(document))[: flat.size - start]
+        assert np.array_equal(flat[start : start + tokens.size], tokens)
+
+
+MEMORY = """
+import resource, sys
+from pathlib import Path
+import numpy as np
+from lce_core.corpora import Block, Document, Place
+from lce_core.data import shards
+from tests.lce_core.data import test_shards as t
+
+LENGTH, A_BLOCK = 8000, 50
+
+class Long(t.StreamedCorpus):
+    blocks_in_all: int
+    def domains(self):
+        return ("a", "b")
+    def split(self, name):
+        return "train"
+    def blocks(self, folders, start):
+        for number in range(start.file, self.blocks_in_all):
+            named = range(number * A_BLOCK, (number + 1) * A_BLOCK)
+            documents = tuple(Document(str(n), "ab"[n % 2], "") for n in named)
+            yield Block(documents, Place(number + 1, 0, (number + 1) * A_BLOCK))
+
+def ids(corpus, tokenizer, block):  # of real length: tokenising text as long would take minutes
+    lengths = np.full(A_BLOCK, LENGTH)
+    domains = np.arange(A_BLOCK) % 2
+    rng = np.random.default_rng(block.end.file)
+    found = rng.integers(0, 256, lengths.sum(), dtype=np.uint16)
+    names = [document.name for document in block.documents]
+    return shards._Tokens(found, lengths, domains, np.zeros(A_BLOCK, bool), names, block.end)
+
+shards._encode = ids
+folder = Path(sys.argv[1])
+for blocks in map(int, sys.argv[2:]):
+    out, tokens = folder / str(blocks), blocks * A_BLOCK * LENGTH
+    manifest = t.write(folder, out, 2, Long(blocks_in_all=blocks))
+    assert manifest["tokens"] == tokens
+    t.pack(folder, folder / f"rows-{blocks}", out, row_length=32768, num_rows=tokens // 32768,
+        base=t.Plain(), source=Long(blocks_in_all=blocks))
+    print(tokens, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+"""
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_tokens(tmp_path: Path) -> None:
+    """A billion tokens in under 2 GB, by the bytes that each further token takes."""
+    answer = subprocess.run(
+        [sys.executable, "-c", MEMORY, str(tmp_path), "100", "600"],
+        capture_output=True,
+        text=True,
+    )
+    assert answer.returncode == 0, answer.stderr
+    (few, before), (many, after) = (map(int, line.split()) for line in answer.stdout.splitlines())
+    assert many - few == 200_000_000
+    a_token = max(0, after - before) / (many - few)
+    assert after + a_token * (10**9 - many) < 2e9, (before, after)
+    assert after - before < 2 * (many - few) / 4, "a quarter of the tokens is in memory"

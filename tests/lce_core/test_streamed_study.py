@@ -1,0 +1,153 @@
+"""Steps of a study over a streamed data set: planned, computed in a store, damaged, computed again.
+
+What is in the shards is shown in tests/lce_core/data/test_shards.py.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from flows.settings import make_execution
+from lce_core.corpora import streamed
+from lce_core.data import shards
+from lce_core.errors import DataError
+from lce_core.runners import Runner
+from lce_core.store import artifacts
+from lce_core.store.artifacts import Store
+from lce_core.store.steps import Step
+from lce_core.study.plan import compile_study
+from lce_core.study.study_file import parse_study
+from tests.support.slimpajama import CORPUS, DOMAINS, write_all
+from tests.support.studies import SMOKE
+
+STUDY = SMOKE | {
+    "corpus": dict(CORPUS),
+    "base_models": [{"name": "toy_llama", "steps": 2}],
+    "methods": [{"name": "none"}],
+    "benchmarks": [
+        {"name": "perplexity", "profile": "tiny", "lengths": [64], "domains": [DOMAINS[0]]}
+    ],
+    "seeds": [0, 1],
+}
+
+
+def steps(folder: Path, **corpus: Any) -> dict[str, list[Step]]:
+    """Steps of the study by kind."""
+    study = STUDY | {"corpus": {**CORPUS, **corpus}}
+    plan = compile_study(parse_study(yaml.safe_dump(study), "test"), {"text": folder})
+    found: dict[str, list[Step]] = {}
+    for step in plan.steps.values():
+        found.setdefault(step.kind, []).append(step)
+    return found
+
+
+@pytest.fixture
+def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(streamed, "BLOCK_ROWS", 13)
+    monkeypatch.setattr(shards, "SEGMENT_TOKENS", 8000)
+    write_all(tmp_path / "text")
+    return tmp_path / "text"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    store = Store(tmp_path / "home")
+    store.prepare()
+    return store
+
+
+def ensure(store: Store, text: Path, *wanted: Step) -> list[str]:
+    options = {"home": store.home, "device": "cpu", "data_folders": {"text": text}}
+    runner = Runner(store, make_execution(options), lambda event: None)
+    return [runner.ensure(step) for step in wanted]
+
+
+def test_all_seeds_and_lengths_are_cut_from_one_step_of_tokens(text: Path) -> None:
+    found = steps(text)
+    (tokens,) = found["tokens"]
+    assert len(found["rows"]) == 2
+    for step in (*found["rows"], *found["held_out"]):
+        assert step.parents == {"tokens": tokens.fingerprint}
+    assert tokens.parents == {}
+
+
+def test_the_shards_follow_the_text_and_what_is_read_of_it(text: Path) -> None:
+    first = steps(text)["tokens"][0].fingerprint
+    assert steps(text, num_documents=50)["tokens"][0].fingerprint != first
+    assert steps(text, held_out_percent=20)["tokens"][0].fingerprint != first
+    (text / "b.jsonl").unlink()
+    assert steps(text)["tokens"][0].fingerprint != first
+
+
+def test_text_is_read_once_and_no_shard_is_hashed_again_when_it_is_committed(
+    text: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = steps(text)
+    hashed: list[str] = []
+
+    def counting(path: Path) -> str:
+        hashed.append(path.name)
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+
+    monkeypatch.setattr(artifacts, "sha256_file", counting)
+    assert ensure(store, text, *found["tokens"]) == ["computed"]
+    assert set(hashed) == {"segment.json", "manifest.json"}
+    (folder,) = (store.home / "artifacts" / "tokens").iterdir()
+    record = store.record(found["tokens"][0])
+    assert record is not None
+    for name, entry in record.files.items():
+        assert entry.sha256 == hashlib.sha256((folder / name).read_bytes()).hexdigest()
+
+    away = text.with_name("away")
+    text.rename(away)
+    assert ensure(store, text, *found["rows"], *found["held_out"]) == ["computed"] * 3
+
+
+def test_a_run_that_failed_goes_on_in_the_store(text: Path, store: Store) -> None:
+    whole = (text / "b.jsonl").read_bytes()
+    (text / "b.jsonl").write_bytes(whole[:-40])
+    (tokens,) = steps(text)["tokens"]
+    with pytest.raises(DataError):
+        ensure(store, text, tokens)
+    kept = list((store.home / "progress" / tokens.short).glob("[0-9]*/segment.json"))
+    assert kept
+    assert store.failure(tokens) is not None
+    times = {file.parent.name: file.stat().st_ino for file in kept}
+    (text / "b.jsonl").write_bytes(whole)
+    assert ensure(store, text, tokens) == ["computed"]
+    folder = store.path(tokens)
+    assert {name: (folder / name / "segment.json").stat().st_ino for name in times} == times
+    assert not (store.home / "progress" / tokens.short).exists()
+
+
+@pytest.mark.parametrize("damage", ["short", "changed"])
+def test_a_damaged_shard_in_the_store_is_tokenised_again(
+    damage: str, text: Path, store: Store
+) -> None:
+    found = steps(text)
+    ensure(store, text, *found["tokens"], found["rows"][0])
+    rows = (store.path(found["rows"][0]) / "rows.bin").read_bytes()
+    shard = next(store.path(found["tokens"][0]).glob("00001/*.bin"))
+    data = shard.read_bytes()
+    shard.write_bytes(data[:-2] if damage == "short" else b"\xff" + data[1:])
+    assert store.record(found["tokens"][0]) is None
+    assert ensure(store, text, *found["tokens"]) == ["computed"]
+    (store.path(found["rows"][0]) / "record.json").unlink()
+    assert ensure(store, text, found["rows"][0]) == ["computed"]
+    assert (store.path(found["rows"][0]) / "rows.bin").read_bytes() == rows
+
+
+def test_studies_over_other_corpora_have_no_such_step(tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "a.txt").write_text("A rose.", encoding="utf-8")
+    study: Mapping[str, Any] = STUDY | {"corpus": {"name": "jsonl_folder"}}
+    plan = compile_study(parse_study(yaml.safe_dump(study), "test"), {"text": folder})
+    assert {step.kind for step in plan.steps.values()} == {"rows", "held_out", "base", "cell"}
+    assert all(not s.parents for s in plan.steps.values() if s.kind in ("rows", "held_out"))
