@@ -94,9 +94,7 @@ def listed(place: Path) -> tuple[str, list[str]]:
     assert found, "is_address has matched it"
     repo, revision = found["repo"], found["revision"]
     try:
-        info = HfApi().repo_info(
-            repo, repo_type="dataset", revision=revision, timeout=TIMEOUT_SECONDS
-        )
+        info = HfApi().dataset_info(repo, revision=revision, timeout=TIMEOUT_SECONDS)
     except http_errors() as error:
         raise UnavailableError(
             str(place),
