@@ -18,6 +18,7 @@ from catalog.formatting import format_rows, number_text
 from catalog.queries import run_query
 from dashboards import pictures
 from dashboards.against_base import differences
+from dashboards.comparable import comparable
 from dashboards.contents import Contents, Row, read_contents, select
 from lce_core.errors import SpecError
 from lce_core.evaluation.stats import Estimate
@@ -77,7 +78,8 @@ def _page(contents: Contents, out: Path) -> Iterator[str]:
 def _base_model(contents: Contents, study: Row, out: Path) -> Iterator[str]:
     name, trained = study["base_model"], study["trained_context"]
     yield f"\n## {name}, trained on {trained:,} tokens\n"
-    benchmarks = select(contents.benchmarks, base_model=name)
+    scores = select(contents.scores, base_model=name)
+    benchmarks = comparable(select(contents.benchmarks, base_model=name), scores)
     if any(row["value"] is not None for row in benchmarks):
         file = f"{name}.svg"
         pictures.heat_maps(benchmarks, trained, out / file)
@@ -90,7 +92,6 @@ def _base_model(contents: Contents, study: Row, out: Path) -> Iterator[str]:
         yield f"\n![negative log-likelihood by position, {task}]({file})"
         for length in sorted({row["eval_length"] for row in rows}):
             yield from _against_base(select(rows, eval_length=length), trained)
-    scores = select(contents.scores, base_model=name)
     for benchmark, task in dict.fromkeys((row["benchmark"], row["task"]) for row in scores):
         yield from _table(contents, select(scores, benchmark=benchmark, task=task))
 

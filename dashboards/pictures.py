@@ -43,7 +43,7 @@ def heat_maps(rows: Sequence[Row], trained_context: int, out: Path) -> None:
     """One panel per benchmark, methods by lengths, all in one SVG.
 
     Args:
-      rows: of the view benchmark_by_length, of one base model, in the study's order.
+      rows: of one base model, in the study's order, as `dashboards.comparable` gives them.
       trained_context: of the base model in tokens; longer lengths are set apart by a line.
       out: the file.
     """

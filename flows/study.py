@@ -17,6 +17,7 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from rich.console import Console
 
 from flows.display import ArtifactDisplay, Display, TerminalDisplay
+from flows.interrupts import sigterm_interrupts
 from flows.pricing import prices_of
 from flows.request import request_for
 from flows.run_progress import RunProgress
@@ -83,7 +84,8 @@ def controlled_study(
     predicted = prices_of(wanted, states, how).predicted(steps, how.processes) if steps else {}
     display = _display(RunProgress(units, predicted, len(wanted.cells), how.slots, BOARD))
     try:
-        tally = run_units(units, done, how, display)
+        with sigterm_interrupts():
+            tally = run_units(units, done, how, display)
     finally:
         display.close()
         close_pools()

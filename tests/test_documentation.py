@@ -7,6 +7,8 @@ they show.
 from __future__ import annotations
 
 import ast
+import csv
+import hashlib
 import inspect
 import re
 import shutil
@@ -35,7 +37,7 @@ from lce_core.study.study_file import parse_study
 from tests.support.repository import ROOT
 
 DOCUMENTS = sorted(
-    [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").rglob("*.md")]
+    [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
 )
 
 
@@ -208,6 +210,62 @@ def test_the_readme_shows_rows_of_the_measured_table() -> None:
     for name, *values in shown:
         first, _, *others = perplexity[name]
         assert values == [first, *others, *accuracies[name][2:4]], name
+
+
+def kept_scores(study: str) -> dict[tuple[str, str, str, int, str], dict[str, str]]:
+    """Rows of a kept result by method, benchmark, task, length and metric."""
+    with (ROOT / "docs" / "results" / study / "scores.csv").open(encoding="utf-8") as file:
+        return {
+            (
+                row["method"],
+                row["benchmark"],
+                row["task"],
+                int(row["eval_length"]),
+                row["metric"],
+            ): row
+            for row in csv.DictReader(file)
+        }
+
+
+@pytest.mark.parametrize("study", ["smollm2-quick", "smollm2-frozen"])
+def test_kept_results_are_whole_and_of_one_clean_commit(study: str) -> None:
+    folder = ROOT / "docs" / "results" / study
+    page = (folder / "README.md").read_text(encoding="utf-8")
+    digest = hashlib.sha256((folder / "scores.csv").read_bytes()).hexdigest()
+    assert f"sha256 `{digest}`" in page
+    done, planned = re.findall(r"^(\d+) of (\d+) cells are done", page, flags=re.MULTILINE)[0]
+    assert done == planned
+    assert len(re.findall(r"^- \d+ cells: commit `[0-9a-f]{12}`;", page, flags=re.MULTILINE)) == 1
+    for picture in re.findall(r"!\[[^]]*\]\(([^)]*)\)", page):
+        assert (folder / picture).is_file(), picture
+    hypothesis = parse_study(
+        (ROOT / "flows" / "studies" / f"{study}.yaml").read_text(encoding="utf-8"), study
+    ).hypothesis
+    assert f"Expected: {hypothesis}" in page
+
+
+def test_the_readme_shows_what_a_real_model_gave() -> None:
+    part = text("README.md").partition("<!-- results:begin -->")[2].partition("<!-- results:end")[0]
+    scores = kept_scores("smollm2-frozen")
+    rows = [
+        [field.strip() for field in line.strip("| ").split("|")]
+        for line in part.splitlines()
+        if line.startswith("| ") and "8,192" not in line
+    ]
+    assert len(rows) >= 6
+    for label, *shown in rows:
+        method = label.removesuffix(" ~")
+        perplexities = [
+            scores[method, "perplexity", task, length, "perplexity"]["value"]
+            for task in ("code", "pg19")
+            for length in (8192, 12288)
+        ]
+        passkey = scores[method, "passkey", "single", 12288, "accuracy"]
+        found = round(float(passkey["value"]) * int(passkey["num_samples"]))
+        assert shown == [
+            *(f"{float(value):.2f}" for value in perplexities),
+            f"{found} of {passkey['num_samples']}",
+        ], label
 
 
 def test_the_example_study_is_read_without_complaint() -> None:

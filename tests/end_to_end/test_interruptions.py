@@ -86,8 +86,9 @@ def test_two_runs_at_once_compute_each_step_once(
     assert scores(home) == scores(finished)
 
 
-def test_ctrl_c_ends_with_one_line_and_no_process(
-    finished: Path, text: Arguments, tmp_path: Path
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl_c", "sigterm"])
+def test_an_interrupt_ends_with_one_line_and_no_process(
+    number: signal.Signals, finished: Path, text: Arguments, tmp_path: Path
 ) -> None:
     home, marker = new_home(finished, tmp_path / "home"), uuid.uuid4().hex
     run = start(
@@ -97,7 +98,7 @@ def test_ctrl_c_ends_with_one_line_and_no_process(
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     wait_until(lambda: list((home / "artifacts").glob("rows/jsonl*")))
-    run.send_signal(signal.SIGINT)
+    run.send_signal(number)
     output = run.communicate(timeout=60)[0]
     assert run.returncode == 130
     assert "interrupted; the same command goes on" in output

@@ -1,0 +1,40 @@
+"""Means over different tasks never stand in one column."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dashboards.comparable import comparable
+
+
+def row(method: str, **facts: Any) -> dict[str, Any]:
+    return {"benchmark": "perplexity", "eval_length": 8, "method": method, "value": 1.0, **facts}
+
+
+SCORES = [
+    row("none", task="code", rank=1),
+    row("none", task="books", rank=None),
+    row("pi", task="code", rank=2),
+    row("none", benchmark="ruler", task="one", rank=1),
+]
+
+
+def test_a_mean_stays_where_all_were_asked_the_same() -> None:
+    means = [
+        row(method, task_set=f"{length}", eval_length=length)
+        for method in ("none", "pi")
+        for length in (8, 16)
+    ]
+    assert comparable(means, SCORES) == means
+
+
+def test_tasks_stand_alone_where_methods_were_asked_different_ones() -> None:
+    means = [row("none", task_set="both"), row("pi", task_set="code")]
+    other = row("none", benchmark="ruler", task_set="one")
+    found = comparable([*means, other], SCORES)
+    assert found[-1] == other
+    assert [(one["benchmark"], one["method"], one["is_best"]) for one in found[:-1]] == [
+        ("perplexity\ncode", "none", True),
+        ("perplexity\nbooks", "none", False),
+        ("perplexity\ncode", "pi", False),
+    ]
