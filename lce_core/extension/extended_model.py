@@ -37,7 +37,7 @@ from lce_core.errors import SpecError, UnavailableError
 from lce_core.extension.compatibility import check_model
 from lce_core.extension.insertion import Inserter, reserve_token
 from lce_core.extension.kernels import HALF, scheme_kernel, stock_kernel
-from lce_core.methods import Method
+from lce_core.methods import Method, begins_alike
 from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 from lce_core.rope.architectures import ARCHITECTURES
@@ -101,7 +101,7 @@ class ExtendedModel:
         first, second = (
             ContextLengths(self.trained, self.target, tokens) for tokens in (shorter, longer)
         )
-        return self.method.begins_alike(self.geometry, first, second)
+        return begins_alike(self.method, self.geometry, first, second)
 
     def begin_request(self, num_tokens: int) -> None:
         """Fixes table and scheme for one request, before any forward pass of it.

@@ -84,22 +84,6 @@ class Method(Plugin):
         """Whether frequencies change with the request's length around the given lengths."""
         return False
 
-    def begins_alike(
-        self, geometry: RopeGeometry, shorter: ContextLengths, longer: ContextLengths
-    ) -> bool:
-        """Whether a longer request treats its first tokens as a shorter one treats them all.
-
-        Attention is causal, so the same frequencies and the same attention are enough.
-        """
-        if any(self.length_dependent(geometry, lengths) for lengths in (shorter, longer)):
-            return False
-        first, second = (self.rope_table(geometry, lengths) for lengths in (shorter, longer))
-        return (
-            first.attention_factor == second.attention_factor
-            and np.array_equal(first.inv_freq, second.inv_freq)
-            and self.attention(geometry, shorter) == self.attention(geometry, longer)
-        )
-
 
 class ScaledMethod(Method):
     """Base of methods with one scale: how many trained contexts they reach."""
@@ -119,6 +103,23 @@ class ScaledMethod(Method):
         """Raises SpecError for a scale below 1."""
         self.scale_for(lengths)
         super().check(geometry, lengths)
+
+
+def begins_alike(
+    method: Method, geometry: RopeGeometry, shorter: ContextLengths, longer: ContextLengths
+) -> bool:
+    """Whether a longer request treats its first tokens as a shorter one treats them all.
+
+    Attention is causal, so the same frequencies and the same attention are enough.
+    """
+    if any(method.length_dependent(geometry, lengths) for lengths in (shorter, longer)):
+        return False
+    first, second = (method.rope_table(geometry, lengths) for lengths in (shorter, longer))
+    return (
+        first.attention_factor == second.attention_factor
+        and np.array_equal(first.inv_freq, second.inv_freq)
+        and method.attention(geometry, shorter) == method.attention(geometry, longer)
+    )
 
 
 def checked_scale(method: Method, scale: float | None, lengths: ContextLengths) -> float:

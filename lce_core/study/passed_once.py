@@ -13,6 +13,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
+from lce_core.methods import begins_alike
 from lce_core.rope import ContextLengths
 from lce_core.store.steps import Step
 from lce_core.study.step_kinds import CellSpec, spec_of
@@ -68,7 +69,8 @@ def _read_off(spec: CellSpec, longer: CellSpec) -> bool:
         return True
     if spec.evaluation.precision == "bf16":
         return False
-    return spec.method.begins_alike(
+    return begins_alike(
+        spec.method,
         spec.base_model.geometry,
         _lengths(spec, spec.eval_length),
         _lengths(spec, longer.eval_length),
