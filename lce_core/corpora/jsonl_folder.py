@@ -21,10 +21,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from lce_core.corpora import Corpus, Document, Split
-from lce_core.corpora._domains import distinct_domains
+from lce_core.corpora import Document, Split
+from lce_core.corpora._domains import ListedDomains
 from lce_core.corpora._split import split_of
 from lce_core.errors import DataError, UnavailableError
 from lce_core.evidence import calls
@@ -40,28 +40,13 @@ _TEXT = "sha256 of UTF-8"
 """The fact that is remembered of a file: what its sha256 is, and that it is text."""
 
 
-class JsonlFolder(Corpus):
+class JsonlFolder(ListedDomains):
     """Documents of all `.jsonl` and `.txt` files below a folder, in path and line order."""
 
-    folder: str = "text"
-    """Name under which `data_folders` says where the folder lies."""
-    text_field: str = "text"
-    """Key of a document's text in a `.jsonl` line."""
     domain_field: str = "domain"
     """Key of a document's domain; a line without it belongs to the first domain."""
-    domain_names: tuple[str, ...] = Field(default=("text",), min_length=1)
-    """Every domain that occurs; another one in the files is an error."""
     held_out_percent: float = Field(default=5.0, gt=0, lt=100)
     """Share of documents (by a hash of their names) kept for evaluation."""
-
-    @field_validator("domain_names")
-    @classmethod
-    def _distinct(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        return distinct_domains(names)
-
-    def domains(self) -> tuple[str, ...]:
-        """The domains the study lists, in its order."""
-        return self.domain_names
 
     def split(self, name: str) -> Split:
         """The split of the file or document `name`, by its hash."""

@@ -22,10 +22,10 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from lce_core.corpora import Block, Document, Place, Split, StreamedCorpus
-from lce_core.corpora._domains import distinct_domains
+from lce_core.corpora._domains import ListedDomains
 from lce_core.corpora._split import split_of
 from lce_core.errors import DataError, UnavailableError
 from lce_core.evidence import calls
@@ -47,34 +47,19 @@ _KINDS = {".parquet": "parquet", ".jsonl": "json", ".json": "json"}
 _PACKED = (".gz", ".zst")
 
 
-class Streamed(StreamedCorpus):
+class Streamed(ListedDomains, StreamedCorpus):
     """Rows of parquet files and of JSON lines (also `.gz` and `.zst`), in path and row order."""
 
-    folder: str = "text"
-    """Name under which `data_folders` says where the data set lies."""
     files: tuple[str, ...] = Field(
         default=("*.parquet", "*.jsonl", "*.jsonl.gz", "*.jsonl.zst"), min_length=1
     )
     """Patterns of paths in the data set, where `*` stands for slashes too."""
-    text_field: str = "text"
-    """Column of a document's text; a dot goes into a nested one."""
     domain_field: str | None = None
     """Column of a document's domain; without it all belong to the first domain."""
-    domain_names: tuple[str, ...] = Field(default=("text",), min_length=1)
-    """Every domain that occurs; another one in the files is an error."""
     held_out_percent: float = Field(default=1.0, gt=0, lt=100)
     """Share of documents (by a hash of their names) kept for evaluation."""
     num_documents: int | None = Field(default=None, ge=1)
     """Documents that are read, from the first on; without it all there are."""
-
-    @field_validator("domain_names")
-    @classmethod
-    def _distinct(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        return distinct_domains(names)
-
-    def domains(self) -> tuple[str, ...]:
-        """The domains the study lists, in its order."""
-        return self.domain_names
 
     def split(self, name: str) -> Split:
         """The split of the document `name`, by its hash."""
