@@ -47,9 +47,14 @@ perf: $(VENV)/installed
 	$(BIN)/python perf/study.py
 	$(BIN)/python perf/attention.py
 	$(BIN)/python perf/evaluation.py
+	$(BIN)/python perf/decoding.py
 	$(BIN)/python perf/prompts.py
 	$(BIN)/python perf/planning.py
+	$(BIN)/python perf/orchestration.py
+	$(BIN)/python perf/scale.py
+	$(BIN)/python perf/long_cell.py
 	$(BIN)/python perf/data.py
+	$(BIN)/python perf/training_step.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

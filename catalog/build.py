@@ -9,7 +9,9 @@ opens.
 from __future__ import annotations
 
 import contextlib
+import functools
 import shutil
+import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -19,6 +21,7 @@ import duckdb
 from filelock import FileLock
 
 from catalog.origin import Maker, add_to_note, noted, state_digest
+from catalog.queries import CATALOG
 from lce_core.store.artifacts import Store
 from lce_core.store.identity import sha256_file
 
@@ -26,14 +29,42 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 STORAGE_VERSION = "v1.0.0"
-CATALOG = "catalog.duckdb"
 
 _SQL = Path(__file__).parent / "sql"
 _MAKER = Maker(
     (Path(__file__).parent, Path(__file__).parents[1] / "lce_core"),
-    ("duckdb", "pyarrow", "pydantic"),
+    ("duckdb", "numpy", "pyarrow", "pydantic", "scipy"),
 )
-_VIEWS = ("cells", "scores", "provenance", "parts", "by_length", "by_position", "overview")
+_VIEWS = (
+    "cells",
+    "scores",
+    "provenance",
+    "parts",
+    "by_length",
+    "by_position",
+    "overview",
+    "papers",
+    "paper_comparison",
+    "controls",
+    "comparisons",
+    "seeds",
+    "paper_tables",
+    "paper_tables/lceg",
+    "paper_tables/training",
+    "paper_tables/figures",
+    "paper_tables/yarn",
+    "paper_tables/harpe",
+    "paper_tables/rope_base",
+)
+_REFERENCE = Path(__file__).parent / "reference"
+_PAPER_TABLES = {
+    "score": "scores",
+    "hyperparameter": "hyperparameters",
+    "erratum": "errata",
+    "place": "tables",
+}
+"""The papers' figures: file by table."""
+_FORM = "AUTO_DETECT false, DELIM ',', QUOTE '\"', ESCAPE '\"', NEW_LINE '\\n'"
 
 
 def build_catalog(store: Store, path: Path | None = None) -> Path:
@@ -102,6 +133,32 @@ def _aside(path: Path) -> Iterator[Path]:
 
 def write_tables(tables: Mapping[str, pa.Table], path: Path) -> None:
     """Writes a catalog, views included, of tables as `extract` gives them; `path` must be new."""
+    from catalog.comparisons import fill_comparisons  # scipy, which no reader of a catalog needs
+
+    path.write_bytes(_without_rows())
+    with _attached(path) as connection:
+        for name, table in tables.items():
+            connection.register("rows_to_insert", table)
+            connection.execute(f"INSERT INTO store.{name} BY NAME FROM rows_to_insert")
+            connection.unregister("rows_to_insert")
+        fill_comparisons(connection)
+
+
+@functools.cache
+def _without_rows() -> bytes:
+    """The catalog of an empty store; kept, for a few hundred views take longer than most rows."""
+    with tempfile.TemporaryDirectory(prefix="lce-catalog-") as folder:
+        path = Path(folder) / CATALOG
+        with _attached(path) as connection:
+            for name in ("schema", *_VIEWS):
+                connection.execute((_SQL / f"{name}.sql").read_text(encoding="utf-8"))
+            load_papers(connection)
+        return path.read_bytes()
+
+
+@contextlib.contextmanager
+def _attached(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection that writes to `path`, in one transaction: each commit waits for the disk."""
     config: dict[str, str | bool | int | float | list[str]] = {
         "autoinstall_known_extensions": "false",
         "autoload_known_extensions": "false",
@@ -111,15 +168,18 @@ def write_tables(tables: Mapping[str, pa.Table], path: Path) -> None:
         place = str(path).replace("'", "''")
         connection.execute(f"ATTACH '{place}' AS built (STORAGE_VERSION '{STORAGE_VERSION}')")
         connection.execute("USE built")
-        connection.execute("BEGIN")  # one transaction: each commit waits for the disk
-        connection.execute((_SQL / "schema.sql").read_text(encoding="utf-8"))
-        for name, table in tables.items():
-            connection.register("rows_to_insert", table)
-            connection.execute(f"INSERT INTO store.{name} BY NAME FROM rows_to_insert")
-            connection.unregister("rows_to_insert")
-        for name in _VIEWS:
-            connection.execute((_SQL / f"{name}.sql").read_text(encoding="utf-8"))
+        connection.execute("BEGIN")
+        yield connection
         connection.execute("COMMIT")
         connection.execute("CHECKPOINT built")
         connection.execute("USE memory")
         connection.execute("DETACH built")
+
+
+def load_papers(connection: duckdb.DuckDBPyConnection) -> None:
+    """Fills the tables of `sql/papers.sql` with the figures that the papers print."""
+    for table, file in _PAPER_TABLES.items():
+        place = str(_REFERENCE / f"{file}.csv").replace("'", "''")
+        connection.execute(
+            f"COPY papers.{table} FROM '{place}' (FORMAT csv, HEADER, NULLSTR '', {_FORM})"
+        )

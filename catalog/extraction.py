@@ -7,7 +7,7 @@ rows and counts as damaged: one bad file never spoils the catalog.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,11 @@ from pydantic import BaseModel, ConfigDict
 from catalog.holdings import Holdings, take_stock
 from catalog.status import cell_status
 from lce_core.errors import DataError, LceError
+from lce_core.methods import METHODS
 from lce_core.store.artifacts import Store
 from lce_core.store.cell_tables import SAMPLES, SAMPLES_FILE, TOKEN_NLL, TOKEN_NLL_FILE
 from lce_core.store.identity import SHORT, canonical_json, fingerprint
+from lce_core.store.verification import kept
 
 Row = dict[str, Any]
 
@@ -83,6 +85,8 @@ class _Loss(_Form):
     learning_rate: float
     tokens_per_second: float | None = None
     mfu: float | None = None
+    grad_norm: float | None = None
+    peak_memory_bytes: int | None = None
 
 
 def extract(store: Store) -> dict[str, pa.Table]:
@@ -100,6 +104,7 @@ def extract(store: Store) -> dict[str, pa.Table]:
         "artifact": _table(_artifact_rows(holdings, environments)),
         "edge": _table(_edge_rows(holdings)),
         "environment": _table(_environment_rows(holdings, environments)),
+        "verification": _table(_verification_rows(store)),
     }
     return {name: table for name, table in tables.items() if table.num_rows}
 
@@ -169,6 +174,7 @@ def _study_rows(plans: list[Row]) -> Iterator[Row]:
 
 
 def _cell_rows(plans: list[Row], holdings: Holdings) -> Iterator[Row]:
+    installed = frozenset(METHODS.names())  # a look into folders
     for plan in plans:
         for position, cell in enumerate(plan["cells"]):
             yield {
@@ -179,6 +185,7 @@ def _cell_rows(plans: list[Row], holdings: Holdings) -> Iterator[Row]:
                 "target_context": cell.get("target_context", plan["target_context"]),
                 **cell_status(cell, holdings, plan.get("kinds", {})),
                 **_measured(cell["cell"], holdings),
+                "family": _family(cell, holdings, installed),
             }
 
 
@@ -194,6 +201,15 @@ def _measured(short: str | None, holdings: Holdings) -> Row:
         },
         "data": None if read is None else ", ".join(read),
     }
+
+
+def _family(cell: Row, holdings: Holdings, installed: Container[str]) -> str | None:
+    record = holdings.records.get(cell["cell"] or "")
+    method = record.spec.get("method") if record else None
+    # A study may give a method another label.
+    name = str(method["name"]) if isinstance(method, Mapping) else cell["method"]
+    # A method of somebody's own folder may not be installed here.
+    return METHODS.load(name).family if name in installed else None
 
 
 def _artifact_rows(holdings: Holdings, environments: Mapping[str, str]) -> Iterator[Row]:
@@ -236,6 +252,18 @@ def _environment_rows(holdings: Holdings, environments: Mapping[str, str]) -> It
             "accelerators": ", ".join(environment.get("accelerators", [])),
             "libraries": canonical_json(environment.get("libraries", {})),
         }
+
+
+def _verification_rows(store: Store) -> Iterator[Row]:
+    for one in kept(store.home):
+        row = {
+            **one.model_dump(exclude={"fingerprint", "metrics"}),
+            "verified_at": _utc(one.verified_at),
+            "committed_at": _utc(one.committed_at),
+        }
+        if not one.metrics:
+            yield {**row, "metric": None, "committed": None, "again": None}
+        yield from ({**row, **metric.model_dump()} for metric in one.metrics)
 
 
 def _read_parquet(path: Path, schema: pa.Schema) -> pa.Table:

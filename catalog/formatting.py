@@ -74,7 +74,7 @@ def _plain(cell: Any) -> str:
 
 def _table(columns: list[str], rows: Rows, width: int) -> str:
     if not rows:
-        return f"{', '.join(columns)}\n(no rows)"
+        return "\n".join([*_folded(", ".join(columns), width), "(no rows)"])
     grid = _Grid(
         columns,
         [[_short(cell) for cell in row] for row in rows],
@@ -154,7 +154,7 @@ class _Grid:
         lines = _folded("  ".join(text for text in said if not text.endswith(f"={_NULL}")), width)
         if empty:
             lines += _folded(f"no value: {', '.join(empty)}", width)
-        return "\n".join(line for line in lines if line) + "\n\n"
+        return "".join(f"{line}\n" for line in lines if line) + "\n" * any(lines)
 
     def one_below_the_other(self, width: int) -> str:
         """Each row as a block of "name  value" lines."""

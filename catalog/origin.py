@@ -20,6 +20,7 @@ from pathlib import Path
 from lce_core.store.artifacts import Store
 from lce_core.store.identity import sha256_file
 from lce_core.store.records import RECORD, Record, write_json
+from lce_core.store.verification import VERIFICATIONS
 
 
 @dataclass(frozen=True)
@@ -66,14 +67,16 @@ def add_to_note(note: Path, digests: Mapping[str, str]) -> None:
 
 def _code(maker: Maker) -> Iterator[tuple[str, str]]:
     for folder in maker.folders:
-        for path in sorted((*folder.rglob("*.py"), *folder.rglob("*.sql"))):
+        kinds = ("*.py", "*.sql", "*.csv")
+        for path in sorted(path for kind in kinds for path in folder.rglob(kind)):
             yield path.relative_to(folder).as_posix(), sha256_file(path)
     for name in maker.libraries:
         yield name, importlib.metadata.version(name)
 
 
 def _all(home: Path) -> Iterator[tuple[object, ...]]:
-    for path in sorted((*home.glob("studies/*/plan.json"), *home.glob("failures/*.json"))):
+    looked_at = ("studies/*/plan.json", "failures/*.json", f"{VERIFICATIONS}/*.json")
+    for path in sorted(path for pattern in looked_at for path in home.glob(pattern)):
         # Plans are written anew by every run, so their times say nothing.
         yield path.relative_to(home).as_posix(), _sha256(_read(path))
     for kind in _folders(home / "artifacts"):

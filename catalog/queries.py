@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ import duckdb
 
 from lce_core.errors import SpecError
 
+CATALOG = "catalog.duckdb"
+"""Name of the file in the store's home."""
 QUERY_SECONDS = 60.0
 
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
@@ -61,7 +63,12 @@ def open_catalog(path: Path) -> duckdb.DuckDBPyConnection:
 
 
 def run_query(
-    path: Path, sql: str, limit: float = QUERY_SECONDS
+    path: Path,
+    sql: str,
+    limit: float = QUERY_SECONDS,
+    *,
+    parameters: Mapping[str, Any] | None = None,
+    most_rows: int | None = None,
 ) -> tuple[list[str], list[tuple[Any, ...]]]:
     """Column names and rows of one read-only query.
 
@@ -69,6 +76,8 @@ def run_query(
       path: The catalog.
       sql: One statement that reads; a closing semicolon is fine.
       limit: Seconds after which the query is stopped.
+      parameters: Values of the `$name`s in the statement.
+      most_rows: Rows after which no more are read; None: all of them.
 
     Raises:
       SpecError: no catalog; not exactly one statement; a statement that is not a read; an error in
@@ -79,10 +88,10 @@ def run_query(
         deadline = time.monotonic() + limit
         try:
             with _interrupted_after(connection, limit):
-                found = connection.execute(statement)
+                found = connection.execute(statement, dict(parameters or {}))
                 columns = [str(column[0]) for column in found.description or ()]
                 rows: list[tuple[Any, ...]] = []
-                while block := found.fetchmany(_ROWS_AT_A_TIME):
+                while block := found.fetchmany(_room(len(rows), most_rows)):
                     rows += block
                     if time.monotonic() > deadline:
                         raise duckdb.InterruptException
@@ -117,6 +126,11 @@ def logical_digest(path: Path) -> str:
             ).fetchone()
             digest.update(f"{name}={rows[0] if rows else None}\n".encode())
     return digest.hexdigest()
+
+
+def _room(num_rows: int, most_rows: int | None) -> int:
+    """How many rows to read next."""
+    return _ROWS_AT_A_TIME if most_rows is None else min(_ROWS_AT_A_TIME, most_rows - num_rows)
 
 
 def _only_read(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statement:

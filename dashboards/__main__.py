@@ -1,19 +1,24 @@
 """`python -m dashboards`: writes a study's report. `lce report` runs it as a process of its own.
 
-Exit codes are those of `lce`: 2, with one message, if the request is wrong.
+Exit codes are those of `lce`, with one message: 2 if the request is wrong, 3 if the browser that
+prints a PDF fails.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+from dashboards.latex import write_latex
 from dashboards.markdown import write_markdown
+from dashboards.printing import write_pdf
 from dashboards.report import write_report
-from lce_core.errors import SpecError
+from lce_core.errors import ServiceError, SpecError
 
-WRITERS = {"html": write_report, "md": write_markdown}
+WRITERS = {"html": write_report, "md": write_markdown, "latex": write_latex}
 
 
 def main() -> int:
@@ -22,13 +27,20 @@ def main() -> int:
     parser.add_argument("--catalog", type=Path, required=True)
     parser.add_argument("--study", required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--format", choices=sorted(WRITERS), default="html")
+    parser.add_argument("--format", choices=sorted([*WRITERS, "pdf"]), default="html")
+    parser.add_argument("--browser", type=Path, help="the Chromium that prints; for pdf")
     asked = parser.parse_args()
+    if asked.format == "pdf" and asked.browser is None:
+        parser.error("--format pdf needs --browser")
+    pdf = partial(write_pdf, browser=asked.browser)
+    write: Callable[[Path, str, Path], Path] = (
+        pdf if asked.format == "pdf" else WRITERS[asked.format]
+    )
     try:
-        written = WRITERS[asked.format](asked.catalog, asked.study, asked.out)
-    except SpecError as error:
+        written = write(asked.catalog, asked.study, asked.out)
+    except (SpecError, ServiceError) as error:
         sys.stderr.write(f"lce: {error}\n")
-        return 2
+        return 3 if isinstance(error, ServiceError) else 2
     sys.stdout.write(f"{written}\n")
     return 0
 

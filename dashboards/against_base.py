@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dashboards.contents import Row, select
-from lce_core.evaluation.stats import Estimate, bootstrap_mean
+from lce_core.statistics.estimates import Estimate, bootstrap_mean
 
 BASE = "none"
 

@@ -1,12 +1,13 @@
 """What the report shows of one study, read from the catalog in a handful of queries.
 
-Nothing is computed here: means, ranges over seeds and what is best are the catalog's.
+Nothing is computed here: means, ranges over seeds and what is best are the catalog's. Each file of
+`sql/` is the query of the field of its name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -17,51 +18,7 @@ from lce_core.errors import SpecError, did_you_mean
 
 Row = dict[str, Any]
 
-_QUERIES = {
-    "studies": "FROM studies WHERE study = $study",
-    "overview": "FROM overview WHERE study = $study",
-    "scores": "FROM score_by_length WHERE study = $study",
-    "positions": """
-        FROM nll_by_position n WHERE study = $study AND eval_length = (
-            SELECT max(eval_length) FROM nll_by_position m
-            WHERE m.study = n.study AND m.base_model = n.base_model
-                AND m.benchmark = n.benchmark AND m.task = n.task
-        )""",
-    "benchmarks": "FROM benchmark_by_length WHERE study = $study",
-    "intervals": "FROM scores WHERE study = $study AND is_default",
-    "missing": """
-        SELECT status, base_model, method, frozen, reason,
-            string_agg(DISTINCT benchmark, ', ' ORDER BY benchmark) AS benchmarks,
-            list(DISTINCT eval_length ORDER BY eval_length) AS eval_lengths,
-            list(DISTINCT seed ORDER BY seed) AS seeds,
-            count(*) AS cells
-        FROM missing_cells WHERE study = $study
-        GROUP BY status, base_model, method, frozen, reason
-        ORDER BY status, base_model, method, frozen, reason""",
-    "environments": """
-        SELECT e.* EXCLUDE (num_artifacts, first_used, last_used),
-            count(DISTINCT a.artifact) AS num_artifacts,
-            min(a.started_at) AS first_used,
-            max(a.created_at) AS last_used
-        FROM environments e
-        JOIN artifacts a USING (environment)
-        JOIN cells c ON c.cell = a.artifact
-        WHERE c.study = $study
-        GROUP BY ALL
-        ORDER BY first_used, environment""",
-    "run": """
-        SELECT count(*) AS cells,
-            count(*) FILTER (status = 'done') AS done,
-            count(DISTINCT seed) AS seeds,
-            string_agg(DISTINCT profile, ', ' ORDER BY profile) AS profiles,
-            string_agg(DISTINCT kernel, ', ' ORDER BY kernel) AS kernels,
-            min(created_at) AS first,
-            max(created_at) AS last
-        FROM cells LEFT JOIN (
-            SELECT DISTINCT study, cell, profile, kernel, created_at FROM scores
-        ) USING (study, cell)
-        WHERE study = $study""",
-}
+_SQL = Path(__file__).parent / "sql"
 
 
 @dataclass(frozen=True)
@@ -72,14 +29,37 @@ class Contents:
     studies: list[Row]
     """One row per base model."""
     overview: list[Row]
+    """One row per method, in the study's order."""
+    families: list[Row]
+    """What each method changes."""
     scores: list[Row]
     """Default metrics of tasks against length, mean over seeds."""
+    standing: list[Row]
+    """Share of its comparisons beyond the trained context that each method wins."""
     positions: list[Row]
     """Negative log-likelihood by position, at the longest length."""
+    curves: list[Row]
+    """The same in 32 bins."""
     benchmarks: list[Row]
     """Benchmarks against length, mean over tasks and seeds."""
     intervals: list[Row]
     """Default metric of each done cell, with its interval over samples."""
+    differences: list[Row]
+    """Where a method surely differs from the base model on the same prompts."""
+    depths: list[Row]
+    """Needles found, by length and depth."""
+    shots: list[Row]
+    """Many-shot accuracy against examples, with intervals."""
+    trainings: list[Row]
+    """Training loss against tokens, in 32 bins, mean over seeds."""
+    papers: list[Row]
+    """Our values beside those that papers print."""
+    agreement: list[Row]
+    """How far the papers' order of methods is ours."""
+    violations: list[Row]
+    """What differs between compared cells and is not the method."""
+    costs: list[Row]
+    """Seconds, tokens and FLOPs of each method."""
     missing: list[Row]
     """Cells without a result, those with the same reason together."""
     environments: list[Row]
@@ -87,12 +67,21 @@ class Contents:
     run: list[Row]
     """One row: what was run, and when."""
 
+    def of(self, base_model: str) -> Contents:
+        """The rows of one base model, and those of the study as a whole."""
+        kept = {
+            field.name: [row for row in rows if row.get("base_model", base_model) == base_model]
+            for field in fields(self)
+            if isinstance(rows := getattr(self, field.name), list)
+        }
+        return Contents(self.study, **kept)
+
 
 def read_contents(catalog: Path, study: str) -> Contents:
     """Reads one study.
 
     Raises:
-      SpecError: there is no catalog, or it does not hold the study.
+      SpecError: there is no catalog, it does not hold the study, or an earlier version made it.
     """
     with open_catalog(catalog) as connection:
         known = [row["study"] for row in _rows(connection, "SELECT DISTINCT study FROM studies")]
@@ -100,13 +89,29 @@ def read_contents(catalog: Path, study: str) -> Contents:
             raise SpecError(
                 "study", repr(study), f"a study of {catalog}", did_you_mean(study, known)
             )
-        found = {name: _rows(connection, sql, study) for name, sql in _QUERIES.items()}
+        try:
+            found = {
+                field.name: _rows(connection, _query(field.name), study)
+                for field in fields(Contents)
+                if field.name != "study"
+            }
+        except (duckdb.CatalogException, duckdb.BinderException) as error:
+            raise SpecError(
+                catalog,
+                str(error).splitlines()[0],
+                "a catalog with all that a report shows",
+                "run `lce rebuild catalog`: an earlier version made this one",
+            ) from None
     return Contents(study, **found)
 
 
 def select(rows: Sequence[Row], **values: object) -> list[Row]:
     """The rows whose columns have these values."""
     return [row for row in rows if all(row[name] == value for name, value in values.items())]
+
+
+def _query(name: str) -> str:
+    return (_SQL / f"{name}.sql").read_text(encoding="utf-8")
 
 
 def _rows(connection: duckdb.DuckDBPyConnection, sql: str, study: str | None = None) -> list[Row]:

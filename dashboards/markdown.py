@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,10 @@ from dashboards import pictures
 from dashboards.against_base import differences
 from dashboards.comparable import comparable
 from dashboards.contents import Contents, Row, read_contents, select
+from dashboards.many_shot import pictured
+from dashboards.marks import LEGEND, MARKS, Place, place, verdicts
 from lce_core.errors import SpecError
-from lce_core.evaluation.stats import Estimate
+from lce_core.statistics.estimates import Estimate
 
 PAGE, SCORES = "README.md", "scores.csv"
 _SCORES = (
@@ -92,6 +94,12 @@ def _base_model(contents: Contents, study: Row, out: Path) -> Iterator[str]:
         yield f"\n![negative log-likelihood by position, {task}]({file})"
         for length in sorted({row["eval_length"] for row in rows}):
             yield from _against_base(select(rows, eval_length=length), trained)
+    for length, rows in pictured(select(contents.shots, base_model=name)):
+        file = f"{name}-many_shot-{length}.svg"
+        pictures.curves_by_shots(rows, out / file)
+        yield f"\n![many-shot accuracy by examples, in {length:,} tokens]({file})"
+    if select(contents.differences, base_model=name):
+        yield f"\n{LEGEND}"
     for benchmark, task in dict.fromkeys((row["benchmark"], row["task"]) for row in scores):
         yield from _table(contents, select(scores, benchmark=benchmark, task=task))
 
@@ -118,7 +126,7 @@ def _signed(estimate: Estimate | None) -> str:
 
 
 def _table(contents: Contents, rows: Sequence[Row]) -> Iterator[str]:
-    first = rows[0]
+    first, sure = rows[0], verdicts(contents)
     lengths = sorted({row["eval_length"] for row in rows})
     metric = next((row["metric"] for row in rows if row["metric"]), "")
     better = "higher" if first["higher_is_better"] else "lower"
@@ -127,13 +135,13 @@ def _table(contents: Contents, rows: Sequence[Row]) -> Iterator[str]:
     yield f"|---|{'---:|' * len(lengths)}"
     for method, frozen in dict.fromkeys((row["method"], row["frozen"]) for row in rows):
         cells = [
-            _cell(contents, select(rows, method=method, frozen=frozen, eval_length=length))
+            _cell(contents, select(rows, method=method, frozen=frozen, eval_length=length), sure)
             for length in lengths
         ]
         yield f"| {pictures.label(method, frozen)} | {' | '.join(cells)} |"
 
 
-def _cell(contents: Contents, found: Sequence[Row]) -> str:
+def _cell(contents: Contents, found: Sequence[Row], sure: Mapping[Place, str]) -> str:
     if not found:
         return ""
     (row,) = found
@@ -144,6 +152,8 @@ def _cell(contents: Contents, found: Sequence[Row]) -> str:
         low, high = _interval(contents, row)
     text = number_text(row["value"])
     text = f"**{text}**" if row["rank"] == 1 else text
+    if verdict := sure.get(place(row)):
+        text = f"{text} {MARKS[verdict]}"
     return text if low is None else f"{text} [{number_text(low)}, {number_text(high)}]"
 
 

@@ -8,7 +8,7 @@ Curves are small multiples: a panel shows one method, with the control in grey b
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 
 from dashboards.contents import Row, select
+from dashboards.many_shot import chance, spans_a_decade
 
 mpl.use("svg")
 CONTROL = "none"
@@ -75,34 +76,80 @@ def curves_by_position(rows: Sequence[Row], trained_context: int, out: Path) -> 
       trained_context: of the base model in tokens, drawn as a line.
       out: the file.
     """
-    curves = {
-        method: _thinned(select(rows, method=method[0], frozen=method[1]))
-        for method in dict.fromkeys((row["method"], row["frozen"]) for row in rows)
-    }
-    control = curves.get((CONTROL, True), [])
     longest = rows[0]["eval_length"]
-    shown = {method: curve for method, curve in curves.items() if method != (CONTROL, True)}
-    shown = shown or curves
-    columns = min(PANELS_IN_A_ROW, len(shown))
-    lines = math.ceil(len(shown) / columns)
+
+    def behind(axes: Axes) -> None:
+        axes.axvline(trained_context, color=GREY, linewidth=0.8, linestyle=":")
+
     with mpl.rc_context(_STYLE):
-        figure = Figure(figsize=(2.3 * columns + 0.4, 1.7 * lines + 0.4), layout="constrained")
-        grid = figure.subplots(lines, columns, squeeze=False, sharex=True, sharey=True).ravel()
-        for axes, (method, curve) in zip(grid, shown.items(), strict=False):
-            axes.axvline(trained_context, color=GREY, linewidth=0.8, linestyle=":")
-            axes.plot(*_xy(control), color=GREY, linewidth=1.2)
-            axes.plot(*_xy(curve), color=LINE, linewidth=1.6)
-            axes.set_title(label(*method), fontsize=9, loc="left")
-            axes.spines[["top", "right"]].set_visible(False)
+        figure = _small_multiples(_by_method(rows, _thinned), behind)
+        for axes in figure.axes:
             axes.set_xticks([0, trained_context, longest], ["0", "", f"{longest:,}"])
-        for axes in grid[len(shown) :]:
-            axes.set_visible(False)
         figure.supxlabel(
             f"position in tokens; dotted: the trained {trained_context:,}; grey: {CONTROL}",
             fontsize=9,
         )
         figure.supylabel("nats per token", fontsize=9)
         _save(figure, out)
+
+
+def curves_by_shots(rows: Sequence[Row], out: Path) -> None:
+    """Accuracy against the examples in the prompt, one small panel per method, as SVG.
+
+    Args:
+      rows: of the query shots, of one base model, as `many_shot.pictured` gives them.
+      out: the file.
+    """
+    shots, guess = sorted({row["shots"] for row in rows}), chance(rows)
+
+    def behind(axes: Axes) -> None:
+        if guess is not None:
+            axes.axhline(guess, color=GREY, linewidth=0.8, linestyle=":")
+
+    def points(mine: Sequence[Row]) -> list[tuple[float, float]]:
+        return sorted((row["shots"], row["value"]) for row in mine if row["value"] is not None)
+
+    with mpl.rc_context(_STYLE):
+        figure = _small_multiples(_by_method(rows, points), behind)
+        for axes in figure.axes:
+            axes.set_xscale("log" if spans_a_decade(rows) else "linear")
+            axes.set_xticks([shots[0], shots[-1]], [f"{shots[0]:,}", f"{shots[-1]:,}"])
+            axes.set_xticks([], minor=True)
+        dotted = f"dotted: chance, {guess:g}; " if guess is not None else ""
+        figure.supxlabel(f"examples in the prompt; {dotted}grey: {CONTROL}", fontsize=9)
+        figure.supylabel("accuracy", fontsize=9)
+        _save(figure, out)
+
+
+def _by_method(
+    rows: Sequence[Row], points: Callable[[Sequence[Row]], list[tuple[float, float]]]
+) -> dict[tuple[str, bool], list[tuple[float, float]]]:
+    return {
+        method: points(select(rows, method=method[0], frozen=method[1]))
+        for method in dict.fromkeys((row["method"], row["frozen"]) for row in rows)
+    }
+
+
+def _small_multiples(
+    curves: Mapping[tuple[str, bool], list[tuple[float, float]]], behind: Callable[[Axes], None]
+) -> Figure:
+    """A panel for each method but the control, which is behind each in grey."""
+    control = curves.get((CONTROL, True), [])
+    shown = {method: curve for method, curve in curves.items() if method != (CONTROL, True)}
+    shown = shown or dict(curves)
+    columns = min(PANELS_IN_A_ROW, len(shown))
+    lines = math.ceil(len(shown) / columns)
+    figure = Figure(figsize=(2.3 * columns + 0.4, 1.7 * lines + 0.4), layout="constrained")
+    grid = figure.subplots(lines, columns, squeeze=False, sharex=True, sharey=True).ravel()
+    for axes, (method, curve) in zip(grid, shown.items(), strict=False):
+        behind(axes)
+        axes.plot(*_xy(control), color=GREY, linewidth=1.2)
+        axes.plot(*_xy(curve), color=LINE, linewidth=1.6)
+        axes.set_title(label(*method), fontsize=9, loc="left")
+        axes.spines[["top", "right"]].set_visible(False)
+    for axes in grid[len(shown) :]:
+        axes.set_visible(False)
+    return figure
 
 
 def label(method: str, frozen: bool) -> str:

@@ -15,6 +15,7 @@ import argparse
 import ast
 import graphlib
 import itertools
+import math
 import re
 import textwrap
 import tomllib
@@ -76,8 +77,12 @@ def read_storeys() -> tuple[Storeys, Storeys, dict[str, set[str]]]:
     contracts = tomllib.loads(text)["tool"]["importlinter"]["contracts"]
     layers = [contract for contract in contracts if contract["type"] == "layers"]
     packages, rooms = (
-        [re.split(r"\s*\|\s*", layer) for layer in contract["layers"]]
-        for contract in sorted(layers, key=lambda contract: "containers" in contract)
+        next(
+            [re.split(r"\s*\|\s*", layer) for layer in contract["layers"]]
+            for contract in layers
+            if contract.get("containers") == containers
+        )
+        for containers in (None, [CORE])
     )
     files = imports_of_files([name for floor in packages for name in floor])
     outer = Storeys(packages, _arrows(files, lambda name: name.partition(".")[0]))
@@ -255,7 +260,7 @@ def _reaches(arrows: set[Arrow], first: str, last: str) -> bool:
 
 
 def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
+    return math.fsum(values) / len(values)  # what is joined is a set, in any order
 
 
 def main() -> int:

@@ -6,41 +6,70 @@ import contextlib
 import os
 import shutil
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
-from flows.daemons import answers
-from flows.request import compile_request, prepared
-from flows.results import show_results
+from flows.keeping.locking import meet_lock
+from flows.plans.budget import within_budget
+from flows.request import Request, compile_request, prepared
+from flows.runs.outcome import outcome_kept
+from flows.runs.results import show_results
 from flows.selection import require_models, require_work, select_cells
+from flows.servers.daemons import answers
+from flows.servers.temporary_server import TemporaryServer, client_settings, temporary_server
 from flows.settings import disk_full
-from flows.temporary_server import TemporaryServer, client_settings, temporary_server
 from lce_core.errors import LceError, ServiceError, StudyIncompleteError
 from lce_core.execution import Execution
-from lce_core.store.artifacts import Store
+from lce_core.store.artifacts import Store, folders_of
+from lce_core.study.progress import inspect
 
 FULL_BYTES = 1 << 20
 """With less free disk space than this, any failure is put down to the disk."""
-_QUIET = {"PREFECT_LOGGING_LEVEL": "CRITICAL", "PREFECT_LOGGING_TO_API_ENABLED": "false"}
-"""Prefect's log lines would break the live view; failures are shown by the command itself."""
+MOST_BEGINNINGS = 3
+"""So often a run is begun whose server dies before it is told."""
+_CLIENT = {
+    # Prefect's log lines would break the live view; failures are shown by the command itself.
+    "PREFECT_LOGGING_LEVEL": "CRITICAL",
+    "PREFECT_LOGGING_TO_API_ENABLED": "false",
+    "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",
+    # A request to a server that is gone is made again after 2, 4 and 8 s: longer than a new server
+    # takes. The end of a run is told twice, so nobody waits for more than 30 s.
+    "PREFECT_CLIENT_MAX_RETRIES": "3",
+    "PREFECT_CLIENT_RETRY_JITTER_FACTOR": "0",
+}
 
 
-def run_study(study: str, execution: Execution, *, select: str, retry_failed: bool) -> None:
+server_is_gone = False
+"""Whether a run of this process ended without a server that answers. Prefect's client would then
+try each record that it still holds for seconds before the process may end."""
+
+
+def run_study(
+    study: str, execution: Execution, *, select: str, retry_failed: bool, budget: str = ""
+) -> None:
     """Computes what is missing of a study in this process and prints its overview.
 
     Raises:
       SpecError: the request is wrong; nothing was started or written.
       StoreError: the disk is full.
-      ServiceError: Prefect's server does not start, or died.
+      ServiceError: Prefect's server does not start, or cannot be told that the run begins.
       StudyIncompleteError: some cells failed; the overview was printed all the same.
     """
     request = compile_request(study, execution)
     plan, spec, where = request.plan, request.plan.study, request.where
-    select_cells(plan, select)
+    wanted = select_cells(plan, select)
     require_work(plan, where)
     require_models(plan, execution)
     store, tell = Store(execution.home), Console(stderr=True, highlight=False)
+    if budget:
+        folders = folders_of(execution.model_dump(mode="json"))
+        states = inspect(wanted, store, folders, retry_failed=retry_failed)
+        for line in within_budget(wanted, states, execution, budget).lines():
+            tell.print(line, soft_wrap=True, markup=False)
     store.prepare()
     if (before := store.source(spec.study)) not in (None, where):
         tell.print(
@@ -48,60 +77,100 @@ def run_study(study: str, execution: Execution, *, select: str, retry_failed: bo
             f" {where}. Give studies that you compare different names.",
             soft_wrap=True,
         )
+    if met := meet_lock(request, store):
+        tell.print(met, soft_wrap=True, markup=False)
     tell.print(f"{spec.study}: {len(plan.cells):,} cells; starting Prefect's server")
-    with temporary_server(execution.home) as server:
-        os.environ.update(client_settings(execution.home, server.url), **_QUIET)
+    note = partial(tell.print, style="yellow", markup=False, soft_wrap=True)
+    with temporary_server(execution.home, note) as server:
+        os.environ.update(client_settings(execution.home, server.url), **_CLIENT)
         from prefect.settings import PREFECT_API_URL, temporary_settings
-
-        from flows.study import controlled_study  # seconds of imports
 
         api = temporary_settings({PREFECT_API_URL: server.wait_ready()})
         with api, prepared(request):
             try:
-                result = controlled_study(
-                    study=study,
-                    select=select,
-                    execution=execution.model_dump(mode="json"),
-                    retry_failed=retry_failed,
-                )
+                asked = {"select": select, "retry_failed": retry_failed, "budget": budget}
+                result = _result(request, asked, server, note)
             except StudyIncompleteError:
                 show_results(plan, execution.home, Console())
-                raise
-            except LceError:
-                raise
-            except Exception as error:
-                if cause := _cause(error, execution.home, server):
-                    raise cause from error
                 raise
     show_results(plan, execution.home, Console())
     counts = ", ".join(f"{number} {status}" for status, number in sorted(result["cells"].items()))
     Console().print(f"{spec.study}: {result['computed']} steps computed; cells: {counts}")
-    _show_next(spec.study)
+    _show_next(spec.study, execution.home)
 
 
-def _cause(error: Exception, home: Path, server: TemporaryServer) -> LceError | None:
-    """What stopped a run from outside: a full disk or a dead server; None for anything else."""
-    # Prefect's own database lies there too, and fails in ways of its own.
-    if shutil.disk_usage(home).free < FULL_BYTES:
-        return disk_full(home, str(error))
-    if not answers(f"{server.url}/health"):
-        return ServiceError(
-            f"Prefect's server at {server.url}",
-            f"no answer ({type(error).__name__})",
-            "a server that lives as long as the run",
-            f"read {server.log}, then run again, which goes on where it was",
-        )
-    return None
+def _result(
+    request: Request, asked: dict[str, Any], server: TemporaryServer, note: Callable[[str], None]
+) -> dict[str, Any]:
+    """What the flow returns, also where Prefect's server dies under it.
+
+    Raises:
+      LceError: as the flow does.
+      StoreError: the disk is full.
+      ServiceError: the server died before anything could be computed, and did not come back.
+    """
+    global server_is_gone
+    try:
+        for _ in range(MOST_BEGINNINGS):
+            if (result := _told(request, asked, server, note)) is not None:
+                return result
+            if not server.comes_back():
+                break
+        raise _never_told(server)
+    finally:
+        server_is_gone = not answers(f"{server.url}/health")
 
 
-def _show_next(study: str) -> None:
+def _told(
+    request: Request, asked: dict[str, Any], server: TemporaryServer, note: Callable[[str], None]
+) -> dict[str, Any] | None:
+    """As `_result`; None where the server died before it was told of the beginning."""
+    from flows.study import controlled_study  # seconds of imports
+
+    home = request.execution.home
+    with outcome_kept() as outcome:
+        try:
+            result: dict[str, Any] = controlled_study(
+                study=request.study, execution=request.execution.model_dump(mode="json"), **asked
+            )
+            return result
+        except LceError:
+            raise
+        except Exception as error:
+            # Prefect's own database lies there too, and fails in ways of its own.
+            if shutil.disk_usage(home).free < FULL_BYTES:
+                raise disk_full(home, str(error)) from error
+            if error is outcome.error or not server.was_lost:
+                raise
+            # Prefect's client did not reach the server, before or after the flow's body.
+            if outcome.error is not None or outcome.result is not None:
+                note(f"Prefect's server at {server.url} is gone: it shows no end of this run.")
+            if outcome.error:
+                raise outcome.error from None
+            return outcome.result
+
+
+def _never_told(server: TemporaryServer) -> ServiceError:
+    return ServiceError(
+        f"Prefect's server at {server.url}",
+        "no answer",
+        "a server that is told when the run begins",
+        f"read {server.log}, then run again, which goes on where it was",
+    )
+
+
+def _show_next(study: str, home: Path) -> None:
+    from tasks.tracking import pages_of
+
+    pages = pages_of(home, study)
+    where = f"MLflow UI and Prefect UI on this machine{'; then ' + pages.methods if pages else ''}"
     command = sys.argv[0] if Path(sys.argv[0]).name == "lce" else "lce"
     with contextlib.suppress(ValueError):
         command = str(Path(command).relative_to(Path.cwd()))
     asked = (
         (f"report {study}", "one HTML page with tables and curves"),
         ('sql "FROM overview"', "any question over the views of the catalog"),
-        ("up", "MLflow UI and Prefect UI on this machine"),
+        ("up", where),
     )
     lines = (f"  {f'{command} {arguments}':<34} {what}" for arguments, what in asked)
     Console().print("Next:", *lines, sep="\n", highlight=False, soft_wrap=True)

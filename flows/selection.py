@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from lce_core.errors import SpecError, did_you_mean
 from lce_core.execution import Execution
 from lce_core.store.artifacts import Store
@@ -35,6 +37,11 @@ def select_cells(plan: StudyPlan, select: str) -> StudyPlan:
         for cell in plan.cells
         if all(_text(cell, axis) in values for axis, values in wanted.items())
     ]
+    return with_cells(plan, cells)
+
+
+def with_cells(plan: StudyPlan, cells: Sequence[PlannedCell]) -> StudyPlan:
+    """The plan with only some of its cells and their ancestors."""
     needed: set[str] = set()
     waiting = [cell.step.fingerprint for cell in cells if cell.step]
     while waiting:
@@ -42,7 +49,7 @@ def select_cells(plan: StudyPlan, select: str) -> StudyPlan:
         if fingerprint not in needed:
             needed.add(fingerprint)
             waiting.extend(plan.steps[fingerprint].parents.values())
-    steps = {print_: step for print_, step in plan.steps.items() if print_ in needed}
+    steps = {print_: plan.steps[print_] for print_ in sorted(needed, key=plan.order.__getitem__)}
     return StudyPlan(plan.study, steps, tuple(cells))
 
 

@@ -6,6 +6,7 @@ The only module that turns environment variables and command-line options into s
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,16 +15,20 @@ import yaml
 from pydantic import ValidationError
 
 from lce_core.errors import SpecError, StoreError, did_you_mean
-from lce_core.execution import Execution
+from lce_core.execution import LOCAL, Execution
 from lce_core.hub import is_address
 from lce_core.registry import spec_error
 from lce_core.study.plugin_folders import add_plugin_folders
 from lce_core.study.spec import StudySpec
 from lce_core.study.study_file import load_study
-from tasks.gpus import visible_gpus
+from tasks.engines import machines_for
+from tasks.machines import Machines
 
 DATA_FOLDER = "--data-folder"
 STUDIES = Path(__file__).parent / "studies"
+BROWSER = "LCE_CHROMIUM"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+"""Under these names Linux distributions and Google install it."""
 MOST_CPU_SLOTS = 8
 """More single-thread workers than this rarely pay: each holds its own copy of torch (0.5 GB)."""
 
@@ -31,6 +36,24 @@ MOST_CPU_SLOTS = 8
 def home() -> Path:
     """The store's folder: $LCE_HOME, or ./lce-home."""
     return Path(os.environ.get("LCE_HOME", "lce-home")).absolute()
+
+
+def browser() -> Path:
+    """The Chromium or Chrome that prints: $LCE_CHROMIUM, or the first on the PATH.
+
+    Raises:
+      SpecError: there is none.
+    """
+    named = os.environ.get(BROWSER)
+    for name in [named] if named else BROWSERS:
+        if found := shutil.which(name):
+            return Path(found).absolute()
+    raise SpecError(
+        "--format pdf",
+        f"{BROWSER}={named}, which is no program" if named else "no browser on the PATH",
+        "an installed Chromium or Chrome, which prints the report",
+        f"install the package chromium, or name the program in {BROWSER}",
+    )
 
 
 def shipped_studies() -> list[str]:
@@ -89,8 +112,9 @@ def make_execution(options: Mapping[str, Any] | None = None, file: Path | None =
         execution = Execution.model_validate(given)
     except ValidationError as error:
         raise spec_error(error, str(file or "execution"), Execution) from None
-    _check_gpus(execution)
-    return execution if "slots" in given else execution.model_copy(update=_slots(execution))
+    here = machines_for(execution)
+    _check_gpus(execution, here)
+    return execution if "slots" in given else execution.model_copy(update=_slots(execution, here))
 
 
 def named_folders(pairs: list[str], option: str) -> dict[str, Path]:
@@ -127,41 +151,52 @@ def existing_folders(folders: list[Path], option: str) -> tuple[Path, ...]:
 
 
 def disk_full(folder: Path, got: str) -> StoreError:
-    """The error of a run that was stopped by a full disk; what was finished stays."""
+    """The error of a run whose disk is full or turned read-only; what was finished stays."""
     return StoreError(
         f"LCE_HOME {folder}",
         got,
-        "free disk space for artifacts",
-        "free some, then run again, which goes on where it was",
+        "a disk that takes artifacts",
+        "free some space or make it writable, then run again, which goes on where it was",
     )
 
 
-def _check_gpus(execution: Execution) -> None:
-    if execution.device == "cpu" or (execution.device == "auto" and not visible_gpus()):
+def _check_gpus(execution: Execution, here: Machines) -> None:
+    if not here.num_gpus and execution.device != "cuda":
         return
-    num_gpus = len(visible_gpus())
-    if num_gpus == 0:
+    if not here.num_gpus:
         raise SpecError(
             "execution.device",
             "cuda, but no GPU is visible here",
             "a device of this machine",
             "use device auto or cpu",
         )
-    if num_gpus < execution.processes:
+    if not here.training_runs(execution.processes):
         raise SpecError(
             "execution.processes",
-            f"{num_gpus} visible GPUs",
+            f"{max(here.gpus)} visible GPUs",
             f"{execution.processes} GPUs, one a process of a training run",
             "lower --processes",
         )
+    needed = {
+        "training_slots": (execution.training_slots or 0) * execution.processes,
+        "evaluation_slots": execution.evaluation_slots or 0,
+    }
+    for name, number in needed.items():
+        if here.num_gpus < number:
+            raise SpecError(
+                f"execution.{name}",
+                f"{getattr(execution, name)}, where {here.num_gpus} GPUs are visible",
+                f"{number} GPUs, one for each process of each of these slots",
+                f"lower --{name.replace('_', '-')}",
+            )
 
 
-def _slots(execution: Execution) -> dict[str, int]:
-    gpus = 0 if execution.device == "cpu" else len(visible_gpus())
-    if gpus:
-        return {"slots": max(1, gpus // execution.processes)}
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return {"slots": min(cores or 1, MOST_CPU_SLOTS)}
+def _slots(execution: Execution, here: Machines) -> dict[str, int]:
+    if here.num_gpus:
+        return {"slots": here.num_gpus}
+    if execution.engine != LOCAL:
+        return {"slots": max(1, here.cpus // execution.threads)}
+    return {"slots": min(here.cpus, MOST_CPU_SLOTS)}
 
 
 def _read(file: Path | None) -> dict[str, Any]:

@@ -6,8 +6,9 @@ schedules, retries and shows.
 
 from __future__ import annotations
 
+import socket
 import sys
-from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any
 
 from prefect import flow
@@ -16,21 +17,24 @@ from prefect.runtime import deployment
 from prefect.task_runners import ThreadPoolTaskRunner
 from rich.console import Console
 
-from flows.display import ArtifactDisplay, Display, TerminalDisplay
-from flows.interrupts import sigterm_interrupts
-from flows.pricing import prices_of
+from flows.keeping.locking import meet_lock
+from flows.plans.pricing import places_here
 from flows.request import request_for
-from flows.run_progress import RunProgress
-from flows.scheduling import run_units
-from flows.selection import require_work, select_cells
+from flows.runs.display import ArtifactDisplay, Display, TerminalDisplay
+from flows.runs.first_seed import FirstSeedDisplay
+from flows.runs.interrupts import sigterm_interrupts
+from flows.runs.outcome import outcome_told
+from flows.runs.run_progress import RunProgress
+from flows.runs.scheduling import run_units
+from flows.runs.submitting import through_prefect
 from flows.settings import disk_full, make_execution
+from flows.work import work_of
 from lce_core.errors import StudyIncompleteError
-from lce_core.store.artifacts import Store, folders_of
-from lce_core.study.plan import StudyPlan
-from lce_core.study.progress import StepState, inspect
-from lce_core.study.units import units_to_do
+from lce_core.execution import Execution
+from lce_core.store.artifacts import Store
 from tasks.board import BOARD
 from tasks.recording import record_study
+from tasks.tracking.live import shown_live
 from tasks.workers import close_pools
 
 MOST_SLOTS = 256
@@ -48,6 +52,7 @@ def controlled_study(
     select: str = "",
     execution: dict[str, Any] | None = None,
     retry_failed: bool = False,
+    budget: str = "",
 ) -> dict[str, Any]:
     """Computes what is missing of a study and brings catalog and MLflow up to date.
 
@@ -56,6 +61,7 @@ def controlled_study(
       select: "axis=value,..." to compute only these cells; all others stay as they are.
       execution: keys of `lce_core.execution.Execution` that differ from this machine's defaults.
       retry_failed: try again what failed for good (a loss or score that is not finite).
+      budget: "8gpuh", "100cpuh" or "2h": only whole blocks over all methods that it pays for.
 
     Returns:
       Numbers of cells by status, and how many steps this run computed.
@@ -65,48 +71,43 @@ def controlled_study(
       StoreError: the disk is full.
       StudyIncompleteError: cells failed.
     """
-    how = make_execution(execution)
+    with outcome_told() as outcome:
+        how = make_execution(execution)
+        outcome.result = _compute(study, select, how, retry_failed, budget)
+    return outcome.result
+
+
+def _compute(
+    study: str, select: str, how: Execution, retry_failed: bool, budget: str
+) -> dict[str, Any]:
     request = request_for(study, how)
-    plan, spec, where = request.plan, request.plan.study, request.where
-    require_work(plan, where)
-    store = Store(how.home)
-    store.prepare()
-    for attempt in store.sweep():
+    work = work_of(request, select, retry_failed=retry_failed, budget=budget)
+    name = request.plan.study.study
+    for attempt in work.swept:
         get_run_logger().info("removed the unfinished attempt %s", attempt)
-    store.save_plan(spec.study, plan.to_json(), where)
-    wanted = select_cells(plan, select)
-    settings = how.model_dump(mode="json")
-    states = inspect(wanted, store, folders_of(settings), retry_failed=retry_failed)
-    units = units_to_do(wanted, states)
-    done = {print_ for print_, state in states.items() if state.state == "done"}
+    # `lce run` says it at the terminal.
+    if deployment.id and (met := meet_lock(request, Store(how.home))):
+        get_run_logger().warning(met)
+    if work.chosen:
+        get_run_logger().info("\n".join(work.chosen))
     BOARD.reset()
-    steps = [step for unit in units for step in unit.steps]
-    predicted = prices_of(wanted, states, how).predicted(steps, how.processes) if steps else {}
-    display = _display(RunProgress(units, predicted, len(wanted.cells), how.slots, BOARD))
-    try:
-        with sigterm_interrupts():
-            tally = run_units(units, done, how, display)
-    finally:
-        display.close()
-        close_pools()
+    num_cells = len(work.wanted.cells)
+    progress = RunProgress(work.units, work.predicted, num_cells, places_here(how), BOARD)
+    display = FirstSeedDisplay(_display(progress), work.wanted, work.units, how.home)
+    units, submit = work.ordered(socket.gethostname()), through_prefect(how)
+    with sigterm_interrupts(), shown_live(how.home, name) if work.trains else nullcontext():
+        try:
+            tally = run_units(units, work.done, how, display, submit, work.seconds)
+        finally:
+            display.close()
+            close_pools()
     if tally.disk_full:
         raise disk_full(how.home, tally.disk_full)
-    counts = record_study(str(how.home), spec.study)
-    failures = {**_failed_before(wanted, states), **tally.failures}
+    counts = record_study(str(how.home), name)
+    failures = {**work.failed_before, **tally.failures}
     if failures:
-        raise StudyIncompleteError(spec.study, failures, len(tally.blocked))
-    return {"study": spec.study, "computed": BOARD.computed, "cells": counts}
-
-
-def _failed_before(plan: StudyPlan, states: Mapping[str, StepState]) -> dict[str, str]:
-    """Steps that an earlier run left failed for good, with their reasons."""
-    remedy = "not tried again; --retry-failed does"
-    return {
-        f"{step.kind} {step.name}": f"{states[step.fingerprint].reason} ({remedy})"
-        for step in plan.steps.values()
-        if states[step.fingerprint].state == "failed"
-        and all(states[parent].state != "failed" for parent in step.parents.values())
-    }
+        raise StudyIncompleteError(name, failures, len(tally.blocked))
+    return {"study": name, "computed": BOARD.computed, "cells": counts}
 
 
 def _display(progress: RunProgress) -> Display:

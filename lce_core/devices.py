@@ -56,6 +56,13 @@ def autocast(device: torch.device, precision: str) -> AbstractContextManager[obj
     return torch.autocast(device.type, torch.bfloat16, enabled=enabled, cache_enabled=False)
 
 
+def memory_bytes(device: torch.device) -> int | None:
+    """Memory of one GPU; None for a CPU, whose memory is shared with everything else."""
+    if device.type != "cuda":
+        return None
+    return int(torch.cuda.get_device_properties(device).total_memory)
+
+
 def peak_flops(device: torch.device, precision: str) -> float | None:
     """Peak dense FLOP/s of one device, or None where no figure is published for it."""
     if device.type != "cuda" or precision != "bf16":

@@ -7,7 +7,7 @@ LceError
 +-- NonFiniteError        a loss or score became NaN or infinite
 +-- StoreError            the store contradicts itself, or its disk is full
 |   +-- LeaseLostError    another process took the lease over; the attempt must not be committed
-+-- ServiceError          a server (Prefect, MLflow) is not there or does not start
++-- ServiceError          a server (Prefect, MLflow) or browser is not there or does not start
 |   +-- PrefectMovedError Prefect no longer has what a plug-in of ours wraps
 +-- WorkerLostError       a process ended in the middle of a step
 +-- ProcessFailedError    a launched process raised what nobody meant to raise
@@ -115,7 +115,7 @@ class LeaseLostError(StoreError):
 
 
 class ServiceError(LceError):
-    """A server that cannot be started or reached."""
+    """A server that cannot be started or reached, or a browser that does not print."""
 
 
 class PrefectMovedError(ServiceError):
@@ -140,6 +140,9 @@ class StepsFailedError(LceError):
       unit: the unit's name.
       failed: the end events of these steps: fingerprint, class, error, message.
     """
+
+    held: tuple[str, ...] = ()
+    """Fingerprints of steps that were left to other processes."""
 
     def __init__(self, unit: str, failed: Sequence[Mapping[str, Any]]) -> None:
         self.failed = tuple(failed)

@@ -11,6 +11,10 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Precision = Literal["fp32", "bf16"]
+StatePrecision = Literal["fp32", "bf16", "fp32_or_bf16"]
+"""Of weights, gradients and moments between training steps. fp32: 16 bytes a parameter; bf16,
+rounded stochastically: 8, so that 80 GB hold 7B parameters and one row of 32k tokens. fp32_or_bf16:
+bf16 where fp32 is out of memory; the record says which it was."""
 Kernel = Literal["auto", "sdpa", "flash"]
 Rotation = Literal["fp32", "stock"]
 Positions = Literal["exact", "bf16", "bf16_angles"]
@@ -52,6 +56,9 @@ class Training(Section):
     ema_decay: float = Field(default=0.0, ge=0, lt=1)
     """Decay of an exponential moving average of the weights, which is then saved; 0: off."""
     precision: Precision = "fp32"
+    state_precision: StatePrecision = "fp32"
+    """bf16 keeps weights and moments in half the memory, rounded stochastically; it needs
+    `precision: bf16`, and what passes between layers is bf16 as well then."""
     kernel: Kernel = "auto"
 
 

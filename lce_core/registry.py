@@ -12,10 +12,12 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
+import json
 import math
 import pkgutil
 import re
 import sys
+import traceback
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +26,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from lce_core.errors import SpecError, did_you_mean
+from lce_core.errors import LceError, SpecError, did_you_mean
 from lce_core.evidence import Evidence
 from lce_core.store.identity import canonical_json
 
@@ -117,6 +119,8 @@ class Registry(Generic[P]):
 
     def __init__(self, package: str, attribute: str, kind: type[P]) -> None:
         self.package, self.attribute, self.kind = package, attribute, kind
+        self._loaded: dict[str, type[P]] = {}
+        self._known: dict[str, P] = {}
 
     def names(self) -> list[str]:
         """Sorted names of all plug-ins; imports none of them."""
@@ -146,7 +150,8 @@ class Registry(Generic[P]):
         """The class registered as `name`.
 
         Raises:
-          SpecError: no such plug-in (with "did you mean"), or its file lacks a required part.
+          SpecError: no such plug-in (with "did you mean"), its file cannot be imported, or lacks a
+            required part.
         """
         where = where or self.package
         if not self._is_imported(name) and name not in self.names():
@@ -156,7 +161,10 @@ class Registry(Generic[P]):
             )
         if f"{self.package}.{name}" not in sys.modules:
             self._refuse_marks(name)
-        module = importlib.import_module(f"{self.package}.{name}")
+        module = self._imported(name)
+        plugin = self._loaded.get(name)
+        if plugin is not None and _is_current(plugin, self.attribute, module):
+            return plugin
         for part in (self.attribute, "SOURCE", "EVIDENCE", "VERSION"):
             if not hasattr(module, part):
                 raise SpecError(
@@ -179,7 +187,24 @@ class Registry(Generic[P]):
         plugin.source, plugin.evidence = module.SOURCE, tuple(module.EVIDENCE)
         plugin.examples = _examples(plugin, module)
         plugin.summary = (module.__doc__ or "").strip().split("\n", 1)[0]
+        self._loaded[name] = plugin
         return plugin
+
+    def _imported(self, name: str) -> ModuleType:
+        try:
+            return importlib.import_module(f"{self.package}.{name}")
+        except LceError:
+            raise
+        except Exception as error:
+            spec = importlib.util.find_spec(f"{self.package}.{name}")
+            file = str(spec.origin) if spec else name
+            line = error.lineno if isinstance(error, SyntaxError) else _last_line(error, file)
+            raise SpecError(
+                f"{file}, line {line}" if line else file,
+                f"{type(error).__name__}: {error}",
+                "a file that Python can import",
+                "correct it, or install what it imports",
+            ) from error
 
     def _refuse_marks(self, name: str) -> None:
         spec = importlib.util.find_spec(f"{self.package}.{name}")
@@ -213,8 +238,38 @@ class Registry(Generic[P]):
             raise spec_error(error, where, plugin, label=plugin.plugin_name) from None
 
     def from_identity(self, payload: Mapping[str, Any]) -> P:
-        """Rebuilds the plug-in that wrote `payload` with `Plugin.identity`."""
-        return self.load(payload["name"]).from_identity(payload)
+        """The plug-in that wrote `payload` with `Plugin.identity`: equal payloads give one object.
+
+        Raises:
+          SpecError: the payload was made by another VERSION of the plug-in, or it is not there.
+        """
+        plugin = self.load(payload["name"])
+        if payload["version"] != plugin.plugin_version:
+            return plugin.from_identity(payload)  # which refuses it
+        # Plug-ins are frozen, and the steps of a plan name a few of them thousands of times.
+        key = json.dumps(payload, sort_keys=True)
+        known = self._known.get(key)
+        if type(known) is not plugin:  # or its module was imported anew
+            known = self._known[key] = plugin.from_identity(payload)
+        return known
+
+
+def _last_line(error: Exception, file: str) -> int | None:
+    """Where in the file the error came from."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return next((one.lineno for one in reversed(frames) if one.filename == file), None)
+
+
+def _is_current(plugin: type[Plugin], attribute: str, module: ModuleType) -> bool:
+    """Whether a class that was loaded before is what its module registers now."""
+    content = vars(module)
+    return (
+        content.get(attribute) is plugin
+        and content.get("VERSION") == plugin.plugin_version
+        and content.get("SOURCE") is plugin.source
+        and content.get("EVIDENCE") is plugin.evidence
+        and content.get("EXAMPLES", plugin.examples) is plugin.examples
+    )
 
 
 def _refuse_shadows(plugin: type[Plugin], kind: type[Plugin], module: ModuleType) -> None:

@@ -27,6 +27,7 @@ from lce_core.devices import resolve_device, resolve_dtype
 from lce_core.errors import NonFiniteError, StoreError
 from lce_core.evaluation.loss_cache import LossCache
 from lce_core.evaluation.passes import counted, shape_of_passes
+from lce_core.evaluation.window_ranges import LONG_SECONDS, WindowRanges, assist
 from lce_core.execution import Execution
 from lce_core.extension.extended_model import LEARNED, ExtendedModel, extend
 from lce_core.methods import Method
@@ -63,9 +64,26 @@ class Runner:
         self._losses = LossCache()
 
     def ensure(self, step: Step) -> str:
-        """Computes the step unless its artifact is there; returns "existing" or "computed"."""
+        """Computes the step unless it is there, or another process computes it.
+
+        Returns:
+          "existing", "computed", or "held" by another process.
+        """
         execution = self._execution.model_dump(mode="json")
-        return self._store.ensure(step, self._run, execution).status
+        outcome = self._store.ensure_if_free(step, self._run, execution)
+        return "held" if outcome is None else outcome.status
+
+    def assist(self, step: Step) -> str:
+        """Computes parts of a cell that another process has begun, for a while.
+
+        Returns:
+          "computed", or "held" where there was no part that others had left.
+        """
+        spec, parts = spec_of(step), self._store.parts(step)
+        assert isinstance(spec, CellSpec), "nothing else has parts"
+        if not parts.free():
+            return "held"
+        return "computed" if assist(parts, self._model(spec, step)) else "held"
 
     def _run(self, attempt: Attempt) -> dict[str, Any]:
         return self._compute(spec_of(attempt.step), attempt)
@@ -164,6 +182,7 @@ class Runner:
             threads=execution.threads,
             checkpoint_seconds=execution.checkpoint_seconds,
             gradient_checkpointing=execution.gradient_checkpointing,
+            compile_layers=execution.compile_layers,
             plugin_folders=execution.plugin_folders,
         )
         return run(job, self._report)
@@ -173,6 +192,12 @@ class Runner:
         step, base_model, benchmark = attempt.step, spec.base_model, spec.benchmark
         held_out = HeldOutText.open(self._parent(step, "held_out"))
         model, batch_tokens = self._model(spec, step), self._micro_batch_tokens(step)
+        ranges = WindowRanges(
+            self._store.parts(step),
+            model,
+            batch_tokens=batch_tokens,
+            seconds=min(LONG_SECONDS, self._execution.checkpoint_seconds),
+        )
         request = CellRequest(
             model=model,
             tokenizer=base_model.tokenizer(self._model_folder(step, base_model)),
@@ -184,6 +209,7 @@ class Runner:
             data_folders=self._execution.data_folders,
             batch_tokens=batch_tokens,
             losses=self._losses,
+            ranges=ranges,
             prompt_folder=self._store.prompts,
             report=lambda done, total: self._report({"done": done, "total": total}),
         )
@@ -191,6 +217,7 @@ class Runner:
             result = benchmark.evaluate(request)
         _require_finite(result, step)
         _write_tables(result, attempt.out)
+        attempt.seconds_elsewhere = ranges.seconds_elsewhere
         return {
             "scores": [asdict(score) for score in result.scores],
             "unit": benchmark.unit,
@@ -199,8 +226,9 @@ class Runner:
             "kernel": model.kernel,
             "data": list(benchmark.data_names(spec.task, self._execution.data_folders)),
             "prompt_tokens": result.sequences.lengths,
+            "prompts_sha256": result.prompts_sha256,
             "passes": shape_of_passes(model, batch_tokens),
-            "passed_tokens": passed.tokens,
+            "passed_tokens": passed.tokens + ranges.tokens_elsewhere,
             "measured": _passed(spec.cost_of(result.sequences)),
             "predicted": _passed(spec.cost(step)),
         }
@@ -270,6 +298,8 @@ class Runner:
         # The next model, or a trainer that shares this device, needs the memory.
         self._loaded, self._losses = None, LossCache()
         gc.collect()
+        # What is left are libraries: half a second of looking through them at every other model.
+        gc.freeze()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
 

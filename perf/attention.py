@@ -31,6 +31,7 @@ from typing import Any, cast
 
 import numpy as np
 import torch
+from memory import most_held
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import LlamaConfig
 from transformers.models.llama import modeling_llama
@@ -102,7 +103,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="also write the figures as JSON")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    keep_precision()  # else Llama's own rotation takes bf16 states to float32
+    keep_precision("llama")  # else Llama's own rotation takes bf16 states to float32
     with torch.no_grad():  # not inference_mode, whose tensors no backward pass could use
         found = measure(options)
     print_tables(found)
@@ -427,13 +428,7 @@ def extra_memory(contestant: Contestant, inputs: States) -> float:
         before = torch.cuda.memory_allocated()
         contestant.run(inputs)
         return (torch.cuda.max_memory_allocated() - before) / 2**20
-    # Only this record tells when each block was taken and returned; a resident set cannot.
-    with torch.profiler.profile(profile_memory=True) as profile:
-        contestant.run(inputs)
-    recorded: Any = profile.profiler
-    blocks = [e for e in recorded.kineto_results.events() if e.name() == "[memory]"]
-    held = np.cumsum([e.nbytes() for e in sorted(blocks, key=lambda e: e.start_ns())])
-    return float(held.max()) / 2**20
+    return most_held(lambda: contestant.run(inputs))
 
 
 def print_tables(found: dict[str, Any]) -> None:

@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from memory import most_held
 from torch.nn import functional
 from transformers import LlamaForCausalLM
 
@@ -289,12 +290,7 @@ def extra_memory(options: argparse.Namespace, run: Callable[[], Any]) -> float:
         before = torch.cuda.memory_allocated()
         run()
         return (torch.cuda.max_memory_allocated() - before) / 2**20
-    with torch.profiler.profile(profile_memory=True) as profile:
-        run()
-    recorded: Any = profile.profiler
-    blocks = [e for e in recorded.kineto_results.events() if e.name() == "[memory]"]
-    held = np.cumsum([e.nbytes() for e in sorted(blocks, key=lambda e: e.start_ns())])
-    return float(held.max()) / 2**20
+    return most_held(run)
 
 
 def _row(

@@ -1,11 +1,12 @@
-"""How long a plan takes whose cells are half done: time, and how often folders are listed.
+"""How long a plan takes whose cells are half done: time, memory, and how often folders are listed.
 
 The toy study's rows and columns with as many seeds as give the asked number of cells, in a store
 that holds the artifacts of every second seed: records as a run writes them, around files of one
-byte. All but the last figure are of `lce_core` in this process; the last is the whole command,
-whose listings are not counted. The text is the standard library's.
+byte. The figures of `lce_core` are of this process; those of commands are whole, with imports and
+the most memory that they took, on an empty store and on the half done one, also of as many cells
+more as --many says, of which none is done. The text is the standard library's.
 
-    python perf/planning.py [--cells 10800] [--out docs/performance/planning.json]
+    python perf/planning.py [--cells 10800] [--many 100000] [--out docs/performance/planning.json]
 """
 
 from __future__ import annotations
@@ -28,35 +29,40 @@ from lce_core.store.identity import sha256_file
 from lce_core.store.records import RECORD, FileEntry, Record, environment
 from lce_core.store.steps import Step
 from lce_core.study.plan import StudyPlan, compile_study
-from lce_core.study.progress import explain, inspect
+from lce_core.study.plan_diff import compare
+from lce_core.study.progress import inspect
 from lce_core.study.study_file import parse_study
 
 TOY: dict[str, Any] = yaml.safe_load((STUDIES / "toy.yaml").read_text(encoding="utf-8"))
 LIMIT_SECONDS = 10.0
+LIMIT_MANY_SECONDS = 120.0
+LIMIT_MEGABYTES = 500
 
 
 def main() -> None:
     """Measures and prints one table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--cells", type=int, default=10_800, help="about how many cells")
+    parser.add_argument("--many", type=int, default=0, help="also plan so many; 0 for no")
     parser.add_argument("--out", type=Path, help="also write the figures as JSON")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="lce-perf-") as folder:
-        found = measure(Path(folder) / "home", options.cells)
+        found = measure(Path(folder) / "home", options.cells, options.many)
     print(f"{found['cells']} cells, {found['done']} of {found['steps']} steps done\n")
-    print("| what | wall s | CPU s | folders listed |\n|---|--:|--:|--:|")
+    print("| what | wall s | CPU s | folders listed | MB |\n|---|--:|--:|--:|--:|")
     for what, row in found["figures"].items():
-        listings = row.get("listings", "-")
-        print(f"| {what} | {row['seconds']:.2f} | {row['cpu']:.2f} | {listings} |")
+        rest = f"{row.get('listings', '-')} | {row.get('megabytes', '-')} |"
+        print(f"| {what} | {row['seconds']:.2f} | {row['cpu']:.2f} | {rest}")
     where = found["environment"]
     print(f"\n{where['cpu']}, {where['cpu_count']} cores, {where['git']}")
-    print(f"limit of the command: {LIMIT_SECONDS:g} s")
+    print(f"limits of the commands: {LIMIT_SECONDS:g} s and {LIMIT_MEGABYTES} MB")
+    print(f"with --many 100000: {LIMIT_MANY_SECONDS:g} s")
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
-def measure(home: Path, num_cells: int) -> dict[str, Any]:
+def measure(home: Path, num_cells: int, many: int) -> dict[str, Any]:
     """All figures, after checking that exactly what is there is found done."""
     store, figures, listings = Store(home), {}, count_listings()
     store.prepare()
@@ -75,15 +81,24 @@ def measure(home: Path, num_cells: int) -> dict[str, Any]:
 
     plan = timed("compile the study", lambda: planned(seeds))
     timed("look its steps up, none done", lambda: inspect(plan, store, {}))
+    figures["`lce plan`, none done"] = command(home, seeds)
     done = {p for p, step in plan.steps.items() if step.axes.get("seed", 0) % 2 == 0}
     for print_ in done:
         commit(store, plan.steps[print_])
     fresh = Store(home)
     states = timed("look its steps up, half done", lambda: inspect(plan, fresh, {}))
     assert {p for p, state in states.items() if state.state == "done"} == done
-    explained = timed("explain what is to do", lambda: explain(plan, fresh, states))
-    assert len(explained) == len(plan.steps)
+    ids = {step.short for step in plan.steps.values()}
+    diff = timed("explain what is to do", lambda: compare(plan, fresh, states, ids))
+    assert len(diff.states) == len(plan.steps)
+    assert not diff.orphans
     figures["`lce plan`, half done"] = command(home, seeds)
+    figures["`lce status`, half done"] = command(home, seeds, "status")
+    if many:
+        empty = home.with_name("empty")
+        for number in (many // 2, many):
+            asked = round(number / per_seed)
+            figures[f"`lce plan`, {asked * per_seed:,} cells"] = command(empty, asked)
     return {
         "figures": figures,
         "cells": len(plan.cells),
@@ -103,20 +118,24 @@ def study_file(seeds: int) -> str:
     return yaml.safe_dump({**TOY, "seeds": list(range(seeds))})
 
 
-def command(home: Path, seeds: int) -> dict[str, float]:
-    """Seconds of `lce plan` with its imports."""
+def command(home: Path, seeds: int, name: str = "plan") -> dict[str, float]:
+    """Seconds and memory of a command with its imports."""
     file = home.with_name("study.yaml")
     file.write_text(study_file(seeds), encoding="utf-8")
-    before, wall = os.times(), time.perf_counter()
-    subprocess.run(
-        [sys.executable, "-c", "from flows.cli import main; main()", "plan", str(file)],
+    wall = time.perf_counter()
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from flows.cli import main; main()", name, str(file)],
         env={**os.environ, "LCE_HOME": str(home)},
         stdout=subprocess.DEVNULL,
-        check=True,
     )
-    wall, after = time.perf_counter() - wall, os.times()
-    cpu = sum(after[2:4]) - sum(before[2:4])  # of children, user and system
-    return {"seconds": wall, "cpu": cpu}
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0, f"lce {name} ended with {process.returncode}"
+    return {
+        "seconds": time.perf_counter() - wall,
+        "cpu": used.ru_utime + used.ru_stime,
+        "megabytes": used.ru_maxrss // 1024,
+    }
 
 
 def commit(store: Store, step: Step) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lce_core.study.time_left import Running
+from lce_core.study.pricing.time_left import Running
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Board:
                 computed = event["status"] == "computed"
                 self._computed += computed
                 self._steps[unit] = ("", time.monotonic(), 0.0)  # the unit's next step begins
-                if event["status"] != "failed":  # it may be tried again
+                if event["status"] not in ("failed", "held"):  # it may be tried again
                     seconds = event["seconds"] if computed else None
                     self._ended.append(Ended(event["fingerprint"], seconds))
 

@@ -44,8 +44,6 @@ def gpu_name() -> str | None:
 def leased_gpus(least: int, most: int) -> Iterator[list[str]]:
     """Names of between `least` and `most` GPUs, as many as are free; waits for `least`.
 
-    The number is a multiple of `least`.
-
     Raises:
       SpecError: fewer than `least` GPUs are visible.
     """
@@ -61,23 +59,21 @@ def leased_gpus(least: int, most: int) -> Iterator[list[str]]:
     folder.mkdir(mode=0o700, exist_ok=True)
     while True:
         with contextlib.ExitStack() as leases:
-            taken = _take(gpus, folder, min(most, len(gpus)) // least * least, leases)
-            used = len(taken) // least * least
-            for lease in list(taken.values())[used:]:
-                lease.release()  # too few for a further training run, and of use to others
-            if used:
-                yield list(taken)[:used]
+            taken = _take(gpus, folder, most, leases)
+            if len(taken) >= least:
+                yield taken
                 return
         time.sleep(WAIT_SECONDS)
 
 
 def _take(
     gpus: dict[str, str], folder: Path, wanted: int, leases: contextlib.ExitStack
-) -> dict[str, Lease]:
-    taken: dict[str, Lease] = {}
+) -> list[str]:
+    taken: list[str] = []
     for name, hardware in gpus.items():
         if len(taken) < wanted and (lease := Lease.acquire(folder, f"gpu-{hardware}")):
-            taken[name] = leases.enter_context(lease)
+            leases.enter_context(lease)
+            taken.append(name)
     return taken
 
 

@@ -1,19 +1,16 @@
-"""The projections of the store, catalog and MLflow, and the questions asked of the catalog.
+"""The projections of the store, catalog and MLflow.
 
-Both projections can be deleted at any time and are rebuilt from the store alone. Nothing here loads
-Prefect, so that `lce sql` answers at once.
+Both can be deleted at any time and are rebuilt from the store alone. Nothing here loads Prefect.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-from catalog.build import CATALOG, build_catalog, refresh_catalog
-from catalog.formatting import format_rows
-from catalog.queries import run_query
+from catalog.build import build_catalog, refresh_catalog
 from lce_core.store.artifacts import Store
 from tasks import tracking
+from tasks.questions import catalog_path, read
 
 # Names of studies are kebab-case by `StudySpec`, so they need no quoting.
 COUNTS = "SELECT status, count(*) FROM cells WHERE study = '{study}' GROUP BY ALL ORDER BY ALL"
@@ -21,16 +18,17 @@ COUNTS = "SELECT status, count(*) FROM cells WHERE study = '{study}' GROUP BY AL
 
 def record(home: Path, study: str) -> dict[str, int]:
     """Brings catalog and MLflow up to date with the store; returns numbers of cells by status."""
-    store = Store(home)
-    refresh_catalog(store, catalog_path(home))
+    store = refresh(home)
     if not tracking.is_current(store, study):
         tracking.project(store, study)
     return dict(read(home, COUNTS.format(study=study)))
 
 
-def catalog_path(home: Path) -> Path:
-    """The file of the results catalog."""
-    return home / CATALOG
+def refresh(home: Path) -> Store:
+    """Brings the catalog up to date with the store, which it returns."""
+    store = Store(home)
+    refresh_catalog(store, catalog_path(home))
+    return store
 
 
 def rebuild_catalog(home: Path) -> Path:
@@ -45,14 +43,3 @@ def rebuild_mlflow(home: Path) -> list[str]:
     for name in names:
         tracking.project(store, name)
     return names
-
-
-def answer(home: Path, sql: str, form: str) -> str:
-    """The answer to a reading SQL statement, as text in form "table", "csv" or "json"."""
-    columns, rows = run_query(catalog_path(home), sql)
-    return format_rows(columns, rows, form)
-
-
-def read(home: Path, sql: str) -> list[tuple[Any, ...]]:
-    """Rows of a reading SQL statement over the catalog."""
-    return run_query(catalog_path(home), sql)[1]

@@ -1,13 +1,9 @@
-"""What all computing tasks have in common: a unit goes to a worker; failures come back by class."""
+"""What all computing has in common: a unit goes to a worker; failures come back by class."""
 
 from __future__ import annotations
 
-from functools import cache
+import threading
 from typing import Any
-
-from prefect import Task, task
-from prefect.cache_policies import NO_CACHE
-from prefect.client.schemas.objects import State, TaskRun
 
 from lce_core.errors import StepsFailedError, WorkerLostError
 from lce_core.execution import Execution
@@ -15,61 +11,91 @@ from lce_core.store.artifacts import Store
 from lce_core.store.failures import RETRIED
 from lce_core.store.steps import Step
 from tasks.board import BOARD
+from tasks.slots import Slot
 from tasks.workers import pool_for
 
 RETRY_DELAYS = [1.0, 10.0, 60.0]
 """Seconds before each further attempt; what passes by itself (I/O, NCCL) needs some time."""
 
 
-def compute(unit: dict[str, Any], execution: dict[str, Any]) -> dict[str, Any]:
-    """Computes the steps of a unit on the next free slot; returns counts, small and JSON.
+def compute(
+    unit: dict[str, Any],
+    execution: dict[str, Any],
+    slot: dict[str, Any],
+    shared: bool = False,
+) -> dict[str, Any]:
+    """Computes the steps of a unit on a slot that was taken; returns what is small and JSON.
+
+    Args:
+      unit: `Unit.to_json`; of one that assists nothing is shown or noted.
+      execution: how to compute, as JSON.
+      slot: `Slot.to_json`, of this process's pool.
+      shared: as in `Worker.run`.
+
+    Returns:
+      The unit's name, numbers of computed and existing steps, and the fingerprints of those that
+      other processes hold and that were left to them.
 
     Raises:
-      StepsFailedError: some steps failed; the others are done and stay done.
+      StepsFailedError: some steps failed; the others are done and stay done, or are held.
       WorkerLostError: the worker died.
     """
-    name = unit["name"]
+    name, assists = unit["name"], unit["assists"]
     steps = [Step(**payload) for payload in unit["steps"]]
     pool = pool_for(Execution.model_validate(execution))
+    place = Slot.from_json(slot)
     try:
-        ended = pool.run(steps, lambda event: BOARD.post(name, event))
+        ended = pool.run(
+            place,
+            steps,
+            lambda event: None if assists else BOARD.post(name, event),
+            shared=shared,
+            assists=assists,
+        )
     except WorkerLostError as error:
         # The worker could not say why it died: most often the kernel took it for want of memory.
         for step in steps:
-            if step.fingerprint == error.fingerprint:
+            if step.fingerprint == error.fingerprint and not (pool.is_closed or assists):
                 Store(pool.execution.home).note_failure(step, error, execution)
         raise
     finally:
         BOARD.finish(name)
     failed = [event for event in ended if event["status"] == "failed"]
+    held = [event["fingerprint"] for event in ended if event["status"] == "held"]
     if failed:
-        raise StepsFailedError(name, failed)
+        some_failed = StepsFailedError(name, failed)
+        some_failed.held = tuple(held)
+        raise some_failed
     computed = sum(event["status"] == "computed" for event in ended)
-    return {"unit": name, "computed": computed, "existing": len(ended) - computed}
+    existing = len(ended) - computed - len(held)
+    return {"unit": name, "computed": computed, "existing": existing, "held": held}
 
 
-# A plain function: Prefect silently never retries when given a partial or a method.
-def may_pass(task: Task[Any, Any], task_run: TaskRun, state: State[Any]) -> bool:  # noqa: ARG001
+def may_pass(error: object) -> bool:
     """True for failures that may pass (out of memory, I/O, a lost worker), by failure class."""
-    error = state.result(raise_on_failure=False)
     if isinstance(error, StepsFailedError):
         return any(event["class"] in RETRIED for event in error.failed)
     return isinstance(error, WorkerLostError)
 
 
-@cache
-def unit_task(name: str) -> Task[[dict[str, Any], dict[str, Any]], dict[str, Any]]:
-    """`compute` as the Prefect task of this name, with retries by failure class.
+def compute_with_retries(
+    unit: dict[str, Any],
+    execution: dict[str, Any],
+    slot: dict[str, Any],
+    shared: bool,
+    stop: threading.Event,
+) -> dict[str, Any]:
+    """`compute`, tried again after what may pass, as Prefect's task does; until `stop` is set.
 
-    The store is the cache: Prefect's stock policies collide between tasks and miss what a key
-    needs, so none is used.
+    Raises:
+      What `compute` raises at the last attempt.
     """
-    return task(
-        name=name,
-        task_run_name="{unit[name]}",
-        retries=len(RETRY_DELAYS),
-        retry_delay_seconds=RETRY_DELAYS,
-        retry_condition_fn=may_pass,
-        cache_policy=NO_CACHE,
-        persist_result=False,
-    )(compute)
+    attempt = 1
+    while True:
+        try:
+            return compute(unit, execution, slot, shared)
+        except (StepsFailedError, WorkerLostError) as error:
+            delay = RETRY_DELAYS[min(attempt, len(RETRY_DELAYS)) - 1]
+            if attempt == execution["max_attempts"] or not may_pass(error) or stop.wait(delay):
+                raise
+            attempt += 1

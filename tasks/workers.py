@@ -1,165 +1,197 @@
-"""Worker processes, one per slot: started when needed, kept warm, replaced when they die.
+"""Workers, one per slot: started when needed, kept warm, replaced when they die.
 
-A slot is a set of GPUs, or a share of the CPU. GPUs are leased by id for the whole host, so two
-runs never use the same one. Workers run under `tasks.supervisor` and cannot outlive this process.
+They are processes of this machine, or actors of a Ray cluster; nothing else is different. GPUs are
+leased by id for the whole host, so two runs never use the same one.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
-import os
-import queue
-import subprocess
-import sys
 import threading
+import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import IO, Any
+from typing import Any
 
-from lce_core.errors import SpecError, WorkerLostError
-from lce_core.execution import Execution
+from lce_core.errors import SpecError
+from lce_core.execution import LOCAL, Execution
 from lce_core.store.steps import Step
 from tasks.gpus import leased_gpus, visible_gpus
+from tasks.ray_engine import cluster
+from tasks.ray_engine.workers import RayWorker
+from tasks.slots import Shape, Slot, Slots, shape_of
+from tasks.worker_process import Worker, WorkerProcess
 
 Event = Mapping[str, Any]
 
-
-@dataclass(frozen=True)
-class Slot:
-    """Where one worker computes."""
-
-    number: int
-    gpus: tuple[str, ...] = ()
-
-
-class Worker:
-    """One worker process."""
-
-    def __init__(self, slot: Slot, execution: Execution) -> None:
-        logs = execution.home / "logs"
-        logs.mkdir(parents=True, exist_ok=True)
-        self.log = logs / f"worker-{os.getpid()}-{slot.number}.log"
-        requests_in, requests_out = os.pipe()
-        events_in, events_out = os.pipe()
-        fds = (requests_in, events_out)
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tasks.supervisor", sys.executable, "-m", "tasks.worker"],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                pass_fds=fds,
-                env=_environment(slot, execution, fds),
-                start_new_session=True,  # Ctrl-C is for this process, which then ends its workers
-            )
-        for fd in fds:
-            os.close(fd)
-        self._requests: IO[str] = os.fdopen(requests_out, "w", encoding="utf-8")
-        self._events: IO[str] = os.fdopen(events_in, encoding="utf-8")
-        self.has_died = False
-        """Whether it was seen to end, and takes no further steps."""
-        self._send(execution.model_dump_json())
-
-    def run(self, steps: Sequence[Step], on_event: Callable[[Event], None]) -> list[Event]:
-        """Computes the steps in order; returns the end event of each.
-
-        Raises:
-          WorkerLostError: the process ended before all steps did.
-        """
-        self._send(json.dumps({"steps": [step.to_json() for step in steps]}))
-        ended: list[Event] = []
-        for line in self._events:
-            if not line.endswith("\n"):
-                break  # it was killed while it wrote
-            event = json.loads(line)
-            if event["event"] == "end":
-                return ended
-            if event["event"] == "step":
-                ended.append(event)
-            on_event(event)
-        self.has_died = True
-        if len(ended) == len(steps):
-            return ended  # between the last step and the word that it was the last
-        lost = WorkerLostError(
-            steps[len(ended)].name,
-            f"a worker that ended with {len(steps) - len(ended)} of {len(steps)} steps to go",
-            "a worker that lives until its last step has ended",
-            f"read {self.log}, and look whether the machine ran out of memory",
-        )
-        lost.fingerprint = steps[len(ended)].fingerprint
-        raise lost
-
-    def close(self) -> None:
-        """Ends the process and everything below it."""
-        with contextlib.suppress(OSError):
-            self._requests.close()
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(timeout=30)
-        except subprocess.TimeoutExpired:  # stuck in a driver: its supervisor cannot end it either
-            self._process.kill()
-        self._events.close()
-        if self._process.returncode == 0:
-            self.log.unlink(missing_ok=True)
-
-    def _send(self, line: str) -> None:
-        try:
-            self._requests.write(line + "\n")
-            self._requests.flush()
-        except OSError as error:
-            raise WorkerLostError(
-                "worker",
-                f"a process that takes no requests ({error.strerror})",
-                "a worker that waits for requests",
-                f"read {self.log}",
-            ) from None
+_LEAVE_SECONDS = 5.0
+LOOK_SECONDS = 0.5
+"""Between two looks of a unit at whether its worker has its place."""
 
 
 class Pool:
-    """The workers of this process, at most one per slot."""
+    """The workers of this process, at most one for each of its places.
 
-    def __init__(self, execution: Execution) -> None:
+    Args:
+      execution: how to compute.
+      trains: whether there will be training runs; without them no GPU is waited for but the first.
+    """
+
+    def __init__(self, execution: Execution, *, trains: bool = True) -> None:
         self.execution = execution
+        self.is_closed = False
         self._leases = contextlib.ExitStack()
-        self._free: queue.SimpleQueue[Slot] = queue.SimpleQueue()
-        self.slots = self._leases.enter_context(_slots(execution))
-        for slot in self.slots:
-            self._free.put(slot)
-        self._workers: dict[int, Worker] = {}
+        is_local = execution.engine == LOCAL
+        slots = _slots(execution, trains) if is_local else cluster.slots(execution)
+        self._slots = self._leases.enter_context(slots)
+        self._start: Callable[[Slot, Execution], Worker] = WorkerProcess if is_local else RayWorker
+        self._workers: dict[tuple[int, ...], Worker] = {}
+        self._busy: set[tuple[int, ...]] = set()
+        """Places of slots that compute a unit."""
+        self._waiting: deque[tuple[int, ...]] = deque()
+        """Of these, the ones whose worker has no place yet, the first one first."""
+        self._spare: list[tuple[tuple[int, ...], Worker]] = []
+        """Workers that their slots leave to those that wait."""
         self._lock = threading.Lock()
 
-    def run(self, steps: Sequence[Step], on_event: Callable[[Event], None]) -> list[Event]:
-        """Computes the steps on the next free slot; see `Worker.run`."""
-        slot = self._free.get()
+    @property
+    def shape(self) -> Shape:
+        """How many slots there are of each sort."""
+        return self._slots.shape
+
+    def has_room(self, kind: str) -> bool:
+        """Whether a slot for a unit of this kind is free."""
+        return self._slots.has_room(kind)
+
+    def take(self, kind: str) -> Slot | None:
+        """A slot for a unit of this kind, to be given back; None while none is free."""
+        with self._lock:
+            warm = list(self._workers)
+        return self._slots.take(kind, warm)
+
+    def give_back(self, slot: Slot) -> None:
+        """The slot is free again; its worker is kept."""
+        self._slots.give_back(slot)
+
+    def is_crowded_out(self, kind: str) -> bool:
+        """Whether a training run has a slot, whose GPUs others use."""
+        return self._slots.is_crowded_out(kind)
+
+    def run(
+        self,
+        slot: Slot,
+        steps: Sequence[Step],
+        on_event: Callable[[Event], None],
+        *,
+        shared: bool = False,
+        assists: bool = False,
+    ) -> list[Event]:
+        """Computes the steps on a slot that was taken; see `Worker.run`."""
         try:
-            worker = self._workers.get(slot.number)
-            if worker is None:
-                worker = Worker(slot, self.execution)
-                with self._lock:
-                    self._workers[slot.number] = worker
-            ended = worker.run(steps, on_event)
+            worker = self._placed(slot, self._worker(slot), steps[0], on_event)
+            ended = worker.run(steps, on_event, shared=shared, assists=assists)
             if worker.has_died:
-                self._discard(slot)
+                self._discard(slot.places)
             return ended
         except BaseException:
-            self._discard(slot)
+            self._discard(slot.places)
             raise
         finally:
-            self._free.put(slot)
+            self._rest(slot)
 
     def close(self) -> None:
-        """Ends all workers and frees their GPUs."""
+        """Ends all workers and frees their GPUs; steps that were begun give their leases back."""
+        self.is_closed = True
         try:
-            for slot in self.slots:
-                self._discard(slot)
+            with self._lock:
+                workers = list(self._workers.items())
+            for _, worker in workers:  # all at once, and only then waited for
+                worker.ask_to_end()
+            for places, _ in workers:
+                self._discard(places)
+            self._close_spare()
+            if self.execution.engine != LOCAL:  # Ray is left once no thread asks it any more
+                until = time.monotonic() + _LEAVE_SECONDS
+                while self._busy and time.monotonic() < until:
+                    time.sleep(0.05)
         finally:
             self._leases.close()
 
-    def _discard(self, slot: Slot) -> None:
+    def _worker(self, slot: Slot) -> Worker:
         with self._lock:
-            worker = self._workers.pop(slot.number, None)
+            self._busy.add(slot.places)
+            worker = self._workers.get(slot.places)
+            overlap = [
+                places
+                for places in self._workers
+                if places != slot.places and not set(places).isdisjoint(slot.places)
+            ]
+        for places in overlap:  # idle, but what they keep loaded fills the GPU
+            self._discard(places)
+        if worker is None:
+            worker = self._start(slot, self.execution)
+            with self._lock:
+                self._workers[slot.places] = worker
+        return worker
+
+    def _placed(
+        self, slot: Slot, worker: Worker, step: Step, on_event: Callable[[Event], None]
+    ) -> Worker:
+        """The slot's worker once it has its place: this one, or one that another slot spares.
+
+        A cluster that has lost a node has less room than there are slots.
+        """
+        if worker.is_placed(LOOK_SECONDS):
+            return worker
+        stage = {"event": "progress", "fingerprint": step.fingerprint, "stage": "waiting for room"}
+        with self._lock:
+            self._waiting.append(slot.places)
+        try:
+            while not worker.is_placed(LOOK_SECONDS):
+                on_event(stage)
+                places, other = self._spared(slot)
+                if other is None:
+                    continue
+                if len(places) != len(slot.places):
+                    other.close()  # which makes some room
+                    continue
+                with self._lock:
+                    self._workers[slot.places] = other
+                worker.close()
+                return other
+            return worker
+        finally:
+            with self._lock:
+                self._waiting.remove(slot.places)
+            if not self._waiting:
+                self._close_spare()
+
+    def _spared(self, slot: Slot) -> tuple[tuple[int, ...], Worker | None]:
+        """A worker that computes nothing, if this slot has waited longest."""
+        with self._lock:
+            if self._waiting[0] != slot.places:
+                return (), None
+            if self._spare:
+                return self._spare.pop()
+            idle = next((places for places in self._workers if places not in self._busy), None)
+            return ((), None) if idle is None else (idle, self._workers.pop(idle))
+
+    def _rest(self, slot: Slot) -> None:
+        """The slot's unit has ended; those that wait for a worker go before its next unit."""
+        with self._lock:
+            self._busy.discard(slot.places)
+            if len(self._spare) < len(self._waiting) and slot.places in self._workers:
+                self._spare.append((slot.places, self._workers.pop(slot.places)))
+
+    def _close_spare(self) -> None:
+        with self._lock:
+            spare, self._spare = self._spare, []
+        for _, worker in spare:
+            worker.close()
+
+    def _discard(self, places: tuple[int, ...]) -> None:
+        with self._lock:
+            worker = self._workers.pop(places, None)
         if worker is not None:
             worker.close()
 
@@ -168,12 +200,12 @@ _POOLS: dict[str, Pool] = {}
 _POOLS_LOCK = threading.Lock()
 
 
-def pool_for(execution: Execution) -> Pool:
-    """This process's pool for an execution, started on first use."""
+def pool_for(execution: Execution, *, trains: bool = True) -> Pool:
+    """This process's pool for an execution, made on first use as `Pool` says."""
     key = execution.model_dump_json()
     with _POOLS_LOCK:
         if key not in _POOLS:
-            _POOLS[key] = Pool(execution)
+            _POOLS[key] = Pool(execution, trains=trains)
         return _POOLS[key]
 
 
@@ -185,8 +217,9 @@ def close_pools() -> None:
 
 
 @contextlib.contextmanager
-def _slots(execution: Execution) -> Iterator[tuple[Slot, ...]]:
-    if execution.device == "cpu" or not visible_gpus():
+def _slots(execution: Execution, trains: bool) -> Iterator[Slots]:
+    visible = {} if execution.device == "cpu" else visible_gpus()
+    if not visible:
         if execution.device == "cuda":
             raise SpecError(
                 "execution.device",
@@ -194,20 +227,9 @@ def _slots(execution: Execution) -> Iterator[tuple[Slot, ...]]:
                 "a device of this machine",
                 "use device auto or cpu",
             )
-        yield tuple(Slot(number) for number in range(execution.slots))
+        yield Slots(shape_of(execution, 0), ())
         return
-    size = execution.processes
-    with leased_gpus(least=size, most=execution.slots * size) as gpus:
-        groups = [gpus[start : start + size] for start in range(0, len(gpus) - size + 1, size)]
-        yield tuple(Slot(number, tuple(group)) for number, group in enumerate(groups))
-
-
-def _environment(slot: Slot, execution: Execution, fds: Sequence[int]) -> dict[str, str]:
-    environment = dict(os.environ)
-    environment["LCE_WORKER_FDS"] = ",".join(str(fd) for fd in fds)
-    environment["OMP_NUM_THREADS"] = str(execution.threads)
-    environment["TOKENIZERS_PARALLELISM"] = "false"
-    environment["PYTHONUNBUFFERED"] = "1"
-    if slot.gpus:
-        environment["CUDA_VISIBLE_DEVICES"] = ",".join(slot.gpus)
-    return environment
+    shape = shape_of(execution, len(visible))
+    least, most = (execution.processes, shape.places) if trains else (1, shape.evaluation)
+    with leased_gpus(least=least, most=max(least, most)) as gpus:
+        yield Slots(shape_of(execution, len(gpus)), gpus)

@@ -1,11 +1,15 @@
 """Settings of the whole suite: no telemetry, no hub, servers' homes away from the user's.
 
+`pytest -m gpu` needs neither the extra `dev` nor servers: only files that have such tests are
+imported, plug-ins of pytest's may be missing, and warnings of another torch are no failures.
+
 They are set before any test module is imported, because Prefect, MLflow and the hub client read the
 environment when they are imported.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
@@ -15,11 +19,22 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
+pytest_plugins = ["tests.support.finished_study"]
+
 END_TO_END = "end_to_end"
-BESIDE_IT = "test_sharding.py"
-"""Takes as long as the study that all end-to-end tests wait for, and does not need it."""
+BESIDE_IT = ("test_services.py", "test_sharding.py")
+"""Take as long as the study that all end-to-end tests wait for, and do not need it: one is of
+`make test`, the other for the most part of `make test-long`."""
 MOST_PROCESSES = 4
 """Each imports torch, which takes longer than its share of a bare pytest beyond this."""
+GPU_MARKS = ("pytest.mark.gpu", "tests.support.on_devices")
+"""What stands in a file that has tests on a GPU."""
+with contextlib.suppress(ImportError):  # on a machine with the GPU tests alone
+    from hypothesis import settings
+
+    # No example is timed: a machine that is busy is not a fault.
+    settings.register_profile("untimed", settings.default, deadline=None)
+    settings.load_profile("untimed")
 _HOME = Path(tempfile.mkdtemp(prefix="lce-tests-"))
 
 os.environ.update(
@@ -35,6 +50,36 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.pop("LCE_HOME", None)
 
 
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    """Takes the project's own options where the plug-in that knows them is missing."""
+    # Under its own name, or its module's where an option loads it.
+    if not any(map(pluginmanager.hasplugin, ("xdist", "xdist.plugin"))):
+        for option in ("--numprocesses", "--dist"):
+            parser.addoption(option, help="of pytest-xdist, which is not here")
+        parser.addoption("--no-loadscope-reorder", action="store_true", help="likewise")
+    if not any(map(pluginmanager.hasplugin, ("timeout", "pytest_timeout"))):
+        parser.addini("timeout", "of pytest-timeout, which is not here")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Lets warnings pass where nothing but tests on a GPU is asked for."""
+    if _gpu_alone(config):
+        config.addinivalue_line("filterwarnings", "default")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leaves files without a test on a GPU out where nothing else is asked for."""
+    if not _gpu_alone(config) or collection_path.suffix != ".py":
+        return None
+    text = collection_path.read_text(encoding="utf-8")
+    return None if any(mark in text for mark in GPU_MARKS) else True
+
+
+def _gpu_alone(config: pytest.Config) -> bool:
+    return bool(config.option.markexpr == "gpu")
+
+
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Processes that share the tests: one where the command names files, else one a core."""
     if config.args_source is pytest.Config.ArgsSource.ARGS:
@@ -46,6 +91,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Skips what this machine cannot run; puts what takes long before what does not."""
     absent = {
         "data": None if os.environ.get("LCE_TEST_DATA") else "LCE_TEST_DATA names no folder",
+        "gpu": None if not _wants_gpu(config, items) or _has_gpu() else "torch sees no CUDA device",
         "browser": None if shutil.which("chromium") else "no chromium on the PATH",
     }
     for item in items:
@@ -59,11 +105,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.sort(
             key=lambda item: (
                 item.path != first,
-                item.path.name != BESIDE_IT,
+                item.path.name not in BESIDE_IT,
                 END_TO_END not in item.path.parts,
                 item.path not in slow,
             )
         )
+
+
+def _wants_gpu(config: pytest.Config, items: list[pytest.Item]) -> bool:
+    if "not gpu" in config.option.markexpr:
+        return False  # importing torch takes seconds
+    return any(item.get_closest_marker("gpu") for item in items)
+
+
+def _has_gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
 
 
 def pytest_unconfigure() -> None:

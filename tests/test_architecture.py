@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -73,12 +74,19 @@ def test_files_of_flows_and_tasks_shadow_no_other_module() -> None:
     # Prefect puts a flow file's folder at the head of sys.path and leaves it there.
     installed = set(importlib.metadata.packages_distributions()) - set(PACKAGES)
     taken = installed | set(sys.stdlib_module_names)
-    ours = [path for path in SOURCES if path.parent in (ROOT / "flows", ROOT / "tasks")]
+    importable = [path.parent if path.stem == "__init__" else path for path in SOURCES]
+    ours = [path for path in importable if path.parent in (ROOT / "flows", ROOT / "tasks")]
     assert [relative(path) for path in ours if path.stem in taken] == []
 
 
 def test_no_file_beside_the_packages_shadows_them() -> None:
     assert [name for name in PACKAGES if (ROOT / f"{name}.py").exists()] == []
+
+
+def test_files_of_tests_have_names_of_their_own() -> None:
+    # pytest imports them by name, and only a run of all of them would say that two are alike.
+    names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    assert [name for name, number in names.items() if number > 1] == []
 
 
 def test_nothing_edits_sys_path() -> None:
@@ -90,7 +98,12 @@ def test_nothing_edits_sys_path() -> None:
 def test_every_imported_distribution_is_declared() -> None:
     project = PROJECT["project"]
     extras = project["optional-dependencies"]
-    listed = [*project["dependencies"], *extras["gpu"], *extras["short-context"]]
+    listed = [
+        *project["dependencies"],
+        *extras["dashboard"],
+        *extras["gpu"],
+        *extras["short-context"],
+    ]
     declared = {normalised(requirement) for requirement in listed}
     owners = importlib.metadata.packages_distributions()
     undeclared = set()
@@ -115,6 +128,17 @@ def test_every_imported_distribution_is_declared() -> None:
 )
 def test_reading_and_planning_load_no_torch(module: str) -> None:
     code = f"import {module}, sys; print(sorted({{'torch', 'transformers'}} & set(sys.modules)))"
+    result = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert result.stdout.strip() == "[]", result.stdout + result.stderr
+
+
+def test_what_becomes_the_dashboard_loads_nothing_that_computes() -> None:
+    slow = "{'numpy', 'pandas', 'prefect', 'pyarrow', 'torch', 'transformers'}"
+    code = (
+        f"import flows.cli, flows.servers.dashboard, sys; print(sorted({slow} & set(sys.modules)))"
+    )
     result = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
     )

@@ -24,7 +24,7 @@ import typer.main
 from typer.testing import CliRunner
 
 from flows.cli import app
-from flows.scaffolding import new_plugin
+from flows.plugins.scaffolding import new_plugin
 from flows.settings import shipped_studies
 from lce_core.benchmarks import PromptBenchmark, encode
 from lce_core.errors import SpecError

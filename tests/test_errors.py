@@ -25,14 +25,16 @@ from tests.errors import (
     of_flows,
     of_methods,
     of_models,
+    of_prompts,
     of_short_context,
+    of_statistics,
     of_store,
     of_study,
     of_tasks,
     of_training,
 )
-from tests.support.error_sites import Site, document, foreign_raises, sites
-from tests.support.provocations import Place, Provocation, recorded
+from tests.support.errors.error_sites import Site, document, foreign_raises, sites
+from tests.support.errors.provocations import Place, Provocation, recorded
 from tests.support.repository import ROOT
 
 PROVOCATIONS: list[Provocation] = [
@@ -45,7 +47,9 @@ PROVOCATIONS: list[Provocation] = [
     *of_flows.PROVOCATIONS,
     *of_methods.PROVOCATIONS,
     *of_models.PROVOCATIONS,
+    *of_prompts.PROVOCATIONS,
     *of_short_context.PROVOCATIONS,
+    *of_statistics.PROVOCATIONS,
     *of_store.PROVOCATIONS,
     *of_study.PROVOCATIONS,
     *of_tasks.PROVOCATIONS,
@@ -101,9 +105,12 @@ def test_every_class_of_the_family_is_raised_somewhere() -> None:
 
 def test_errors_of_others_are_raised_only_where_a_caller_needs_their_class() -> None:
     assert sorted(foreign_raises()) == [
-        "flows/cli.py: typer.Exit",
-        "flows/cli.py: typer.Exit",
-        "flows/cli.py: typer.Exit",
+        "flows/commands/keeping.py: typer.Exit",
+        "flows/commands/keeping.py: typer.Exit",
+        "flows/commands/planning.py: typer.Exit",
+        "flows/commands/plugins.py: typer.Exit",
+        "flows/commands/results.py: typer.Exit",
+        "flows/commands/services.py: typer.Exit",
         "lce_core/contracts/method_trials.py: AssertionError",
         "lce_core/contracts/methods.py: AssertionError",
         "lce_core/corpora/streamed.py: ConnectionError",
@@ -114,6 +121,7 @@ def test_errors_of_others_are_raised_only_where_a_caller_needs_their_class() -> 
         "lce_core/training/launching.py: MemoryError",
         "lce_core/training/launching.py: OSError",
         "lce_core/training/launching.py: torch.OutOfMemoryError",
+        "tasks/ray_engine/cluster.py: ConnectionError",
     ]
 
 

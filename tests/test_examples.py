@@ -122,7 +122,7 @@ def ours(geometry: RopeGeometry, target: int, **parameters: Any) -> tuple[Any, f
     return table.inv_freq, table.attention_factor
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(data=st.data(), times=st.sampled_from([1.5, 2, 4, 8, 32]))
 @pytest.mark.parametrize("geometry", [TOY, LLAMA2_7B], ids=["toy", "llama2_7b"])
 def test_frequencies_and_attention_factor_are_those_of_transformers(

@@ -44,7 +44,13 @@ def test_the_wheel_holds_every_file_of_the_five_packages(wheel: zipfile.ZipFile)
 
 @pytest.mark.parametrize(
     "pattern",
-    ["catalog/sql/*.sql", "flows/studies/*.yaml", "lce_core/recipes/*.yaml", "*/py.typed"],
+    [
+        "catalog/sql/*.sql",
+        "catalog/reference/*.csv",
+        "flows/studies/*.yaml",
+        "lce_core/recipes/*.yaml",
+        "*/py.typed",
+    ],
 )
 def test_the_wheel_ships_data_files(wheel: zipfile.ZipFile, pattern: str) -> None:
     shipped = [name for name in wheel.namelist() if Path(name).match(pattern)]

@@ -123,7 +123,10 @@ ranked AS (
         ) AS num_ranked,
         count(*) FILTER (is_complete) OVER (
             PARTITION BY study, base_model, benchmark, eval_length
-        ) AS num_complete
+        ) AS num_complete,
+        count(*) OVER (
+            PARTITION BY study, base_model, benchmark, eval_length, task_set
+        ) AS num_of_set
     FROM means
 )
 SELECT
@@ -145,7 +148,11 @@ SELECT
     task_set,
     rank,
     -- Best of a column: of all that have a value, and of more than one.
-    is_complete AND rank = 1 AND num_ranked = num_complete AND num_complete > 1 AS is_best
+    is_complete AND rank = 1 AND num_ranked = num_complete AND num_complete > 1 AS is_best,
+    task_set = first_value(task_set) OVER (
+        PARTITION BY study, base_model, benchmark, eval_length
+        ORDER BY num_of_set DESC, position
+    ) AS has_usual_tasks
 FROM ranked
 LEFT JOIN gaps USING (study, base_model, method, frozen, benchmark, eval_length)
 ORDER BY study, position;
@@ -180,3 +187,5 @@ COMMENT ON COLUMN benchmark_by_length.rank IS
     'Place among the methods that have a value and the same task set, 1 for the best.';
 COMMENT ON COLUMN benchmark_by_length.is_best IS
     'Whether no other value is better; false if there is no other, or one of another task set.';
+COMMENT ON COLUMN benchmark_by_length.has_usual_tasks IS
+    'Whether the task set is the one of most of its column; of two as frequent, the first planned.';

@@ -46,7 +46,8 @@ SELECT
     prompt_tokens_max,
     data,
     train_length,
-    target_context
+    target_context,
+    family
 FROM store.cell
 ORDER BY study, position;
 
@@ -80,6 +81,8 @@ COMMENT ON COLUMN cells.data IS
 COMMENT ON COLUMN cells.train_length IS
     'Tokens of the rows that the evaluated weights were last trained on.';
 COMMENT ON COLUMN cells.target_context IS 'Context this method extends to, in tokens.';
+COMMENT ON COLUMN cells.family IS
+    'What the method changes: none, interpolation, base, dynamic or approximate; NULL if the method is of a folder of one''s own.';
 
 CREATE VIEW missing_cells AS
 SELECT

@@ -1,5 +1,14 @@
 CREATE VIEW trainings AS
-SELECT checkpoint, step, tokens, loss, learning_rate, tokens_per_second, mfu
+SELECT
+    checkpoint,
+    step,
+    tokens,
+    loss,
+    learning_rate,
+    tokens_per_second,
+    mfu,
+    grad_norm,
+    peak_memory_bytes
 FROM store.loss
 ORDER BY rowid;
 
@@ -12,6 +21,10 @@ COMMENT ON COLUMN trainings.learning_rate IS 'Learning rate of the step.';
 COMMENT ON COLUMN trainings.tokens_per_second IS 'Speed of the step.';
 COMMENT ON COLUMN trainings.mfu IS
     'Model FLOPs utilisation, 0 to 1; NULL where the peak of the device is not known.';
+COMMENT ON COLUMN trainings.grad_norm IS
+    'Norm of all gradients before clipping; NULL in logs of earlier versions.';
+COMMENT ON COLUMN trainings.peak_memory_bytes IS
+    'Most bytes of tensors on the main process''s GPU in the step; on a CPU its largest resident set.';
 
 CREATE VIEW artifacts AS
 SELECT

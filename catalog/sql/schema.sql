@@ -39,7 +39,8 @@ CREATE TABLE store.cell (
     prompt_tokens_mean DOUBLE,
     prompt_tokens_min BIGINT,
     prompt_tokens_max BIGINT,
-    data VARCHAR
+    data VARCHAR,
+    family VARCHAR
 );
 COMMENT ON TABLE store.cell IS
     'Planned cells, one row per study and cell, with what became of them; position is the order in the study.';
@@ -85,7 +86,9 @@ CREATE TABLE store.loss (
     loss DOUBLE,
     learning_rate DOUBLE,
     tokens_per_second DOUBLE,
-    mfu DOUBLE
+    mfu DOUBLE,
+    grad_norm DOUBLE,
+    peak_memory_bytes BIGINT
 );
 COMMENT ON TABLE store.loss IS 'Loss logs of the training runs of all studies.';
 
@@ -129,3 +132,24 @@ CREATE TABLE store.environment (
     libraries VARCHAR
 );
 COMMENT ON TABLE store.environment IS 'Distinct environments in which artifacts were made.';
+
+CREATE TABLE store.verification (
+    cell VARCHAR NOT NULL,
+    verified_at TIMESTAMP NOT NULL,
+    committed_at TIMESTAMP NOT NULL,
+    environment VARCHAR,
+    same_environment BOOLEAN NOT NULL,
+    tolerance DOUBLE NOT NULL,
+    metric VARCHAR,
+    committed DOUBLE,
+    again DOUBLE,
+    num_samples BIGINT NOT NULL,
+    num_same_samples BIGINT NOT NULL,
+    largest_sample_difference DOUBLE,
+    largest_nll_difference DOUBLE,
+    identical BOOLEAN NOT NULL,
+    agrees BOOLEAN NOT NULL,
+    error VARCHAR
+);
+COMMENT ON TABLE store.verification IS
+    'Cells that were computed again, one row per verification and metric, or with an error.';

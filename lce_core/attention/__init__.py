@@ -23,6 +23,8 @@ class AttentionScheme:
     """Where the computation lies: "module:function"."""
     differentiable: ClassVar[bool] = False
     """Gradients flow through the kernel; otherwise a forward pass that wants them is refused."""
+    heads_alike: ClassVar[bool] = True
+    """Each head is computed as if it were alone, so that some may go before others."""
     uses_flash: ClassVar[bool] = True
     """Computed by `lce_core.attention.flash`; otherwise by matrix products, on any device."""
 

@@ -21,8 +21,7 @@ def attend(scheme: CacheSinks, inputs: AttentionInputs) -> torch.Tensor:
     """Attention output (batch, heads, queries, head_dim)."""
 
     def far(later: AttentionInputs) -> Iterator[Partial]:
-        places = torch.arange(scheme.num_sinks, device=later.query.device)
         last = scheme.num_sinks + scheme.window - 1
-        return attend_first_tokens(scheme.window, places, last, later)
+        return attend_first_tokens(scheme.window, scheme.num_sinks, later, ceiling=last)
 
     return attend_near_and_far(scheme.window, far, inputs)

@@ -65,6 +65,8 @@ def attend_causal(
     earlier = key.shape[2] - query.shape[2]
     if query.shape[2] == 1:
         return attend_all(query, key, value, scaling)
+    if backend(query.device, query.dtype) == "torch_flash":
+        return _flash_cuda(query, key, value, scaling, window=key.shape[2])
     square = _causal_square(query, key[:, :, earlier:], value[:, :, earlier:], scaling)
     if earlier == 0:
         return square

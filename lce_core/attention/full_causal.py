@@ -7,6 +7,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from lce_core.attention.flash import attend_causal
 from lce_core.attention.inputs import AttentionInputs
+from lce_core.attention.placement import Placement
 from lce_core.attention.schemes import FullCausal
 
 
@@ -15,9 +16,9 @@ def attend(_scheme: FullCausal, inputs: AttentionInputs) -> torch.Tensor:
 
     Differentiable where no cached keys precede the queries, which is how training runs.
     """
-    rotate, length = inputs.rotation(), inputs.length
-    query = rotate(inputs.query, slice(inputs.first_query, length))
-    key = rotate(inputs.key, slice(length))
+    length = inputs.length
+    query = inputs.rotation()(inputs.query, slice(inputs.first_query, length))
+    key = inputs.placed(Placement(inputs.table), slice(0, length))
     if inputs.first_query:
         return attend_causal(query, key, inputs.value, inputs.scaling).output
     gqa = query.shape[1] != key.shape[1]

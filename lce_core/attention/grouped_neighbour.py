@@ -11,6 +11,7 @@ import torch
 from lce_core.attention.flash import attend_causal
 from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.partial import Partial
+from lce_core.attention.placement import Placement
 from lce_core.attention.schemes import GroupedNeighbour
 from lce_core.attention.windowed import attend_near_and_far
 
@@ -20,11 +21,11 @@ def attend(scheme: GroupedNeighbour, inputs: AttentionInputs) -> torch.Tensor:
 
     def far(later: AttentionInputs) -> tuple[Partial]:
         rotate, num_far = later.rotation(), later.length - scheme.window
-        groups = torch.arange(later.length, device=later.query.device) // scheme.group
+        places = slice(later.first_query, later.length)
         shift = scheme.window - scheme.window // scheme.group
         part = attend_causal(
-            rotate(later.query, groups[later.first_query :] + shift),
-            rotate(later.key[:, :, :num_far], groups[:num_far]),
+            rotate(later.query, places, group=scheme.group, shift=shift),
+            later.placed(Placement(later.table, scheme.group), slice(0, num_far)),
             later.value[:, :, :num_far],
             later.scaling,
         )

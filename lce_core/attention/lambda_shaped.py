@@ -20,7 +20,7 @@ def attend(scheme: LambdaShaped, inputs: AttentionInputs) -> torch.Tensor:
     """Attention output (batch, heads, queries, head_dim)."""
 
     def far(later: AttentionInputs) -> Iterator[Partial]:
-        places = torch.zeros(scheme.num_global, dtype=torch.long, device=later.query.device)
-        return attend_first_tokens(scheme.window, places, scheme.window, later)
+        first = scheme.num_global
+        return attend_first_tokens(scheme.window, first, later, group=first, ceiling=scheme.window)
 
     return attend_near_and_far(scheme.window, far, inputs)

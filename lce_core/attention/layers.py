@@ -30,6 +30,8 @@ def _keep_dtype(stock: Applied) -> Applied:
         unsqueeze_dim: int = 1,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Rotated queries and keys, of their own dtypes; shapes as in transformers."""
+        if getattr(cos, "rotates_nothing", False):  # attention will do it
+            return query, key
         if cos.dtype == query.dtype or torch.is_autocast_enabled(query.device.type):
             return stock(query, key, cos, sin, unsqueeze_dim)
         cos, sin = cos.unsqueeze(unsqueeze_dim), sin.unsqueeze(unsqueeze_dim)

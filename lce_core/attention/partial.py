@@ -14,6 +14,9 @@ import torch
 
 from lce_core.errors import SpecError
 
+_ROWS = 4096
+"""Rows that are merged at a time."""
+
 
 class Partial(NamedTuple):
     """Attention restricted to some keys, at least one for every query."""
@@ -46,8 +49,11 @@ def merge_rows(all_rows: Partial, start: int, part: Partial) -> None:
     Raises:
       SpecError: as in `merge`.
     """
-    rows = all_rows.rows(start, start + part.lse.shape[2])
-    rows.output.copy_(_mixed(rows, part, out=rows.output))
+    num_rows = part.lse.shape[2]
+    for first in range(0, num_rows, _ROWS):  # so that float32 copies are small
+        stop = min(first + _ROWS, num_rows)
+        rows, some = all_rows.rows(start + first, start + stop), part.rows(first, stop)
+        rows.output.copy_(_mixed(rows, some, out=rows.output))
 
 
 def _mixed(first: Partial, second: Partial, out: torch.Tensor | None = None) -> torch.Tensor:

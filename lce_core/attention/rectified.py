@@ -16,7 +16,7 @@ import torch
 from lce_core.attention.flash import attend_causal
 from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.partial import Partial
-from lce_core.attention.rotation import Rotation
+from lce_core.attention.placement import Placement
 from lce_core.attention.schemes import Rectified
 from lce_core.attention.windowed import attend_near_and_far
 from lce_core.rope import RopeTable
@@ -29,12 +29,13 @@ def attend(scheme: Rectified, inputs: AttentionInputs) -> torch.Tensor:
         query, num_far = later.query, later.length - scheme.window
         keys = later.key[:, :, :num_far]
         if scheme.leak is None:
-            query = later.rotation()(query, torch.tensor([scheme.window], device=query.device))
+            query = later.rotation()(query, slice(scheme.window, scheme.window + 1))
         else:
             ahead = (scheme.leak - 1) * scheme.window
-            slowly = Rotation(_slowed(later.table, scheme.leak), later.length + ahead, query)
-            query = slowly(query, slice(later.first_query + ahead, later.length + ahead))
-            keys = slowly(keys, slice(num_far))
+            table = _slowed(later.table, scheme.leak)
+            places = slice(later.first_query + ahead, later.length + ahead)
+            query = later.rotation(table)(query, places)
+            keys = later.placed(Placement(table), slice(0, num_far))
         return (attend_causal(query, keys, later.value[:, :, :num_far], later.scaling),)
 
     return attend_near_and_far(scheme.window, far, inputs)
@@ -42,5 +43,5 @@ def attend(scheme: Rectified, inputs: AttentionInputs) -> torch.Tensor:
 
 @lru_cache(maxsize=4)
 def _slowed(table: RopeTable, leak: int) -> RopeTable:
-    # Kept, because cosines are shared between layers by the identity of their table.
+    # Kept, because cosines and keys are shared by the identity of their table.
     return replace(table, inv_freq=table.inv_freq / leak)

@@ -16,25 +16,47 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import causal_mask_function
 
 from lce_core.attention import AttentionScheme
+from lce_core.attention.cache import PreallocatedLayer, groups_of
 from lce_core.attention.inputs import AttentionInputs
 from lce_core.errors import SpecError
 
 ATTENTION = "lce_scheme"
 """Name of the registered attention and mask functions."""
+_TEMPORARIES = 1 << 29
+"""Bytes of states that a layer's attention holds at one time, outputs not counted; one key-value
+head's at least."""
 
 
 def _attention(
     module: Any,
     query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
+    key: Any,
+    value: Any,
     attention_mask: torch.Tensor | None,
     *,
     scaling: float,
     dropout: float = 0.0,
-    **kwargs: Any,  # noqa: ARG001 - position_ids and flags that transformers passes to all
+    **kwargs: Any,  # position_ids and flags that transformers passes to all
 ) -> tuple[torch.Tensor, None]:
-    """The registered attention: states as in AttentionScheme, output (batch, tokens, heads, D)."""
+    """The registered attention: states as in AttentionScheme, output (batch, tokens, heads, D).
+
+    Keys and values are tensors, or what `lce_core.attention.cache` hands over.
+    """
+    if isinstance(key, tuple):
+        parts = [
+            _attention(
+                module,
+                some,
+                layer,
+                layer,
+                attention_mask,
+                scaling=scaling,
+                dropout=dropout,
+                **kwargs,
+            )[0]
+            for some, layer in zip(groups_of(query, key), key, strict=True)
+        ]
+        return torch.cat(parts), None
     scheme, table = module.lce_scheme
     if attention_mask is not None:  # the mask function below makes none, so a caller did
         raise SpecError(
@@ -54,12 +76,34 @@ def _attention(
             "inference, which this scheme is for",
             "run under torch.inference_mode()",
         )
+    held = key if isinstance(key, PreallocatedLayer) else None
+    if held is not None:
+        key, value = held.keys, held.values
     # Under autocast the identity rotary leaves queries and keys in float32.
     query, key = query.to(value.dtype), key.to(value.dtype)
     first_query = key.shape[2] - query.shape[2]
-    inputs = AttentionInputs(query, key, value, table, first_query, scaling)
-    output = _kernel(scheme)(scheme, inputs)
-    return output.transpose(1, 2).contiguous(), None
+    inputs = AttentionInputs(query, key, value, table, first_query, scaling, held)
+    number = 1 if query.requires_grad or not scheme.heads_alike else num_parts(inputs)
+    if number == 1:
+        return _kernel(scheme)(scheme, inputs).transpose(1, 2).contiguous(), None
+    output = query.new_empty(query.transpose(1, 2).shape)
+    for index, some in enumerate(output.chunk(number, dim=2)):
+        some.copy_(_kernel(scheme)(scheme, inputs.of_heads(index, number)).transpose(1, 2))
+    return output, None
+
+
+def num_parts(inputs: AttentionInputs) -> int:
+    """Into how many equal parts of heads a layer is cut, so that its temporaries stay bounded.
+
+    Kernels hold rotated queries, outputs of two parts that they merge, and, unless a cache keeps
+    them, rotated keys. What is gained by one call for all heads is lost long before.
+    """
+    states = 4 * inputs.query.nbytes
+    if inputs.held is None:
+        states += 2 * inputs.key.nbytes
+    kv_heads = inputs.key.shape[1]
+    parts = (number for number in range(1, kv_heads) if kv_heads % number == 0)
+    return next((number for number in parts if states <= number * _TEMPORARIES), kv_heads)
 
 
 def _kernel(scheme: AttentionScheme) -> Callable[..., torch.Tensor]:

@@ -56,7 +56,7 @@ def attend(scheme: BlockRetrieval, inputs: AttentionInputs) -> torch.Tensor:
     query, key, value, scaling = inputs.query, inputs.key, inputs.value, inputs.scaling
     first_query, length, kv_heads = inputs.first_query, inputs.length, key.shape[1]
     batch, heads, _, head_dim = query.shape
-    rotate = Rotation(inputs.table, scheme.chunk + (scheme.top_k + 1) * scheme.block, query)
+    rotate = Rotation(inputs.table, query)
     memory = _Memory(scheme, key, value, inputs.table, rotate, scaling)
     width = memory.num_blocks + scheme.chunk + scheme.top_k * (scheme.block + 3 * head_dim)
     rows = _ELEMENTS // (batch * heads * width)
@@ -112,7 +112,7 @@ class _Memory:
         self.values = value[:, :, :before].unflatten(2, (-1, block))
         landmarks = self.keys[..., -1, :].double()
         last = torch.tensor([block - 1], device=key.device)
-        self.landmarks = Rotation(table, block, landmarks)(landmarks, last)
+        self.landmarks = Rotation(table, landmarks)(landmarks, last)
 
     def read(self, query: torch.Tensor, segment: _Segment) -> tuple[torch.Tensor, torch.Tensor]:
         """What the queries' landmarks select.

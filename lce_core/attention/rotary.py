@@ -62,6 +62,8 @@ class RequestRotary(nn.Module):
         self._check(position_ids)
         if self.identity:
             one = torch.ones(1, 1, self.rotary_dim, dtype=x.dtype, device=x.device)
+            # Layers need not multiply by them: what multiplies leaves everything as it is, too.
+            one.rotates_nothing = True  # type: ignore[attr-defined]
             return one, torch.zeros_like(one)
         return self._of(position_ids[..., None].double(), frequencies(self.table, x.device), x)
 

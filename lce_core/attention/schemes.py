@@ -139,6 +139,7 @@ class ShiftedSparse(AttentionScheme):
 
     kernel: ClassVar[str] = "lce_core.attention.shifted_sparse:attend"
     differentiable: ClassVar[bool] = True
+    heads_alike: ClassVar[bool] = False
 
     def distance(self, query: int, key: int, shifted: bool = False) -> int | None:
         """True distance within a block of the plain or the shifted heads, else None."""

@@ -16,6 +16,7 @@ import torch
 from lce_core.attention.flash import attend_all, attend_causal, attend_window
 from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.partial import Partial, merge_rows
+from lce_core.attention.placement import Placement
 
 _SEGMENT = 2048
 """Queries handled together where the work is linear: temporaries stay in the processor's cache."""
@@ -59,7 +60,7 @@ def _attend_near(window: int, inputs: AttentionInputs) -> Partial:
         seen = slice(max(0, places.start - window + 1), places.stop)
         part = attend_window(
             rotate(query[:, :, rows], places),
-            rotate(inputs.key[:, :, seen], seen),
+            inputs.placed(Placement(inputs.table), seen),
             inputs.value[:, :, seen],
             inputs.scaling,
             window,
@@ -71,7 +72,7 @@ def _attend_near(window: int, inputs: AttentionInputs) -> Partial:
 
 
 def attend_first_tokens(
-    window: int, places: torch.Tensor, ceiling: int, later: AttentionInputs
+    window: int, num_keys: int, later: AttentionInputs, *, group: int = 1, ceiling: int
 ) -> Iterator[Partial]:
     """The first tokens of the text, for queries that have left some of them behind.
 
@@ -80,26 +81,27 @@ def attend_first_tokens(
 
     Args:
       window: as above.
-      places: positions (first tokens,) of the first tokens.
+      num_keys: first tokens.
+      later: queries from position `window` on at least, and the keys of all tokens.
+      group: the first token p stands at p // group.
       ceiling: the query at position i scores them from min(i, ceiling); those that see all have
         reached it.
-      later: queries from position `window` on at least, and the keys of all tokens.
     """
     query, rotate, first = later.query, later.rotation(), later.first_query
-    num_queries, num_keys = query.shape[2], places.shape[0]
+    num_queries, table = query.shape[2], later.table
     growing = min(num_queries, max(0, window + num_keys - 1 - first))
     if growing:
         out = first + growing - window
         positions = torch.arange(first, first + growing, device=query.device)
         yield attend_causal(
             rotate(query[:, :, :growing], positions.clamp(max=ceiling)),
-            rotate(later.key[:, :, :out], places[:out]),
+            later.placed(Placement(table, group), slice(0, out)),
             later.value[:, :, :out],
             later.scaling,
         )
     if growing == num_queries:  # there may be fewer tokens than places
         return
-    keys = rotate(later.key[:, :, :num_keys], ceiling - places, back=True)
+    keys = later.placed(Placement(table, group, ceiling), slice(0, num_keys))
     values = later.value[:, :, :num_keys]
     for start in range(growing, num_queries, _SEGMENT):
         rows = slice(start, start + _SEGMENT)

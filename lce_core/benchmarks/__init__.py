@@ -24,7 +24,13 @@ from lce_core.benchmarks._prompted.benchmark import (
     strata,
 )
 from lce_core.benchmarks._prompted.key_form import KeyForm
-from lce_core.benchmarks._prompted.retrieval import Prompt, blank_prompt, encode, generator
+from lce_core.benchmarks._prompted.retrieval import (
+    Prompt,
+    blank_prompt,
+    encode,
+    generator,
+    prompts_sha256,
+)
 from lce_core.benchmarks._text.benchmark import TextBenchmark, TextForm
 from lce_core.data.sequences import Sequences
 from lce_core.evidence import calls
@@ -54,6 +60,7 @@ __all__ = [
     "encode",
     "generator",
     "mean_score",
+    "prompts_sha256",
     "score",
     "strata",
 ]

@@ -15,15 +15,16 @@ from lce_core.benchmarks._data import DataSet
 from lce_core.data.sequences import Answers, Sequences
 from lce_core.errors import SpecError
 from lce_core.evaluation.loss_cache import LossCache
-from lce_core.evaluation.stats import Estimate
 from lce_core.models import LanguageModel
 from lce_core.registry import Plugin
 from lce_core.reports import Progress, no_progress
+from lce_core.statistics.estimates import Estimate
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from lce_core.data.held_out import HeldOutText
+    from lce_core.evaluation.window_ranges import WindowRanges
     from lce_core.extension.extended_model import ExtendedModel
 
 Profile = Literal["faithful", "clean", "fast", "tiny"]
@@ -69,6 +70,9 @@ class CellResult:
     sequences: Sequences = field(default_factory=Sequences)
     """What the cell takes through the model, for the cost model: windows, or prompts without their
     answers. What it shares with other prompts or cells counts each time."""
+    prompts_sha256: str | None = None
+    """Of the token ids of all prompts in their order, so that whoever builds them again can tell
+    whether they are the same; None where a benchmark asks none."""
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict, compare=False)
     """Raw numbers kept in the cell's folder, such as the NLL of every token, by name."""
 
@@ -98,6 +102,9 @@ class CellRequest:
     """Stop answers that can no longer change their score, and process what prompts share once."""
     losses: LossCache = field(default_factory=LossCache)
     """Token losses that this model has computed for earlier cells."""
+    ranges: WindowRanges | None = None
+    """Commits the losses of a long cell over running text one range after the other; None: they
+    are scored as if the cell was short."""
     prompt_folder: Path | None = None
     """Where prompts are kept for other processes and runs; None: in this process only."""
     report: Progress = no_progress
@@ -237,6 +244,19 @@ class Benchmark(Plugin):
         Cells for which the first is equal read the same stream from its start.
         """
         return None
+
+    def num_independent(self, task: str, eval_length: int, held_out_tokens: int) -> int:
+        """Samples of a cell that are independent of each other, predicted for `lce plan --power`.
+
+        Prompts, unless overridden; at most so many where data decide which prompts share a
+        document. 0 where nothing can be said.
+
+        Args:
+          task: one of `tasks()`.
+          eval_length: tokens of context.
+          held_out_tokens: tokens of running text that the task reads, as `text_tokens` says.
+        """
+        return self.answers(task).number
 
     def answers(self, task: str) -> Answers:
         """What a cell lets the model write, for `lce plan`; nothing unless overridden."""

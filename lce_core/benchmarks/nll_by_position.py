@@ -30,11 +30,12 @@ from lce_core.benchmarks import (
     score,
 )
 from lce_core.benchmarks._text.benchmark import FAITHFUL_DOCUMENTS, TINY_TOKENS, pack_losses
-from lce_core.benchmarks._text.windows import Windows, cut_windows, num_windows, window_losses
-from lce_core.evaluation.stats import bootstrap_mean
+from lce_core.benchmarks._text.windows import cut_windows, num_windows, window_losses
+from lce_core.evaluation.windows import Windows
 from lce_core.evidence import calls
 from lce_core.models import LanguageModel
 from lce_core.registry import Examples, Source
+from lce_core.statistics.estimates import bootstrap_mean
 
 
 class NllByPosition(TextBenchmark):

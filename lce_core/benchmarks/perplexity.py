@@ -49,10 +49,10 @@ from lce_core.benchmarks._text.benchmark import FAITHFUL_DOCUMENTS, TINY_TOKENS,
 from lce_core.benchmarks._text.definitions import Scored, over_tokens, over_windows, scored_means
 from lce_core.benchmarks._text.documents import Documents
 from lce_core.benchmarks._text.windows import cut_windows, num_windows, window_scores
-from lce_core.evaluation.stats import bootstrap_mean
 from lce_core.evidence import calls
 from lce_core.models import LanguageModel
 from lce_core.registry import Examples, Source
+from lce_core.statistics.estimates import bootstrap_mean
 
 LCEG_E = 2.71828
 """e as printed in LCEG's script; the error of a perplexity stays below 1e-5 of it."""

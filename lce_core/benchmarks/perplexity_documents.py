@@ -58,9 +58,9 @@ from lce_core.benchmarks._text.documents import (
     held_out_documents,
     read_documents,
 )
-from lce_core.benchmarks._text.windows import Stream
 from lce_core.data.sequences import Sequences
 from lce_core.errors import SpecError, UnavailableError
+from lce_core.evaluation.windows import Stream
 from lce_core.evidence import calls
 from lce_core.models import LanguageModel
 from lce_core.registry import Examples, Source
@@ -122,6 +122,12 @@ class PerplexityDocuments(TextBenchmark):
         whole = [held_out_tokens]
         documents = self.published_documents(task) if task in self.data_sets else whole
         return self._predicted(task, eval_length, self._limited(documents)).num_tokens
+
+    def num_independent(self, task: str, eval_length: int, held_out_tokens: int) -> int:
+        """Documents of a data set; in a domain, where nobody knows them, windows side by side."""
+        if task in self.data_sets:
+            return sum(map(bool, self._limited(self.published_documents(task))))
+        return super().num_independent(task, eval_length, held_out_tokens)
 
     def published_documents(self, task: str) -> list[int]:
         """Those that are not passed over are as long as they must be, at least."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
+from typing import get_args
 
 import numpy as np
 import torch
@@ -45,7 +46,7 @@ from lce_core.contracts.tiny_models import (
 from lce_core.errors import UnavailableError
 from lce_core.evidence import OfMethod
 from lce_core.extension.extended_model import extend
-from lce_core.methods import METHODS, Method
+from lce_core.methods import METHODS, Family, Method
 from lce_core.rope import ContextLengths, RopeTable
 
 Check = Callable[[type[Method], Example], None]
@@ -56,7 +57,7 @@ def check_form(plugin: type[Method], example: Example) -> None:
     plugins.check_source(plugin)
     plugins.check_description(plugin)
     plugins.check_identity(METHODS, plugin, example)
-    assert plugin.family in ("none", "frequency", "approximate")
+    assert plugin.family in get_args(Family)
     assert plugin.exact_attention == (plugin.family != "approximate")
 
 

@@ -60,11 +60,21 @@ def token_nll(
 
 @torch.no_grad()
 def token_scores(
-    hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, block: int = 1024
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    targets: Tensor,
+    block: int = 1024,
+    *,
+    no_text: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """`token_nll`, and whether each target is the likeliest token (N,) bool.
 
-    Arguments are those of `linear_cross_entropy`.
+    Arguments are those of `linear_cross_entropy`, and
+
+    Args:
+      no_text: id of a token that a method inserts. It keeps its share of the probability, but is
+        no candidate for the likeliest token: text has none, and decoding never chooses it.
     """
     dtype = _product_dtype(hidden)
     parts = [hidden.new_zeros(0, dtype=_sum_dtype(hidden))]
@@ -75,6 +85,8 @@ def token_scores(
             rows = slice(start, start + block)
             logits = _logits(hidden[rows].to(dtype), head, bias, _sum_dtype(hidden))
             parts.append(logits.logsumexp(-1) - _at(logits, targets[rows]))
+            if no_text is not None:
+                logits[:, no_text] = -torch.inf
             hits.append(logits.argmax(-1) == targets[rows])
     return torch.cat(parts), torch.cat(hits)
 

@@ -1,9 +1,12 @@
 """Greedy decoding, for all methods through one code path.
 
-A batch holds prompts of one length, so there is no padding: custom attention sees plain positions.
-A prompt passes through the decoder in chunks that fill a key-value cache; the vocabulary projection
-is applied to the last position only. The method's frequencies are fixed before, for prompt plus new
-tokens, so that cached keys stay valid. A sequence that is finished leaves its batch.
+A batch holds as many prompts as its tokens allow, each in a cache of its own length, so there is no
+padding: custom attention sees plain positions, and what is not attention takes all texts' next
+tokens at once (`lce_core.attention.cache`). Inserted tokens and the flash-attn package want prompts
+of one length in a batch. A prompt passes through the decoder in chunks that fill a key-value cache;
+the vocabulary projection is applied to the last position only. The method's frequencies are fixed
+before, for prompt plus new tokens, so that cached keys stay valid. A sequence that is finished
+leaves its batch.
 
 In half precision every prompt is answered by itself, in pieces at fixed places
 (`lce_core.evaluation.passes`), and whole pieces that prompts share are kept from one to the next.
@@ -18,18 +21,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from transformers import DynamicCache
 
+from lce_core.attention.cache import PreallocatedCache, RaggedCache
 from lce_core.errors import SpecError
 from lce_core.evaluation import passes
 from lce_core.evaluation.greedy import Stop, greedy, stop_rule
 from lce_core.evaluation.packed_texts import PackedTexts
-from lce_core.evaluation.passes import CHUNK, texts_together, whole_pieces
+from lce_core.evaluation.passes import CHUNK, batches, whole_pieces
 from lce_core.evaluation.shared_prefixes import (
     TokenIds,
     bundles,
@@ -40,6 +44,8 @@ from lce_core.evaluation.shared_prefixes import (
 from lce_core.reports import Progress, no_progress
 
 if TYPE_CHECKING:
+    from transformers import DynamicCache
+
     from lce_core.extension.extended_model import ExtendedModel
 
 _WORTH_SHARING = 2 / 3
@@ -143,13 +149,15 @@ def _one_by_one(
     share = settings.share_prefixes
     order = sharing_order([texts[index] for index in group]) if share else range(len(group))
     # `held` is the prompt whose pieces lie in the cache; an answer's keys come from other passes.
-    cache, held = DynamicCache(), np.empty(0, dtype=np.int64)
+    room = max(len(texts[index]) for index in group) + settings.max_new_tokens
+    cache: DynamicCache = model.new_cache(room)
+    held = np.empty(0, dtype=np.int64)
     for index in (group[place] for place in order):
         kept = whole_pieces(reusable(held, texts[index])) if share else 0
         if kept:
             model.cut_back(cache, kept)
         else:
-            cache = DynamicCache()
+            cache = model.new_cache(room)
         rest = torch.from_numpy(texts[index][None, kept:])
         (answer,) = _continue(model, [index], rest, settings, cache)
         held = texts[index]
@@ -159,16 +167,19 @@ def _one_by_one(
 def _in_batches(
     model: ExtendedModel, texts: Sequence[TokenIds], group: Sequence[int], settings: _Settings
 ) -> Iterator[tuple[int, TokenIds]]:
-    by_length: dict[int, list[int]] = {}
-    for index in group:
-        by_length.setdefault(len(texts[index]), []).append(index)
-    for length, indices in sorted(by_length.items()):
-        size = texts_together(model, length, settings.batch_tokens)
-        for start in range(0, len(indices), size):
-            batch = indices[start : start + size]
-            prompts = torch.from_numpy(np.stack([texts[index] for index in batch]))
-            answers = _continue(model, batch, prompts, settings, DynamicCache())
-            yield from zip(batch, answers, strict=True)
+    lengths = [len(texts[index]) for index in group]
+    mixed = model.mixes_lengths
+    for places in batches(lengths, settings.batch_tokens, mixed=mixed):
+        batch = [group[place] for place in places]
+        states: list[torch.Tensor] = []
+        caches: list[PreallocatedCache] = []
+        for length, same in groupby(batch, key=lambda index: len(texts[index])):
+            prompts = torch.from_numpy(np.stack([texts[index] for index in same]))
+            caches.append(model.new_cache(length + settings.max_new_tokens))
+            states.append(_prefill(model, prompts, settings, caches[-1]))
+        cache: DynamicCache = caches[0] if len(caches) == 1 else RaggedCache(caches)
+        answers = _answers(model, batch, torch.cat(states), settings, cache)
+        yield from zip(batch, answers, strict=True)
 
 
 def _sharing(
@@ -177,7 +188,9 @@ def _sharing(
     order = [group[place] for place in sharing_order([texts[index] for index in group])]
     limit = settings.batch_tokens if model.packs else 0
     # `held` is the text whose keys lie in the cache: the next bundle keeps what it begins with.
-    cache, held = DynamicCache(), np.empty(0, dtype=np.int64)
+    room = max(len(texts[index]) for index in order) + settings.max_new_tokens
+    cache: DynamicCache = model.new_cache(room)
+    held = np.empty(0, dtype=np.int64)
     parts = bundles(texts, order, limit, settings.max_new_tokens)
     for bundle in parts:
         first = texts[bundle[0]]
@@ -200,7 +213,6 @@ def _sharing(
         yield from zip(bundle, answers, strict=True)
 
 
-@torch.no_grad()
 def _continue(
     model: ExtendedModel,
     batch: Sequence[int],
@@ -209,9 +221,30 @@ def _continue(
     cache: DynamicCache,
 ) -> list[TokenIds]:
     """Answers prompts (batch, tokens) that follow the text in the cache."""
+    states = _prefill(model, prompts, settings, cache)
+    return _answers(model, batch, states, settings, cache)
+
+
+@torch.no_grad()
+def _prefill(
+    model: ExtendedModel, prompts: torch.Tensor, settings: _Settings, cache: DynamicCache
+) -> torch.Tensor:
+    """States (batch, hidden_size) after prompts (batch, tokens) that follow what is cached."""
     chunk = min(settings.chunk, max(1, settings.batch_tokens // len(prompts)))
     for piece in prompts.to(model.model.device).split(chunk, dim=1):
         states = model.hidden_states(piece, cache)[:, -1]
+    return states
+
+
+@torch.no_grad()
+def _answers(
+    model: ExtendedModel,
+    batch: Sequence[int],
+    states: torch.Tensor,
+    settings: _Settings,
+    cache: DynamicCache,
+) -> list[TokenIds]:
+    """Answers to texts, given the states (batch, hidden_size) after them and what is cached."""
 
     def follow(kept: list[int] | None, tokens: torch.Tensor) -> torch.Tensor:
         if kept is not None:

@@ -88,12 +88,13 @@ def _batch_scores(
     texts = texts.to(model.model.device)
     inside, behind = texts[:, 1:-1], texts[:, -1]
     outputs = head.weight, getattr(head, "bias", None)
+    own = model.inserter.token if model.inserter else None
     with torch.no_grad():
         hidden = model.hidden_states(texts[:, :-1].contiguous())
         scored = hidden[:, :-1].reshape(-1, hidden.shape[-1])
-        nll, hits = token_scores(scored, *outputs, inside.reshape(-1))
+        nll, hits = token_scores(scored, *outputs, inside.reshape(-1), no_text=own)
         # By itself: what is computed together with a row may change its last bits.
-        _, last = token_scores(hidden[:, -1], *outputs, behind.clamp(min=0))
+        _, last = token_scores(hidden[:, -1], *outputs, behind.clamp(min=0), no_text=own)
     hits = torch.column_stack([hits.view(len(texts), -1), last & (behind >= 0)])
     return nll.view(len(texts), -1).cpu().numpy(), hits.cpu().numpy()
 

@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from transformers import DynamicCache
 
 from lce_core.evaluation.shared_prefixes import TokenIds, reusable
 
 if TYPE_CHECKING:
+    from transformers import DynamicCache
+
     from lce_core.extension.extended_model import ExtendedModel
 
 PACKED = 512
@@ -96,7 +97,10 @@ class PackedTexts:
             return self._cache
         own = self._seen[text].nonzero()[:num_tokens, 0]
         layers: list[Any] = self._cache.layers
-        return DynamicCache([(layer.keys[:, :, own], layer.values[:, :, own]) for layer in layers])
+        cache = self._model.new_cache(int(self._lengths[text]))
+        for index, layer in enumerate(layers):
+            cache.update(layer.keys[:, :, own], layer.values[:, :, own], index)
+        return cache
 
     def _passes(self, ends: Sequence[int]) -> Iterator[tuple[int, int]]:
         """(first, last) texts whose segments pass together, in order."""
@@ -123,9 +127,7 @@ class PackedTexts:
     def _alone(self, text: int, begin: int, end: int) -> torch.Tensor:
         before = int(self._seen[text, :begin].sum())
         own = self.cache_of(text, before)
-        # Kernels skip what causality hides only where nothing lies before: short pieces hide less.
-        size = min(PACKED, self._chunk) if before else self._chunk
-        for piece in self._ids[None, begin:end].split(size, dim=1):
+        for piece in self._ids[None, begin:end].split(self._chunk, dim=1):
             states = self._model.hidden_states(piece, own)
         # What passed over a copy is appended where the mask expects it: at the end of the cache.
         if own is not self._cache:

@@ -11,7 +11,7 @@ and savings change no bit on one machine.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,27 @@ PIECE = 1024
 def texts_together(model: ExtendedModel, length: int, batch_tokens: int) -> int:
     """Texts of `length` tokens that pass together under a budget of tokens; at least one."""
     return 1 if model.coarse else max(1, batch_tokens // length)
+
+
+def batches(lengths: Sequence[int], batch_tokens: int, *, mixed: bool) -> Iterator[list[int]]:
+    """Which texts of these lengths go together under a budget of tokens, the shortest first.
+
+    Args:
+      lengths: tokens of each text.
+      batch_tokens: of a batch at most, or one text.
+      mixed: a batch may hold texts of several lengths.
+    """
+    batch: list[int] = []
+    tokens = 0
+    for text in sorted(range(len(lengths)), key=lengths.__getitem__):
+        alike = not batch or mixed or lengths[batch[0]] == lengths[text]
+        if batch and not (alike and tokens + lengths[text] <= batch_tokens):
+            yield batch
+            batch, tokens = [], 0
+        batch.append(text)
+        tokens += lengths[text]
+    if batch:
+        yield batch
 
 
 def whole_pieces(num_tokens: int) -> int:

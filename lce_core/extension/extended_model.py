@@ -28,11 +28,13 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 
 from lce_core.attention import AttentionScheme
+from lce_core.attention.cache import PreallocatedCache, RaggedCache
 from lce_core.attention.layers import keep_precision
 from lce_core.attention.registered import ATTENTION
 from lce_core.attention.rotary import RequestRotary
 from lce_core.attention.rotation import check_heads
 from lce_core.attention.schemes import FullCausal
+from lce_core.attention.stock import STOCK
 from lce_core.errors import SpecError, UnavailableError
 from lce_core.extension.compatibility import check_model
 from lce_core.extension.insertion import Inserter, reserve_token
@@ -80,6 +82,7 @@ class ExtendedModel:
         """Puts the method's own tokens into texts, if it has any."""
         self._positions = positions
         self._rotary = rotary
+        self._hands_layers_over = model.config._attn_implementation in (ATTENTION, STOCK)
 
     @property
     def coarse(self) -> bool:
@@ -144,6 +147,15 @@ class ExtendedModel:
         if surplus:
             cache.crop(-surplus)
 
+    def new_cache(self, num_tokens: int) -> PreallocatedCache:
+        """An empty cache for texts of this request, answers included, which appends in place.
+
+        Args:
+          num_tokens: of text that there is room for from the start; more make more room.
+        """
+        room = self.inserter.length(num_tokens) if self.inserter else num_tokens
+        return PreallocatedCache(room, hands_layers_over=self._hands_layers_over)
+
     def begin_rows(self, seeds: NDArray[np.uint64]) -> None:
         """Announces the training rows of the next forward pass.
 
@@ -170,6 +182,14 @@ class ExtendedModel:
         """Whether `packed_states` can be asked: attention is torch's own, over text alone."""
         return self.kernel == "sdpa" and self.inserter is None
 
+    @property
+    def mixes_lengths(self) -> bool:
+        """Whether texts of several lengths may go on side by side, in a RaggedCache.
+
+        In half precision no texts pass together, and inserted tokens come at other times in each.
+        """
+        return self._hands_layers_over and self.inserter is None and not self.coarse
+
     def packed_states(
         self, ids: torch.Tensor, positions: torch.Tensor, mask: torch.Tensor, cache: DynamicCache
     ) -> torch.Tensor:
@@ -192,8 +212,12 @@ class ExtendedModel:
         return hidden
 
     def _decode(self, ids: torch.Tensor, cache: DynamicCache | None) -> torch.Tensor:
+        positions = cache.next_positions(ids.device) if isinstance(cache, RaggedCache) else None
         decoded = self.model.get_decoder()(
-            input_ids=ids, past_key_values=cache, use_cache=cache is not None
+            input_ids=ids,
+            position_ids=positions,
+            past_key_values=cache,
+            use_cache=cache is not None,
         )
         hidden: torch.Tensor = decoded.last_hidden_state
         return hidden
@@ -245,7 +269,10 @@ def extend(
     method.check(geometry, lengths)
     _, scheme = _describe(method, geometry, lengths, training=training)
     place = (device or model.device, compute_dtype or model.dtype)
-    name = stock_kernel(*place, kernel) if scheme is None else scheme_kernel(scheme, *place, kernel)
+    if scheme is None:
+        name = stock_kernel(*place, kernel, training=training)
+    else:
+        name = scheme_kernel(scheme, *place, kernel)
     rotary = make_rotary(method, geometry, lengths, identity=scheme is not None, seed=seed)
     rounds = ARCHITECTURES[model.config.model_type].rounds_cosines
     rotary.stock_precision = rotation == "stock" and rounds
@@ -254,7 +281,7 @@ def extend(
     decoder: Any = model.model
     decoder.rotary_emb = rotary
     _own_configuration(model)
-    model.set_attn_implementation(name if scheme is None else ATTENTION)
+    model.set_attn_implementation(_registered(name, scheme, training=training))
     insertion = method.insertion(geometry)
     inserter = Inserter(insertion, reserve_token(model)) if insertion else None
     return ExtendedModel(
@@ -311,6 +338,14 @@ def _describe(
     if scheme is None and table.inv_freq.ndim == 2:
         scheme = FullCausal()
     return table, scheme
+
+
+def _registered(name: str, scheme: AttentionScheme | None, *, training: bool) -> str:
+    """The name under which transformers finds the attention."""
+    if scheme is not None:
+        return ATTENTION
+    # Training reads no text on.
+    return STOCK if name == "sdpa" and not training else name
 
 
 def _attentions(model: PreTrainedModel) -> list[Any]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers.utils.import_utils import is_flash_attn_2_available
 
 from lce_core.attention import AttentionScheme
@@ -18,8 +20,31 @@ HALF = (torch.float16, torch.bfloat16)
 """Dtypes of half precision."""
 
 
-def stock_kernel(device: torch.device, dtype: torch.dtype, kernel: Kernel) -> str:
+def sdpa_order(device: torch.device) -> list[SDPBackend]:
+    """Torch's own attention kernels for a GPU, the fastest first.
+
+    cuDNN's is made for Hopper and later ones (compute capability 9.0); before, flash is faster.
+    """
+    rest = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+    if torch.cuda.get_device_capability(device) >= (9, 0):
+        return [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, *rest]
+    return [SDPBackend.FLASH_ATTENTION, *rest]
+
+
+def preferred_kernels(device: torch.device) -> AbstractContextManager[object]:
+    """Lets torch's attention inside try kernels in `sdpa_order`; on a CPU there is one only."""
+    if device.type != "cuda":
+        return nullcontext()
+    return sdpa_kernel(sdpa_order(device), set_priority=True)
+
+
+def stock_kernel(
+    device: torch.device, dtype: torch.dtype, kernel: Kernel, *, training: bool = False
+) -> str:
     """Name under which transformers knows its own attention.
+
+    Training leaves flash-attn (FA2) to GPUs before compute capability 9.0, where it is the fastest;
+    from there on torch has cuDNN's kernel. Evaluation takes it wherever it is installed.
 
     Raises:
       SpecError: flash attention is demanded where it cannot run.
@@ -33,7 +58,9 @@ def stock_kernel(device: torch.device, dtype: torch.dtype, kernel: Kernel) -> st
             "use kernel: auto, or install the extra `gpu` and set precision: bf16",
         )
     # Never pass the name on without the package: transformers would look for a kernel on the hub.
-    return "flash_attention_2" if can and kernel != "sdpa" else "sdpa"
+    slower = training and can and torch.cuda.get_device_capability(device) >= (9, 0)
+    chosen = can and (kernel == "flash" or (kernel == "auto" and not slower))
+    return "flash_attention_2" if chosen else "sdpa"
 
 
 def scheme_kernel(

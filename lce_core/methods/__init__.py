@@ -19,7 +19,11 @@ from lce_core.methods._adaptation import LoRA, TokenInsertion
 from lce_core.registry import Plugin, Registry
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
-__all__ = ["METHODS", "LoRA", "Method", "ScaledMethod", "TokenInsertion", "TrainingStage"]
+__all__ = ["METHODS", "Family", "LoRA", "Method", "ScaledMethod", "TokenInsertion", "TrainingStage"]
+
+Family = Literal["none", "interpolation", "base", "dynamic", "approximate"]
+"""What a method changes: nothing; frequencies, divided as if positions were closer; the base of the
+frequencies; either of these as far as the request needs; which keys a query attends to, and how."""
 
 
 class Method(Plugin):
@@ -29,7 +33,7 @@ class Method(Plugin):
     pure functions of geometry and lengths: a result never depends on the order of requests.
     """
 
-    family: ClassVar[Literal["none", "frequency", "approximate"]]
+    family: ClassVar[Family]
     exact_attention: ClassVar[bool] = True
     """Every token attends to every earlier one, in training as in use."""
     training: ClassVar[Literal["none", "optional", "required"]] = "optional"

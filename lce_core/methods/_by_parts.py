@@ -16,14 +16,14 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from lce_core.errors import SpecError
-from lce_core.methods import Method
+from lce_core.methods import Family, Method
 from lce_core.rope import ContextLengths, Frequencies, RopeGeometry, RopeTable
 
 
 class ByParts(Method):
     """Limits of the ramp, in rotations within the trained context."""
 
-    family: ClassVar[Literal["none", "frequency", "approximate"]] = "frequency"
+    family: ClassVar[Family] = "interpolation"
 
     beta_fast: float = Field(default=32.0, gt=0)
     """Rotations within the trained context from which a pair is left alone."""

@@ -7,12 +7,12 @@ Source: Peng et al. 2023, arXiv:2309.00071, definition 3; dynamic form: transfor
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from pydantic import Field
 
 from lce_core.errors import SpecError
-from lce_core.methods import Method, checked_scale
+from lce_core.methods import Family, Method, checked_scale
 from lce_core.rope import ContextLengths, Frequencies, RopeGeometry, RopeTable
 
 
@@ -40,7 +40,7 @@ def dynamic_scale(factor: float, length: int, trained: int) -> float:
 class DynamicNtk(Method):
     """NTK-aware scaling by factor * length / trained - (factor - 1)."""
 
-    family: ClassVar[Literal["none", "frequency", "approximate"]] = "frequency"
+    family: ClassVar[Family] = "dynamic"
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
         """Frequencies of the base for the request's length."""

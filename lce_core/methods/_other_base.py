@@ -5,11 +5,11 @@ Design: the methods differ in value, training recipe and paper, not in what they
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from lce_core.methods import Method
+from lce_core.methods import Family, Method
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 Base = Annotated[float, Field(gt=1)]
@@ -19,7 +19,7 @@ Base = Annotated[float, Field(gt=1)]
 class OtherBase(Method):
     """A RoPE base of the method's own."""
 
-    family: ClassVar[Literal["none", "frequency", "approximate"]] = "frequency"
+    family: ClassVar[Family] = "base"
 
     base: Base
 

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from lce_core.errors import SpecError
 from lce_core.evidence import EXACT, frequencies
-from lce_core.methods import METHODS, Method, TrainingStage
+from lce_core.methods import METHODS, Family, Method, TrainingStage
 from lce_core.methods._other_base import Base
 from lce_core.registry import Examples, Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
@@ -25,7 +25,7 @@ from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 class AdjustedBaseInStages(Method):
     """A larger base at every length, reached in several training runs."""
 
-    family: ClassVar[Literal["none", "frequency", "approximate"]] = "frequency"
+    family: ClassVar[Family] = "base"
     training: ClassVar[Literal["none", "optional", "required"]] = "required"
 
     bases: tuple[Base, ...] = Field(default=(1e6, 2e6, 5e6), min_length=2)

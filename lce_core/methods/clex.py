@@ -19,7 +19,7 @@ from pydantic import Field
 
 from lce_core.errors import SpecError
 from lce_core.evidence import EXACT, PHI2, frequencies, value
-from lce_core.methods import Method
+from lce_core.methods import Family, Method
 from lce_core.methods._ntk import ntk_frequencies
 from lce_core.registry import Source
 from lce_core.rope import ContextLengths, Frequencies, RopeGeometry, RopeTable
@@ -30,7 +30,7 @@ _MARGIN = 4
 class Clex(Method):
     """Continuous frequencies, learned by a network on positions of contexts not yet seen."""
 
-    family: ClassVar[Literal["none", "frequency", "approximate"]] = "frequency"
+    family: ClassVar[Family] = "dynamic"
     rotary: ClassVar[str | None] = "lce_core.extension.continuous_rotary:ContinuousRotary"
 
     max_scale: int | None = Field(default=None, ge=1)

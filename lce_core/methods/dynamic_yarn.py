@@ -8,9 +8,10 @@ Source: Peng et al. 2023, arXiv:2309.00071, section 3.4, table 5 and appendix B.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from lce_core.evidence import EXACT, frequencies, value
+from lce_core.methods import Family
 from lce_core.methods._by_parts import WithTemperature
 from lce_core.methods._ntk import dynamic_scale
 from lce_core.registry import Source
@@ -19,6 +20,8 @@ from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 class DynamicYarn(WithTemperature):
     """Interpolation by parts with temperature, by no more than the request needs."""
+
+    family: ClassVar[Family] = "dynamic"
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
         """Frequencies and attention factor for scale max(1, length / trained context)."""

@@ -16,7 +16,7 @@ from pydantic import Field
 from lce_core.attention.schemes import BlockRetrieval, GroupedSoftmax
 from lce_core.errors import SpecError
 from lce_core.evidence import EXACT, frequencies, value
-from lce_core.methods import Method, TokenInsertion
+from lce_core.methods import Family, Method, TokenInsertion
 from lce_core.registry import Examples, Source
 from lce_core.rope import ContextLengths, RopeGeometry
 
@@ -24,7 +24,7 @@ from lce_core.rope import ContextLengths, RopeGeometry
 class Landmark(Method):
     """Grouped softmax in training, retrieval of blocks in use."""
 
-    family: ClassVar[Literal["none", "frequency", "approximate"]] = "approximate"
+    family: ClassVar[Family] = "approximate"
     exact_attention: ClassVar[bool] = False
     training: ClassVar[Literal["none", "optional", "required"]] = "required"
 

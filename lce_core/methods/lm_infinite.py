@@ -15,7 +15,7 @@ from pydantic import Field
 from lce_core.attention.schemes import LambdaShaped
 from lce_core.errors import SpecError
 from lce_core.evidence import value
-from lce_core.methods import Method
+from lce_core.methods import Family, Method
 from lce_core.registry import Examples, Source
 from lce_core.rope import ContextLengths, RopeGeometry
 
@@ -23,7 +23,7 @@ from lce_core.rope import ContextLengths, RopeGeometry
 class LmInfinite(Method):
     """Lambda-shaped attention, for inference."""
 
-    family: ClassVar[Literal["none", "frequency", "approximate"]] = "approximate"
+    family: ClassVar[Family] = "approximate"
     exact_attention: ClassVar[bool] = False
     training: ClassVar[Literal["none", "optional", "required"]] = "none"
 

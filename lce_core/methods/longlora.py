@@ -17,7 +17,7 @@ from pydantic import Field
 from lce_core.attention.schemes import ShiftedSparse
 from lce_core.errors import SpecError
 from lce_core.evidence import EXACT, PHI2, frequencies, value
-from lce_core.methods import LoRA, ScaledMethod
+from lce_core.methods import Family, LoRA, ScaledMethod
 from lce_core.registry import Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
@@ -29,7 +29,7 @@ WHOLE = ("embed", "norm")
 class LongLora(ScaledMethod):
     """Shifted sparse attention with low-rank updates, for training."""
 
-    family: ClassVar[Literal["none", "frequency", "approximate"]] = "approximate"
+    family: ClassVar[Family] = "approximate"
     exact_attention: ClassVar[bool] = False
     training: ClassVar[Literal["none", "optional", "required"]] = "required"
 

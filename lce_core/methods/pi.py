@@ -7,10 +7,10 @@ Source: Chen et al. 2023, arXiv:2306.15595; arXiv:2309.00071, equation 16.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from lce_core.evidence import EXACT, PHI2, frequencies
-from lce_core.methods import ScaledMethod
+from lce_core.methods import Family, ScaledMethod
 from lce_core.registry import Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
@@ -18,7 +18,7 @@ from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 class PositionInterpolation(ScaledMethod):
     """Linear interpolation of positions."""
 
-    family: ClassVar[Literal["none", "frequency", "approximate"]] = "frequency"
+    family: ClassVar[Family] = "interpolation"
 
     scale: float | None = None
     """Divisor of all frequencies; None: target / trained context."""

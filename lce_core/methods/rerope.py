@@ -16,7 +16,7 @@ from pydantic import Field
 from lce_core.attention.schemes import Rectified
 from lce_core.errors import SpecError
 from lce_core.evidence import PHI2, value
-from lce_core.methods import Method
+from lce_core.methods import Family, Method
 from lce_core.registry import Examples, Source
 from lce_core.rope import ContextLengths, RopeGeometry
 
@@ -24,7 +24,7 @@ from lce_core.rope import ContextLengths, RopeGeometry
 class ReRope(Method):
     """Distances cut off beyond a window, for inference."""
 
-    family: ClassVar[Literal["none", "frequency", "approximate"]] = "approximate"
+    family: ClassVar[Family] = "approximate"
     exact_attention: ClassVar[bool] = False
     training: ClassVar[Literal["none", "optional", "required"]] = "none"
 

@@ -2,11 +2,14 @@
 
     home/artifacts/<kind>/<name>-<fingerprint12>/   an artifact; record.json is written last
     home/artifacts/<kind>/.attempt-...              an unfinished one, swept when its lease is dead
-    home/progress/<fingerprint12>/                  resume points of a training run, sealed shards
+    home/progress/<fingerprint12>/                  resume points of a training run, sealed shards,
+                                                    parts of a long cell
     home/failures/<fingerprint12>.json              what went wrong, how often
     home/leases/                                    who computes what
-    home/studies/<study>/                           its cells as last planned, and from which file
+    home/studies/<study>/                           cells as last planned, their source, lock,
+                                                    and ids that only earlier plans named
     home/prompts/<fingerprint>.safetensors          prompts that took long to build
+    home/verifications/                             cells computed again, and what differed
     home/models/<name>/                             what `lce fetch` wrote of a base model
     home/cache/files                                what is known of files, to save time
 
@@ -17,6 +20,7 @@ An artifact exists if its record is there and every file has the size and sha256
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import shutil
@@ -35,14 +39,17 @@ from lce_core.store.file_facts import FileFacts
 from lce_core.store.identity import sha256_file
 from lce_core.store.lease import Lease, is_held, locked
 from lce_core.store.listing import Listing, find
+from lce_core.store.parts import PART_LEASES, Parts
+from lce_core.store.planned import replace_plan
 from lce_core.store.records import RECORD, FileEntry, Record, environment, sync, write_json
 from lce_core.store.steps import Step
 
 ATTEMPT = ".attempt-"
+LOCK = "study.lock"
 WAIT_SECONDS = 0.5
 
 
-@dataclass(frozen=True)
+@dataclass
 class Attempt:
     """A step being computed: where to write, and where progress survives a crash."""
 
@@ -51,6 +58,8 @@ class Attempt:
     progress: Path
     digests: dict[str, str] = field(default_factory=dict)
     """sha256 of files in `out`, by path, that whoever wrote them has computed meanwhile."""
+    seconds_elsewhere: float = 0.0
+    """Spent on parts of the step by other processes, or by earlier attempts."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +99,7 @@ class Store:
             probe.write_bytes(b"lce")
             probe.unlink()
         except OSError as error:
-            if classify(error) == "disk_full":
+            if classify(error) == "disk_full" and error.errno != errno.EROFS:
                 raise StoreError(
                     f"LCE_HOME {self.home}",
                     error.strerror,
@@ -114,9 +123,17 @@ class Store:
         """Folder of the prompts that benchmarks have built; its files may go at any time."""
         return self.home / "prompts"
 
+    def parts(self, step: Step) -> Parts:
+        """What is there of a step whose parts are computed by themselves."""
+        return Parts(self.home / "progress" / step.short, self.home / "leases")
+
     def listing(self) -> Listing:
         """The artifacts' folders as they are now, for looking up many steps."""
         return Listing(self.home / "artifacts")
+
+    def named(self, step: Step) -> Path:
+        """Folder of the step's artifact, if this step's name was the one it was computed under."""
+        return self.home / "artifacts" / step.folder
 
     def path(self, step: Step, listing: Listing | None = None) -> Path:
         """Folder of the step's artifact, there or not.
@@ -124,7 +141,7 @@ class Store:
         The readable part of the name is no identity: an artifact that another label, seed or study
         named is found by its fingerprint, in `listing` or else by looking now.
         """
-        named = self.home / "artifacts" / step.folder
+        named = self.named(step)
         if named.is_dir():
             return named
         if listing is not None:
@@ -178,25 +195,41 @@ class Store:
     ) -> Outcome:
         """Returns the step's artifact, computing it if it is not there, exactly once.
 
-        Waits while another live process computes it. What `run` returns becomes the record's
-        result. On any error the attempt is removed and the failure noted; earlier artifacts stay.
+        Waits while another live process computes it; otherwise as `ensure_if_free`.
+        """
+        while (outcome := self.ensure_if_free(step, run, execution)) is None:
+            time.sleep(WAIT_SECONDS)
+        return outcome
+
+    def ensure_if_free(
+        self,
+        step: Step,
+        run: Callable[[Attempt], Mapping[str, Any]],
+        execution: Mapping[str, Any],
+    ) -> Outcome | None:
+        """Returns the step's artifact, computing it if it is not there and nobody computes it.
+
+        What `run` returns becomes the record's result. On any error the attempt is removed and the
+        failure noted; earlier artifacts stay.
+
+        Returns:
+          None while another live process holds the step's lease; nothing was waited for.
 
         Raises:
           Whatever `run` raises; LeaseLostError; OSError where the disk is full.
         """
-        while True:
-            if record := self.record(step):
-                return Outcome(record, "existing")
-            if lease := Lease.acquire(self.home / "leases", step.short):
-                break
-            time.sleep(WAIT_SECONDS)
+        if record := self.record(step):
+            return Outcome(record, "existing")
+        lease = Lease.acquire(self.home / "leases", step.short)
+        if lease is None:
+            return None
         with lease:
             if record := self.record(step):
                 return Outcome(record, "existing")
             return Outcome(self._compute(step, run, lease, execution), "computed")
 
     def sweep(self) -> list[str]:
-        """Removes what dead processes left: attempts, and progress of finished steps.
+        """Removes what dead processes left: attempts, leases of parts, progress of finished steps.
 
         An attempt belongs to whoever holds its step's lease, on whichever host.
 
@@ -209,6 +242,9 @@ class Store:
                 if not is_held(leases, folder.name.removeprefix(ATTEMPT).split("-")[0]):
                     shutil.rmtree(folder, ignore_errors=True)
                     swept.append(folder.name)
+            for lease in sorted(leases.glob(PART_LEASES)):
+                if not is_held(leases, lease.stem):
+                    lease.unlink(missing_ok=True)
             for folder in sorted((self.home / "progress").glob("*")):
                 if self.find(folder.name) and not is_held(leases, folder.name):
                     shutil.rmtree(folder, ignore_errors=True)
@@ -222,6 +258,14 @@ class Store:
             return None
         failure: dict[str, Any] = json.loads(content)
         return failure
+
+    def attempts(self) -> dict[str, int]:
+        """Failed attempts of every step with a failure, by the first digits of its fingerprint."""
+        found = {}
+        for path in (self.home / "failures").glob("*.json"):
+            with contextlib.suppress(OSError, ValueError, KeyError):
+                found[path.stem] = int(json.loads(path.read_text(encoding="utf-8"))["attempts"])
+        return found
 
     def note_failure(self, step: Step, error: BaseException, execution: Mapping[str, Any]) -> None:
         """Remembers why an attempt failed and under which execution, for plan and catalog."""
@@ -252,8 +296,16 @@ class Store:
         """Writes the study's cells, for the catalog, and the file they were read from."""
         folder = self.home / "studies" / study
         folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / "plan.json", plan)
+        replace_plan(folder, plan, self.listing().ids)
         write_json(folder / "source.json", {"file": source})
+
+    def keep_lock(self, study: str, text: str) -> None:
+        """Keeps a study's lock: what it names stays, whatever the study is planned as later."""
+        folder = self.home / "studies" / study
+        folder.mkdir(parents=True, exist_ok=True)
+        aside = folder / f".{LOCK}.{uuid.uuid4().hex[:8]}"
+        aside.write_text(text, encoding="utf-8")
+        aside.replace(folder / LOCK)
 
     def source(self, study: str) -> str | None:
         """The file a study was last planned from; None if it never was."""
@@ -300,7 +352,7 @@ class Store:
                 execution=dict(execution),
                 started_at=started,
                 finished_at=_now(),
-                seconds=round(time.monotonic() - clock, 3),
+                seconds=round(time.monotonic() - clock + handed.seconds_elsewhere, 3),
                 attempts=(failed["attempts"] if failed else 0) + 1,
             )
             write_json(attempt / RECORD, record.model_dump(mode="json"))

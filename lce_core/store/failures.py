@@ -4,7 +4,7 @@
 |---|---|---|
 | out_of_memory | CUDA or host memory | with half the micro-batch, same global batch |
 | transient | I/O, NCCL, lost worker, lost lease | after a growing pause |
-| disk_full | no space left | never; the run stops, nothing finished is lost |
+| disk_full | no space left, or a disk now read-only | never; the run stops, nothing done is lost |
 | non_finite | NaN or infinite loss or score | never; a later run only with --retry-failed |
 | data | bad data, bad request | never; a later run tries again |
 | unavailable | the cell cannot be | never; a later run only if it names other folders |
@@ -14,6 +14,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import subprocess
 from typing import Literal
 
@@ -29,6 +30,9 @@ from lce_core.errors import (
 FailureClass = Literal[
     "out_of_memory", "transient", "disk_full", "non_finite", "data", "unavailable", "defect"
 ]
+
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+"""What a disk refuses until somebody sees to it."""
 
 RETRIED: frozenset[str] = frozenset({"out_of_memory", "transient"})
 
@@ -46,12 +50,11 @@ def classify(error: BaseException) -> FailureClass:
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return "out_of_memory"
     if isinstance(error, OSError):
-        full = {errno.ENOSPC, errno.EDQUOT}
-        return "disk_full" if error.errno in full else "transient"
+        return "disk_full" if error.errno in _DISK else "transient"
     message = str(error)
     if "CUDA out of memory" in message:
         return "out_of_memory"
-    if "No space left on device" in message:
+    if any(os.strerror(number) in message for number in _DISK):
         return "disk_full"
     if "NCCL" in message or isinstance(error, subprocess.CalledProcessError | TimeoutError):
         return "transient"

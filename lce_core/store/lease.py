@@ -18,6 +18,7 @@ import socket
 import threading
 import time
 import uuid
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -26,6 +27,7 @@ import psutil
 from filelock import FileLock
 
 from lce_core.errors import LeaseLostError
+from lce_core.store.processes import running, started
 
 HEARTBEAT_SECONDS = 10.0
 STALE_SECONDS = 90.0
@@ -37,7 +39,7 @@ def owner() -> dict[str, Any]:
     return {
         **_place(),
         "pid": os.getpid(),
-        "started": psutil.Process().create_time(),
+        "started": started(os.getpid()),
     }
 
 
@@ -46,10 +48,8 @@ def is_alive(lease: dict[str, Any], heartbeat_age: float) -> bool:
     if any(lease.get(name) != value for name, value in _place().items()):
         return heartbeat_age < STALE_SECONDS
     try:
-        process = psutil.Process(int(lease["pid"]))
-        same = abs(process.create_time() - float(lease["started"])) < 1.0
-        return same and process.status() != psutil.STATUS_ZOMBIE
-    except (psutil.NoSuchProcess, KeyError, ValueError):
+        return running(int(lease["pid"]), float(lease["started"])) is not None
+    except (KeyError, ValueError):
         return False
 
 
@@ -62,6 +62,28 @@ def is_held(folder: Path, name: str) -> bool:
     """Whether a live process holds the lease `name`."""
     held = _read(folder / f"{name}.json")
     return held is not None and is_alive(*held)
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who holds a lease, for people."""
+
+    host: str
+    pid: int
+    since: float | None
+    """Seconds since the epoch by the holder's clock; None of one that does not say."""
+
+
+def holders(folder: Path) -> dict[str, Holder]:
+    """Live holders of all leases in `folder`, by the lease's name."""
+    found = {}
+    for path in sorted(folder.glob("*.json")):
+        held = _read(path)
+        if held is not None and is_alive(*held):
+            content = held[0]
+            host, pid, since = (content.get(name) for name in ("host", "pid", "since"))
+            found[path.stem] = Holder(str(host), int(pid or 0), since)
+    return found
 
 
 class Lease:
@@ -87,7 +109,8 @@ class Lease:
             token = uuid.uuid4().hex
             aside = folder / f".{name}.{token}"
             # Readers take no lock; thanks to the rename they never see half a file.
-            aside.write_text(json.dumps({**owner(), "token": token}), encoding="utf-8")
+            content = {**owner(), "token": token, "since": time.time()}
+            aside.write_text(json.dumps(content), encoding="utf-8")
             aside.replace(path)
         return cls(path, token)
 

@@ -23,6 +23,11 @@ class Listing:
             for name in _names(artifacts / kind):
                 self._found.setdefault((kind, name[-SHORT:]), artifacts / kind / name)
 
+    @property
+    def ids(self) -> set[str]:
+        """First digits of all fingerprints that are there."""
+        return {short for _, short in self._found}
+
     def find(self, fingerprint: str, kind: str) -> Path | None:
         """Folder of the artifact with this fingerprint, or None."""
         return self._found.get((kind, fingerprint[:SHORT]))

@@ -57,6 +57,7 @@ class Record(BaseModel):
     """UTC, ISO 8601."""
     finished_at: str
     seconds: float
+    """Of one worker: those of several that computed parts of the step are added up."""
     attempts: int
     """Attempts it took, the successful one included."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,20 @@ class StudyPlan:
     """Steps that nothing but data keeps from being, for their prices alone: without the data's
     digest a fingerprint here is nobody's id."""
 
+    @cached_property
+    def order(self) -> dict[str, int]:
+        """Place of each step among all, by fingerprint."""
+        return {print_: number for number, print_ in enumerate(self.steps)}
+
+    @cached_property
+    def known_models(self) -> frozenset[str]:
+        """Base models of which a cell has, or but for data would have, a step."""
+        return frozenset(cell.base_model for cell in self.cells if cell.step or cell.expected)
+
+    def waits_for_data(self, cell: PlannedCell) -> bool:
+        """Whether a cell's id, and what the store has under it, follows from data not here."""
+        return cell.expected is not None or cell.base_model not in self.known_models
+
     def to_json(self) -> dict[str, Any]:
         """What the store keeps of a plan, for the catalog: names, axes and ids of all cells."""
         trained = [s for s in self.steps.values() if issubclass(kind_named(s.kind), TrainingSpec)]
@@ -71,7 +85,8 @@ class StudyPlan:
             "hypothesis": self.study.hypothesis,
             "target_context": self.study.target_context,
             "base_contexts": {m.known_as: _trained_context(m) for m in models},
-            "cells": [_cell_json(cell) for cell in self.cells],
+            "cells": [_cell_json(cell, self.waits_for_data(cell)) for cell in self.cells],
+            "steps": [step.short for step in self.steps.values()],
             "kinds": {s.short: s.kind for s in self.steps.values() if s.fingerprint in waited_for},
             "trainings": [
                 {
@@ -294,7 +309,7 @@ def _trained_context(model: LanguageModel) -> int | None:
     return model.geometry.trained_context if model.is_known else None
 
 
-def _cell_json(cell: PlannedCell) -> dict[str, Any]:
+def _cell_json(cell: PlannedCell, waits_for_data: bool) -> dict[str, Any]:
     axes = {
         name: getattr(cell, name)
         for name in PlannedCell.__dataclass_fields__
@@ -309,4 +324,5 @@ def _cell_json(cell: PlannedCell) -> dict[str, Any]:
         "checkpoint": checkpoint.short if checkpoint else None,
         "blocked_by": [parent[:SHORT] for parent in step.parents.values()] if step else [],
         "unavailable": cell.unavailable,
+        "waits_for_data": waits_for_data,
     }

@@ -1,4 +1,4 @@
-"""What a plan still needs: compares its steps with a store, and says why each is done or not."""
+"""What a plan still needs: looks its steps up in a store, and says why each is done or not."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import Any, Literal
 
 from lce_core.store.artifacts import Store
 from lce_core.store.listing import Listing
-from lce_core.store.records import Record
-from lce_core.store.steps import Step, differences
+from lce_core.store.steps import Step
 from lce_core.study.plan import StudyPlan
-from lce_core.study.step_kinds import kind_named
 
 State = Literal["done", "to do", "failed", "unavailable"]
+Change = Literal["new", "done", "stale", "failed", "unavailable"]
 
 _FOR_GOOD = "non_finite"
 """The failure class that no later run tries again: the same numbers diverge again."""
@@ -25,6 +24,17 @@ class StepState:
 
     state: State
     reason: str
+    holds: Literal["new", "stale", "failed"] = "new"
+    """Of one to do, what is there of it: nothing, an outdated or damaged artifact, a failure."""
+    differs: tuple[str, ...] = ()
+    """Fields in which it differs from what has finished in its place, as "field: old -> new"."""
+    was: str | None = None
+    """Id of the artifact of an earlier plan that was in its place."""
+
+    @property
+    def change(self) -> Change:
+        """Where it stands, in one word, against what the store holds."""
+        return self.holds if self.state == "to do" else self.state
 
 
 def inspect(
@@ -50,26 +60,18 @@ def inspect(
     return states
 
 
-def explain(plan: StudyPlan, store: Store, states: dict[str, StepState]) -> dict[str, StepState]:
-    """The same states, where each `to do` names what differs from the nearest finished step."""
-    explained = dict(states)
-    new = [s for s in plan.steps.values() if states[s.fingerprint] == StepState("to do", "new")]
-    if not new:  # then no record has to be read
-        return explained
-    finished: dict[tuple[object, ...], list[Record]] = {}
-    kinds = {step.kind for step in new}
-    for _, record in store.records():
-        if record.kind in kinds:
-            finished.setdefault(_place(record.kind, record.axes), []).append(record)
-    for step in new:
-        if near := finished.get(_place(step.kind, step.axes)):
-            reasons = [differences(record.lineage, step.lineage) for record in near]
-            changed = min(reasons, key=len)
-            if changed:
-                explained[step.fingerprint] = StepState(
-                    "to do", "changed: " + "; ".join(changed[:3])
-                )
-    return explained
+def given_up(failure: Mapping[str, Any], folders: Mapping[str, str]) -> StepState | None:
+    """State of a step that no run tries again after this failure; None where one does.
+
+    Args:
+      failure: as `Store.failure` gives it.
+      folders: `folders_of` the execution.
+    """
+    if failure["class"] == _FOR_GOOD:
+        return StepState("failed", f"{failure['class']}: {failure['message']}")
+    if failure["class"] == "unavailable" and failure["folders"] == folders:
+        return StepState("unavailable", failure["message"])
+    return None
 
 
 def _state(
@@ -89,16 +91,9 @@ def _state(
             return StepState("unavailable", states[parent].reason)
     failure = store.failure(step)
     if failure and not retry_failed:
-        reason = f"{failure['class']}: {failure['message']}"
-        if failure["class"] == _FOR_GOOD:
-            return StepState("failed", reason)
-        if failure["class"] == "unavailable" and failure["folders"] == folders:
-            return StepState("unavailable", failure["message"])
-        return StepState("to do", f"failed before ({reason})")
+        return given_up(failure, folders) or StepState(
+            "to do", f"failed before ({failure['class']}: {failure['message']})", "failed"
+        )
     if store.path(step, listing).exists():
-        return StepState("to do", "its artifact is damaged")
+        return StepState("to do", "its artifact is damaged", "stale")
     return StepState("to do", "new")
-
-
-def _place(kind: str, axes: Mapping[str, Any]) -> tuple[object, ...]:
-    return (kind, *(axes.get(axis) for axis in kind_named(kind).place))

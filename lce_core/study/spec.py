@@ -224,8 +224,15 @@ class StudySpec(BaseModel):
                 continue
             self.train_tokens_of(variant)
             training, length = self.training_of(variant), self.train_length_of(variant)
+            own = "" if variant.training is None else f"methods[{index}]."
+            if training.state_precision != "fp32" and training.precision != "bf16":
+                raise SpecError(
+                    f"{own}training.state_precision",
+                    f"{training.state_precision} with precision {training.precision}",
+                    "products in bf16 where states may be bf16",
+                    "set precision: bf16 as well",
+                )
             if training.tokens_per_step % length:
-                own = "" if variant.training is None else f"methods[{index}]."
                 rows = "target_context" if variant.train_length is None else "train_length"
                 raise SpecError(
                     f"{own}training.tokens_per_step",

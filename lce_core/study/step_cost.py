@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from lce_core.data.sequences import Answers
@@ -68,6 +69,21 @@ class StepCost:
     def all_flops(self) -> float:
         """FLOPs, those of generated tokens included."""
         return self.flops + self.decoding.flops
+
+
+def total_cost(costs: Sequence[StepCost]) -> StepCost:
+    """Sum of the costs, in one go: plans have a hundred thousand."""
+    decoding = [cost.decoding for cost in costs]
+    return StepCost(
+        sum(cost.tokens for cost in costs),
+        sum(cost.flops for cost in costs),
+        Decoding(
+            sum(one.tokens for one in decoding),
+            sum(one.flops for one in decoding),
+            sum(one.bytes for one in decoding),
+            sum(one.layer_passes for one in decoding),
+        ),
+    )
 
 
 def pretraining_cost(model: LanguageModel, tokens: int, length: int) -> StepCost:

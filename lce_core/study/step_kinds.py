@@ -239,9 +239,18 @@ class CellSpec(StepSpec):
         return f"evaluate {axes['base_model']}-{row}-s{axes['seed']} {what}"
 
     @classmethod
-    def rank(cls, step: Step) -> int:
-        """The longest first: shorter windows of running text are read off longer ones."""
-        return -int(step.axes["eval_length"])
+    def is_divisible(cls, step: Step) -> bool:
+        """Not where windows are read off longer ones: another worker would compute them."""
+        return not _scores_text(step)
+
+    @classmethod
+    def rank(cls, step: Step) -> tuple[str, int]:
+        """The longest first, text after text: shorter windows are read off longer ones.
+
+        The losses of one text may be all that a worker has room for.
+        """
+        text = step.axes["task"] if _scores_text(step) else ""
+        return text, -int(step.axes["eval_length"])
 
 
 def kind_named(kind: str) -> type[StepSpec]:

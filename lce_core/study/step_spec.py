@@ -68,6 +68,11 @@ class StepSpec(Section):
         return f"{step.kind} {step.name}"
 
     @classmethod
-    def rank(cls, step: Step) -> int:  # noqa: ARG003 - of a kind with more steps in a unit
+    def is_divisible(cls, step: Step) -> bool:  # noqa: ARG003 - of a kind with more steps in a unit
+        """Whether two workers are through with a unit sooner than one of them."""
+        return True
+
+    @classmethod
+    def rank(cls, step: Step) -> tuple[str, int]:  # noqa: ARG003 - of a kind with more in a unit
         """Steps of a unit are computed in ascending order of this, else in the plan's."""
-        return 0
+        return "", 0

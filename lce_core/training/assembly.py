@@ -22,6 +22,7 @@ from lce_core.models import MODELS, LanguageModel
 from lce_core.study.plugin_folders import add_plugin_folders
 from lce_core.training.lora import add_lora
 from lce_core.training.loss_model import LossModel
+from lce_core.training.recomputation import enable
 from lce_core.training.sharding import build_on_main, shard
 
 if TYPE_CHECKING:
@@ -82,25 +83,26 @@ def build(job: TrainingJob, base: LanguageModel, device: torch.device) -> Parts:
     def start() -> PreTrainedModel:
         if job.from_scratch:
             model = base.initialise(job.seed)
+            # Not model.to(): it would round rotary frequencies, which are buffers.
+            for parameter in model.parameters():
+                parameter.data = parameter.data.to(job.state_dtype)
         else:
-            model = base.load(job.base_folder, torch.float32)
+            model = base.load(job.base_folder, job.state_dtype)
         if method and method.insertion(base.geometry):
             reserve_token(model)  # Here, where other processes take the model's layout from.
         return model
 
     sharded = job.is_sharded(device)
-    model = build_on_main(start, device) if sharded else start()
+    model = build_on_main(start, device, job.state_dtype) if sharded else start()
     extended = None if method is None else _extend(job, base, method, model, device)
-    module = LossModel(model, job.training.precision)
+    # Weights in bf16 need no autocast.
+    precise = job.state_dtype == torch.float32
+    module = LossModel(model, job.training.precision if precise else "fp32", job.kept)
     if sharded:
         shard(module, model, device)
     else:
         module.to(device)
-    if job.gradient_checkpointing:
-        # The second name is what older 5.x releases of transformers have.
-        names = ("activation_checkpointing_enable", "gradient_checkpointing_enable")
-        enable = next(getattr(model, name) for name in names if hasattr(model, name))
-        enable({"use_reentrant": False})
+    enable(model, job.kept)
     module.train()
     return Parts(model, module, extended)
 

@@ -17,13 +17,17 @@ class ExponentialMovingAverage:
 
     def __init__(self, parameters: Mapping[str, Tensor], decay: float) -> None:
         self._parameters, self._decay = parameters, decay
-        self.tensors = {name: tensor.detach().clone() for name, tensor in parameters.items()}
+        # fp32 also for bf16 weights, whose last bit is larger than what a step moves the average.
+        self.tensors = {
+            name: tensor.detach().to(torch.float32, copy=True)
+            for name, tensor in parameters.items()
+        }
 
     @torch.no_grad()
     def update(self) -> None:
         """Moves the EMA towards the present weights."""
         for name, tensor in self.tensors.items():
-            tensor.lerp_(self._parameters[name].detach(), 1 - self._decay)
+            tensor.lerp_(self._parameters[name].detach().to(tensor.dtype), 1 - self._decay)
 
     @torch.no_grad()
     def apply(self) -> None:

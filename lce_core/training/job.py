@@ -8,9 +8,11 @@ from typing import Any, Literal
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
-from lce_core.devices import DeviceName
+from lce_core.devices import DeviceName, resolve_dtype
+from lce_core.execution import Checkpointing
 from lce_core.recipe import Positions, Training
 from lce_core.store.identity import fingerprint
+from lce_core.training.recomputation import Kept
 
 
 class TrainingJob(BaseModel):
@@ -46,7 +48,10 @@ class TrainingJob(BaseModel):
     """Least time between resume points; large ones are written less often than this."""
     sharding: Literal["auto", "replicate", "shard"] = "auto"
     """How several processes hold the model; "auto" shards on GPUs."""
-    gradient_checkpointing: bool = False
+    gradient_checkpointing: Checkpointing = "auto"
+    states: Literal["fp32", "bf16"] | None = None
+    """Precision of the states where the study allows either; None for the study's first choice."""
+    compile_layers: bool = False
     plugin_folders: tuple[Path, ...] = ()
 
     @property
@@ -56,8 +61,32 @@ class TrainingJob(BaseModel):
 
     def is_sharded(self, device: torch.device) -> bool:
         """Whether each process holds a share of the model only."""
-        wanted = self.sharding == "shard" or (self.sharding == "auto" and device.type == "cuda")
+        # Copies of the model would each round bf16 states in their own way.
+        fits = device.type == "cuda" or self.state_precision == "bf16"
+        wanted = self.sharding == "shard" or (self.sharding == "auto" and fits)
         return wanted and self.processes > 1
+
+    @property
+    def state_precision(self) -> Literal["fp32", "bf16"]:
+        """Of weights, gradients and moments between training steps."""
+        allowed = self.training.state_precision
+        return (self.states or "fp32") if allowed == "fp32_or_bf16" else allowed
+
+    @property
+    def state_dtype(self) -> torch.dtype:
+        """Of weights, gradients and moments between training steps."""
+        return resolve_dtype(self.state_precision)
+
+    @property
+    def kept(self) -> Kept:
+        """What layers keep for the backward pass."""
+        named = self.gradient_checkpointing
+        return "none" if named == "auto" else named
+
+    @property
+    def micro_rows(self) -> int:
+        """Rows of one forward pass of one process."""
+        return max(1, self.micro_batch_tokens // self.row_length)
 
     def identity(self) -> str:
         """Fingerprint of what decides the result; resume points of another one are refused."""

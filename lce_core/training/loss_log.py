@@ -15,7 +15,7 @@ class LossLog:
 
     def __init__(self, folder: Path, step: int) -> None:
         self.path = folder / LOG
-        kept = [entry for entry in _entries(self.path) if entry["step"] <= step]
+        kept = [entry for entry in read_entries(self.path) if entry["step"] <= step]
         aside = self.path.with_suffix(".writing")
         aside.write_text("".join(map(_line, kept)), encoding="utf-8")
         aside.replace(self.path)
@@ -33,12 +33,14 @@ class LossLog:
         self._file.close()
 
 
-def _entries(path: Path) -> list[dict[str, Any]]:
-    if not path.exists():
+def read_entries(path: Path) -> list[dict[str, Any]]:
+    """The whole entries of a log, which may be being written; none where it is not there."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
         return []
-    whole = (line for line in path.read_text(encoding="utf-8").splitlines(keepends=True))
     # A killed writer may leave half a line at the end.
-    return [json.loads(line) for line in whole if line.endswith("}\n")]
+    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("}\n")]
 
 
 def _line(entry: Mapping[str, Any]) -> str:

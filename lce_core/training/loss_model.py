@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from lce_core.devices import autocast
 from lce_core.evaluation.cross_entropy import linear_cross_entropy
+from lce_core.training.recomputation import Kept, storage
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -23,12 +24,14 @@ class LossModel(nn.Module):
 
     Args:
       model: any causal language model of transformers with a linear head.
-      precision: "fp32", or "bf16" for bf16 products on fp32 weights.
+      precision: "fp32" for products in the weights' dtype, or "bf16" for bf16 products on fp32
+        weights.
+      kept: what the model's layers keep for the backward pass (`recomputation.enable`).
     """
 
-    def __init__(self, model: PreTrainedModel, precision: str) -> None:
+    def __init__(self, model: PreTrainedModel, precision: str, kept: Kept = "none") -> None:
         super().__init__()
-        self.model, self.precision = model, precision
+        self.model, self.precision, self.kept = model, precision, kept
 
     def forward(self, tokens: Tensor, weights: Tensor) -> Tensor:
         """Sum of weights[r, i] * nll(tokens[r, i] | tokens[r, :i]) over i >= 1, in nats.
@@ -40,7 +43,8 @@ class LossModel(nn.Module):
         head = cast("nn.Linear", self.model.get_output_embeddings())
         backbone = self.model.base_model
         with autocast(tokens.device, self.precision):
-            hidden: Tensor = backbone(input_ids=tokens, use_cache=False).last_hidden_state
+            with storage(self.kept, tokens.device):
+                hidden: Tensor = backbone(input_ids=tokens, use_cache=False).last_hidden_state
             return linear_cross_entropy(
                 hidden[:, :-1].flatten(0, 1),
                 head.weight,

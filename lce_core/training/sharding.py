@@ -3,8 +3,8 @@
 Weights, gradients, optimiser moments and the EMA are split along their first dimension (torch's
 `fully_shard`, FSDP2). A decoder layer is gathered before it is used and let go afterwards;
 embedding, last norm and head stay gathered from forward to backward, because the loss reads them
-directly. Everything is gathered and reduced in fp32, and autocast casts what was gathered, so N
-processes compute what one computes, up to the order of sums.
+directly. Everything is gathered in its own dtype and reduced in fp32, and autocast casts what was
+gathered, so N processes compute what one computes, up to the order of sums.
 
 Only the main process reads the weights. The others build the model without memory from its
 configuration, and every unit is handed out and split before the next one: no device ever holds
@@ -22,7 +22,7 @@ import torch.distributed as dist
 from accelerate import init_empty_weights  # type: ignore[import-untyped]
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
 from lce_core.errors import DataError
@@ -31,12 +31,15 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-def build_on_main(build: Callable[[], PreTrainedModel], device: torch.device) -> PreTrainedModel:
+def build_on_main(
+    build: Callable[[], PreTrainedModel], device: torch.device, dtype: torch.dtype
+) -> PreTrainedModel:
     """The result of `build` on the main process, and its like without weights on the others.
 
     Args:
       build: makes the model, on the CPU; called on the main process only.
       device: where the processes exchange tensors.
+      dtype: of the weights that `build` makes.
     """
     if dist.get_rank() == 0:
         model = build()
@@ -50,7 +53,7 @@ def build_on_main(build: Callable[[], PreTrainedModel], device: torch.device) ->
     # Buffers are real: rotary frequencies follow from the configuration and are not handed out.
     with init_empty_weights(include_buffers=False):
         empty: PreTrainedModel = AutoModelForCausalLM.from_config(
-            config, dtype=torch.float32, attn_implementation="sdpa"
+            config, dtype=dtype, attn_implementation="sdpa"
         )
     empty.tie_weights()  # Building without memory unties.
     if (found := _layout(empty)) != (wanted := _broadcast_text("", device)):
@@ -74,13 +77,27 @@ def shard(module: nn.Module, model: PreTrainedModel, device: torch.device) -> No
       device: where this process computes.
     """
     mesh = init_device_mesh(device.type, (dist.get_world_size(),))
-    names = set(model._no_split_modules or ())
-    layers = [part for part in model.modules() if type(part).__name__ in names]
-    for layer in layers:
-        _hand_out(layer, device)
-        fully_shard(layer, mesh=mesh, reshard_after_forward=True)
+    sums = MixedPrecisionPolicy(reduce_dtype=torch.float32)
+    for unit in [*decoder_layers(model), *_of_other_dtype(model)]:
+        _hand_out(unit, device)
+        fully_shard(unit, mesh=mesh, reshard_after_forward=True, mp_policy=sums)
     _hand_out(module, device)
-    fully_shard(module, mesh=mesh)
+    fully_shard(module, mesh=mesh, mp_policy=sums)
+
+
+def decoder_layers(model: PreTrainedModel) -> list[nn.Module]:
+    """The layers of a model, from the first on."""
+    names = set(model._no_split_modules or ())
+    return [part for part in model.modules() if type(part).__name__ in names]
+
+
+def _of_other_dtype(model: PreTrainedModel) -> list[nn.Module]:
+    """Modules with weights in another precision than the model's: a unit shares one dtype."""
+    return [
+        part
+        for part in model.modules()
+        if any(own.dtype != model.dtype for own in part.parameters(recurse=False))
+    ]
 
 
 def local(tensor: Tensor) -> Tensor:

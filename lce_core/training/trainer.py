@@ -13,19 +13,24 @@ import shutil
 import time
 from collections.abc import Mapping
 from contextlib import nullcontext
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from accelerate import Accelerator, DistributedDataParallelKwargs  # type: ignore[import-untyped]
+from accelerate import (  # type: ignore[import-untyped]
+    Accelerator,
+    DistributedDataParallelKwargs,
+    InitProcessGroupKwargs,
+)
 from numpy.typing import NDArray
 from torch.distributed.tensor import DTensor
 
-from lce_core.devices import peak_flops
+from lce_core.attention.observed import KernelWatch
 from lce_core.errors import DataError, NonFiniteError
 from lce_core.extension.extended_model import save_learned
+from lce_core.extension.kernels import preferred_kernels
 from lce_core.reports import Report
-from lce_core.study.cost import model_flops_utilisation, training_flops
 from lce_core.training.assembly import build, open_rows, plugin_of, sequence_length
 from lce_core.training.checkpoints import points
 from lce_core.training.checkpoints.resume import restore, shard_tensors, training_tensors
@@ -33,7 +38,10 @@ from lce_core.training.ema import ExponentialMovingAverage
 from lce_core.training.lora import merged
 from lce_core.training.loss_log import LossLog
 from lce_core.training.schedule import learning_rate, row_seeds, rows_of_step, share
-from lce_core.training.sharding import gathered, local
+from lce_core.training.sharding import decoder_layers, gathered, local
+from lce_core.training.states.adamw import RoundedAdamW
+from lce_core.training.states.gradient_sums import GradientSums
+from lce_core.training.telemetry import Telemetry
 
 if TYPE_CHECKING:
     from lce_core.training.job import TrainingJob
@@ -42,6 +50,9 @@ if TYPE_CHECKING:
 _REPORT_SECONDS = 1.0
 _WRITING_SHARE = 20
 """A resume point may cost one part in this many of the time."""
+_PATIENCE = timedelta(hours=2)
+"""How long processes wait for each other. The main one reads 27 GB of weights for 7B and writes as
+many, alone, perhaps over a slow network; NCCL's own limit is ten minutes."""
 
 
 class Trainer:
@@ -55,14 +66,16 @@ class Trainer:
     def __init__(self, job: TrainingJob, device: torch.device) -> None:
         self.job, self.training = job, job.training
         self.rows = open_rows(job)
-        micro_rows = max(1, job.micro_batch_tokens // job.row_length)
-        self.micro_rows = micro_rows
-        micro_batches = len(share(np.arange(job.rows_per_step), 0, job.processes, micro_rows))
+        self.micro_rows = job.micro_rows
+        micro_batches = len(share(np.arange(job.rows_per_step), 0, job.processes, self.micro_rows))
         self.accelerator = Accelerator(
             cpu=device.type == "cpu",
-            mixed_precision="no",  # LossModel casts; the weights stay fp32.
+            mixed_precision="no",  # LossModel casts.
             gradient_accumulation_steps=micro_batches,
-            kwargs_handlers=[DistributedDataParallelKwargs(gradient_as_bucket_view=True)],
+            kwargs_handlers=[
+                DistributedDataParallelKwargs(gradient_as_bucket_view=True),
+                InitProcessGroupKwargs(backend=None, timeout=_PATIENCE),
+            ],
         )
         self.device = self.accelerator.device
         self.base = plugin_of(job)
@@ -70,22 +83,34 @@ class Trainer:
         parts = build(job, self.base, self.device)
         model, module, self.extended = parts.model, parts.module, parts.extended
         self.kernel, self.lora = parts.kernel, parts.lora
-        self.sequence_length = sequence_length(job, self.extended)
+        length = sequence_length(job, self.extended)
+        self.telemetry = Telemetry(
+            job, self.base, self.device, length, all_weights=self.lora is None
+        )
         named = model.named_parameters()
         self.parameters = {name: tensor for name, tensor in named if tensor.requires_grad}
-        optimizer = torch.optim.AdamW(
-            self.parameters.values(),
-            lr=self.training.learning_rate,
-            betas=(self.training.adam_beta1, self.training.adam_beta2),
-            weight_decay=self.training.weight_decay,
-            fused=True,
-        )
+        optimizer = self._optimizer()
+        self.sums: GradientSums | None = None
+        if isinstance(optimizer, RoundedAdamW) and micro_batches > 1:
+            self.sums = GradientSums(self.parameters, job.seed)
         # A split module needs nothing around it: it exchanges gradients by itself.
         self.module = module if self.sharded else self.accelerator.prepare(module)
         self.optimizer = self.accelerator.prepare(optimizer)
         self.model = model
+        self.ran: str | None = None
+        """Attention kernels of the first forward pass."""
         decay = self.training.ema_decay
         self.ema = ExponentialMovingAverage(self.parameters, decay) if decay else None
+
+    def _optimizer(self) -> torch.optim.Optimizer:
+        settings: dict[str, Any] = {
+            "lr": self.training.learning_rate,
+            "betas": (self.training.adam_beta1, self.training.adam_beta2),
+            "weight_decay": self.training.weight_decay,
+        }
+        if self.job.state_precision == "bf16":
+            return RoundedAdamW(self.parameters, seed=self.job.seed, **settings)
+        return torch.optim.AdamW(self.parameters.values(), fused=True, **settings)
 
     @property
     def _is_main(self) -> bool:
@@ -114,9 +139,9 @@ class Trainer:
         for step in range(first, self.job.num_steps):
             is_last = step + 1 == self.job.num_steps
             due = time.monotonic() - saved >= pause
-            loss, save_now = self._step(step, due)
+            loss, norm, save_now = self._step(step, due)
             now = time.monotonic()
-            entry, previous = self._log_entry(step, loss, now - previous), now
+            entry, previous = self.telemetry.entry(step, loss, norm, now - previous), now
             if log:
                 log.append(entry)
             if now - reported >= _REPORT_SECONDS or is_last:
@@ -143,8 +168,13 @@ class Trainer:
             restore(saved, self.parameters, self.optimizer.optimizer, self._ema_tensors)
         return step
 
-    def _step(self, step: int, due: bool) -> tuple[float, bool]:
-        """One update: (loss in nats per unit of weight, whether the main process wants a point)."""
+    def _step(self, step: int, due: bool) -> tuple[float, float, bool]:
+        """One update.
+
+        Returns:
+          Loss in nats per unit of weight, norm of the gradients before clipping, and whether the
+          main process wants a resume point.
+        """
         job, accelerator = self.job, self.accelerator
         rows = rows_of_step(job.seed, step, job.rows_per_step, len(self.rows))
         mine = share(rows, accelerator.process_index, accelerator.num_processes, self.micro_rows)
@@ -163,6 +193,8 @@ class Trainer:
         # processes; both are undone here.
         scale = len(batches) * accelerator.num_processes / weight
         self._prepare(step)
+        if self.sums:
+            self.sums.begin(step)
         total = torch.zeros((), device=self.device)
         for part, (tokens, weights) in zip(mine, batches, strict=True):
             if self.extended:
@@ -170,10 +202,12 @@ class Trainer:
             # (rows, row_length) each. All but the last pass only add to the gradients: exchange,
             # clipping and the optimizer's step wait for it.
             with accelerator.accumulate(self.module):
-                loss = self.module(tokens, weights)
+                loss = self._forward(tokens, weights)
                 total += loss.detach()
                 accelerator.backward(loss * scale)
                 if accelerator.sync_gradients:
+                    if self.sums:
+                        self.sums.give_back()
                     norm = self._clip()
                     # Clocks differ: the main process alone says when a resume point is due, and the
                     # sum that carries the loss tells the others, so that all save or none does.
@@ -185,11 +219,28 @@ class Trainer:
                 self.optimizer.zero_grad()
         if self.ema:
             self.ema.update()
-        return mean, votes > 0
+        return mean, norm, votes > 0
+
+    def _forward(self, tokens: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        """The loss of a micro-batch; the first pass is watched, before layers are compiled."""
+        with preferred_kernels(self.device):
+            if self.ran is not None:
+                watched: torch.Tensor = self.module(tokens, weights)
+                return watched
+            with KernelWatch() as watch:
+                loss: torch.Tensor = self.module(tokens, weights)
+        self.ran = watch.names()
+        if self.job.compile_layers and self.device.type == "cuda":
+            for layer in decoder_layers(self.model):
+                layer.compile()
+        return loss
 
     def _clip(self) -> float:
         """Limits the norm of all gradients together; the norm before that."""
         limit = self.training.gradient_clip
+        optimizer = self.optimizer.optimizer
+        if isinstance(optimizer, RoundedAdamW):
+            return optimizer.clip(limit, lambda squares: self._sum(squares)[0])
         norm = self.accelerator.clip_grad_norm_(self.module.parameters(), limit)
         return float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
 
@@ -210,7 +261,11 @@ class Trainer:
             group["lr"] = rate
         # Dropout, where a model has it, follows from seed, step and process.
         mixed = np.random.SeedSequence([self.job.seed, step, self.accelerator.process_index])
-        torch.manual_seed(int(mixed.generate_state(1)[0]))
+        seed = int(mixed.generate_state(1)[0])
+        # torch.manual_seed queues calls with a stack trace each for every kind of device there is.
+        torch.default_generator.manual_seed(seed)
+        if self.device.type == "cuda":
+            torch.cuda.manual_seed(seed)
 
     def _sum(self, *values: float) -> list[float]:
         local = torch.tensor(values, dtype=torch.float64, device=self.device)
@@ -227,22 +282,6 @@ class Trainer:
                 f" good resume point is that of step {self.saved_step} in"
                 f" {self.job.resume}",
             )
-
-    def _log_entry(self, step: int, loss: float, seconds: float) -> dict[str, Any]:
-        speed = self.training.tokens_per_step / seconds
-        flops = training_flops(self.base.shape, self.base.geometry, self.sequence_length)
-        # These FLOPs are of full attention and of gradients of all weights.
-        peak = None if self.lora else peak_flops(self.device, self.training.precision)
-        share_of_one = speed / self.accelerator.num_processes
-        mfu = model_flops_utilisation(share_of_one, flops, peak) if peak else None
-        return {
-            "step": step + 1,
-            "tokens": (step + 1) * self.training.tokens_per_step,
-            "loss": loss,
-            "learning_rate": learning_rate(self.training, step, self.job.num_steps),
-            "tokens_per_second": round(speed, 1),
-            "mfu": mfu,
-        }
 
     def _report(self, report: Report, entry: dict[str, Any]) -> None:
         if self._is_main:
@@ -297,7 +336,12 @@ class Trainer:
     def _facts(self, entry: dict[str, Any], first: int, seconds: float) -> dict[str, Any]:
         return {
             **entry,
+            "peak_memory_bytes": self.telemetry.peak_memory_bytes,
             "kernel": self.kernel,
+            "attention_kernel": self.ran,
+            "gradient_checkpointing": self.job.kept,
+            "state_precision": self.job.state_precision,
+            "micro_rows": self.micro_rows,
             "resumed_from": first,
             "seconds": round(seconds, 3),
             "device": str(self.device),

@@ -22,8 +22,8 @@ from catalog import build, extraction
 from catalog.build import build_catalog, refresh_catalog
 from catalog.queries import logical_digest, run_query
 from lce_core.store.artifacts import Store
+from tests.support.catalogs.sample_store import STUDY, Study
 from tests.support.repository import ROOT
-from tests.support.sample_store import STUDY, Study
 
 
 @pytest.fixture(scope="module")
@@ -259,7 +259,7 @@ def test_other_code_makes_the_catalog_again(
     maker = replace(build._MAKER, folders=(copied, ROOT / "lce_core"))
     monkeypatch.setattr(build, "_MAKER", maker)
     assert not refreshed(home)
-    for name in ("extraction.py", "sql/overview.sql"):
+    for name in ("extraction.py", "sql/overview.sql", "reference/errata.csv"):
         with (copied / name).open("a", encoding="utf-8") as file:
             file.write("\n")
         assert refreshed(home)

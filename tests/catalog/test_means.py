@@ -10,19 +10,20 @@ from __future__ import annotations
 import itertools
 import re
 import tempfile
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from catalog.queries import run_query
 from dashboards.contents import read_contents
 from dashboards.report import render
-from tests.support.holed_catalog import HOLES, LOWER_IS_BETTER, TARGET, Cell, written
+from tests.support.catalogs.holed_catalog import HOLES, LOWER_IS_BETTER, TARGET, Cell, written
 
 LONGEST = 1024
 TASKS = {"perplexity": ["books", "code"], "needle": ["needle"], "ruler": ["fwe", "qa_1", "vt"]}
@@ -108,6 +109,12 @@ def is_best(mean: Mean, column: list[Mean]) -> bool:
     return rank(mean, column) == 1 and len(known) > 1 and comparable
 
 
+def usual_parts(column: list[Mean]) -> frozenset[tuple[str, int]]:
+    """What most means of a column are over; of two as frequent, the first planned."""
+    counted = Counter(mean.parts for mean in column)
+    return max(counted, key=lambda parts: counted[parts])
+
+
 def told(missing: str | None, task: str | None = None) -> set[tuple[str, str, int]]:
     """Status, task and seed of each part that a text names; a task's own text names no task."""
     found = set()
@@ -133,7 +140,8 @@ def check_benchmarks(catalog: Path, drawn: list[list[Cell]]) -> None:
     shown = rows(
         catalog,
         "SELECT study, method, frozen, benchmark, eval_length, value, value_of_done, missing,"
-        " num_done, num_planned, rank, is_best, task_set FROM benchmark_by_length",
+        " num_done, num_planned, rank, is_best, task_set,"
+        " has_usual_tasks FROM benchmark_by_length",
         5,
     )
     sets: dict[Any, Any] = {}
@@ -145,11 +153,12 @@ def check_benchmarks(catalog: Path, drawn: list[list[Cell]]) -> None:
             expected[f"study-{number}", *key] = (mean, column)
     assert shown.keys() == expected.keys()
     for key, (mean, column) in expected.items():
-        value, of_done, missing, num_done, num_planned, place, best, task_set = shown[key]
+        value, of_done, missing, num_done, num_planned, place, best, task_set, usual = shown[key]
         assert (value, of_done) == (mean.value, mean.of_done)
         assert (num_done, num_planned) == (len(mean.done), len(mean.cells))
         assert told(missing) == mean.gaps
         assert (place, best) == (rank(mean, column), is_best(mean, column))
+        assert usual == (mean.parts == usual_parts(column))
         # One id for each set of parts, and one set for each id.
         assert sets.setdefault(task_set, (key[3], mean.parts)) == (key[3], mean.parts)
     assert len(set(sets.values())) == len(sets)
@@ -243,28 +252,38 @@ def told_in_the_overview(missing: str | None) -> set[tuple[str, str, str, int, i
 
 
 def check_report(catalog: Path, cells: list[Cell]) -> None:
-    """Best marks and values of the overview of study-0."""
+    """Values and frames of the heat maps of study-0."""
     page = render(read_contents(catalog, "study-0"))
-    table = page.partition('<table class="overview">')[2].partition("</table>")[0]
+    form = (
+        r'<g class="field (?:h\d+|absent)( best)?" data-method="(\w+)" data-frozen="(\w+)"'
+        r' data-block="(.*?)" data-x="(\d+)"(?: data-value="(.*?)")?'
+    )
     means = by(cells, "method", "frozen", "benchmark", "eval_length")
-    longest = max((c.eval_length for c in cells if c.benchmark != "ruler"), default=None)
-    place = r'data-benchmark="(\w+)" data-length="(\d+)"'
-    form = rf'<td class="number( best)?" {place}(?: data-value="(.*?)")?>'
-    shown = {}
-    for row in table.split("<tr data-method=")[1:]:
-        method, frozen = row.split('"')[1], "<td>frozen</td>" in row
-        for best, benchmark, length, value in re.findall(form, row):
-            key = (method, frozen, benchmark, int(length))
-            shown[key] = (bool(best), float(value) if value else None)
-    expected = {}
-    for key, mean in means.items():
-        column = [other for at, other in means.items() if at[2:] == key[2:]]
-        if key[3] == TARGET or (key[3] == longest and key[2] != "ruler"):
-            expected[key] = (is_best(mean, column), mean.value)
-    assert shown == expected
+    tasks = by(cells, "method", "frozen", "benchmark", "task", "eval_length")
+    fields = re.findall(form, page)
+    assert fields or not any(c.status == "done" and c.benchmark == "perplexity" for c in cells)
+    for best, method, frozen, block, length, value in fields:
+        benchmark, _, task = block.replace(" ", "_").partition(":_")
+        of_method = (method, frozen == "true", benchmark)
+        shown = float(value) if value else None
+        if task:
+            assert shown == tasks[(*of_method, task, int(length))].value
+            continue
+        mean = means[(*of_method, int(length))]
+        column = [other for at, other in means.items() if at[2:] == (benchmark, int(length))]
+        framed = is_best(mean, column) and sum(is_best(one, column) for one in column) <= 3
+        assert (shown, bool(best)) == (mean.value, framed)
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+NO_METHOD_IS_WHOLE = [
+    Cell(method, True, 0, "perplexity", task, TARGET, status, 1 / 64)
+    for method in ("none", "pi")
+    for task, status in (("books", "done"), ("code", "failed"))
+]
+
+
+@settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow])
+@example([NO_METHOD_IS_WHOLE])
 @given(studies())
 def test_means_of_studies_with_random_holes(drawn: list[list[Cell]]) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -14,7 +14,7 @@ import pytest
 from lce_core.benchmarks import BENCHMARKS
 from lce_core.contracts.benchmark_cases import cases
 from lce_core.contracts.benchmarks import OF_ALL, OF_PROMPTS, Check, checks
-from tests.support.fixture_data import fixture_folders
+from tests.support.data.fixture_data import fixture_folders
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from lce_core.contracts import benchmarks, methods
 from lce_core.contracts.benchmark_cases import Case
 from lce_core.errors import LceError, SpecError
 from lce_core.methods import METHODS
-from tests.support.fixture_data import fixture_folders
+from tests.support.data.fixture_data import fixture_folders
 from tests.support.plugin_copies import Change, copied
 
 OWN_KERNEL = '''

@@ -12,10 +12,10 @@ def row(method: str, **facts: Any) -> dict[str, Any]:
 
 
 SCORES = [
-    row("none", task="code", rank=1),
-    row("none", task="books", rank=None),
-    row("pi", task="code", rank=2),
-    row("none", benchmark="ruler", task="one", rank=1),
+    row("none", task="code", task_set="code of seed 0", rank=1),
+    row("none", task="books", task_set="books of seed 0", rank=1),  # before nobody
+    row("pi", task="code", task_set="code of seed 0", rank=2),
+    row("none", benchmark="ruler", task="one", task_set="one of seed 0", rank=1),
 ]
 
 
@@ -38,3 +38,13 @@ def test_tasks_stand_alone_where_methods_were_asked_different_ones() -> None:
         ("perplexity\nbooks", "none", False),
         ("perplexity\ncode", "pi", False),
     ]
+
+
+def test_none_is_the_best_of_a_task_that_methods_did_with_different_seeds() -> None:
+    means = [row("none", task_set="both"), row("pi", task_set="code")]
+    for seed, is_best in ((0, True), (1, False)):
+        scores = [
+            row("none", task="code", task_set="code of seed 0", rank=1),
+            row("pi", task="code", task_set=f"code of seed {seed}", rank=2 - seed),
+        ]
+        assert [one["is_best"] for one in comparable(means, scores)] == [is_best, False]

@@ -20,7 +20,7 @@ from catalog.queries import run_query
 from dashboards.markdown import write_markdown
 from lce_core.errors import SpecError
 from lce_core.store.artifacts import Store
-from tests.support.sample_store import STUDY, Study, sample_store
+from tests.support.catalogs.sample_store import STUDY, Study, sample_store
 
 pytestmark = pytest.mark.slow
 

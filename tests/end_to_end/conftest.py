@@ -1,41 +1,15 @@
-"""A finished small study and a Prefect server, for tests that need one but are not about it."""
+"""A finished home to disturb and a Prefect server, for tests that are not about them."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from flows.temporary_server import temporary_server
-from tests.support.studies import (
-    TINY_STEPS,
-    computed,
-    copied_home,
-    lce,
-    library_text,
-    write_study,
-)
-
-
-@pytest.fixture(scope="session")
-def finished(made_once: Callable[[str, Callable[[Path], None]], Path]) -> Path:
-    """The home of the small study, run without disturbance, once in the whole suite."""
-
-    def run(folder: Path) -> None:
-        library_text(folder / "text")
-        named = ("--data-folder", f"text={folder / 'text'}")
-        output = lce(folder / "home", "run", write_study(folder), *named)
-        assert computed(output) == TINY_STEPS
-
-    return made_once("tiny", run) / "home"
-
-
-@pytest.fixture(scope="session")
-def text(finished: Path) -> tuple[str, str]:
-    """The arguments that say where the small study's text lies."""
-    return ("--data-folder", f"text={finished.parent / 'text'}")
+from flows.servers.temporary_server import temporary_server
+from tests.support.studies import copied_home
 
 
 @pytest.fixture

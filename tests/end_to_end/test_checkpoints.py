@@ -23,7 +23,7 @@ from lce_core.runners import Runner
 from lce_core.store.artifacts import Store
 from lce_core.study.plan import compile_study
 from lce_core.study.study_file import load_study
-from tests.support.stock_answers import answers
+from tests.support.oracles.stock_answers import answers
 from tests.support.studies import TINY, lce, write_study
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

@@ -9,15 +9,30 @@ from pathlib import Path
 import pytest
 
 from catalog.queries import run_query
-from flows.daemons import ask
+from flows.servers.daemons import ask
+from flows.settings import STUDIES
 from tests.support.ports import unused_port
 from tests.support.repository import ROOT
 from tests.support.studies import environment, lce
 
+MOVED = ("window: 64", "window: 48")
+
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 
-def test_prefect_deployment_run_as_typed_completes(home: Path) -> None:
+def locked_and_changed(home: Path, folder: Path) -> Path:
+    """The shipped smoke study in a folder of its own, one of whose numbers moved since its lock."""
+    study = folder / "smoke.yaml"
+    text = (STUDIES / "smoke.yaml").read_text("utf-8")
+    study.write_text(text, "utf-8")
+    lce(home, "lock", str(study))
+    study.write_text(text.replace(*MOVED), "utf-8")
+    assert study.read_text("utf-8") != text
+    return study
+
+
+def test_prefect_deployment_run_as_typed_completes(home: Path, tmp_path: Path) -> None:
+    study = locked_and_changed(home, tmp_path)
     server, mlflow = unused_port(), unused_port()
     lce(home, "up", "--port", str(server), "--mlflow-port", str(mlflow))
     try:
@@ -28,7 +43,7 @@ def test_prefect_deployment_run_as_typed_completes(home: Path) -> None:
         answer = subprocess.run(
             [
                 *(sys.executable, "-m", "prefect", "deployment", "run", "controlled-study"),
-                *("-p", "study=smoke", "--watch"),
+                *("-p", f"study={study}", "--watch"),
             ],
             cwd=ROOT,
             env=environment(home, **settings),
@@ -42,6 +57,9 @@ def test_prefect_deployment_run_as_typed_completes(home: Path) -> None:
         )
         assert rows == [("done",)]
         artifacts = ask(f"{settings['PREFECT_API_URL']}/artifacts/filter", {})
+        logs = ask(f"{settings['PREFECT_API_URL']}/logs/filter", {})
+        (noted,) = [line["message"] for line in logs if ".lock" in line["message"]]
+        assert "moved" in noted
         assert [one["data"] for one in artifacts if one["key"] == "study-progress"] == [100.0]
     finally:
         lce(home, "down")

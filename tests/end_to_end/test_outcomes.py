@@ -11,7 +11,8 @@ import pytest
 
 from catalog.queries import run_query
 from lce_core.store.artifacts import Store
-from lce_core.study.speed import finished_here, speed_of
+from lce_core.study.pricing.finished import finished_on
+from lce_core.study.pricing.speed import correction_of, speed_of
 from tests.support.studies import TINY, TINY_STEPS, lce, write_study
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -32,24 +33,34 @@ def test_what_has_finished_prices_what_is_to_do(
     home: Path, text: Arguments, tmp_path: Path
 ) -> None:
     store = Store(home)
-    finished = finished_here(store, threads=1)
+    finished = finished_on("cpu", store, threads=1)
     assert len(finished) == TINY_STEPS
-    speed = speed_of("cpu", store, 1)
+    speed = speed_of("cpu", finished)
     for kinds in (("base", "finetune"), ("cell",)):
         steps = [one for one in finished if one.kind in kinds]
         predicted = sum(speed.seconds(one.kind, one.cost) for one in steps)
         assert predicted == pytest.approx(sum(one.seconds for one in steps))
     cells = [speed.seconds(one.kind, one.cost) for one in finished if one.kind == "cell"]
+    correction = correction_of(speed, finished)
+    prices = [
+        (one.group, correction.seconds(one.group, speed.seconds(one.kind, one.planned)))
+        for one in finished
+        if one.kind == "cell"
+    ]
+    expected = correction.expected(prices)
+    taken = sum(one.seconds for one in finished if one.kind == "cell")
+    assert expected.error is not None
+    assert abs(expected.seconds / taken - 1) <= expected.error
     study = write_study(tmp_path, seeds=[0, 1])
     told = json.loads(lce(home, "plan", study, *text, "--json"))
-    assert (told["device"], told["speed"]) == ("cpu", "measured")
+    assert (told["device"], told["speed"], told["corrected"]) == ("cpu", "measured", True)
     done, to_do = (
         sum(3600 * cell["hours"] for cell in told["cells"] if cell["state"] == state)
         for state in ("done", "to do")
     )
     assert to_do == pytest.approx(done)  # another seed costs the same
-    # Answers are priced at their longest, and fitted as long as they were.
-    assert sum(cells) <= done < 1.1 * sum(cells)
+    # Whole answers are planned, and corrected by what these cells took.
+    assert done == pytest.approx(sum(cells), rel=0.25)
     left = lce(home, "status", study, *text)
     assert "12 of 24 cells, about " in left
     assert "as measured in steps that finished here" in left

@@ -29,6 +29,8 @@ def test_a_study_without_its_data_is_refused_and_keeps_its_results(
     [
         (["run", "toyy"], "write 'toy', or another of"),
         (["run", "toy", "--select", "method=yran"], "write 'yarn', or another of"),
+        (["run", "toy", "--budget", "8 gpus"], "8gpuh, 100cpuh"),
+        (["run", "toy", "--budget", "0.000000001gpuh"], "too little for any block"),
         (["plan", "absent.yaml"], "no such file"),
         (["run", "toy", "--model-folder", "toy_llama"], "NAME=FOLDER"),
         (["run", "toy", "--device", "tpu"], "device"),

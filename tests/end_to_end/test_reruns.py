@@ -5,6 +5,7 @@ Strategy: one small study is run once; each test disturbs a copy of its store an
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -42,10 +43,29 @@ def test_another_training_value_runs_its_dependents_and_the_plan_says_why(
     home: Path, text: Arguments, server: str, tmp_path: Path
 ) -> None:
     changed = write_study(tmp_path, training={**TINY["training"], "learning_rate": 0.001})
-    shown = lce(home, "plan", changed, *text)
-    assert "4 x to do: changed: checkpoint.training.learning_rate: 0.0005 -> 0.001" in shown
+    shown = " ".join(lce(home, "plan", changed, *text).split())
+    moved = "training.learning_rate: 0.0005 -> 0.001"
+    assert f"~ 4 cells yarn on perplexity, passkey: checkpoint.{moved}" in shown
+    assert f"~ 1 finetune yarn: {moved}" in shown
     # The fine-tuned checkpoint and its four cells.
     assert computed(lce(home, "run", changed, *text, server=server)) == 5
+
+
+@pytest.mark.long
+def test_a_budget_computes_whole_blocks_and_the_next_run_the_rest(
+    home: Path, text: Arguments, server: str, tmp_path: Path
+) -> None:
+    study = write_study(tmp_path, seeds=[0, 1])
+    whole = json.loads(lce(home, "plan", study, *text, "--json", "--budget", "1000cpuh"))
+    hours = f"{whole['budget']['hours'] * 0.9:.9f}cpuh"
+    output = lce(home, "run", study, *text, "--budget", hours, server=server)
+    assert "left out: " in output
+    asked = "SELECT benchmark, eval_length, count(*) FROM cells WHERE seed = 1 AND status = 'done'"
+    _, rows = run_query(home / "catalog.duckdb", f"{asked} GROUP BY ALL ORDER BY ALL")
+    assert 0 < len(rows) < 4  # of two benchmarks at two lengths
+    assert {number for *_, number in rows} == {3}  # over all methods
+    # The base and the fine-tuned checkpoint of the new seed with rows for each are there.
+    assert computed(lce(home, "run", study, *text, server=server)) == 3 * (4 - len(rows))
 
 
 def test_damage_is_noticed_and_only_that_is_redone(

@@ -22,8 +22,8 @@ from lce_core.extension.insertion import Inserter
 from lce_core.methods import METHODS
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 from tests.support.architectures import random_model
+from tests.support.errors.provocations import Place, Table
 from tests.support.extended_models import method
-from tests.support.provocations import Place, Table
 
 PROVOCATIONS = Table()
 provokes = PROVOCATIONS

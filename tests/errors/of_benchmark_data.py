@@ -17,9 +17,9 @@ from lce_core.benchmarks.longbench._rows import longbench_rows
 from lce_core.benchmarks.longbench.metrics import paragraph_share
 from lce_core.benchmarks.many_shot.trec import drawn_questions, trec_questions
 from lce_core.contracts.toy_text import streams
-from tests.support.provocations import Place, Table
-from tests.support.provoked_cells import bare, evaluate
-from tests.support.subsets import state_rows
+from tests.support.data.subsets import state_rows
+from tests.support.errors.provocations import Place, Table
+from tests.support.errors.provoked_cells import bare, evaluate
 
 PROVOCATIONS = Table()
 provokes = PROVOCATIONS

@@ -14,9 +14,9 @@ from lce_core.benchmarks.ruler._documents import read_hotpot, read_squad
 from lce_core.benchmarks.ruler._haystack import Haystack
 from lce_core.contracts.benchmark_cases import Case, request_for
 from tests.support.cells import benchmark
-from tests.support.provocations import Place, Table
-from tests.support.provoked_cells import bare, evaluate
-from tests.support.subsets import state_rows
+from tests.support.data.subsets import state_rows
+from tests.support.errors.provocations import Place, Table
+from tests.support.errors.provoked_cells import bare, evaluate
 
 PROVOCATIONS = Table()
 provokes = PROVOCATIONS

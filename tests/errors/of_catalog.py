@@ -11,13 +11,17 @@ from catalog.extraction import _read_parquet
 from catalog.formatting import format_rows
 from catalog.holdings import take_stock
 from catalog.queries import open_catalog, run_query
+from dashboards.app.serving import require_streamlit
+from dashboards.claims import claims
+from dashboards.claims.__main__ import _of
 from dashboards.contents import read_contents
 from dashboards.markdown import write_markdown
+from dashboards.printing import print_page
 from dashboards.report import write_report
 from lce_core.store.artifacts import Store
 from lce_core.store.cell_tables import SAMPLES
+from tests.support.errors.provocations import Place, Table
 from tests.support.free_steps import free_step
-from tests.support.provocations import Place, Table
 
 PROVOCATIONS = Table()
 provokes = PROVOCATIONS
@@ -85,15 +89,47 @@ def _(place: Place) -> None:
     run_query(database(place), "SELECT * FROM read_csv('/etc/hostname')")
 
 
+@provokes("dashboards/app/serving.py", "the packages of the extra")
+def _(_: Place) -> None:
+    require_streamlit("streamlit_that_is_not_installed")
+
+
 @provokes("dashboards/contents.py", "a study of")
 def _(place: Place) -> None:
     read_contents(database(place), "toyy")
 
 
+@provokes("dashboards/contents.py", "a catalog with all that a report shows")
+def _(place: Place) -> None:
+    read_contents(database(place), "toy")
+
+
+@provokes("dashboards/claims/found.py", "a study of the catalog")
+def _(place: Place) -> None:
+    with open_catalog(database(place)) as connection:
+        claims(connection, "toyy")
+
+
+@provokes("dashboards/claims/found.py", "a catalog with comparisons")
+def _(place: Place) -> None:
+    with open_catalog(database(place)) as connection:
+        claims(connection, "toy")
+
+
+@provokes("dashboards/claims/__main__.py", "a method with claims")
+def _(_: Place) -> None:
+    _of([], "yarn")
+
+
+@provokes("dashboards/printing.py", "a Chromium or Chrome that prints")
+def _(place: Place) -> None:
+    print_page("<p>", place.folder / "a.pdf", Path("/bin/true"))
+
+
 def reported(place: Place, write: Callable[[Path, str, Path], Path]) -> None:
     """Writes a report below a file."""
     from catalog.build import build_catalog
-    from tests.support.sample_store import STUDY, sample_store
+    from tests.support.catalogs.sample_store import STUDY, sample_store
 
     folder = place.folder / "out"
     folder.write_text("a file", encoding="utf-8")
@@ -102,7 +138,7 @@ def reported(place: Place, write: Callable[[Path, str, Path], Path]) -> None:
     write(built, STUDY, folder / "report")
 
 
-@provokes("dashboards/report.py", "a writable file", slow=True)
+@provokes("dashboards/writing.py", "a writable file", slow=True)
 def _(place: Place) -> None:
     reported(place, write_report)
 

@@ -13,8 +13,8 @@ from lce_core.data.packing import PackedRows, pack_rows
 from lce_core.data.shards import TokenShards, write_shards
 from lce_core.data.tokenised import checked, token_dtype
 from lce_core.recipe import Upsampling
-from tests.support.provocations import Place, Table
-from tests.support.slimpajama import write
+from tests.support.data.slimpajama import write
+from tests.support.errors.provocations import Place, Table
 from tests.support.training_jobs import BASE, Words, packed_rows
 
 PROVOCATIONS = Table()

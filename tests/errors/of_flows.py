@@ -5,23 +5,32 @@ from __future__ import annotations
 import contextlib
 import http.server
 import threading
-from typing import Any
+from typing import Any, cast
 
 from filelock import FileLock
 from prefect.logging import disable_run_logger
 from rich.console import Console
 
-from flows import prefect_plugin, running, services, study, temporary_server
-from flows.checking import check_plugins, require_assertions
-from flows.daemons import Service, ask, wait_until
-from flows.display import TerminalDisplay
-from flows.ports import free_port, require_free
+from flows import prefect_plugin, running, study
+from flows.keeping.cleaning import clean
+from flows.keeping.locking import check_lock, write_lock
+from flows.keeping.verifying import verify_study
+from flows.plans.budget import Budget, within_budget
+from flows.plugins.checking import check_plugins, require_assertions
+from flows.plugins.scaffolding import new_plugin
+from flows.pulling import pull_studies
 from flows.rope.inspection import inspect_method
-from flows.run_progress import RunProgress
-from flows.scaffolding import new_plugin
-from flows.scheduling import run_units
+from flows.runs.display import TerminalDisplay
+from flows.runs.run_progress import RunProgress
+from flows.runs.scheduling import run_units
+from flows.runs.threads import in_threads
 from flows.selection import require_models, require_work, select_cells
+from flows.servers import services, temporary_server
+from flows.servers.daemons import Service, ask, wait_until
+from flows.servers.ports import free_port, require_free
 from flows.settings import (
+    BROWSER,
+    browser,
     disk_full,
     existing_folders,
     make_execution,
@@ -32,14 +41,18 @@ from lce_core.errors import NonFiniteError
 from lce_core.execution import Execution
 from lce_core.models import MODELS
 from lce_core.store.artifacts import Store
+from lce_core.store.lease import Lease
+from lce_core.store.verification import sampled
 from lce_core.study.plan import StudyPlan, compile_study
+from lce_core.study.pricing.time_left import Predicted
+from lce_core.study.progress import inspect
 from lce_core.study.study_file import load_study
-from lce_core.study.time_left import Predicted
 from lce_core.study.units import Unit
 from tasks.board import BOARD
+from tasks.verification import home_aside
 from tasks.workers import close_pools
+from tests.support.errors.provocations import Place, Table
 from tests.support.free_steps import free_step
-from tests.support.provocations import Place, Table
 
 PROVOCATIONS = Table()
 provokes = PROVOCATIONS
@@ -55,7 +68,13 @@ def _(_: Place) -> None:
     study_path("toyy")
 
 
-@provokes("flows/settings.py", "free disk space")
+@provokes("flows/settings.py", "an installed Chromium or Chrome")
+def _(place: Place) -> None:
+    place.patch.setenv(BROWSER, str(place.folder / "none"))
+    browser()
+
+
+@provokes("flows/settings.py", "a disk that takes artifacts")
 def _(place: Place) -> None:
     raise disk_full(place.folder, "No space left on device")
 
@@ -70,6 +89,12 @@ def _(place: Place) -> None:
 def _(place: Place) -> None:
     place.patch.setenv("CUDA_VISIBLE_DEVICES", "0")
     make_execution({"device": "cuda", "processes": 2})
+
+
+@provokes("flows/settings.py", "each of these slots")
+def _(place: Place) -> None:
+    place.patch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3")
+    make_execution({"device": "cuda", "processes": 2, "training_slots": 3})
 
 
 @provokes("flows/settings.py", "write key: value")
@@ -113,6 +138,18 @@ def _(_: Place) -> None:
     select_cells(smoke(), "yarn")
 
 
+@provokes("flows/plans/budget.py", "a number of hours above 0")
+def _(_: Place) -> None:
+    Budget.parse("8 gpus")
+
+
+@provokes("flows/plans/budget.py", "too little for any block")
+def _(place: Place) -> None:
+    plan, execution = smoke(), Execution(home=place.folder)
+    states = inspect(plan, Store(place.folder), {})
+    within_budget(plan, states, execution, "0.000000001gpuh")
+
+
 @provokes("flows/selection.py", "no cell that can be computed here")
 def _(_: Place) -> None:
     plan = smoke()
@@ -127,12 +164,12 @@ def _(place: Place) -> None:
     require_models(StudyPlan(study, {}, ()), Execution(home=place.folder))
 
 
-@provokes("flows/ports.py", "from 1 to 65535")
+@provokes("flows/servers/ports.py", "from 1 to 65535")
 def _(_: Place) -> None:
     require_free(0, "--port")
 
 
-@provokes("flows/ports.py", "of the administrator's")
+@provokes("flows/servers/ports.py", "of the administrator's")
 def _(place: Place) -> None:
     def refuse(*_: object) -> None:
         raise PermissionError
@@ -141,13 +178,13 @@ def _(place: Place) -> None:
     require_free(80, "--port")
 
 
-@provokes("flows/ports.py", "listens")
+@provokes("flows/servers/ports.py", "listens")
 def _(_: Place) -> None:
     with http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as server:
         require_free(server.server_port, "--port")
 
 
-@provokes("flows/scheduling.py", "that nothing computes")
+@provokes("flows/runs/scheduling.py", "that nothing computes")
 def _(place: Place) -> None:
     parent = free_step("rows", "toy", {}, {})
     child = free_step("base", "toy", {}, {"rows": parent})
@@ -157,7 +194,8 @@ def _(place: Place) -> None:
         predicted = {child.fingerprint: Predicted(1.0, ("base",))}
         progress = RunProgress([unit], predicted, 0, 1, BOARD)
         display = TerminalDisplay(progress, Console(quiet=True))
-        run_units([unit], set(), how, display)
+        seconds = {child.fingerprint: 1.0}
+        run_units([unit], set(), how, display, in_threads(how, threading.Event()), seconds)
     finally:
         close_pools()
 
@@ -174,6 +212,16 @@ def _(place: Place) -> None:
         study.controlled_study.fn("smoke", execution={"home": place.folder, "device": "cpu"})
 
 
+@provokes("flows/pulling.py", "failed unit", slow=True)
+def _(place: Place) -> None:
+    store = Store(place.folder)
+    store.prepare()
+    error = NonFiniteError("step 3", "loss nan", "a finite loss", "look")
+    for step in smoke().steps.values():
+        store.note_failure(step, error, {})
+    pull_studies(["smoke"], make_execution({"home": place.folder, "device": "cpu"}))
+
+
 @provokes("flows/prefect_plugin.py", "clients with the method")
 def _(place: Place) -> None:
     place.patch.setattr(prefect_plugin, "_METHOD", "moved_by_prefect")
@@ -186,12 +234,12 @@ def waits(place: Place, *, alive: bool) -> None:
     wait_until("server", lambda: False, lambda: alive, log, 0.0)
 
 
-@provokes("flows/daemons.py", "ended while starting")
+@provokes("flows/servers/daemons.py", "ended while starting")
 def _(place: Place) -> None:
     waits(place, alive=False)
 
 
-@provokes("flows/daemons.py", "no answer after")
+@provokes("flows/servers/daemons.py", "no answer after")
 def _(place: Place) -> None:
     waits(place, alive=True)
 
@@ -204,7 +252,7 @@ class _Refuses(http.server.BaseHTTPRequestHandler):
         """Nobody reads it."""
 
 
-@provokes("flows/daemons.py", "an answer of Prefect's server")
+@provokes("flows/servers/daemons.py", "an answer of Prefect's server")
 def _(_: Place) -> None:
     with http.server.HTTPServer(("127.0.0.1", 0), _Refuses) as server:
         threading.Thread(target=server.handle_request, daemon=True).start()
@@ -217,26 +265,25 @@ def prefect_server() -> Any:
     return Service(**fields)  # type: ignore[arg-type]
 
 
-@provokes("flows/services.py", "the checkout of this project")
+@provokes("flows/servers/services.py", "the checkout of this project")
 def _(place: Place) -> None:
     place.patch.setattr(services, "_ROOT", place.folder)
     services._deploy(place.folder, prefect_server())
 
 
-@provokes("flows/services.py", "a deployment on this server", slow=True)
+@provokes("flows/servers/services.py", "a deployment on this server", slow=True)
 def _(place: Place) -> None:
     services._prefect(place.folder, prefect_server(), "no-such-command")
 
 
-@provokes("flows/running.py", "lives as long as the run")
+@provokes("flows/running.py", "a server that is told when the run begins")
 def _(place: Place) -> None:
     server = temporary_server.TemporaryServer(place.folder)
     server.url = f"http://127.0.0.1:{free_port()}/api"
-    if cause := running._cause(ConnectionError(), place.folder, server):
-        raise cause
+    raise running._never_told(server)
 
 
-@provokes("flows/temporary_server.py", "where no Prefect server answers")
+@provokes("flows/servers/temporary_server.py", "where no Prefect server answers")
 def _(place: Place) -> None:
     place.patch.setenv("PREFECT_API_URL", f"http://127.0.0.1:{free_port()}/api")
     temporary_server.TemporaryServer(place.folder).start()
@@ -255,35 +302,130 @@ def ready(place: Place, *, taken: bool) -> None:
             server.close()
 
 
-@provokes("flows/temporary_server.py", "that has been starting")
+@provokes("flows/servers/temporary_server.py", "that has been starting")
 def _(place: Place) -> None:
     ready(place, taken=True)
 
 
-@provokes("flows/temporary_server.py", "a process that did not start", slow=True)
+@provokes("flows/servers/temporary_server.py", "a process that did not start", slow=True)
 def _(place: Place) -> None:
     ready(place, taken=False)
+
+
+# Flows: locks
+
+
+def locked(place: Place, **changes: str) -> str:
+    """The path of a smoke study whose lock was written before it was changed."""
+    file = place.folder / "mine.yaml"
+    text = study_path("smoke").read_text(encoding="utf-8")
+    file.write_text(text, encoding="utf-8")
+    write_lock(str(file), here(place), None)
+    for old, new in changes.items():
+        text = text.replace(f"{old}: smoke", new)
+    file.write_text(text, encoding="utf-8")
+    return str(file)
+
+
+def here(place: Place) -> Execution:
+    return make_execution({"home": place.folder / "home", "device": "cpu"})
+
+
+@provokes("flows/keeping/locking.py", "a place that can be written to")
+def _(place: Place) -> None:
+    write_lock("smoke", here(place), place.folder / "none" / "study.lock")
+
+
+@provokes("flows/keeping/locking.py", "the study's lock")
+def _(place: Place) -> None:
+    check_lock("smoke", here(place), place.folder / "study.lock")
+
+
+@provokes("flows/keeping/locking.py", "the lock of study")
+def _(place: Place) -> None:
+    check_lock(locked(place, study="study: other"), here(place), None)
+
+
+@provokes("lce_core/study/lock.py", "a lock as `lce lock` writes it")
+def _(place: Place) -> None:
+    (place.folder / "study.lock").write_text("<<<<<<< HEAD\n", encoding="utf-8")
+    write_lock("smoke", here(place), place.folder / "study.lock")
+
+
+# Flows: cleaning
+
+
+def cleaned(place: Place) -> None:
+    clean(place.folder, dry_run=False, locks=[], prompt_gigabytes=1.0)
+
+
+@provokes("flows/keeping/cleaning.py", "the folder of a store")
+def _(place: Place) -> None:
+    cleaned(place)
+
+
+@provokes("lce_core/study/reachable.py", "which artifacts are needed")
+def _(place: Place) -> None:
+    Store(place.folder).prepare()
+    cleaned(place)
+
+
+@provokes("lce_core/study/reachable.py", "a plan as a run writes it")
+def _(place: Place) -> None:
+    store = Store(place.folder)
+    store.prepare()
+    store.save_plan("mine", {"cells": 3}, "mine.yaml")
+    cleaned(place)
+
+
+@provokes("lce_core/store/garbage.py", "that nobody computes in")
+def _(place: Place) -> None:
+    Store(place.folder).prepare()
+    with cast(Lease, Lease.acquire(place.folder / "leases", "0123456789ab")):
+        cleaned(place)
+
+
+# Flows: verifying
+
+
+@provokes("flows/keeping/verifying.py", "can be verified")
+def _(place: Place) -> None:
+    how = {"sample": "5%", "seed": 0, "select": "", "tolerance": 0.0}
+    verify_study("smoke", here(place), **how)  # type: ignore[arg-type]
+
+
+@provokes("lce_core/store/verification.py", "a share such as 5%")
+def _(_: Place) -> None:
+    sampled(["ab"], str, "many", 0)
+
+
+@provokes("tasks/verification.py", "one verification at a time")
+def _(place: Place) -> None:
+    store = Store(place.folder)
+    store.prepare()
+    with home_aside(store), home_aside(store):
+        pass
 
 
 # Flows: new plug-ins
 
 
-@provokes("flows/scaffolding.py", "choose one of them")
+@provokes("flows/plugins/scaffolding.py", "choose one of them")
 def _(place: Place) -> None:
     new_plugin("corpus", "mine", place.folder)
 
 
-@provokes("flows/scaffolding.py", "letters, digits and underscores")
+@provokes("flows/plugins/scaffolding.py", "letters, digits and underscores")
 def _(place: Place) -> None:
     new_plugin("method", "my-method", place.folder)
 
 
-@provokes("flows/scaffolding.py", "a name that no {kind} has")
+@provokes("flows/plugins/scaffolding.py", "a name that no {kind} has")
 def _(place: Place) -> None:
     new_plugin("method", "yarn", place.folder)
 
 
-@provokes("flows/scaffolding.py", "a file of that name")
+@provokes("flows/plugins/scaffolding.py", "a file of that name")
 def _(place: Place) -> None:
     new_plugin("method", "mine", place.folder)
     new_plugin("method", "mine", place.folder)
@@ -297,12 +439,12 @@ def _(place: Place) -> None:
     check_plugins(file, {})
 
 
-@provokes("flows/checking.py", "no plug-in")
+@provokes("flows/plugins/checking.py", "no plug-in")
 def _(place: Place) -> None:
     check_plugins(place.folder, {})
 
 
-@provokes("flows/checking.py", "leaves out assertions")
+@provokes("flows/plugins/checking.py", "leaves out assertions")
 def _(_: Place) -> None:
     require_assertions(1)
 

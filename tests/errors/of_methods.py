@@ -11,7 +11,7 @@ from lce_core.contracts.tiny_models import BASES, TARGET, TRAINED
 from lce_core.methods import METHODS
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 from lce_core.rope.bound import frequencies_of, smallest_base
-from tests.support.provocations import Place, Table
+from tests.support.errors.provocations import Place, Table
 
 PROVOCATIONS = Table()
 provokes = PROVOCATIONS

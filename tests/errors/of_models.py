@@ -16,7 +16,7 @@ from lce_core.models._weights_digest import weights_digest
 from lce_core.models._wheels import extract
 from lce_core.models.hub_model.facts import read_facts
 from tests.support.architectures import save
-from tests.support.packaged_models import (
+from tests.support.data.packaged_models import (
     MEMBER,
     TinyPackaged,
     pinned,
@@ -24,7 +24,7 @@ from tests.support.packaged_models import (
     write_gguf,
     write_wheel,
 )
-from tests.support.provocations import Place, Table
+from tests.support.errors.provocations import Place, Table
 from tests.support.training_jobs import BASE
 
 PROVOCATIONS = Table()

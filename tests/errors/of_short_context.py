@@ -9,9 +9,9 @@ from typing import Any
 from lce_core.benchmarks.short_context.data import TASKS, read_split
 from lce_core.benchmarks.short_context.lm_eval_model import ExtendedLM
 from tests.support.cells import benchmark
-from tests.support.provocations import Place, Table
-from tests.support.provoked_cells import evaluate
-from tests.support.short_context_rows import instances, row_of, toy_request, write_rows
+from tests.support.data.short_context_rows import instances, row_of, toy_request, write_rows
+from tests.support.errors.provocations import Place, Table
+from tests.support.errors.provoked_cells import evaluate
 
 PROVOCATIONS = Table()
 provokes = PROVOCATIONS

@@ -11,12 +11,13 @@ from lce_core.benchmarks import CellResult, Score
 from lce_core.execution import Execution
 from lce_core.hub import fetch, is_address
 from lce_core.runners import Runner, _require_finite
+from lce_core.store import file_system
 from lce_core.store.artifacts import Store
 from lce_core.store.identity import canonical_json
 from lce_core.store.lease import Lease
 from lce_core.store.steps import Step
+from tests.support.errors.provocations import Place, Table
 from tests.support.free_steps import free_step
-from tests.support.provocations import Place, Table
 
 PROVOCATIONS = Table()
 provokes = PROVOCATIONS
@@ -55,6 +56,14 @@ def _(_: Place) -> None:
 @provokes("lce_core/store/identity.py", "which fingerprints are made of")
 def _(_: Place) -> None:
     canonical_json({"when": object()}, "my.yaml:")
+
+
+@provokes("lce_core/store/file_system.py", "a clock like theirs")
+def _(place: Place) -> None:
+    mounts = place.folder / "mounts"
+    mounts.write_text("server:/home / nfs4 rw,local_lock=all 0 0\n", encoding="utf-8")
+    place.patch.setattr(file_system, "_MOUNTS", mounts)
+    file_system.require_fit(place.folder)
 
 
 @provokes("lce_core/store/lease.py", "which took this step over")

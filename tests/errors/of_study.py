@@ -11,11 +11,10 @@ from flows.settings import STUDIES
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
 from lce_core.registry import MARK, Registry, spec_error
-from lce_core.store.artifacts import Store
 from lce_core.study.plan import compile_study
-from lce_core.study.speed import speed_of
+from lce_core.study.pricing.speed import speed_of
 from lce_core.study.study_file import load_study, parse_study
-from tests.support.provocations import Place, Table
+from tests.support.errors.provocations import Place, Table
 
 PROVOCATIONS = Table()
 provokes = PROVOCATIONS
@@ -44,6 +43,11 @@ study(
 )
 study("no cosine is rounded", "spec", evaluation={"rotation": "stock"})
 study("the rows of {variant.name}", "spec", target_context=500)
+study(
+    "where states may be bf16",
+    "spec",
+    training={**TOY["training"], "state_precision": "fp32_or_bf16"},
+)
 study("which is trained", "spec", training=None)
 study("from 0 to 2^63", "spec", seeds=[-1])
 study("a tuned variant where training", "spec", methods=[{"name": "pi", "train_length": 128}])
@@ -103,9 +107,9 @@ def _(_: Place) -> None:
     compile_study(parse_study(yaml.safe_dump({**TOY, "methods": methods}), "my.yaml"), {})
 
 
-@provokes("lce_core/study/speed.py", "one of {', '.join(DEVICE_TYPES)}, cpu")
+@provokes("lce_core/study/pricing/speed.py", "one of {', '.join(DEVICE_TYPES)}, cpu")
 def _(place: Place) -> None:
-    speed_of("tpu", Store(place.folder), 1)
+    speed_of("tpu", [])
 
 
 @provokes("lce_core/registry.py", "the name of a {kind}")
@@ -162,6 +166,11 @@ def plugin(place: Place, content: str) -> None:
     place.patch.syspath_prepend(place.folder.parent)
     (place.folder / "__init__.py").touch()
     Registry(place.folder.name, "METHOD", METHODS.kind).load("provoked")
+
+
+@provokes("lce_core/registry.py", "a file that Python can import")
+def _(place: Place) -> None:
+    plugin(place, "import nothing_of_this_name\n")
 
 
 @provokes("lce_core/registry.py", "a plug-in without {part}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from typing import Any
 
@@ -17,11 +18,16 @@ from lce_core.study.plan import compile_study
 from lce_core.study.study_file import load_study
 from lce_core.study.units import Unit
 from tasks.gpus import leased_gpus
+from tasks.ray_engine import cluster
+from tasks.ray_engine.host import WorkerHost
+from tasks.slots import Slot
 from tasks.tracking import project
 from tasks.units import compute
-from tasks.workers import Pool, Slot, Worker, close_pools
+from tasks.worker_process import WorkerProcess
+from tasks.workers import Pool, close_pools
+from tests.support.errors.provocations import Place, Table
 from tests.support.free_steps import free_step
-from tests.support.provocations import Place, Table
+from tests.support.ports import unused_port
 
 PROVOCATIONS = Table()
 provokes = PROVOCATIONS
@@ -38,7 +44,35 @@ def _(place: Place) -> None:
         pass
 
 
-@provokes("tasks/tracking.py", "no plan")
+@provokes("tasks/ray_engine/cluster.py", "no package ray")
+def _(place: Place) -> None:
+    place.patch.setitem(sys.modules, "ray", None)
+    cluster.connected("ray")
+
+
+@provokes("tasks/ray_engine/cluster.py", "no Ray cluster")
+def _(_: Place) -> None:
+    cluster.connected(f"ray:127.0.0.1:{unused_port()}")
+
+
+@provokes("tasks/ray_engine/cluster.py", "no node of a cluster")
+def _(place: Place) -> None:
+    place.patch.setenv("RAY_ADDRESS", "ray://127.0.0.1:10001")
+    cluster.connected("ray")
+
+
+@provokes("tasks/ray_engine/cluster.py", "no answer for")
+def _(place: Place) -> None:
+    place.patch.setattr(cluster, "LOST_SECONDS", 0)
+    cluster.Head().require(f"127.0.0.1:{unused_port()}", bool)
+
+
+@provokes("tasks/ray_engine/host.py", "no store")
+def _(place: Place) -> None:
+    WorkerHost(Slot((0,)).to_json(), execution(place).model_dump_json(), 0)
+
+
+@provokes("tasks/tracking/projection.py", "no plan")
 def _(place: Place) -> None:
     project(Store(place.folder), "toy")
 
@@ -51,7 +85,7 @@ def _(place: Place) -> None:
     orphan = next(step for step in plan.steps.values() if step.kind == "cell")
     try:
         settings = execution(place).model_dump(mode="json")
-        compute(Unit("orphan", "cell", (orphan,)).to_json(), settings)
+        compute(Unit("orphan", "cell", (orphan,)).to_json(), settings, Slot((0,)).to_json())
     finally:
         close_pools()
 
@@ -59,14 +93,14 @@ def _(place: Place) -> None:
 @contextlib.contextmanager
 def worker(place: Place) -> Any:
     """A worker, killed before it answers."""
-    found = Worker(Slot(0), execution(place))
+    found = WorkerProcess(Slot((0,)), execution(place))
     try:
         yield found
     finally:
         found.close()
 
 
-def kill(found: Worker) -> None:
+def kill(found: WorkerProcess) -> None:
     """Kills the worker below its supervisor, once it is there."""
     while not (below := psutil.Process(found._process.pid).children()):
         time.sleep(0.05)
@@ -75,7 +109,7 @@ def kill(found: Worker) -> None:
     found._process.wait(30)
 
 
-@provokes("tasks/workers.py", "steps to go", slow=True)
+@provokes("tasks/worker_process.py", "steps to go", slow=True)
 def _(place: Place) -> None:
     with worker(place) as found:
         send = found._send
@@ -83,7 +117,7 @@ def _(place: Place) -> None:
         found.run([free_step("rows", "toy", {}, {})], print)
 
 
-@provokes("tasks/workers.py", "takes no requests", slow=True)
+@provokes("tasks/worker_process.py", "takes no requests", slow=True)
 def _(place: Place) -> None:
     with worker(place) as found:
         kill(found)
@@ -94,3 +128,8 @@ def _(place: Place) -> None:
 def _(place: Place) -> None:
     place.patch.setenv("CUDA_VISIBLE_DEVICES", "")
     Pool(execution(place).model_copy(update={"device": "cuda"}))
+
+
+@provokes("lce_core/execution.py", "ray:HOST:PORT")
+def _(place: Place) -> None:
+    execution(place, engine="ray://head:10001")

@@ -13,7 +13,6 @@ from lce_core.data.manifest import NAME
 from lce_core.evaluation.continuations import continuation_log_likelihoods
 from lce_core.evaluation.decoding import generate
 from lce_core.evaluation.likelihood import window_nll
-from lce_core.evaluation.stats import bootstrap_mean, wilson
 from lce_core.extension.extended_model import extend
 from lce_core.methods import METHODS, LoRA
 from lce_core.training import sharding
@@ -22,7 +21,7 @@ from lce_core.training.launching import _raise_first_error, launch
 from lce_core.training.lora import add_lora
 from lce_core.training.run import run
 from tests.support.cells import TOY
-from tests.support.provocations import Place, Table
+from tests.support.errors.provocations import Place, Table
 from tests.support.training_jobs import job_maker, packed_rows, silent
 
 PROVOCATIONS = Table()
@@ -67,16 +66,6 @@ def _(_: Place) -> None:
     window_nll(toy(broken=True), np.zeros((2, 8), np.uint32), batch_tokens=64)
 
 
-@provokes("lce_core/evaluation/stats.py", "all finite")
-def _(_: Place) -> None:
-    bootstrap_mean([])
-
-
-@provokes("lce_core/evaluation/stats.py", "right of")
-def _(_: Place) -> None:
-    wilson(3, 2)
-
-
 def train(place: Place, training: dict[str, Any] | None = None, **changes: Any) -> None:
     rows = place.folder / "rows"
     rows.mkdir()
@@ -98,6 +87,17 @@ def _(place: Place) -> None:
     place.patch.setattr("lce_core.devices.count_accelerators", lambda: 1)
     place.patch.setattr(torch.cuda, "device_count", lambda: 1)
     train(place, processes=2, device="cuda")
+
+
+@provokes("lce_core/training/run.py", "one rounding of each weight")
+def _(place: Place) -> None:
+    train(place, {"precision": "bf16", "state_precision": "bf16"}, sharding="replicate")
+
+
+@provokes("lce_core/training/ladder.py", "raise processes")
+def _(place: Place) -> None:
+    place.patch.setattr("lce_core.training.run.memory_bytes", lambda device: 10**6)
+    train(place)
 
 
 @provokes("lce_core/training/trainer.py", "both finite")
@@ -130,7 +130,7 @@ def _(place: Place) -> None:
     sent = iter([stock(BASES[0]).config.to_json_string(use_diff=False), "another layout"])
     place.patch.setattr(sharding.dist, "get_rank", lambda: 1)
     place.patch.setattr(sharding, "_broadcast_text", lambda *_: next(sent))
-    sharding.build_on_main(lambda: stock(BASES[0]), torch.device("cpu"))
+    sharding.build_on_main(lambda: stock(BASES[0]), torch.device("cpu"), torch.float32)
 
 
 @provokes("lce_core/training/checkpoints/points.py", "a resume point of run")

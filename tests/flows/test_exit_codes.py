@@ -54,7 +54,7 @@ def test_an_error_ends_the_command_with_its_message_and_code(
     def fail() -> None:
         raise error
 
-    monkeypatch.setattr("flows.listing.models", fail)
+    monkeypatch.setattr("flows.plugins.listing.models", fail)
     monkeypatch.setattr(sys, "argv", ["lce", "models"])
     with pytest.raises(SystemExit) as ended:
         cli.main()

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from flows.daemons import ask
 from flows.prefect_plugin import full_name, is_active, setup_environment
-from flows.temporary_server import client_settings, temporary_server
+from flows.servers.daemons import ask
+from flows.servers.temporary_server import client_settings, temporary_server
 from lce_core.errors import PrefectMovedError
 from tests.support.repository import ROOT
 

@@ -18,8 +18,8 @@ from flows.request import compile_request, prepared, request_for
 from flows.settings import STUDIES, make_execution
 from lce_core.execution import Execution
 from lce_core.study.study_file import load_study
+from tests.support.data.fixture_data import fixture_folders
 from tests.support.file_events import opened
-from tests.support.fixture_data import fixture_folders
 
 WITH_DATA: dict[str, Any] = {
     "corpus": {"name": "jsonl_folder", "folder": "text"},

@@ -6,6 +6,7 @@ Broken plug-ins are real files in a temporary folder that takes part for one tes
 from __future__ import annotations
 
 import importlib
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -89,6 +90,31 @@ def test_a_plugin_that_lacks_a_part_is_refused(
         METHODS.load(f"lacks_{part.lower()}")
 
 
+@pytest.mark.parametrize(
+    ("name", "added", "line", "found"),
+    [
+        ("unclosed", "def broken(:\n    pass\n", 1, "SyntaxError: invalid syntax"),
+        ("absent", "from lce_core.methods import Absent\n", 1, "ImportError: cannot import name"),
+        ("dividing", "x = 1\nx / 0\n", 2, "ZeroDivisionError: division by zero"),
+    ],
+)
+def test_a_file_that_cannot_be_imported_is_named_with_its_line(
+    plugin: Callable[[str, str], None],
+    tmp_path: Path,
+    name: str,
+    added: str,
+    line: int,
+    found: str,
+) -> None:
+    plugin(name, WHOLE + added)
+    at = WHOLE.count("\n") + line
+    with pytest.raises(SpecError, match=re.escape(found)) as caught:
+        METHODS.load(name)
+    assert str(caught.value).startswith(f"{tmp_path / name}.py, line {at}: ")
+    plugin(name, WHOLE)  # Mended, it can be loaded in the same process.
+    assert METHODS.load(name).plugin_version == 3
+
+
 @pytest.mark.parametrize("value", ["dict", "Whole()", "'yarn'"])
 def test_a_plugin_of_another_kind_is_refused(
     plugin: Callable[[str, str], None], value: str
@@ -141,3 +167,34 @@ def test_an_identity_of_another_version_is_refused() -> None:
     payload = {**METHODS.parse({"name": "pi", "scale": 4.0}, "here").identity(), "version": 0}
     with pytest.raises(SpecError, match="the installed version 1 of 'pi'; expected version 0"):
         METHODS.from_identity(payload)
+
+
+def test_equal_identities_give_one_object_and_other_parameters_another() -> None:
+    yarn = METHODS.parse({"name": "yarn"}, "test")
+    first = METHODS.from_identity(yarn.identity())
+    assert first == yarn
+    assert METHODS.from_identity(yarn.identity()) is first
+    other = METHODS.parse({"name": "yarn", "beta_fast": 16}, "test")
+    assert METHODS.from_identity(other.identity()) == other != first
+
+
+def test_a_version_raised_since_is_met_by_all_that_was_made_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    identity = METHODS.parse({"name": "pi"}, "test").identity()
+    METHODS.from_identity(identity)
+    version = identity["version"]
+    monkeypatch.setattr("lce_core.methods.pi.VERSION", version + 1)
+    with pytest.raises(SpecError, match=f"the installed version {version + 1}"):
+        METHODS.from_identity(identity)
+    assert METHODS.parse({"name": "pi"}, "test").identity()["version"] == version + 1
+
+
+def test_a_plugin_imported_anew_is_the_new_one(plugin: Callable[[str, str], None]) -> None:
+    plugin("anew", WHOLE)
+    before = METHODS.from_identity({"name": "anew", "version": 3})
+    sys.modules.pop("lce_core.methods.anew")
+    importlib.invalidate_caches()
+    after = METHODS.from_identity({"name": "anew", "version": 3})
+    assert type(after) is METHODS.load("anew")
+    assert type(after) is not type(before)

@@ -128,7 +128,7 @@ def test_the_grid_holds_each_base_of_its_digits_once_and_nothing_at_or_below_one
     assert grid(3)[0] == 1.01
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(base=BASES, dim=DIMS, length=st.integers(0, 5000))
 def test_runs_by_angle_addition_are_the_sums_written_out(
     base: float, dim: int, length: int
@@ -140,7 +140,7 @@ def test_runs_by_angle_addition_are_the_sums_written_out(
     assert found[-1] == pytest.approx(written_out(base, dim, length), abs=1e-8)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(base=BASES, dim=DIMS, length=st.integers(1, 5000))
 def test_the_bound_is_the_last_distance_before_the_first_negative_sum(
     base: float, dim: int, length: int
@@ -187,7 +187,7 @@ def test_a_pair_is_in_the_state_that_its_angles_say(
     assert pair.turns_request == pytest.approx(400 * after / (2 * math.pi))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(scale=st.floats(1.01, 64), pairs=st.integers(1, 64), trained=st.integers(16, 8192))
 def test_interpolation_by_the_scale_extrapolates_nothing_and_less_of_it_does(
     scale: float, pairs: int, trained: int

@@ -28,7 +28,7 @@ from lce_core.store.cell_tables import ARRAYS_FILE
 from lce_core.store.steps import Step
 from lce_core.study.plan import compile_study
 from lce_core.study.study_file import parse_study
-from tests.support.packaged_models import serve, write_gguf, write_wheel
+from tests.support.data.packaged_models import serve, write_gguf, write_wheel
 from tests.support.studies import SMOKE, library_text
 
 NAME = "tiny_fetched"
@@ -36,7 +36,7 @@ PLUGIN = '''"""A tiny model in a wheel."""
 
 from lce_core.evidence import calls
 from lce_core.registry import Source
-from tests.support.packaged_models import TinyPackaged, pinned
+from tests.support.data.packaged_models import TinyPackaged, pinned
 
 
 class TinyFetched(TinyPackaged):

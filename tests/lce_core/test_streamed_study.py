@@ -14,8 +14,6 @@ import pytest
 import yaml
 
 from flows.settings import make_execution
-from lce_core.corpora import streamed
-from lce_core.data import shards
 from lce_core.errors import DataError
 from lce_core.runners import Runner
 from lce_core.store import artifacts
@@ -23,7 +21,7 @@ from lce_core.store.artifacts import Store
 from lce_core.store.steps import Step
 from lce_core.study.plan import compile_study
 from lce_core.study.study_file import parse_study
-from tests.support.slimpajama import CORPUS, DOMAINS, write_all
+from tests.support.data.slimpajama import CORPUS, DOMAINS, small_shards
 from tests.support.studies import SMOKE
 
 STUDY = SMOKE | {
@@ -49,10 +47,7 @@ def steps(folder: Path, **corpus: Any) -> dict[str, list[Step]]:
 
 @pytest.fixture
 def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(streamed, "BLOCK_ROWS", 13)
-    monkeypatch.setattr(shards, "SEGMENT_TOKENS", 8000)
-    write_all(tmp_path / "text")
-    return tmp_path / "text"
+    return small_shards(tmp_path / "text", monkeypatch)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import sys
+import traceback
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -28,7 +29,7 @@ _LIBRARIES = (
     "transformers.models.phi.modeling_phi",
     "typer.testing",
 )
-_OPTIONS = ("-x", "-q", "-rfE", "--tb=no", "--timeout=120", "-p", "no:cacheprovider")
+_OPTIONS = ("-x", "-q", "-rfE", "--tb=short", "--timeout=120", "-p", "no:cacheprovider")
 _PROFILE = "planted"
 # Of the plug-ins only what the tests need.
 _PLUGINS = (
@@ -36,7 +37,7 @@ _PLUGINS = (
     *("-p", "_hypothesis_pytestplugin", f"--hypothesis-profile={_PROFILE}"),
     *("-p", "xdist.plugin", "--numprocesses=0"),  # the project's own options name it
 )
-_PASSED, _FAILED = 0, 1
+_PASSED, _FAILED, _BROKEN = 0, 1, 100
 
 
 class RunError(Exception):
@@ -61,11 +62,18 @@ def first_failure(copy: Path, tests: Iterable[str]) -> str | None:
     output = copy.with_name(f"{copy.name}.out")
     child = os.fork()
     if child == 0:
-        os._exit(_run(copy, output, list(tests)))
+        code = _BROKEN
+        try:
+            code = _run(copy, output, list(tests))
+        finally:  # whatever happens: what the parent would clean up is not the child's
+            if code == _BROKEN:
+                traceback.print_exc()
+            sys.stderr.flush()
+            os._exit(code)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if status == _PASSED:
         return None
-    printed = output.read_text("utf-8", errors="replace")
+    printed = output.read_text("utf-8", errors="replace") if output.exists() else ""
     failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", printed, re.MULTILINE)
     if status != _FAILED or failed is None:
         raise RunError(f"pytest ended with {status}: {printed}")

@@ -7,6 +7,8 @@ tests.mutation`, which is no part of the suite.
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -43,10 +45,12 @@ def test_every_area_has_faults() -> None:
         "methods",
         "attention",
         "evaluation",
+        "statistics",
         "benchmarks",
         "data",
         "store",
         "study",
+        "dashboards",
         "catalog",
     }
     assert areas.total() >= 40
@@ -84,6 +88,16 @@ def test_noticed_faults_are_told_from_survivors(tree: Path, capsys: pytest.Captu
     assert lines["plus"].endswith("tests/test_doubling.py::test_doubles")
     assert lines["hidden"].endswith("SURVIVES")
     assert (tree / "doubling.py").read_text() == SOUND
+
+
+@pytest.mark.slow
+def test_the_projects_own_tests_run_and_notice_a_fault() -> None:
+    # A process of its own, as users start it: a fork of this one has what other tests left in it.
+    name = "statistics-prompts-for-clusters"
+    command = [sys.executable, "-m", "tests.mutation", "--only", name]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "1 of 1 noticed" in ended.stdout
 
 
 @pytest.mark.parametrize(

@@ -27,9 +27,9 @@ from lce_core.methods import METHODS
 from lce_core.models import MODELS, LanguageModel
 from lce_core.study.plan import StudyPlan
 from lce_core.study.spec import StudySpec
-from tests.support.fixture_data import fixture_folders
+from tests.support.data.fixture_data import fixture_folders
+from tests.support.data.subsets import state_rows
 from tests.support.repository import ROOT
-from tests.support.subsets import state_rows
 
 CONTEXT = 128
 """Context of the tiny base models."""

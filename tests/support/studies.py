@@ -5,6 +5,7 @@ Every command is a process of its own and sees none of the suite's settings of s
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -89,6 +90,23 @@ def computed(output: str) -> int:
 def scores(home: Path) -> list[tuple[Any, ...]]:
     """Every row of the scores in a home's catalog."""
     return run_query(home / "catalog.duckdb", SCORES)[1]
+
+
+def results(home: Path) -> str:
+    """sha256 of all that a home's catalog says of results: ids, scores, samples, losses, steps.
+
+    Times and hosts are left out, so that it is the same for every way to compute a study.
+    """
+    digest = hashlib.sha256()
+    for asked in (
+        SCORES,
+        "SELECT * FROM samples ORDER BY ALL",
+        "SELECT * FROM token_nll ORDER BY ALL",
+        "SELECT kind, artifact FROM artifacts ORDER BY ALL",
+        "SELECT checkpoint, step, tokens, loss FROM trainings ORDER BY ALL",
+    ):
+        digest.update(repr(run_query(home / "catalog.duckdb", asked)).encode())
+    return digest.hexdigest()
 
 
 def copied_home(finished: Path, copy: Path) -> Path:

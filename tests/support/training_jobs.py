@@ -36,6 +36,10 @@ class Words(Corpus):
             yield Document(f"{split}-{number}", "prose", " ".join(words))
 
 
+class InterruptedRunError(Exception):
+    """Stands for whatever ends a run in the middle."""
+
+
 def packed_rows(out: Path, row_length: int = ROW_LENGTH) -> Path:
     """Packs 20 rows into an existing folder."""
     pack_rows(

@@ -12,6 +12,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -27,7 +28,9 @@ from lce_core.store.steps import Step
 from lce_core.study.plan import compile_study
 from lce_core.study.study_file import load_study
 from tasks.gpus import leased_gpus, visible_gpus
-from tasks.workers import Pool, Worker
+from tasks.slots import Slot
+from tasks.worker_process import WorkerProcess
+from tasks.workers import Pool
 from tests.support.free_steps import free_step
 from tests.support.studies import library_text, write_study
 
@@ -86,6 +89,12 @@ def a_step(kind: str, execution: Execution, folder: Path) -> Step:
     return next(step for step in plan.steps.values() if step.kind == kind)
 
 
+def taken(pool: Pool, kind: str) -> Slot:
+    slot = pool.take(kind)
+    assert slot is not None
+    return slot
+
+
 @contextlib.contextmanager
 def family() -> Iterator[tuple[str, dict[str, psutil.Process]]]:
     """A driver with its supervised command, by role, and the mark of all that descends from it."""
@@ -114,7 +123,7 @@ def family() -> Iterator[tuple[str, dict[str, psutil.Process]]]:
 def test_kill_9_leaves_no_descendant_even_in_sessions_of_their_own(victim: str) -> None:
     with family() as (marker, roles):
         roles[victim].kill()
-        assert until(lambda: set(marked(marker)) <= {roles["driver"]}, 10)
+        assert until(lambda: set(marked(marker)) <= {roles["driver"]})
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux kills a child with its parent")
@@ -124,7 +133,7 @@ def test_a_command_dies_with_supervisor_and_guard_killed_in_one_moment() -> None
             roles[role].suspend()  # neither sees the other one die
         for role in ("supervisor", "guard"):
             roles[role].kill()
-        assert until(lambda: not lives(roles["command"]), 10)
+        assert until(lambda: not lives(roles["command"]))
 
 
 def test_a_command_that_is_asked_to_end_ends_in_its_own_way() -> None:
@@ -137,7 +146,7 @@ def test_a_command_that_is_asked_to_end_ends_in_its_own_way() -> None:
         assert supervisor.stdout is not None
         supervisor.stdout.readline()
         supervisor.terminate()
-        assert supervisor.wait(10) == 5
+        assert supervisor.wait(60) == 5
 
 
 def test_a_supervisor_ends_with_its_command_and_its_status() -> None:
@@ -155,17 +164,20 @@ def test_a_worker_computes_answers_and_is_replaced_when_it_dies(
     others = children()  # of tests before this one
     pool, events = Pool(execution), []
     step = a_step("held_out", execution, tmp_path)
+    slot = taken(pool, step.kind)
     try:
-        ended = pool.run([step], events.append)
+        ended = pool.run(slot, [step], events.append)
         assert [event["status"] for event in ended] == ["computed"]
-        assert pool.run([step], events.append)[0]["status"] == "existing"
-        for process in children() - others:
-            with contextlib.suppress(psutil.Error):
-                if "tasks.worker" in process.cmdline():
-                    process.kill()
-        with pytest.raises(WorkerLostError, match=r"1 of 1 steps to go; .* read .*worker-.*log"):
-            pool.run([step], events.append)
-        assert pool.run([step], events.append)[0]["status"] == "existing"
+        assert pool.run(slot, [step], events.append)[0]["status"] == "existing"
+        killed = children() - others
+        for process in killed:
+            process.kill()
+        assert until(lambda: not any(map(lives, killed)))
+        # The last of its threads may still hold the pipe when its process is gone from the list.
+        said = r"(takes no requests|1 of 1 steps to go).* read .*worker-.*log"
+        with pytest.raises(WorkerLostError, match=said):
+            pool.run(slot, [step], events.append)
+        assert pool.run(slot, [step], events.append)[0]["status"] == "existing"
     finally:
         pool.close()
     assert not children() - others
@@ -178,10 +190,43 @@ def test_failures_come_back_with_class_and_message_and_the_worker_lives(
     pool = Pool(execution)
     good, orphan = (a_step(kind, execution, tmp_path) for kind in ("held_out", "cell"))
     try:
-        failed, done = pool.run([orphan, good], lambda event: None)
+        failed, done = pool.run(taken(pool, "cell"), [orphan, good], lambda event: None)
         assert (failed["status"], failed["error"]) == ("failed", "StoreError")
         assert "got no intact" in failed["message"]
         assert done["status"] == "computed"
+    finally:
+        pool.close()
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_asked_to_end_gives_its_lease_back_and_blames_no_step(
+    execution: Execution, tmp_path: Path
+) -> None:
+    step = a_step("held_out", execution, tmp_path)
+    text = next((tmp_path / "text").iterdir())
+    text.unlink()
+    os.mkfifo(text)  # which nobody writes to: the step waits for ever
+    pool, lost = Pool(execution), []
+    slot = taken(pool, step.kind)
+
+    def run() -> None:
+        with pytest.raises(WorkerLostError) as raised:
+            pool.run(slot, [step], lambda event: None)
+        lost.append(raised.value.fingerprint)
+
+    waiting = threading.Thread(target=run)
+    waiting.start()
+    leases = execution.home / "leases"
+    try:
+        assert until(lambda: list(leases.glob("*.json")))
+        for process in children():  # as Slurm does, to every process of a job
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.terminate()
+        waiting.join(30)
+        assert lost == [None]
+        assert list(leases.glob("*.json")) == []
+        assert list((execution.home / "failures").glob("*")) == []
+        assert list((execution.home / "artifacts").glob("*/.attempt*")) == []
     finally:
         pool.close()
 
@@ -215,8 +260,8 @@ def test_runs_on_one_host_never_share_a_gpu_nor_wait_for_each_others(
         assert len(first) == 2
         assert sorted(first + second) == ["0", "1", "2", "3", "4"]
     with leased_gpus(least=2, most=8) as all_of_them:
-        assert len(all_of_them) == 4  # whole groups of two
-    with leased_gpus(least=2, most=2), leased_gpus(least=2, most=4) as two_of_three:
+        assert len(all_of_them) == 5  # the fifth evaluates
+    with leased_gpus(least=2, most=2), leased_gpus(least=2, most=2) as two_of_three:
         assert len(two_of_three) == 2
         with leased_gpus(least=1, most=8) as spare:  # waits for ever if the third is kept
             assert len(spare) == 1
@@ -225,17 +270,20 @@ def test_runs_on_one_host_never_share_a_gpu_nor_wait_for_each_others(
 
 
 @pytest.fixture
-def talking(tmp_path: Path) -> Iterator[Callable[[str], tuple[Pool, Worker]]]:
+def talking(tmp_path: Path) -> Iterator[Callable[[str], tuple[Pool, WorkerProcess]]]:
     """A pool whose only worker has said something and ended."""
     pools = []
 
-    def start(said: str) -> tuple[Pool, Worker]:
+    def start(said: str) -> tuple[Pool, WorkerProcess]:
         pool = Pool(make_execution({"home": tmp_path, "device": "cpu", "slots": 1}))
         pools.append(pool)
-        worker = Worker(pool.slots[0], pool.execution)
+        worker = WorkerProcess(SLOT, pool.execution)
+        worker._process.kill()
+        worker._requests.close()
         worker._events.close()
-        worker._events = io.StringIO(said)
-        pool._workers[0] = worker
+        # As if what is asked of it had gone into the pipe before it died.
+        worker._requests, worker._events = io.StringIO(), io.StringIO(said)
+        pool._workers[SLOT.places] = worker
         return pool, worker
 
     yield start
@@ -243,25 +291,26 @@ def talking(tmp_path: Path) -> Iterator[Callable[[str], tuple[Pool, Worker]]]:
         pool.close()
 
 
+SLOT = Slot((0,))
 STEP = free_step("rows", "toy", {}, {})
 DONE = json.dumps({"event": "step", "fingerprint": STEP.fingerprint, "status": "computed"})
 
 
 def test_a_worker_that_dies_after_its_last_step_has_done_its_work_and_is_replaced(
-    talking: Callable[[str], tuple[Pool, Worker]],
+    talking: Callable[[str], tuple[Pool, WorkerProcess]],
 ) -> None:
     pool, worker = talking(DONE + "\n")
-    (ended,) = pool.run([STEP], lambda event: None)
+    (ended,) = pool.run(SLOT, [STEP], lambda event: None)
     assert ended["status"] == "computed"
     assert worker.has_died
     assert pool._workers == {}
 
 
 def test_a_worker_that_dies_while_it_writes_is_lost(
-    talking: Callable[[str], tuple[Pool, Worker]],
+    talking: Callable[[str], tuple[Pool, WorkerProcess]],
 ) -> None:
     pool, _ = talking(DONE[:40])
     with pytest.raises(WorkerLostError, match="1 of 1 steps to go") as lost:
-        pool.run([STEP], lambda event: None)
+        pool.run(SLOT, [STEP], lambda event: None)
     assert lost.value.fingerprint == STEP.fingerprint
     assert pool._workers == {}

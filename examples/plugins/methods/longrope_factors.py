@@ -8,14 +8,14 @@ Source: Ding et al. 2024, arXiv:2402.13753, section 3; attention factor: transfo
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
 
 from lce_core.errors import SpecError
 from lce_core.evidence import frequencies, value
-from lce_core.methods import Method
+from lce_core.methods import Family, Method
 from lce_core.registry import Examples, Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
@@ -23,7 +23,7 @@ from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 class LongropeFactors(Method):
     """Interpolation by one rescale factor for each frequency pair."""
 
-    family: ClassVar[Literal["none", "frequency", "approximate"]] = "frequency"
+    family: ClassVar[Family] = "interpolation"
 
     factors: tuple[float, ...]
     """Divisors of the frequencies, fastest pair first: one for each pair, 1 or more."""

@@ -31,12 +31,13 @@ from lce_core.benchmarks._prompted.retrieval import (
     TokenIds,
     encode,
     generator,
+    prompts_sha256,
     text_answers,
 )
 from lce_core.data.sequences import Answers, Sequences
 from lce_core.errors import UnavailableError
-from lce_core.evaluation.stats import Estimate, bootstrap_mean, wilson
 from lce_core.models import LanguageModel
+from lce_core.statistics.estimates import Estimate, bootstrap_mean, wilson
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,10 @@ class PromptForm(Form):
     def scores(self, benchmark: PromptBenchmark, samples: Sequence[Sample]) -> tuple[Score, ...]:
         """The cell's numbers."""
         return benchmark.scores(samples)
+
+    def num_queries(self, task: str) -> int:
+        """Prompts of a sample, which follow each other in `prompts`."""
+        return 1
 
     def answer_tokens(self, benchmark: PromptBenchmark, task: str) -> int:
         """Tokens that are generated at most."""
@@ -197,7 +202,10 @@ class PromptBenchmark(Benchmark):
         sequences = self.require_filled(request, prompts)
         samples = self.form.samples(self, request, prompts)
         return CellResult(
-            scores=self.form.scores(self, samples), samples=samples, sequences=sequences
+            scores=self.form.scores(self, samples),
+            samples=samples,
+            sequences=sequences,
+            prompts_sha256=prompts_sha256(prompts),
         )
 
     def require_filled(self, request: CellRequest, prompts: Sequence[Prompt]) -> Sequences:

@@ -1,14 +1,12 @@
 """Prompts of a cell as one file, which may be lost or damaged at any time.
 
-A safetensors file holds `ids` (tokens of all prompts, uint32), `lengths` (prompts,), `fields` (the
-other fields of the prompts by name, as JSON in bytes) and `digest`, the sha256 of these. Equal
-prompts give equal bytes, so it does not matter which of two writers comes last.
+A file (`lce_core.store.array_files`) holds `ids` (tokens of all prompts, uint32), `lengths`
+(prompts,) and `fields` (the other fields of the prompts by name, as JSON in bytes).
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import time
 import uuid
@@ -18,11 +16,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
 
 from lce_core.benchmarks._prompted.retrieval import Prompt
+from lce_core.store.array_files import from_bytes, to_bytes
 
 P = TypeVar("P", bound=Prompt)
 
@@ -57,7 +53,7 @@ def read_prompts(file: Path, kind: type[P]) -> tuple[P, ...] | None:
     """The prompts that `write_prompts` left in `file`; None if it is not there or not whole."""
     try:
         return _from_bytes(file.read_bytes(), kind)
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError):
+    except (OSError, KeyError, TypeError, ValueError):
         return None
 
 
@@ -70,12 +66,12 @@ def _to_bytes(prompts: Sequence[P], kind: type[P]) -> bytes:
         "fields": np.frombuffer(json.dumps(columns).encode("ascii"), dtype=np.uint8),
     }
     arrays["ids"] = arrays["ids"].astype(np.uint32)
-    return bytes(save({**arrays, "digest": _digest(arrays)}))
+    return to_bytes(arrays)
 
 
 def _from_bytes(content: bytes, kind: type[P]) -> tuple[P, ...] | None:
-    arrays: dict[str, NDArray[Any]] = load(content)
-    if not np.array_equal(arrays.pop("digest"), _digest(arrays)):
+    arrays = from_bytes(content)
+    if arrays is None:
         return None
     columns = json.loads(arrays["fields"].tobytes())
     ids, ends = arrays["ids"].astype(np.int64), np.cumsum(arrays["lengths"])
@@ -89,14 +85,6 @@ def _from_bytes(content: bytes, kind: type[P]) -> tuple[P, ...] | None:
 
 def _as_field(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
-
-
-def _digest(arrays: dict[str, NDArray[Any]]) -> NDArray[np.uint8]:
-    total = hashlib.sha256()
-    for name, array in sorted(arrays.items()):
-        total.update(f"{name} {array.dtype} {array.shape}\n".encode())
-        total.update(array.data)
-    return np.frombuffer(total.digest(), dtype=np.uint8)
 
 
 def _sweep(folder: Path) -> None:

@@ -6,6 +6,7 @@ and the text it is cut from: never from the method, nor from other prompts.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -33,6 +34,20 @@ class Prompt:
     reference: str
     depth: float | None = None
     """Where the evidence lies, 0 (start) to 100 (end) per cent of the context; None: all over."""
+
+    @property
+    def right_answers(self) -> tuple[str, ...]:
+        """What is right, each as it would stand in the prompt if it stands there."""
+        return (self.reference,)
+
+
+def prompts_sha256(prompts: Sequence[Prompt]) -> str:
+    """sha256 of the token ids of prompts in their order, 64 hex digits."""
+    total = hashlib.sha256()
+    for prompt in prompts:
+        total.update(f"{len(prompt.ids)}\n".encode())
+        total.update(prompt.ids.astype("<i8").tobytes())
+    return total.hexdigest()
 
 
 def blank_prompt(reference: str) -> Prompt:

@@ -102,6 +102,10 @@ class TextBenchmark(Benchmark):
         """Of a data set as many documents as are read, of the size that they have as published."""
         return sum(self.published_documents(task)) if task in self.data_sets else held_out_tokens
 
+    def num_independent(self, task: str, eval_length: int, held_out_tokens: int) -> int:
+        """Windows side by side: overlapping ones are not independent."""
+        return min(self.token_limit() or held_out_tokens, held_out_tokens) // eval_length
+
     def published_documents(self, task: str) -> list[int]:
         """Tokens of each document that is read of a data set, roughly."""
         number, mean_tokens = PUBLISHED_SIZES[task]

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lce_core.evaluation.stats import Estimate, bootstrap_mean
+from lce_core.statistics.estimates import Estimate, bootstrap_mean
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lce_core.benchmarks._base import CellRequest
-from lce_core.benchmarks._text.windows import Stream, Windows, window_losses
+from lce_core.benchmarks._text.windows import window_losses
+from lce_core.evaluation.windows import Stream, Windows
 from lce_core.reports import Progress
 
 

@@ -2,72 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lce_core.benchmarks._base import CellRequest
-from lce_core.data.sequences import Sequences
 from lce_core.errors import UnavailableError
-from lce_core.evaluation.loss_cache import TokenScores
+from lce_core.evaluation.loss_cache import Text, TokenScores
+from lce_core.evaluation.windows import Stream, Windows
 from lce_core.reports import Progress
 
 _GROUP_TOKENS = 1 << 22
-
-
-@dataclass(frozen=True, eq=False)
-class Stream:
-    """Tokens of one or more documents, one after the other (tokens,)."""
-
-    tokens: NDArray[np.uint32]
-
-    @cached_property
-    def digest(self) -> str:
-        """sha256 of the tokens."""
-        return hashlib.sha256(self.tokens.tobytes()).hexdigest()
-
-
-@dataclass(frozen=True, eq=False)
-class Windows:
-    """Windows of one length over a stream."""
-
-    stream: Stream
-    starts: NDArray[np.int64]
-    """First token of each window in the stream (windows,)."""
-    length: int
-    """Tokens of a window, `before` included."""
-    before: int | None = None
-    """Token put before each window; None for none."""
-
-    def __len__(self) -> int:
-        return len(self.starts)
-
-    @property
-    def sequences(self) -> Sequences:
-        """The windows as sequences of one length."""
-        return Sequences({self.length: len(self)})
-
-    def rows(self, first: int, number: int) -> Windows:
-        """Some of the windows, in order."""
-        return replace(self, starts=self.starts[first : first + number])
-
-    def ids(self) -> NDArray[np.uint32]:
-        """Their tokens (windows, length)."""
-        width = self.length - (self.before is not None)
-        found = np.lib.stride_tricks.sliding_window_view(self.stream.tokens, width)[self.starts]
-        if self.before is None:
-            return found
-        return np.insert(found, 0, self.before, axis=1)
-
-    def following(self) -> NDArray[np.int64]:
-        """The token behind each window in the stream (windows,); -1 where the stream ends."""
-        ends = self.starts + self.length - (self.before is not None)
-        ended = np.append(self.stream.tokens, 0)[ends]
-        return np.where(ends < len(self.stream.tokens), ended.astype(np.int64), -1)
 
 
 def num_windows(stream_tokens: int, length: int, stride: int, *, drop_last: bool) -> int:
@@ -125,19 +73,23 @@ def window_scores(
       report: told (windows done, windows in all); the request's own if None.
     """
     request.model.begin_request(windows.length)  # beyond the method's reach, whatever is cached
-    group = max(1, _GROUP_TOKENS // windows.length)
-    for first in range(0, len(windows), group):
-        part = windows.rows(first, group)
+    size = max(1, _GROUP_TOKENS // windows.length)
+    groups = [windows.rows(first, size) for first in range(0, len(windows), size)]
+    for place, group in enumerate(groups):
+        first = place * size
         told = _shifted(report or request.report, first, len(windows))
-        yield first, _scores(request, part, told)
+        later = partial(_missing_of, request, groups[place + 1 :])
+        yield first, _scores(request, group, len(windows), later, told)
 
 
-def _scores(request: CellRequest, windows: Windows, report: Progress) -> TokenScores:
-    from lce_core.evaluation import likelihood
-
-    cache, alike = request.losses, request.model.begins_alike
-    text = (windows.stream.digest, windows.before)
-    known = [cache.find(text, start, windows.length, alike) for start in windows.starts.tolist()]
+def _scores(
+    request: CellRequest,
+    windows: Windows,
+    total: int,
+    later: Callable[[], list[Windows]],
+    report: Progress,
+) -> TokenScores:
+    known = _known(request, windows)
     missing = np.flatnonzero([row is None for row in known])
     found = len(windows) - len(missing)
     nll = np.empty((len(windows), windows.length - 1), dtype=np.float32)
@@ -149,16 +101,43 @@ def _scores(request: CellRequest, windows: Windows, report: Progress) -> TokenSc
         report(found, found)
         return TokenScores(nll, hits)
     asked = replace(windows, starts=windows.starts[missing])
-    computed = likelihood.window_scores(
-        request.model,
-        asked.ids(),
-        following=asked.following(),
-        batch_tokens=request.batch_tokens,
-        report=_shifted(report, found, len(windows)),
-    )
-    cache.keep(text, asked.starts, windows.length, computed)
+    told = _shifted(report, found, len(windows))
+    if request.ranges is None:
+        computed = _all_at_once(request, asked, told)
+    else:
+        computed = request.ranges.scores(asked, total, later, told)
+    request.losses.keep(_text_of(windows), asked.starts, windows.length, computed)
     nll[missing], hits[missing] = computed.nll, computed.hits
     return TokenScores(nll, hits)
+
+
+def _all_at_once(request: CellRequest, windows: Windows, report: Progress) -> TokenScores:
+    from lce_core.evaluation import likelihood
+
+    return likelihood.window_scores(
+        request.model,
+        windows.ids(),
+        following=windows.following(),
+        batch_tokens=request.batch_tokens,
+        report=report,
+    )
+
+
+def _missing_of(request: CellRequest, groups: Sequence[Windows]) -> list[Windows]:
+    """Of each group the windows whose losses are not known; no group without any."""
+    starts = (group.starts[[row is None for row in _known(request, group)]] for group in groups)
+    return [replace(groups[0], starts=some) for some in starts if len(some)]
+
+
+def _known(request: CellRequest, windows: Windows) -> list[TokenScores | None]:
+    text, alike = _text_of(windows), request.model.begins_alike
+    return [
+        request.losses.find(text, start, windows.length, alike) for start in windows.starts.tolist()
+    ]
+
+
+def _text_of(windows: Windows) -> Text:
+    return windows.stream.digest, windows.before
 
 
 def _shifted(report: Progress, first: int, total: int) -> Progress:

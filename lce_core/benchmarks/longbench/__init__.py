@@ -63,6 +63,11 @@ class LongBenchPrompt(Prompt):
     classes: tuple[str, ...] = field(kw_only=True)
     document: str = field(kw_only=True)
 
+    @property
+    def right_answers(self) -> tuple[str, ...]:
+        """All answers of its row."""
+        return self.answers
+
 
 class LongBench(PromptBenchmark):
     """Scores of one LongBench task."""

@@ -59,8 +59,8 @@ from lce_core.benchmarks.needle.text import (
 )
 from lce_core.errors import SpecError
 from lce_core.evaluation.metrics import contains, rouge_1, word_overlap
-from lce_core.evaluation.stats import bootstrap_mean, wilson
 from lce_core.models import LanguageModel
+from lce_core.statistics.estimates import bootstrap_mean, wilson
 
 DEPTHS = (0, 11, 22, 33, 44, 56, 67, 78, 89, 100)
 """Per cent of the context; ten even steps, rounded."""

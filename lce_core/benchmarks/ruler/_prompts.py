@@ -20,6 +20,11 @@ class RulerPrompt(Prompt):
     references: tuple[str, ...] = ()
     cluster: str | None = None
 
+    @property
+    def right_answers(self) -> tuple[str, ...]:
+        """All references."""
+        return self.references
+
 
 def prompt_of(draft: Draft, ids: list[int]) -> RulerPrompt:
     """The draft, tokenised."""

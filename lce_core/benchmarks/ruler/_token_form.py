@@ -84,14 +84,18 @@ class RulerKeys(KeyForm):
         self, benchmark: PromptBenchmark, request: CellRequest, prompts: Sequence[Prompt]
     ) -> tuple[Sample, ...]:
         """Asks every query; a sample's score is the share of its keys that are found."""
-        queries = KEY_TASKS[request.task].num_queries
+        queries = self.num_queries(request.task)
         found = key_samples(request, prompts)
         groups = (found[first : first + queries] for first in range(0, len(found), queries))
         return tuple(_joined(index, group) for index, group in enumerate(groups))
 
     def sample_tokens(self, benchmark: PromptBenchmark, task: str, eval_length: int) -> int:
         """The whole length for each query."""
-        return KEY_TASKS[task].num_queries * eval_length
+        return self.num_queries(task) * eval_length
+
+    def num_queries(self, task: str) -> int:
+        """Those of the task."""
+        return KEY_TASKS[task].num_queries
 
 
 def _all_queries(request: CellRequest, prompt: Prompt) -> list[Prompt]:

@@ -47,10 +47,10 @@ from lce_core.benchmarks._prompted.retrieval import encode
 from lce_core.benchmarks.short_context.data import TASKS, request_bytes
 from lce_core.data.sequences import Answers, Sequences
 from lce_core.errors import UnavailableError
-from lce_core.evaluation.stats import Estimate, bootstrap_mean, wilson
 from lce_core.evidence import calls
 from lce_core.models import LanguageModel
 from lce_core.registry import Examples, Source
+from lce_core.statistics.estimates import Estimate, bootstrap_mean, wilson
 
 NEW_TOKENS = 256
 """Longest generated answer; the harness's default."""
@@ -96,6 +96,10 @@ class ShortContext(Benchmark):
     def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
         """Questions times the tokens of their requests with Llama's tokenizer."""
         return self._requests(task) * min(TASKS[task].request_tokens, eval_length)
+
+    def num_independent(self, task: str, eval_length: int, held_out_tokens: int) -> int:
+        """Questions."""
+        return self._requests(task) // TASKS[task].requests
 
     def answers(self, task: str) -> Answers:
         """Written in the one task whose metric is an exact match; the others choose."""

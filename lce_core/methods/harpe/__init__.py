@@ -16,7 +16,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from lce_core.errors import SpecError
 from lce_core.evidence import EXACT, frequencies
-from lce_core.methods import Method
+from lce_core.methods import Family, Method
 from lce_core.methods._other_base import Base
 from lce_core.methods.harpe.search import PUBLISHED, SearchSettings, search_bases
 from lce_core.registry import Examples, Source
@@ -33,7 +33,7 @@ Bases = Annotated[
 class Harpe(Method):
     """A RoPE base per attention head."""
 
-    family: ClassVar[Literal["none", "frequency", "approximate"]] = "frequency"
+    family: ClassVar[Family] = "base"
 
     bases: Bases = "searched"
     """How bases are found, or one base for each query head, equal within a key-value head."""

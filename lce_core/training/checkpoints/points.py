@@ -14,7 +14,6 @@ not at all, and the files of two writers never meet. The one before is removed a
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import re
 import shutil
@@ -25,11 +24,11 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from lce_core.errors import StoreError
 from lce_core.store.records import sync
+from lce_core.training.checkpoints import _streamed
 
 _ASIDE = "writing-"
 _NAME = re.compile(r"point-(\d{9})-([0-9a-f]{12})")
@@ -95,13 +94,11 @@ def write_shard(point: Point, index: int, count: int, tensors: Mapping[str, Tens
     point.aside.mkdir(parents=True, exist_ok=True)
     path = point.aside / _file_name(index, count)
     try:
-        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
-    except SafetensorError as error:
-        # safetensors spells a full disk "... (os error 28)"; callers look at errno.
-        number = re.search(r"os error (\d+)", str(error))
-        code = int(number.group(1)) if number else errno.EIO
-        raise OSError(code, f"the resume point cannot be written: {error}", str(path)) from error
-    sync(path)
+        _streamed.write(path, tensors)
+        sync(path)
+    except OSError as error:
+        text = f"the resume point cannot be written: {error.strerror}"
+        raise OSError(error.errno, text, str(path)) from error
 
 
 def publish(point: Point, identity: str, count: int) -> None:

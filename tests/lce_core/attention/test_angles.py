@@ -29,7 +29,7 @@ def angles() -> NDArray[np.longdouble]:
 def test_kernels_rotate_far_positions_by_exact_angles() -> None:
     pairs = torch.zeros(1, 1, 1000, 2, PAIRS)
     pairs[..., 0, :] = 1
-    turned = Rotation(TABLE, LENGTH, pairs)(pairs.flatten(-2), torch.arange(LENGTH)[LAST])
+    turned = Rotation(TABLE, pairs)(pairs.flatten(-2), torch.arange(LENGTH)[LAST])
     cos, sin = turned[0, 0].double().numpy().reshape(1000, 2, PAIRS).transpose(1, 0, 2)
     np.testing.assert_allclose(cos, np.cos(angles()), rtol=0, atol=1e-7)
     np.testing.assert_allclose(sin, np.sin(angles()), rtol=0, atol=1e-7)

@@ -160,7 +160,8 @@ def test_benchmarks_load_neither_torch_nor_transformers() -> None:
     code = (
         "import sys\n"
         "from lce_core.benchmarks import BENCHMARKS\n"
-        "from lce_core.evaluation import metrics, stats\n"
+        "from lce_core.evaluation import metrics\n"
+        "from lce_core.statistics import estimates\n"
         "from lce_core.study import cost\n"
         "for name in BENCHMARKS.names(): BENCHMARKS.parse({'name': name}, 'x')\n"
         "sys.exit(', '.join({'torch', 'transformers'} & set(sys.modules)) or 0)"

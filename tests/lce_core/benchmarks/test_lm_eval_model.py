@@ -15,7 +15,7 @@ from lce_core.benchmarks.short_context.lm_eval_model import ExtendedLM
 from lce_core.errors import NonFiniteError, SpecError, UnavailableError
 from lce_core.evaluation.continuations import continuation_log_likelihoods
 from tests.support.cells import TOY
-from tests.support.short_context_rows import WORDS, instances, toy_request
+from tests.support.data.short_context_rows import WORDS, instances, toy_request
 
 
 def _brute_force(stock: torch.nn.Module, context: str, continuation: str) -> tuple[float, bool]:

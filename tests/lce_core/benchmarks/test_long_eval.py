@@ -31,7 +31,7 @@ from lce_core.extension.extended_model import extend
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
 from tests.support.cells import generate_to_the_end
-from tests.support.subsets import state_rows
+from tests.support.data.subsets import state_rows
 
 TOY = MODELS.parse({"name": "toy_llama"}, "test")
 PHI = MODELS.parse({"name": "phi2"}, "test")
@@ -101,7 +101,7 @@ def test_gold_numbers_score_one_and_other_answers_nothing() -> None:
         assert [sample.score for sample in scored] == expected
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.text(alphabet="12 <>", max_size=8), st.text(alphabet="12 <>", max_size=8))
 def test_integers_are_the_first_and_last_run_of_digits(begun: str, more: str) -> None:
     runs = [int(run) for run in "".join(c if c.isdigit() else " " for c in begun).split()]

@@ -28,7 +28,7 @@ from lce_core.extension.extended_model import extend
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
 from tests.support.cells import generate_to_the_end
-from tests.support.subsets import state_rows
+from tests.support.data.subsets import state_rows
 
 TOY = MODELS.parse({"name": "toy_llama"}, "test")
 PHI = MODELS.parse({"name": "phi2"}, "test")
@@ -152,7 +152,7 @@ def test_all_questions_of_a_permutation_share_the_ids_of_the_examples(
                 assert row[: len(shared)].tolist() == shared
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.sampled_from("abcd"), min_size=4, max_size=30),
     st.integers(1, 30),

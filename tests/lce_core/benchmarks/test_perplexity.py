@@ -261,7 +261,7 @@ def test_truncated_documents_are_scored_in_one_window_each() -> None:
     assert len(fewer.evaluate(request).samples) == 2
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     sizes=st.lists(st.integers(0, 60), min_size=1, max_size=4),
     length=st.integers(2, 40),
@@ -290,7 +290,7 @@ def test_windows_of_documents_score_every_token_that_has_a_token_before_it_once(
 _NLL = st.floats(0, 12, allow_nan=False, width=32)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(data=st.data(), windows=st.integers(1, 6), width=st.integers(1, 7))
 def test_each_average_is_the_one_of_its_formula(
     data: st.DataObject, windows: int, width: int
@@ -325,7 +325,7 @@ def test_each_average_is_the_one_of_its_formula(
         assert estimate.value == pytest.approx(expected, rel=1e-5)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(tokens=st.integers(1, 400), length=st.integers(2, 90), stride=st.integers(1, 120))
 def test_lcegs_window_count_is_that_of_its_loop(tokens: int, length: int, stride: int) -> None:
     loop = len(range(0, tokens - length, stride)[:-1])

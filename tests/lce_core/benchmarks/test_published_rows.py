@@ -20,8 +20,8 @@ from lce_core.benchmarks.ruler._documents import NUM_QUESTIONS, XQUAD, read_squa
 from lce_core.benchmarks.short_context.data import TASKS as SHORT
 from lce_core.errors import DataError
 from tests.support.cells import benchmark, request
-from tests.support.short_context_rows import made_up, toy_request
-from tests.support.subsets import state_rows
+from tests.support.data.short_context_rows import made_up, toy_request
+from tests.support.data.subsets import state_rows
 
 Read = Callable[[Path], object]
 

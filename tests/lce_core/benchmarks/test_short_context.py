@@ -28,8 +28,8 @@ from lce_core.benchmarks.short_context.lm_eval_model import ExtendedLM
 from lce_core.benchmarks.short_context.lm_eval_tasks import answered_questions
 from lce_core.errors import DataError, UnavailableError
 from tests.support.cells import TOY
-from tests.support.short_context_rows import made_up, row_of, subjects, toy_request, write_rows
-from tests.support.subsets import state_rows
+from tests.support.data.short_context_rows import made_up, row_of, subjects, toy_request, write_rows
+from tests.support.data.subsets import state_rows
 
 
 def _benchmark(**parameters: Any) -> Benchmark:

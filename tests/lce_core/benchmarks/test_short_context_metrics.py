@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from lce_core.benchmarks.short_context import over_subjects
 from lce_core.benchmarks.short_context.data import TASKS
 from tests.support.cells import benchmark
-from tests.support.short_context_rows import subjects, toy_request
+from tests.support.data.short_context_rows import subjects, toy_request
 
 MMLU = (
     "abstract_algebra:36/100 anatomy:58/135 astronomy:59/152 business_ethics:39/100 "

@@ -13,7 +13,7 @@ import pytest
 
 from lce_core.benchmarks.many_shot.trec import CLASSES, LABELS, trec_questions
 from lce_core.errors import DataError, UnavailableError
-from tests.support.subsets import state_rows
+from tests.support.data.subsets import state_rows
 
 
 @pytest.mark.data

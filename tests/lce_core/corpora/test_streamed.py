@@ -15,8 +15,8 @@ import pytest
 from lce_core.corpora import CORPORA, Block, Place, streamed
 from lce_core.corpora.streamed import Streamed
 from lce_core.errors import DataError, UnavailableError
-from tests.support.slimpajama import CORPUS, rows, write, write_all
-from tests.support.small_hub import COMMIT, small_hub
+from tests.support.data.slimpajama import CORPUS, rows, write, write_all
+from tests.support.data.small_hub import COMMIT, small_hub
 
 
 def corpus(**changes: Any) -> Streamed:

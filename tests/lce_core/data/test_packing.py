@@ -100,7 +100,7 @@ documents = st.lists(
 ).filter(lambda pairs: any(text for _, text in pairs))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     texts=documents,
     row_length=st.integers(2, 40),
@@ -320,7 +320,7 @@ def test_a_damaged_folder_is_refused(tmp_path: Path) -> None:
         PackedRows.open(tmp_path)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(texts=documents, tokens=st.integers(1, 200), separated=st.booleans())
 def test_held_out_streams_are_whole_documents_cut_at_the_end(
     texts: list[tuple[str, str]], tokens: int, separated: bool

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from lce_core.corpora import CORPORA, Block, Place, StreamedCorpus, streamed
+from lce_core.corpora import CORPORA, Block, Place, StreamedCorpus
 from lce_core.data import shards
 from lce_core.data.held_out import HeldOutText, pack_held_out
 from lce_core.data.packing import PackedRows, pack_rows
@@ -26,7 +26,7 @@ from lce_core.errors import DataError, StoreError
 from lce_core.models import MODELS, LanguageModel
 from lce_core.models.toy_llama import ToyLlama
 from lce_core.recipe import Upsampling
-from tests.support.slimpajama import CORPUS, DOMAINS, write_all
+from tests.support.data.slimpajama import CORPUS, DOMAINS, small_shards
 
 BASE = MODELS.load("toy_llama")()
 TOKENIZER = BASE.tokenizer(None)
@@ -41,11 +41,7 @@ def corpus(**changes: Any) -> StreamedCorpus:
 
 @pytest.fixture
 def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """360 documents in three files, read in small blocks and sealed in small segments."""
-    monkeypatch.setattr(streamed, "BLOCK_ROWS", 13)
-    monkeypatch.setattr(shards, "SEGMENT_TOKENS", 8000)
-    write_all(tmp_path / "text")
-    return tmp_path / "text"
+    return small_shards(tmp_path / "text", monkeypatch)
 
 
 def write(text: Path, out: Path, workers: int = 1, source: StreamedCorpus | None = None) -> Any:
@@ -381,7 +377,7 @@ for blocks in map(int, sys.argv[2:]):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_memory_does_not_grow_with_the_tokens(tmp_path: Path) -> None:
     """A billion tokens in under 2 GB, by the bytes that each further token takes."""
     answer = subprocess.run(

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch.nn import functional
 
 from lce_core.errors import NonFiniteError, SpecError
+from lce_core.evaluation.decoding import generate
 from lce_core.evaluation.likelihood import window_nll, window_scores
 from lce_core.extension.extended_model import ExtendedModel, extend
 from lce_core.methods import METHODS
@@ -121,3 +122,21 @@ def test_a_loss_that_is_not_finite_names_window_and_token() -> None:
     with pytest.raises(NonFiniteError, match="window 0, token 1"):
         # Tied weights: the poisoned row is also a row of the vocabulary projection.
         window_nll(extended, windows, batch_tokens=6)
+
+
+def test_what_greedy_decoding_chooses_is_a_hit_whatever_the_landmarks_logit() -> None:
+    _, extended = _pair("landmark")
+    token = extended.inserter.token if extended.inserter else -1
+    head = extended.model.get_output_embeddings().weight
+    with torch.no_grad():  # a landmark that is as likely as the likeliest token of text, and more
+        head[token] = 30 * head[:token].mean(0)
+    prompts = _windows(3, 90)
+    answers = generate(extended, list(prompts), max_new_tokens=40, batch_tokens=1000)
+    texts = np.concatenate([prompts, np.stack(answers)], axis=1)
+    extended.begin_request(texts.shape[1])
+    with torch.no_grad():
+        logits = head @ extended.hidden_states(torch.from_numpy(texts)).mT
+    chosen = logits.argmax(1)[:, 89:-1]
+    assert (chosen == token).any()
+    found = window_scores(extended, texts, batch_tokens=1000)
+    assert found.hits[:, 89:-1].all()

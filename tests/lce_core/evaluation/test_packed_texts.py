@@ -93,7 +93,7 @@ def alone(model: ExtendedModel, text: np.ndarray) -> torch.Tensor:
 @pytest.mark.parametrize("make", [toy, grouped, partial])
 @pytest.mark.parametrize(("packed", "chunk"), [(512, 4096), (3, 4096), (3, 2)])
 @given(prompts=texts, held=st.integers(0, 8), following=st.lists(st.integers(0, 2), min_size=9))
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @torch.no_grad()
 def test_states_are_those_of_each_text_by_itself(
     make: Any, packed: int, chunk: int, prompts: list[list[int]], held: int, following: list[int]
@@ -174,7 +174,7 @@ def test_many_questions_after_the_same_shots_take_few_passes() -> None:
 
 
 @given(texts, st.integers(1, 40), st.integers(1, 3))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_a_cache_holds_as_many_successive_prompts_as_fit(
     prompts: list[list[int]], limit: int, new: int
 ) -> None:

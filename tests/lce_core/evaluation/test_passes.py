@@ -108,7 +108,7 @@ def test_in_bf16_what_prompts_share_is_processed_once_by_whole_pieces(short_piec
     st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=12), min_size=1, max_size=5),
     st.integers(1, 5),
 )
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 def test_in_bf16_shared_prompts_make_passes_that_they_make_by_themselves(
     prompts: list[list[int]], piece: int
 ) -> None:

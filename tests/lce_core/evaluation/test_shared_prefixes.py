@@ -51,7 +51,7 @@ def tokens_processed(model: ExtendedModel) -> list[int]:
 
 
 @given(texts)
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_no_order_processes_fewer_tokens_and_the_order_is_lexicographic(
     prompts: list[list[int]],
 ) -> None:

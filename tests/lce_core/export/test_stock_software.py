@@ -39,7 +39,7 @@ from lce_core.extension.extended_model import LEARNED, extend, make_rotary
 from lce_core.methods import METHODS, Method
 from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths
-from tests.support.stock_answers import answers
+from tests.support.oracles.stock_answers import answers
 
 pytestmark = pytest.mark.slow
 TOLERANCE = 1e-4

@@ -35,7 +35,7 @@ from lce_core.rope.architectures import ARCHITECTURES
 from lce_core.study.cost import matmul_parameters
 from lce_core.training.run import run
 from tests.support.architectures import OWN, TRAINED, VOCABULARY, hub_model, random_model, save
-from tests.support.dense_attention import dense, grouped_distance, lambda_distance
+from tests.support.oracles.dense_attention import dense, grouped_distance, lambda_distance
 from tests.support.training_jobs import Words, job_maker, silent
 
 TARGET = 64

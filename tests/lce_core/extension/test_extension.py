@@ -20,6 +20,7 @@ from transformers import (
 )
 
 from lce_core.attention.rotary import RequestRotary
+from lce_core.attention.stock import STOCK
 from lce_core.contracts.tiny_models import (
     BASES,
     LENGTHS,
@@ -160,7 +161,7 @@ def test_generating_with_a_cache_equals_asking_again_for_every_token(name: str) 
 class PerHead(Method):
     """Another base for every head, or for every key-value head."""
 
-    family = "frequency"
+    family = "base"
     shared: int = 1
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
@@ -419,7 +420,7 @@ def test_the_hub_is_never_asked_for_a_kernel(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(type(model), "device", torch.device("cuda"))
     monkeypatch.setattr(kernels, "is_flash_attn_2_available", lambda: False)
     extended = extend(model, BASES[0], method("pi"), target=TARGET)
-    assert extended.kernel == extended.model.config._attn_implementation == "sdpa"
+    assert (extended.kernel, extended.model.config._attn_implementation) == ("sdpa", STOCK)
 
 
 @pytest.mark.parametrize(
@@ -442,7 +443,8 @@ def test_flash_attention_is_chosen_on_a_gpu_in_half_precision(
         type(model), "set_attn_implementation", lambda self, name: chosen.append(name)
     )
     extended = extend(model, BASES[0], method("pi"), target=TARGET, kernel=kernel)
-    assert chosen == [extended.kernel] == [expected]
+    assert extended.kernel == expected
+    assert chosen == [STOCK if expected == "sdpa" else expected]
 
 
 class OtherGeometry(LanguageModel):

@@ -190,9 +190,9 @@ def test_attention_that_rotates_by_itself_takes_rounded_positions_too() -> None:
     rotary.begin(table, 5000)
     cos, _ = rotary(torch.zeros(1), torch.arange(5000)[None])
     states = torch.cat((torch.ones(64), torch.zeros(64))).expand(1, 1, 5000, 128)
-    rotated = Rotation(table, 5000, states)(states, slice(5000))
+    rotated = Rotation(table, states)(states, slice(5000))
     assert torch.equal(rotated[0, 0, :, :64], cos[0, :, :64])
-    exact = Rotation(replace(table, positions="exact"), 5000, states)(states, slice(5000))
+    exact = Rotation(replace(table, positions="exact"), states)(states, slice(5000))
     assert (rotated - exact).abs().max() > 0.5
 
 

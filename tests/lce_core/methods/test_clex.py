@@ -33,6 +33,7 @@ from tests.support.extended_models import over_bases
 from tests.support.training_jobs import (
     BASE,
     ROW_LENGTH,
+    InterruptedRunError,
     job_maker,
     losses,
     packed_rows,
@@ -211,7 +212,7 @@ def test_initial_weights_leave_the_random_state_alone_and_are_always_the_same() 
 # Scales and positions of training rows
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**64 - 1),
     length=st.integers(2, 700),
@@ -556,10 +557,6 @@ def test_bf16_follows_fp32_and_keeps_the_network_in_fp32(make_job: Any) -> None:
     assert {tensor.dtype for tensor in learned(mixed).values()} == {torch.float32}
 
 
-class InterruptedRunError(Exception):
-    """Stands for whatever ends a run in the middle."""
-
-
 @pytest.mark.slow
 def test_a_resumed_run_equals_an_undisturbed_one_bit_for_bit(
     make_job: Any, monkeypatch: pytest.MonkeyPatch
@@ -583,7 +580,7 @@ def test_a_resumed_run_equals_an_undisturbed_one_bit_for_bit(
         assert torch.equal(tensor, learned(second)[name])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("sharding", ["replicate", "shard"])
 def test_two_processes_compute_what_one_computes(make_job: Any, sharding: str) -> None:
     training = {"tokens_per_step": 7 * ROW_LENGTH, "ema_decay": 0.75, "gradient_clip": 0.1}

@@ -59,7 +59,7 @@ def test_finer_and_coarser_strides_choose_what_a_search_over_lists_chooses() -> 
     assert 4_100_000 not in at_10_000
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.integers(0, 1 << 32), st.integers(1, 40), st.integers(1, 10), st.integers(0, 3))
 def test_any_extrema_are_met_as_in_a_search_over_lists(
     seed: int, farthest: int, each: int, radius: int
@@ -136,7 +136,7 @@ def test_the_first_main_extrema_of_base_1e6_are_known() -> None:
     assert len(extrema.peaks) == len(extrema.troughs) == 30
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.floats(500, 5e6), st.integers(1, 64), st.integers(0, 100_000), st.integers(0, 3000))
 def test_a_waveform_is_the_plain_sum_of_its_cosines(
     base: float, pairs: int, nearest: int, more: int
@@ -149,7 +149,7 @@ def test_a_waveform_is_the_plain_sum_of_its_cosines(
         assert values[index] == pytest.approx(expected, abs=1e-9)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.floats(1e4, 5e6), st.integers(2, 32))
 def test_main_extrema_are_extrema_that_keep_their_distance(base: float, pairs: int) -> None:
     chosen = replace(PUBLISHED, farthest=6000)
@@ -174,7 +174,7 @@ LOOKED_AT = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.floats(2, 5e6), st.integers(1, 32), LOOKED_AT)
 def test_main_extrema_are_those_of_a_walk_over_every_point(
     base: float, pairs: int, chosen: SearchSettings

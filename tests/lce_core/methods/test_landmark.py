@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
@@ -32,26 +32,33 @@ from lce_core.evaluation.likelihood import window_nll
 from lce_core.extension.extended_model import ExtendedModel, extend
 from lce_core.extension.insertion import Inserter, reserve_token
 from lce_core.methods import METHODS, Method, TokenInsertion
-from lce_core.rope import ContextLengths, RopeTable
+from lce_core.rope import ContextLengths
 from lce_core.training.job import TrainingJob
 from lce_core.training.run import run
 from lce_core.training.schedule import rows_of_step
 from tests.support.extended_models import over_bases
+from tests.support.oracles.landmark_attention import (
+    SCALING,
+    TABLE,
+    States,
+    retrieved,
+    score,
+    selected,
+    shares,
+    trained,
+    written_out,
+)
 from tests.support.training_jobs import (
     BASE,
     ROW_LENGTH,
     ROWS_PER_STEP,
+    InterruptedRunError,
     job_maker,
     losses,
     packed_rows,
     silent,
     weights,
 )
-
-SCALING = 0.4
-PAIRS = 2
-TABLE = RopeTable(np.array([1.0, 0.03]))
-States = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 def states(heads: int, kv_heads: int, length: int, batch: int = 1, dim: int = 6) -> States:
@@ -63,128 +70,6 @@ def states(heads: int, kv_heads: int, length: int, batch: int = 1, dim: int = 6)
         return drawn * 1.5
 
     return draw(heads), draw(kv_heads), draw(kv_heads)
-
-
-# The method written out
-
-
-def score(query: torch.Tensor, key: torch.Tensor, distance: int) -> float:
-    """Scaled product of one query and one key, `distance` positions apart."""
-    total = float(query[2 * PAIRS :] @ key[2 * PAIRS :])
-    for pair in range(PAIRS):
-        q = complex(query[pair], query[pair + PAIRS])
-        k = complex(key[pair], key[pair + PAIRS])
-        turn = complex(math.cos(angle := distance * TABLE.inv_freq[pair]), math.sin(angle))
-        total += (q * turn * k.conjugate()).real
-    return total * SCALING
-
-
-def shares(scores: list[float]) -> list[float]:
-    """Softmax."""
-    powers = [math.exp(value) for value in scores]
-    return [power / sum(powers) for power in powers]
-
-
-def grouped(
-    own: dict[int, float], others: list[tuple[float, dict[int, float]]]
-) -> dict[int, float]:
-    """Weight of each token: one softmax over own tokens and landmarks, one inside each block.
-
-    Args:
-      own: scores of the tokens of the query's block.
-      others: for each other block the score of its landmark and those of its tokens.
-    """
-    outer = shares([*own.values(), *(gate for gate, _ in others)])
-    found = dict(zip(own, outer[: len(own)], strict=True))
-    for share, (_, inside) in zip(outer[len(own) :], others, strict=True):
-        found |= {
-            token: share * part
-            for token, part in zip(inside, shares(list(inside.values())), strict=True)
-        }
-    return found
-
-
-def blocks_of(
-    place: int, start: int, block: int, at: Callable[[int, int], float]
-) -> tuple[dict[int, float], list[tuple[float, dict[int, float]]]]:
-    """Own tokens and earlier blocks, from `start` on, of the query at `place`."""
-    first = place // block * block
-    last = min(place, first + block - 2)
-    own = {j: at(place, j) for j in range(first, last + 1)}
-    others = [
-        (at(place, b + block - 1), {j: at(place, j) for j in range(b, b + block - 1)})
-        for b in range(start, first, block)
-    ]
-    return own, others
-
-
-def trained(parts: States, head: int, block: int) -> torch.Tensor:
-    """Weights (queries, keys) of one head of the first text, as in training."""
-    query, key = parts[0][0, head], parts[1][0, head * parts[1].shape[1] // parts[0].shape[1]]
-    found = torch.zeros(len(query), len(key), dtype=torch.float64)
-    for i in range(len(query)):
-        own, others = blocks_of(i, 0, block, lambda i, j: score(query[i], key[j], i - j))
-        for token, weight in grouped(own, others).items():
-            found[i, token] = weight
-    return found
-
-
-def selected(query: torch.Tensor, key: torch.Tensor, i: int, scheme: BlockRetrieval) -> list[int]:
-    """Blocks that the query at position i reads, ascending; of equal scores the earlier block."""
-    block, start = scheme.block, i // scheme.chunk * scheme.chunk
-    number = start // block
-    top_k = min(scheme.top_k, number)
-    gates = []
-    for b in range(number):
-        slot = max(0, b - (number - top_k) + 1)
-        lies = start - (top_k + 1 - slot) * block + block - 1
-        gates.append(score(query[i], key[b * block + block - 1], i - lies))
-    return sorted(sorted(range(number), key=lambda b: (-gates[b], b))[:top_k])
-
-
-def retrieved(
-    parts: States, head: int, scheme: BlockRetrieval
-) -> tuple[torch.Tensor, list[list[int]]]:
-    """Weights (queries, keys) of one head in use, and the blocks that each query selects.
-
-    Positions are absolute here: of the `top_k + 1` slots before the chunk, the last ones are where
-    the most recent blocks really lie.
-    """
-    query, key = parts[0][0, head], parts[1][0, head * parts[1].shape[1] // parts[0].shape[1]]
-    block, found, chosen = scheme.block, torch.zeros(len(query), len(key)).double(), []
-    for i in range(len(query)):
-        start = i // scheme.chunk * scheme.chunk
-        number = start // block
-        top_k = min(scheme.top_k, number)
-        prefix = start - (top_k + 1) * block
-        picks = selected(query, key, i, scheme)
-        chosen.append(picks)
-        own, others = blocks_of(i, start, block, lambda i, j: score(query[i], key[j], i - j))
-        for nth, b in enumerate(picks):
-            slot = nth + (b >= number - top_k)
-            inside = {
-                b * block + t: score(query[i], key[b * block + t], i - prefix - slot * block - t)
-                for t in range(block)
-            }
-            others.append((inside.pop(b * block + block - 1), inside))
-        for token, weight in grouped(own, others).items():
-            found[i, token] = weight
-    return found, chosen
-
-
-def written_out(parts: States, weights_of: Callable[[States, int], torch.Tensor]) -> torch.Tensor:
-    """Outputs of all texts and heads from weights."""
-    query, _, value = parts
-    rows = []
-    for text in range(len(query)):
-        alone = tuple(part[[text]] for part in parts)
-        shared = query.shape[1] // value.shape[1]
-        heads = [
-            weights_of(alone, head) @ value[text, head // shared]  # type: ignore[arg-type]
-            for head in range(query.shape[1])
-        ]
-        rows.append(torch.stack(heads))
-    return torch.stack(rows)
 
 
 def in_chunks(kernel: Any, scheme: Any, parts: States, cuts: list[int]) -> torch.Tensor:
@@ -211,7 +96,7 @@ def test_the_closed_form_is_the_grouped_softmax(heads: int, kv_heads: int, lengt
     torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.integers(2, 9), st.integers(1, 40), st.integers(0, 8))
 def test_weights_sum_to_one_and_landmarks_get_none(block: int, length: int, first: int) -> None:
     first = min(first, length - 1)
@@ -348,7 +233,7 @@ def test_a_tie_goes_to_the_earlier_block_in_one_pass_in_chunks_and_token_by_toke
             assert output[0, head, i, : i // 4].nonzero().flatten().tolist() == exact
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(st.integers(2, 5), st.integers(1, 4), st.integers(1, 4), st.integers(1, 50), st.data())
 def test_retrieval_never_sees_what_comes_later(
     block: int, top_k: int, chunk: int, length: int, data: st.DataObject
@@ -367,23 +252,27 @@ def test_no_distance_is_longer_than_a_training_sequence() -> None:
         method, lengths = small(), ContextLengths(16, 64, 64)
         scheme: Any = method.attention(base.geometry, lengths)
         assert scheme.chunk + (scheme.top_k + 1) * scheme.block == 16
-    rotations: list[int] = []
+    farthest = 0
 
     class Spy(retrieval.Rotation):
-        def __init__(self, table: RopeTable, length: int, like: torch.Tensor) -> None:
-            rotations.append(length)
-            super().__init__(table, length, like)
+        def __call__(
+            self, states: torch.Tensor, positions: torch.Tensor | slice, **how: Any
+        ) -> torch.Tensor:
+            nonlocal farthest
+            last = positions.stop - 1 if isinstance(positions, slice) else int(positions.max())
+            farthest = max(farthest, last // how.get("group", 1) + how.get("shift", 0))
+            return super().__call__(states, positions, **how)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(retrieval, "Rotation", Spy)
         retrieval.attend(RETRIEVALS[0], AttentionInputs(*states(2, 2, 300), TABLE, 0, SCALING))
-    assert max(rotations) == 8 + 3 * 4
+    assert farthest == 8 + 3 * 4 - 1
 
 
 # Inserted tokens
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(2, 7), st.integers(1, 40), st.lists(st.integers(1, 6), max_size=8))
 def test_inserted_tokens_come_after_each_full_block_and_go_again(
     block: int, length: int, sizes: list[int]
@@ -628,10 +517,6 @@ def test_micro_batches_do_not_change_the_losses(make_job: Any, micro_rows: int) 
     assert losses(parts) == pytest.approx(losses(whole), abs=1e-5)
 
 
-class InterruptedRunError(Exception):
-    """Stands for whatever ends a run in the middle."""
-
-
 def test_a_resumed_run_equals_an_undisturbed_one(
     make_job: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -654,7 +539,7 @@ def test_a_resumed_run_equals_an_undisturbed_one(
     assert all(torch.equal(tensor, theirs[name]) for name, tensor in weights(second).items())
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_processes_that_share_the_model_train_what_one_trains(make_job: Any) -> None:
     alone, shared = make_job(num_steps=3), make_job(num_steps=3, processes=2, sharding="shard")
     run(alone, silent)

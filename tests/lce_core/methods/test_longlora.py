@@ -48,6 +48,7 @@ from tests.support.training_jobs import (
     BASE,
     ROW_LENGTH,
     ROWS_PER_STEP,
+    InterruptedRunError,
     job_maker,
     losses,
     packed_rows,
@@ -132,7 +133,7 @@ def test_the_kernel_equals_dense_attention_under_the_masks_of_its_heads(
     torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.integers(1, 6), st.integers(1, 12), st.integers(1, 5), st.integers(1, 3))
 def test_the_kernel_equals_dense_attention_for_any_sizes(
     num_groups: int, half: int, kv_heads: int, shared: int
@@ -576,10 +577,6 @@ def test_the_average_is_one_of_factors(make_job: Any, saved_base: Path) -> None:
         torch.testing.assert_close(tensor, expected, rtol=1e-6, atol=1e-7)
 
 
-class InterruptedRunError(Exception):
-    """Stands for whatever ends a run in the middle."""
-
-
 def test_a_resumed_run_equals_an_undisturbed_one_bit_for_bit(
     make_job: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -630,7 +627,7 @@ def _assert_close(first: TrainingJob, second: TrainingJob) -> None:
 UNEVEN = {"tokens_per_step": 7 * ROW_LENGTH, "ema_decay": 0.75, "gradient_clip": 0.1}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_whole_copies_equal_one_process(make_job: Any) -> None:
     one = make_job(UNEVEN, num_steps=4)
     two = make_job(UNEVEN, num_steps=4, processes=2, micro_batch_tokens=128)
@@ -639,7 +636,7 @@ def test_two_whole_copies_equal_one_process(make_job: Any) -> None:
     _assert_close(two, one)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_shares_equal_one_process_also_after_an_interruption(make_job: Any) -> None:
     shared = {
         "num_steps": 4,

@@ -33,7 +33,7 @@ EXTENSIONS = (
 STATIC = ("pi", "ntk_aware", "ntk_by_parts", "yarn", "rope_base_method_2")
 """Extensions with a scale of their own."""
 
-unhurried = settings(deadline=None, max_examples=60)
+unhurried = settings(max_examples=60)
 
 contexts = st.sampled_from([128, 1024, 2048, 4096, 8192, 65536])
 dims = st.integers(4, 64).map(lambda half: 2 * half)
@@ -486,7 +486,7 @@ from lce_core.rope import RopeTable
 class OwnBase(Method):
     """One base for all."""
 
-    family = "frequency"
+    family = "base"
     theta: float = 1e6
 
     def rope_table(self, geometry, lengths):

@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from lce_core.errors import DataError, UnavailableError
 from lce_core.models._gguf import convert
-from tests.support.packaged_models import TinyPackaged, pinned, serve, write_gguf, write_wheel
+from tests.support.data.packaged_models import TinyPackaged, pinned, serve, write_gguf, write_wheel
 from tests.support.repository import ROOT
 
 TEXT = "the thane, in 1 3 the\nthin <|im_end|> naïve 日"
@@ -84,7 +84,7 @@ FETCHING = """
 import sys, time
 from pathlib import Path
 from lce_core.models import _packaged
-from tests.support.packaged_models import TinyPackaged, pinned
+from tests.support.data.packaged_models import TinyPackaged, pinned
 def slowly(file, model, out):
     (out / "config.json").write_text("{}")
     Path(sys.argv[2]).touch()

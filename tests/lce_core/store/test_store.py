@@ -17,12 +17,14 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from lce_core.errors import LeaseLostError, NonFiniteError, SpecError
 from lce_core.store.artifacts import Attempt, Store
+from lce_core.store.failures import RETRIED, classify
 from lce_core.store.file_facts import sha256_of
-from lce_core.store.lease import Lease
+from lce_core.store.lease import Lease, holders, is_held
 from lce_core.store.records import Record
 from lce_core.store.steps import Step
 from tests.support.file_events import opened
@@ -172,6 +174,15 @@ def test_a_failed_attempt_leaves_a_note_and_nothing_else(store: Store) -> None:
     assert store.failure(a_step()) is None
 
 
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
+def test_what_a_disk_refuses_for_good_is_not_tried_again(number: int) -> None:
+    error = OSError(number, os.strerror(number))
+    assert classify(error) == "disk_full"
+    # Libraries wrap it in errors of their own.
+    assert classify(RuntimeError(f"writing a file: {error}")) == "disk_full"
+    assert "disk_full" not in RETRIED
+
+
 def test_a_full_disk_removes_the_attempt_and_keeps_earlier_artifacts(store: Store) -> None:
     store.ensure(a_step(2), write, {})
 
@@ -201,6 +212,32 @@ def test_a_killed_writer_is_taken_over_and_its_attempt_swept(store: Store, tmp_p
     assert store.record(a_step()) is None
     assert len(store.sweep()) == 1
     assert store.ensure(a_step(), write, {}).status == "computed"
+
+
+def test_a_step_that_another_process_computes_is_left_to_it(store: Store, tmp_path: Path) -> None:
+    note = tmp_path / "note"
+    writer = child(store, 60.0, note)
+    wait_for(note)
+    leases = store.home / "leases"
+    assert store.ensure_if_free(a_step(), lambda _: pytest.fail("twice"), {}) is None
+    assert set(holders(leases)) == {a_step().short}
+    writer.send_signal(signal.SIGKILL)
+    writer.communicate()
+    assert holders(leases) == {}
+    outcome = store.ensure_if_free(a_step(), write, {})
+    assert outcome is not None
+    assert outcome.status == "computed"
+    found = store.ensure_if_free(a_step(), lambda _: pytest.fail("twice"), {})
+    assert found is not None
+    assert found.status == "existing"
+
+
+def test_failed_attempts_are_counted_by_step(store: Store) -> None:
+    error = NonFiniteError("step 3", "loss nan", "a finite loss", "look")
+    for step in (a_step(1), a_step(2), a_step(2)):
+        store.note_failure(step, error, {})
+    (store.home / "failures" / "half.json").write_text("{")
+    assert store.attempts() == {a_step(1).short: 1, a_step(2).short: 2}
 
 
 def test_a_live_attempt_of_another_host_is_not_swept(store: Store) -> None:
@@ -278,6 +315,19 @@ def test_leases_of_the_dead_and_of_silent_hosts_are_stale(tmp_path: Path) -> Non
         lease = Lease.acquire(tmp_path, "s")
         assert (lease is not None) == free, change
         path.unlink()
+
+
+@pytest.mark.parametrize("seconds", [-3600.0, 3600.0])
+def test_a_clock_that_is_set_takes_no_lease_from_a_live_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    with Lease.acquire(tmp_path, "step") or pytest.fail("nobody holds it"):
+        # What the system says of its start moves with the clock, and with it all starts by it.
+        booted = psutil.boot_time()
+        monkeypatch.setattr(psutil._psplatform, "boot_time", lambda: booted + seconds)
+        assert abs(psutil.Process().create_time() - time.time()) > 1800
+        assert is_held(tmp_path, "step")
+        assert Lease.acquire(tmp_path, "step") is None
 
 
 def test_a_live_lease_of_another_pid_namespace_is_not_taken_over(tmp_path: Path) -> None:

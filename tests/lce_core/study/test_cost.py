@@ -20,8 +20,8 @@ from lce_core.study.cost import (
     model_flops_utilisation,
     training_flops,
 )
-from lce_core.study.device_types import DEVICE_TYPES
-from lce_core.study.speed import from_data_sheet
+from lce_core.study.pricing.device_types import DEVICE_TYPES
+from lce_core.study.pricing.speed import from_data_sheet
 from lce_core.study.step_cost import StepCost
 
 MODELS = {

@@ -5,6 +5,7 @@ Steps are marked done by committing tiny artifacts through the real store; nothi
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import Counter
 from pathlib import Path
@@ -21,9 +22,10 @@ from lce_core.errors import NonFiniteError, SpecError, UnavailableError
 from lce_core.store.artifacts import Attempt, Store
 from lce_core.store.steps import Step
 from lce_core.study.plan import StudyPlan, compile_study
-from lce_core.study.progress import explain, inspect
+from lce_core.study.plan_diff import compare
+from lce_core.study.progress import inspect
 from lce_core.study.study_file import parse_study
-from lce_core.study.units import dependents, units_to_do
+from lce_core.study.units import dearest_first, dependents, units_to_do
 from tests.support.file_events import listed
 
 WHOLE: dict[str, Any] = yaml.safe_load((STUDIES / "toy.yaml").read_text(encoding="utf-8"))
@@ -217,7 +219,7 @@ def test_execution_names_and_descriptions_are_no_identity() -> None:
     assert list(renamed.steps) == list(planned().steps)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.permutations(TOY["methods"]), st.permutations(TOY["benchmarks"]))
 def test_the_order_of_axes_changes_no_identity(methods: Any, benchmarks: Any) -> None:
     assert set(planned(methods=methods, benchmarks=benchmarks).steps) == set(planned().steps)
@@ -287,7 +289,8 @@ def test_the_plan_says_which_field_differs(store: Store) -> None:
     before = planned(seeds=[0])
     finish(store, list(before.steps.values()))
     after = planned(seeds=[0], training={**TOY["training"], "learning_rate": 0.001})
-    states = explain(after, store, inspect(after, store, {}))
+    ids = {step.short for step in before.steps.values()}
+    states = compare(after, store, inspect(after, store, {}), ids).states
     for cell in after.cells:
         assert cell.step is not None
         state = states[cell.step.fingerprint]
@@ -403,9 +406,12 @@ def test_units_hold_one_model_at_one_length_or_its_text_and_parents_start_first(
     for unit in units:
         assert len({(s.axes.get("method"), s.axes.get("seed")) for s in unit.steps}) == 1
         lengths = [s.axes.get("eval_length") for s in unit.steps]
+        texts = [s.axes.get("task") for s in unit.steps]
         asked = {s.axes.get("benchmark") for s in unit.steps}
         if asked == {"perplexity", "nll_by_position"}:
-            assert lengths == sorted(lengths, reverse=True)
+            assert len(set(texts)) == 2
+            order = [(text, -length) for text, length in zip(texts, lengths, strict=True)]
+            assert order == sorted(order)
         else:
             assert not asked & {"perplexity", "nll_by_position"}
             assert len(set(lengths)) == 1
@@ -414,6 +420,32 @@ def test_units_hold_one_model_at_one_length_or_its_text_and_parents_start_first(
     blocked = dependents([u for u in units if u is not base], {base.steps[0].fingerprint})
     assert {unit.kind for unit in blocked} == {"finetune", "cell"}
     assert len(blocked) == len([u for u in units if u.kind in ("finetune", "cell")])
+
+
+def test_base_models_come_first_and_then_seed_after_seed(store: Store) -> None:
+    plan = planned(seeds=[2, 0])
+    units = units_to_do(plan, inspect(plan, store, {}))
+    seeds = [
+        (unit.kind, unit.steps[0].axes["seed"]) for unit in units if "seed" in unit.steps[0].axes
+    ]
+    assert [pair for pair, _ in itertools.groupby(seeds)] == [
+        ("base", 2), ("base", 0),
+        ("finetune", 2), ("cell", 2), ("finetune", 0), ("cell", 0),
+    ]  # fmt: skip
+
+
+def test_weights_of_which_no_cell_can_be_evaluated_are_a_unit_all_the_same(store: Store) -> None:
+    methods = [{"name": "pi", "tuned": True}, {"name": "yarn"}]
+    needle = {"name": "needle", "profile": "clean", "lengths": [512]}  # its essays are not here
+    benchmarks = [
+        {**needle, "methods": ["pi-tuned"]},
+        {**TOY["benchmarks"][0], "methods": ["yarn"]},
+    ]
+    plan = planned(seeds=[0, 1], methods=methods, benchmarks=benchmarks)
+    assert {cell.method for cell in plan.cells if cell.unavailable} == {"pi"}
+    units = units_to_do(plan, inspect(plan, store, {}))
+    assert sum(unit.kind == "finetune" for unit in units) == 2
+    assert sum(len(unit.steps) for unit in units) == len(plan.steps)
 
 
 def test_a_selection_keeps_ancestors_and_refuses_what_is_not_there() -> None:
@@ -432,3 +464,31 @@ def test_a_selection_keeps_ancestors_and_refuses_what_is_not_there() -> None:
         select_cells(plan, "method=yran")
     with pytest.raises(SpecError, match="write 'method'"):
         select_cells(plan, "metod=yarn")
+
+
+def test_the_dearest_of_a_seed_comes_first_and_equals_in_an_order_of_the_hosts_own(
+    store: Store,
+) -> None:
+    plan = planned()
+    units = units_to_do(plan, inspect(plan, store, {}))
+    dear = {step.fingerprint for unit in units[-3:] for step in unit.steps}  # of the last seed
+    every = {step.fingerprint for unit in units for step in unit.steps}
+    seconds = {print_: 100.0 if print_ in dear else 1.0 for print_ in every}
+
+    def ordered(host: str) -> list[str]:
+        return [unit.name for unit in dearest_first(units, plan, seconds, host)]
+
+    def seed(name: str) -> int:
+        return int(name.rsplit("-s", 1)[1][0])
+
+    one, two = ordered("one"), ordered("two")
+    assert one == ordered("one") != two
+    assert sorted(one) == sorted(two) == sorted(unit.name for unit in units)
+    for names in (one, two):
+        cells = [name for name in names if name.startswith("evaluate")]
+        assert [seed(name) for name in cells] == sorted(seed(name) for name in cells)
+        last = [name for name in cells if seed(name) == 2]
+        assert set(last[:3]) == {unit.name for unit in units[-3:]}
+        position = {name: place for place, name in enumerate(names)}
+        first_cell = min(position[name] for name in cells)
+        assert all(position[unit.name] < first_cell for unit in units if unit.kind == "base")

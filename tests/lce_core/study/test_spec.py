@@ -91,6 +91,11 @@ def test_duplicate_key_is_refused_with_its_line() -> None:
         ({"benchmarks": [{"name": "passkey", "lengths": [-1]}]}, "lengths[0]", "-1"),
         ({"benchmarks": [{"name": "passkey", "lengths": [128, 128]}]}, "benchmarks[0]", "128"),
         ({"training": {"learning_rate": "2e-5"}}, "training.learning_rate", "'2e-5'"),
+        (
+            {"training": {"learning_rate": 0.1, "state_precision": "fp8"}},
+            "training.state_precision",
+            "'fp8'",
+        ),
         ({"corpus": {"name": "local_txt"}}, "corpus", "'local_txt'"),
     ],
 )

@@ -47,7 +47,7 @@ def counted(distance: Any, length: int) -> float:
     return seen / length - 0.5
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(window=SIZES, first=SIZES, length=st.integers(1, 150))
 def test_keys_are_those_at_a_distance(window: int, first: int, length: int) -> None:
     schemes = [
@@ -63,7 +63,7 @@ def test_keys_are_those_at_a_distance(window: int, first: int, length: int) -> N
         assert scheme.mean_keys(length) == pytest.approx(found, abs=0.51), scheme
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(half=st.integers(1, 16), blocks=st.integers(1, 6))
 def test_keys_of_shifted_blocks_are_the_mean_of_both_kinds_of_heads(half: int, blocks: int) -> None:
     scheme, length = ShiftedSparse(group=2 * half), 2 * half * blocks
@@ -208,7 +208,7 @@ def test_what_is_asked_for_one_token_decodes_nothing(tmp_path: Path) -> None:
 BENCHMARKS_BY_SAMPLES = (("passkey", "num_samples"), ("ruler", "num_samples"), ("needle", "trials"))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     asked=st.sampled_from(BENCHMARKS_BY_SAMPLES),
     method=st.sampled_from(("none", "yarn", "lm_infinite", "self_extend")),

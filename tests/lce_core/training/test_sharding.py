@@ -4,6 +4,8 @@ tested in this process, and files of a point against the tensors they were cut f
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 import time
 from functools import partial
 from itertools import count, pairwise
@@ -15,6 +17,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
+from torch.nn.attention import SDPBackend
 
 from lce_core.attention.schemes import FullCausal
 from lce_core.errors import NonFiniteError, SpecError, StoreError
@@ -33,12 +36,12 @@ from lce_core.training.checkpoints.points import (
 )
 from lce_core.training.job import TrainingJob
 from lce_core.training.run import run
+from tests.support.repository import ROOT
 from tests.support.training_jobs import (
     BASE,
     ROW_LENGTH,
-    job_maker,
+    InterruptedRunError,
     losses,
-    packed_rows,
     silent,
     weights,
 )
@@ -63,20 +66,6 @@ MODEL = UntiedLlama
 '''
 
 
-class InterruptedRunError(Exception):
-    """Stands for whatever ends a run in the middle."""
-
-
-@pytest.fixture(scope="module")
-def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return packed_rows(tmp_path_factory.mktemp("rows"))
-
-
-@pytest.fixture
-def make_job(rows: Path, tmp_path: Path) -> Any:
-    return job_maker(rows, tmp_path)
-
-
 def _assert_close(first: TrainingJob, second: TrainingJob) -> None:
     assert losses(first) == pytest.approx(losses(second), abs=1e-5)
     ours, theirs = weights(first), weights(second)
@@ -90,23 +79,24 @@ def _assert_close(first: TrainingJob, second: TrainingJob) -> None:
 # Two processes that share the model
 
 
-@pytest.mark.slow
-def test_two_shares_compute_what_one_process_computes(make_job: Any) -> None:
+@pytest.mark.long
+@pytest.mark.parametrize("processes", [2, 4])
+def test_shares_compute_what_one_process_computes(make_job: Any, processes: int) -> None:
     training = {
         "tokens_per_step": 7 * ROW_LENGTH,
         "ema_decay": 0.75,
         "gradient_clip": 0.1,
     }
-    shares: dict[str, Any] = {"processes": 2, "micro_batch_tokens": 128, "sharding": "shard"}
+    shares = {"processes": processes, "micro_batch_tokens": 128, "sharding": "shard"}
     one = make_job(training, num_steps=4)
-    two = make_job(training, num_steps=4, gradient_checkpointing=True, **shares)
+    some = make_job(training, num_steps=4, gradient_checkpointing=True, **shares)
     run(one, silent)
-    assert run(two, silent)["processes"] == 2
-    _assert_close(two, one)
-    assert {path.name for path in two.resume.iterdir()} == {"loss.jsonl"}
+    assert run(some, silent)["processes"] == processes
+    _assert_close(some, one)
+    assert {path.name for path in some.resume.iterdir()} == {"loss.jsonl"}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_interrupted_shared_run_goes_on_exactly_also_in_one_process(
     make_job: Any, tmp_path: Path
 ) -> None:
@@ -155,7 +145,29 @@ def test_an_interrupted_shared_run_goes_on_exactly_also_in_one_process(
     assert losses(alone) == pytest.approx(losses(undisturbed), abs=1e-4)
 
 
-@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_a_shared_run_killed_at_any_moment_goes_on_in_one_process(make_job: Any) -> None:
+    alone = make_job(num_steps=40)
+    run(alone, silent)
+    shares: dict[str, Any] = {"processes": 2, "sharding": "shard", "checkpoint_seconds": 0.0}
+    killed = make_job(num_steps=40, **shares)
+    script = (
+        "import sys; from lce_core.training.run import TrainingJob, run;"
+        "run(TrainingJob.model_validate_json(sys.argv[1]), lambda row: None)"
+    )
+    command = [sys.executable, "-c", script, killed.model_dump_json()]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as process:
+        while not any(killed.resume.glob("point-*")):
+            assert process.poll() is None, "ended before it could be killed"
+            time.sleep(0.005)
+        process.kill()
+    second = make_job(num_steps=40, resume=killed.resume)
+    assert 0 < run(second, silent)["resumed_from"] < 40
+    assert losses(second) == pytest.approx(losses(alone), abs=1e-4)
+
+
+@pytest.mark.long
 def test_a_shared_run_stops_at_a_loss_that_is_not_finite(make_job: Any) -> None:
     training = {"learning_rate": 1e30, "warmup_steps": 0}
     job = make_job(training, processes=2, sharding="shard", checkpoint_seconds=0.0)
@@ -252,10 +264,10 @@ def test_points_take_a_twentieth_of_the_time_at_most(
 # Kernels follow what autocast computes in
 
 
-@pytest.fixture
-def one_gpu(monkeypatch: pytest.MonkeyPatch) -> torch.device:
+@pytest.fixture(params=[(8, 0), (9, 0)])
+def one_gpu(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> torch.device:
     """A GPU that only says what it can do."""
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: request.param)
     return torch.device("cuda", 0)
 
 
@@ -271,6 +283,18 @@ def test_the_kernel_is_chosen_by_the_compute_dtype(
     assert scheme(one_gpu, torch.float32, "auto") == "blocked"
     with pytest.raises(SpecError, match="bf16"):
         stock(one_gpu, torch.float32 if package else torch.bfloat16, "flash")
+    newer = torch.cuda.get_device_capability(one_gpu) == (9, 0)
+    trained = stock(one_gpu, torch.bfloat16, "auto", training=True)
+    assert trained == ("flash_attention_2" if package and not newer else "sdpa")
+
+
+def test_torch_tries_cudnn_first_where_it_is_the_fastest(one_gpu: torch.device) -> None:
+    first = torch._C._get_sdp_priority_order()
+    with kernels.preferred_kernels(one_gpu):
+        order = [SDPBackend(number) for number in torch._C._get_sdp_priority_order()]
+    newer = torch.cuda.get_device_capability(one_gpu) == (9, 0)
+    assert order[0] == (SDPBackend.CUDNN_ATTENTION if newer else SDPBackend.FLASH_ATTENTION)
+    assert torch._C._get_sdp_priority_order() == first
 
 
 def test_training_passes_the_compute_dtype_on(
@@ -279,9 +303,9 @@ def test_training_passes_the_compute_dtype_on(
     asked: list[torch.dtype] = []
     choose = kernels.stock_kernel
 
-    def spy(device: torch.device, dtype: torch.dtype, kernel: Any) -> str:
+    def spy(device: torch.device, dtype: torch.dtype, kernel: Any, *, training: bool) -> str:
         asked.append(dtype)
-        return choose(device, dtype, kernel)
+        return choose(device, dtype, kernel, training=training)
 
     monkeypatch.setattr(extension, "stock_kernel", spy)
     method = METHODS.parse({"name": "pi"}, "method").identity()

@@ -35,23 +35,12 @@ from tests.support.training_jobs import (
     BASE,
     ROW_LENGTH,
     ROWS_PER_STEP,
-    job_maker,
+    InterruptedRunError,
     log,
     losses,
-    packed_rows,
     silent,
     weights,
 )
-
-
-@pytest.fixture(scope="module")
-def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return packed_rows(tmp_path_factory.mktemp("rows"))
-
-
-@pytest.fixture
-def make_job(rows: Path, tmp_path: Path) -> Any:
-    return job_maker(rows, tmp_path)
 
 
 def _assert_same_weights(first: TrainingJob, second: TrainingJob) -> None:
@@ -79,7 +68,7 @@ def test_losses_and_weights_equal_those_of_a_plain_torch_loop(make_job: Any) -> 
     model = BASE.initialise(job.seed)
     settings = job.training
     optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.95), weight_decay=0.1)
-    packed, expected = PackedRows.open(job.rows), []
+    packed, expected, norms = PackedRows.open(job.rows), [], []
     for step in range(job.num_steps):
         chosen = rows_of_step(job.seed, step, ROWS_PER_STEP, len(packed))
         tokens, factors = map(torch.from_numpy, packed.read(chosen))
@@ -89,12 +78,14 @@ def test_losses_and_weights_equal_those_of_a_plain_torch_loop(make_job: Any) -> 
         loss = (nll * factor).sum() / factor.sum()
         optimizer.zero_grad()
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), settings.gradient_clip)
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), settings.gradient_clip)
+        norms.append(norm.item())
         optimizer.param_groups[0]["lr"] = learning_rate(settings, step, job.num_steps)
         optimizer.step()
         expected.append(loss.item())
 
     assert losses(job) == pytest.approx(expected, abs=1e-5)
+    assert [entry["grad_norm"] for entry in log(job)] == pytest.approx(norms, rel=1e-4)
     ours = weights(job)
     for name, parameter in model.named_parameters():
         torch.testing.assert_close(ours[name], parameter.detach(), rtol=1e-4, atol=1e-4)
@@ -161,10 +152,6 @@ def test_what_is_reported_is_what_is_logged(make_job: Any) -> None:
 
 
 # Interruptions
-
-
-class InterruptedRunError(Exception):
-    """Stands for whatever ends a run in the middle."""
 
 
 @pytest.fixture
@@ -295,18 +282,20 @@ def test_an_absent_gpu_is_refused(make_job: Any) -> None:
 # More than one process
 
 
-@pytest.mark.slow
-def test_two_processes_equal_one_also_where_rows_do_not_divide(make_job: Any) -> None:
+@pytest.mark.long
+@pytest.mark.parametrize("processes", [2, 4])
+def test_processes_equal_one_also_where_rows_do_not_divide(make_job: Any, processes: int) -> None:
     changes = {"training": {"tokens_per_step": 7 * ROW_LENGTH}, "num_steps": 4}
-    one, two = make_job(**changes), make_job(**changes, processes=2, micro_batch_tokens=128)
+    one = make_job(**changes)
+    some = make_job(**changes, processes=processes, micro_batch_tokens=128)
     run(one, silent)
     seen: list[dict[str, Any]] = []
-    facts = run(two, seen.append)
-    assert facts["processes"] == 2
+    facts = run(some, seen.append)
+    assert facts["processes"] == processes
     assert seen[-1]["step"] == 4
-    assert losses(two) == pytest.approx(losses(one), abs=1e-5)
+    assert losses(some) == pytest.approx(losses(one), abs=1e-6)
     theirs = weights(one)
-    for name, tensor in weights(two).items():
+    for name, tensor in weights(some).items():
         torch.testing.assert_close(tensor, theirs[name], rtol=1e-4, atol=1e-5)
 
 
@@ -318,7 +307,7 @@ def test_errors_of_launched_processes_keep_their_class(make_job: Any) -> None:
     assert list(job.out.iterdir()) == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_workers_end_when_their_driver_is_killed(make_job: Any) -> None:
     job = make_job(num_steps=1_000_000, processes=2)
     script = (
@@ -336,7 +325,7 @@ def test_workers_end_when_their_driver_is_killed(make_job: Any) -> None:
     assert _left(family) == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(120)
 def test_workers_end_when_their_launcher_is_killed(make_job: Any) -> None:
     job = make_job(num_steps=1_000_000, processes=2)

@@ -17,7 +17,7 @@ from lce_core.benchmarks.ruler._niah import NEEDLE
 from lce_core.benchmarks.ruler._vocabulary import plain_words
 from lce_core.contracts.toy_text import STORY
 from lce_core.models import MODELS
-from tests.support.subsets import state_rows
+from tests.support.data.subsets import state_rows
 
 TOY = MODELS.parse({"name": "toy_llama"}, "test")
 BYTES = TOY.tokenizer(None)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from lce_core.contracts.toy_text import STORY
-from tests.support.subsets import state_rows
+from tests.support.data.subsets import state_rows
 
 RECORDED: dict[str, Any] = json.loads(
     (Path(__file__).parent / "release.json").read_text(encoding="utf-8")

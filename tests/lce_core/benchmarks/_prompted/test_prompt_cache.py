@@ -28,9 +28,9 @@ from lce_core.store.artifacts import Store
 from lce_core.study.plan import compile_study
 from lce_core.study.study_file import parse_study
 from tests.support.cells import benchmark, request
+from tests.support.data.subsets import state_rows
 from tests.support.ruler.prompts import BPE, BYTES, stand_in_data
 from tests.support.stored_prompts import WHOLE, same
-from tests.support.subsets import state_rows
 
 
 @pytest.fixture

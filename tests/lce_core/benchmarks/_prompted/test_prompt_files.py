@@ -38,7 +38,7 @@ of_ruler = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(plain, max_size=4) | st.lists(of_ruler, min_size=1, max_size=4))
 def test_prompts_are_read_as_they_were_written_and_equal_ones_are_equal_files(
     prompts: list[Prompt],
@@ -67,7 +67,7 @@ for _ in range(int(sys.argv[2])):
 """
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.integers(0), st.integers(1, 255), st.sampled_from(["cut", "changed", "longer"]))
 def test_damage_is_noticed_and_never_gives_other_prompts(
     place: int, change: int, damage: str

@@ -26,7 +26,7 @@ from lce_core.extension.extended_model import ExtendedModel, extend
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
 from tests.support.cells import generate_to_the_end
-from tests.support.subsets import state_rows
+from tests.support.data.subsets import state_rows
 
 TOY = MODELS.parse({"name": "toy_llama"}, "test")
 CLASSES = ["Food", "Other number", "Number of something", "Date"]
@@ -140,7 +140,7 @@ def test_the_longest_answers_are_those_of_the_published_table() -> None:
     assert sum(task.num_rows for task in TASKS.values()) == 3750
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(2, 120), st.text(alphabet="Harbou ré\n.", min_size=1, max_size=200))
 def test_a_cut_prompt_keeps_both_ends_and_a_short_one_all(
     bpe: PreTrainedTokenizerFast, tmp_path_factory: pytest.TempPathFactory, most: int, text: str

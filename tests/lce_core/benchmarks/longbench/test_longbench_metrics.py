@@ -170,7 +170,7 @@ def _rouge_by_hand(prediction: str, reference: str) -> float:
 _WORDS = st.lists(st.sampled_from(["a", "b", "c", "d.", "e", ". "]), max_size=12).map(" ".join)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(_WORDS, _WORDS)
 def test_rouge_l_is_the_union_of_longest_common_subsequences(left: str, right: str) -> None:
     assert rouge_l(left, right) == pytest.approx(_rouge_by_hand(left, right), abs=1e-9)
@@ -179,7 +179,7 @@ def test_rouge_l_is_the_union_of_longest_common_subsequences(left: str, right: s
 _ANSWERS = st.text(alphabet="a`#/\n ", max_size=20)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(_ANSWERS, _ANSWERS)
 def test_text_after_a_complete_line_changes_no_score(begun: str, more: str) -> None:
     if has_complete_line(begun):

@@ -90,7 +90,7 @@ def test_only_the_first_release_of_fwe_may_exceed_the_length_by_its_answer(
     assert all(tokens >= -50 for tokens in free["faithful"])
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     task=st.sampled_from(TASKS),
     length=st.integers(200, 2600),
@@ -120,7 +120,7 @@ def test_prompts_fit_their_length_or_name_the_minimum(
         assert min(len(p.ids) for p in again) > max(len(p.ids) for p in prompts)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     widths=st.lists(st.integers(0, 40), min_size=1, max_size=200),
     room=st.integers(0, 3000),
@@ -188,7 +188,7 @@ def test_a_cached_cell_is_not_that_of_another_tokenizer_or_setting(
     assert len({one[0].ids.tobytes() for one in found}) == 4
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     task=st.sampled_from(TASKS),
     length=st.integers(1500, 2600),

@@ -1,0 +1,97 @@
+"""How long a context each method really uses, measured against its base model.
+
+As in RULER, what counts as working is how well the base model does at its own length. A method
+holds where it keeps nine tenths of that accuracy, or exceeds that perplexity by at most a tenth.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from catalog.comparisons.samples import BASE, Cell, grouped
+from lce_core.statistics.effective_length import effective_length
+
+KEPT = 0.9
+"""Share of the base model's accuracy that a method must keep."""
+LOST = 1.1
+"""Times its perplexity that a method may have."""
+
+
+def effective_lengths(cells: list[Cell]) -> Iterator[dict[str, Any]]:
+    """Rows of `compared.effective_length`: of each method and task with two lengths or more."""
+    for asked in grouped(cells, lambda c: (c.study, c.base_model, c.benchmark, c.task, c.profile)):
+        threshold = _threshold([cell for cell in asked if cell.method == BASE])
+        if threshold is None:
+            continue
+        for own in grouped(asked, lambda c: c.method):
+            by_length = _done(own)
+            if len(by_length) > 1:
+                yield _row(by_length, threshold)
+
+
+def _done(own: list[Cell]) -> dict[int, list[Cell]]:
+    """A method's cells by length, up to the first length where one is not done."""
+    found: dict[int, list[Cell]] = {}
+    for cells in grouped(sorted(own, key=lambda c: c.eval_length), lambda c: c.eval_length):
+        if any(cell.form is None or cell.form != own[0].form for cell in cells):
+            break
+        found[cells[0].eval_length] = cells
+    return found
+
+
+def _threshold(base: Sequence[Cell]) -> float | None:
+    """At its longest evaluated length within its trained context, all seeds done."""
+    within = [one for one in base if one.eval_length <= (one.trained_context or 0)]
+    longest = max((one.eval_length for one in within), default=None)
+    values = [one.value for one in within if one.eval_length == longest]
+    if not values or None in values:
+        return None
+    mean = float(np.mean([value for value in values if value is not None]))
+    first = within[0]
+    if first.higher_is_better:
+        return KEPT * mean
+    return mean + math.log(LOST) if first.unit == "nats" else LOST * mean
+
+
+def _row(by_length: dict[int, list[Cell]], threshold: float) -> dict[str, Any]:
+    first = next(iter(by_length.values()))[0]
+    found = effective_length(
+        {
+            length: np.concatenate([_scores(one) for one in own])
+            for length, own in by_length.items()
+        },
+        math.log(threshold) if first.form == "power of mean" else threshold,
+        clusters={
+            at: [name for one in own for name in one.clusters()] for at, own in by_length.items()
+        },
+        higher_is_better=first.higher_is_better,
+    )
+    return {
+        "study": first.study,
+        "base_model": first.base_model,
+        "method": first.method[0],
+        "frozen": first.method[1],
+        "exact_attention": first.exact_attention,
+        "benchmark": first.benchmark,
+        "task": first.task,
+        "profile": first.profile,
+        "tokens": found.tokens,
+        "ci_low": found.low,
+        "ci_high": found.high,
+        "longest": found.longest,
+        "num_lengths": len(by_length),
+        "num_seeds": len({cell.seed for own in by_length.values() for cell in own}),
+        "threshold": threshold,
+        "unit": first.unit,
+        "higher_is_better": first.higher_is_better,
+    }
+
+
+def _scores(cell: Cell) -> Any:
+    assert cell.answers is not None
+    scores = cell.answers.scores
+    return np.exp(scores) if cell.form == "mean of powers" else scores

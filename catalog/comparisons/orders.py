@@ -1,0 +1,89 @@
+"""Whether methods of lower perplexity do better downstream, as in LCEG's Figure 4."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from catalog.comparisons.samples import Cell, Method, grouped
+from lce_core.statistics.holm import holm
+from lce_core.statistics.rank_agreement import RankAgreement, perplexity_agreement
+
+PERPLEXITY = "perplexity"
+FEWEST = 3
+"""Methods below which an order says nothing."""
+
+
+def perplexity_agreements(cells: list[Cell]) -> Iterator[dict[str, Any]]:
+    """Rows of `compared.perplexity_agreement`: each other benchmark at a length of perplexity's.
+
+    Holm's family is all rows of a study and base model.
+    """
+    for of_model in grouped(cells, lambda c: (c.study, c.base_model)):
+        rows = list(_rows(of_model))
+        known = [row for row in rows if row["p_value"] is not None]
+        adjusted = holm([row["p_value"] for row in known]).tolist() if known else []
+        for row, p_holm in zip(known, adjusted, strict=True):
+            row["p_holm"] = p_holm
+        yield from rows
+
+
+def _rows(cells: list[Cell]) -> Iterator[dict[str, Any]]:
+    for asked in grouped(cells, lambda c: c.eval_length):
+        losses = _means([cell for cell in asked if cell.benchmark == PERPLEXITY])
+        others = [cell for cell in asked if cell.benchmark != PERPLEXITY]
+        exact = {cell.method: cell.exact_attention for cell in asked}
+        for of_benchmark in grouped(others, lambda c: c.benchmark):
+            scores = _means(of_benchmark)
+            methods = [method for method in losses if method in scores]
+            if len(methods) < FEWEST or not of_benchmark[0].higher_is_better:
+                continue
+            found = perplexity_agreement(
+                [losses[one] for one in methods],
+                [scores[one] for one in methods],
+                [exact[one] for one in methods],
+            )
+            for which, agreement in (
+                ("all", found.all_methods),
+                ("exact attention", found.exact_methods),
+            ):
+                yield {**_named(of_benchmark), "methods": which, **_said(agreement)}
+
+
+def _means(asked: Sequence[Cell]) -> dict[Method, float]:
+    """By method, the mean over the tasks and seeds that most are asked; all of them done."""
+    by_method = {own[0].method: own for own in grouped(asked, lambda c: c.method)}
+    sets = [frozenset(cell.part for cell in own) for own in by_method.values()]
+    usual = max(sets, key=sets.count, default=frozenset())
+    return {
+        method: float(np.mean([cell.value for cell in own if cell.value is not None]))
+        for method, own in by_method.items()
+        if frozenset(cell.part for cell in own) == usual
+        and all(cell.value is not None for cell in own)
+    }
+
+
+def _named(asked: Sequence[Cell]) -> dict[str, Any]:
+    first = asked[0]
+    return {
+        "study": first.study,
+        "base_model": first.base_model,
+        "benchmark": first.benchmark,
+        "eval_length": first.eval_length,
+    }
+
+
+def _said(found: RankAgreement) -> dict[str, Any]:
+    return {
+        "num_methods": found.num_methods,
+        "spearman": found.spearman.value,
+        "spearman_low": found.spearman.low,
+        "spearman_high": found.spearman.high,
+        "kendall": found.kendall.value,
+        "kendall_low": found.kendall.low,
+        "kendall_high": found.kendall.high,
+        "p_value": found.p_value,
+        "p_holm": None,
+    }

@@ -1,0 +1,249 @@
+"""Every method against the others on the prompts that both were asked.
+
+Compared is a benchmark at one length, over the tasks and seeds that both methods are planned for,
+and only if each of them is done; and each task of several against the base model alone. All pairs
+at all tasks would be ten times as many comparisons, which nobody asks for and which, held against
+each other, would find less.
+
+Two families, each with p-values of its own by Holm: all methods against the base model (does it
+help?), and all other pairs (which is better?), of one benchmark, its tasks, and one length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from catalog.comparisons.samples import BASE, Cell, Method, grouped
+from lce_core.statistics.holm import holm
+from lce_core.statistics.paired import compared, intervals, is_binary
+from lce_core.statistics.power import ALPHA, detectable_difference
+
+RESAMPLES = 2000
+"""Draws of an interval, as many as for a cell's own."""
+
+Row = dict[str, Any]
+Part = tuple[str, int]
+Pair = tuple[Method, Method]
+Numbers = NDArray[np.float64]
+
+
+def paired_differences(cells: list[Cell]) -> Iterator[Row]:
+    """Rows of `compared.paired_difference`, each pair once, the base model never first."""
+    for asked in grouped(
+        cells, lambda c: (c.study, c.base_model, c.benchmark, c.profile, c.eval_length)
+    ):
+        rows = [
+            row for parts, pairs in _comparisons(asked) for row in _compare(asked, parts, pairs)
+        ]
+        _adjust(rows)
+        yield from rows
+
+
+def _comparisons(asked: Sequence[Cell]) -> Iterator[tuple[frozenset[Part], list[Pair]]]:
+    """Parts, and the pairs that are compared over these."""
+    planned: dict[Method, set[Part]] = {}
+    for cell in asked:
+        planned.setdefault(cell.method, set()).add(cell.part)
+    found: dict[frozenset[Part], list[Pair]] = {}
+    for first, second in combinations(planned, 2):
+        pair = (second, first) if first == BASE else (first, second)
+        over = frozenset(planned[first] & planned[second])
+        found.setdefault(over, []).append(pair)
+        tasks = dict.fromkeys(task for task, _ in sorted(over))
+        if pair[1] == BASE and len(tasks) > 1:
+            for one in tasks:
+                part = frozenset(part for part in over if part[0] == one)
+                found.setdefault(part, []).append(pair)
+    yield from ((over, pairs) for over, pairs in found.items() if over)
+
+
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    """What methods scored on the same prompts; n prompts over all parts, and m methods."""
+
+    methods: list[Method]
+    cells: list[list[Cell]]
+    """By part and method."""
+    parts: NDArray[np.int64]
+    """Number of each prompt's part (n,)."""
+    clusters: NDArray[np.int64]
+    """Number of each prompt's document (n,)."""
+    scores: Numbers
+    """(n, m)."""
+
+    @property
+    def values(self) -> Numbers:
+        """Numbers of the catalog by part and method (parts, m)."""
+        return np.array([[cell.value for cell in row] for row in self.cells], dtype=np.float64)
+
+    def influence(self) -> Numbers:
+        """What each prompt adds to its method's mean over parts, 0 on average (n, m)."""
+        added = np.empty_like(self.scores)
+        sizes = np.bincount(self.parts)
+        for number, row in enumerate(self.cells):
+            rows = self.parts == number
+            scores = self.scores[rows]
+            if row[0].form == "mean of powers":
+                scores = np.exp(scores)
+            one = scores - scores.mean(axis=0)
+            if row[0].form == "power of mean":
+                one *= self.values[number]
+            added[rows] = one * (len(self.parts) / (len(self.cells) * sizes[number]))
+        return added
+
+
+def _compare(asked: Sequence[Cell], parts: frozenset[Part], pairs: list[Pair]) -> Iterator[Row]:
+    methods = list(dict.fromkeys(method for pair in pairs for method in pair))
+    known = _aligned(asked, sorted(parts), methods)
+    if known is None:
+        return
+    place = {method: number for number, method in enumerate(known.methods)}
+    pairs = [pair for pair in pairs if pair[0] in place and pair[1] in place]
+    if not pairs:
+        return
+    first = np.array([place[one] for one, _ in pairs])
+    second = np.array([place[other] for _, other in pairs])
+    means, influence = known.values.mean(axis=0), known.influence()
+    gaps = means[first] - means[second]
+    found = intervals(
+        gaps + influence[:, first] - influence[:, second], known.clusters, resamples=RESAMPLES
+    )
+    by_seed = _by_seed(known)
+    binary = [is_binary(known.scores[:, one]) for one in range(len(known.methods))]
+    same = {**_said(asked, known, parts), "num_clusters": int(known.clusters.max()) + 1}
+    for at, (one, other) in enumerate(zip(first, second, strict=True)):
+        ours, theirs = known.scores[:, one], known.scores[:, other]
+        test, p_value, ahead, behind = compared(ours, theirs, known.clusters)
+        seeds = by_seed[:, one] - by_seed[:, other]
+        cell, against = known.cells[0][one], known.cells[0][other]
+        up = cell.higher_is_better
+        yield {
+            **same,
+            "method": cell.method[0],
+            "frozen": cell.method[1],
+            "exact_attention": cell.exact_attention,
+            "other_method": against.method[0],
+            "other_frozen": against.method[1],
+            "other_exact_attention": against.exact_attention,
+            "value": float(means[one]),
+            "other_value": float(means[other]),
+            "difference": float(gaps[at]),
+            "ci_low": _number(found.low[at]),
+            "ci_high": _number(found.high[at]),
+            "lowest": float(seeds.min()),
+            "highest": float(seeds.max()),
+            "p_value": p_value,
+            "test": test,
+            "num_samples": len(ours),
+            "num_seeds": len(seeds),
+            "num_better": ahead if up else behind,
+            "num_worse": behind if up else ahead,
+            "is_base": against.method == BASE,
+            "error": _number(found.error[at]),
+            "discordance": float((ours != theirs).mean())
+            if binary[one] and binary[other]
+            else None,
+        }
+
+
+def _aligned(asked: Sequence[Cell], parts: list[Part], methods: list[Method]) -> _Asked | None:
+    """The methods that have all parts, where all are asked the same; None unless two have."""
+    cells = {(cell.method, *cell.part): cell for cell in asked}
+    for task, seed in parts:
+        done = [cells[method, task, seed] for method in methods]
+        first = next((cell for cell in done if cell.form), None)
+        methods = [
+            cell.method for cell in done if first is not None and _asks_the_same(cell, first)
+        ]
+    if len(methods) < 2:
+        return None
+    rows = [[cells[method, task, seed] for method in methods] for task, seed in parts]
+    names = [name for row in rows for name in row[0].clusters()]
+    numbers: dict[Any, int] = {}
+    return _Asked(
+        methods,
+        rows,
+        np.repeat(np.arange(len(rows)), [len(row[0].answers.scores) for row in rows]),  # type: ignore[union-attr]
+        np.array([numbers.setdefault(name, len(numbers)) for name in names], dtype=np.int64),
+        np.concatenate([_columns(row) for row in rows]),
+    )
+
+
+def _asks_the_same(cell: Cell, other: Cell) -> bool:
+    return (
+        cell.form is not None
+        and cell.form == other.form
+        and cell.metric == other.metric
+        and cell.answers is not None
+        and other.answers is not None
+        and np.array_equal(cell.answers.samples, other.answers.samples)
+    )
+
+
+def _columns(row: list[Cell]) -> Numbers:
+    return np.stack([cell.answers.scores for cell in row if cell.answers is not None], axis=1)
+
+
+def _by_seed(known: _Asked) -> Numbers:
+    """Means over the tasks of each seed (seeds, m)."""
+    seeds = np.array([row[0].seed for row in known.cells])
+    return np.stack([known.values[seeds == seed].mean(axis=0) for seed in np.unique(seeds)])
+
+
+def _said(asked: Sequence[Cell], known: _Asked, parts: frozenset[Part]) -> Row:
+    """What is the same in all pairs."""
+    cell = known.cells[0][0]
+    tasks = [task for task in dict.fromkeys(one.task for one in asked) if (task in dict(parts))]
+    return {
+        "study": cell.study,
+        "base_model": cell.base_model,
+        "benchmark": cell.benchmark,
+        "task": tasks[0] if len(tasks) == 1 else None,
+        "tasks": ", ".join(tasks),
+        "profile": cell.profile,
+        "eval_length": cell.eval_length,
+        "metric": cell.metric,
+        "unit": cell.unit,
+        "higher_is_better": cell.higher_is_better,
+    }
+
+
+def _adjust(rows: list[Row]) -> None:
+    """Adds family, Holm's p-value and the smallest difference that the comparison could see."""
+    families: dict[str, list[Row]] = {}
+    for row in rows:
+        families.setdefault(_family(row), []).append(row)
+    for name, family in families.items():
+        adjusted = holm([row["p_value"] for row in family])
+        for row, p_holm in zip(family, adjusted.tolist(), strict=True):
+            row["holm_family"], row["num_comparisons"] = name, len(family)
+            row["p_holm"] = p_holm
+            row["smallest_detectable"] = _smallest(row)
+
+
+def _family(row: Row) -> str:
+    against = "each with none" if row.pop("is_base") else "each with each, without none"
+    return f"{row['benchmark']} ({row['tasks']}), {row['eval_length']} tokens: {against}"
+
+
+def _smallest(row: Row) -> float | None:
+    error, discordance = row.pop("error"), row.pop("discordance")
+    if error is None:
+        return None
+    found = detectable_difference(
+        [error],
+        row["num_clusters"],
+        alpha=ALPHA / row["num_comparisons"],
+        discordance=None if discordance is None else [discordance],
+    )
+    return None if found is None else _number(found[0])
+
+
+def _number(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)

@@ -1,0 +1,175 @@
+"""Planned cells with their scores of prompts, and how a cell's number follows from these.
+
+The catalog knows no benchmark. What a number is of its samples is seen from both: their mean (an
+accuracy, a mean loss), the power of their mean (a perplexity) or the mean of their powers (over
+documents). A cell whose number is none of these (means weighted by tokens or by subjects) is not
+compared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import duckdb
+
+BASE = ("none", True)
+"""The method that is the base model as it is."""
+Form = Literal["mean", "power of mean", "mean of powers"]
+Method = tuple[str, bool]
+"""Label, and whether it is frozen."""
+
+_TOLERANCE = 1e-4
+_CELLS = """
+    SELECT
+        c.study, c.base_model, c.method, c.frozen, c.exact_attention, c.seed, c.benchmark, c.task,
+        c.profile, c.eval_length, c.status, c.cell, c.target_context, s.metric, s.value, s.unit,
+        s.higher_is_better, t.trained_context,
+        coalesce(json_extract(a.spec, '$.seed') IS NOT NULL, true) AS seeded
+    FROM store.cell c
+    LEFT JOIN store.score s ON s.cell = c.cell AND s.is_default AND c.status = 'done'
+    LEFT JOIN store.artifact a ON a.artifact = c.cell
+    LEFT JOIN store.study t ON t.study = c.study AND t.base_model = c.base_model
+    ORDER BY c.study, c.position
+"""
+_SAMPLES = """
+    SELECT cell, sample, score, cluster FROM store.sample
+    WHERE score IS NOT NULL
+    ORDER BY cell, sample
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """What a done cell's prompts scored, in the order of their numbers."""
+
+    samples: NDArray[np.int64]
+    scores: NDArray[np.float64]
+    clusters: NDArray[np.object_]
+    """Document of each; None where a prompt is its own."""
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """A planned cell of a study."""
+
+    study: str
+    base_model: str
+    method: Method
+    exact_attention: bool
+    seed: int
+    benchmark: str
+    task: str
+    profile: str | None
+    eval_length: int
+    trained_context: int | None
+    metric: str | None
+    value: float | None
+    """Of the default metric; None unless done."""
+    unit: str | None
+    higher_is_better: bool
+    seeded: bool
+    """Whether other seeds ask other prompts."""
+    answers: Answers | None
+    form: Form | None
+    """How `value` follows from the answers; None if it does not, or there are none."""
+
+    @property
+    def part(self) -> tuple[str, int]:
+        """What of its benchmark it is: task and seed."""
+        return self.task, self.seed
+
+    def clusters(self) -> list[tuple[Any, ...]]:
+        """Document or prompt of each answer, the same in all seeds that ask the same."""
+        assert self.answers is not None
+        own = (self.task, self.seed) if self.seeded else (self.task,)
+        return [
+            (*own, number) if name is None else (self.task, name)
+            for number, name in zip(self.answers.samples, self.answers.clusters, strict=True)
+        ]
+
+
+def read_cells(connection: duckdb.DuckDBPyConnection) -> list[Cell]:
+    """All planned cells in the order of their studies."""
+    answers = _answers(connection)
+    found = connection.execute(_CELLS)
+    names = [column[0] for column in found.description or ()]
+    return [_cell(dict(zip(names, row, strict=True)), answers) for row in found.fetchall()]
+
+
+def grouped(cells: Iterable[Cell], key: Callable[[Cell], Any]) -> list[list[Cell]]:
+    """Cells with the same key together, in the order in which keys first come."""
+    groups: dict[Any, list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault(key(cell), []).append(cell)
+    return list(groups.values())
+
+
+def _answers(connection: duckdb.DuckDBPyConnection) -> dict[str, Answers]:
+    found = connection.execute(_SAMPLES).fetchnumpy()
+    cells = np.asarray(found["cell"], dtype=object)
+    if not cells.size:
+        return {}
+    named = np.ma.asarray(found["cluster"])
+    clusters = np.ma.getdata(named).astype(object)
+    clusters[np.ma.getmaskarray(named)] = None
+    samples, scores = np.asarray(found["sample"]), np.asarray(found["score"])
+    starts = [0, *(np.flatnonzero(cells[1:] != cells[:-1]) + 1).tolist(), cells.size]
+    return {
+        str(cells[start]): Answers(
+            samples[start:end].astype(np.int64),
+            scores[start:end].astype(np.float64),
+            clusters[start:end],
+        )
+        for start, end in pairwise(starts)
+    }
+
+
+def _cell(row: Mapping[str, Any], answers: Mapping[str, Answers]) -> Cell:
+    found = answers.get(row["cell"]) if row["value"] is not None else None
+    return Cell(
+        row["study"],
+        row["base_model"],
+        (row["method"], row["frozen"]),
+        row["exact_attention"],
+        row["seed"],
+        row["benchmark"],
+        row["task"],
+        row["profile"],
+        row["eval_length"],
+        row["trained_context"],
+        row["metric"],
+        row["value"],
+        row["unit"],
+        bool(row["higher_is_better"]),
+        row["seeded"],
+        found,
+        None if found is None else form_of(found.scores, row["value"]),
+    )
+
+
+def form_of(scores: NDArray[np.float64], value: float) -> Form | None:
+    """How a number follows from its samples; None if in no known way."""
+    if not np.isfinite(scores).all() or not math.isfinite(value):
+        return None
+    with np.errstate(over="ignore"):
+        candidates: dict[Form, float] = {
+            "mean": float(scores.mean()),
+            "power of mean": float(np.exp(scores.mean())),
+            "mean of powers": float(np.exp(scores).mean()),
+        }
+    return next(
+        (
+            form
+            for form, number in candidates.items()
+            if math.isclose(number, value, rel_tol=_TOLERANCE, abs_tol=1e-9)
+        ),
+        None,
+    )

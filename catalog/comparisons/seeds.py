@@ -1,0 +1,71 @@
+"""How sure a method's mean is, for seeds and prompts that were not run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from catalog.comparisons.samples import Cell, grouped
+from lce_core.statistics.seeds import mean_over_seeds
+
+
+def seed_means(cells: list[Cell]) -> Iterator[dict[str, Any]]:
+    """Rows of `compared.mean_over_seeds`: of each task at each length with all seeds done."""
+    for own in grouped(
+        cells,
+        lambda c: (c.study, c.base_model, c.method, c.benchmark, c.task, c.profile, c.eval_length),
+    ):
+        first = own[0]
+        if any(cell.form is None or cell.form != first.form for cell in own):
+            continue
+        documents, scores = zip(*map(_by_document, own), strict=True)
+        if not first.seeded and any(one != documents[0] for one in documents):
+            continue
+        found = mean_over_seeds(scores, same_prompts=not first.seeded)
+        yield {
+            "study": first.study,
+            "base_model": first.base_model,
+            "method": first.method[0],
+            "frozen": first.method[1],
+            "benchmark": first.benchmark,
+            "task": first.task,
+            "profile": first.profile,
+            "eval_length": first.eval_length,
+            "metric": first.metric,
+            "unit": first.unit,
+            "higher_is_better": first.higher_is_better,
+            "value": found.value,
+            "ci_low": found.low,
+            "ci_high": found.high,
+            "num_seeds": found.num_seeds,
+            "seed_sd": found.seed_sd,
+            "document_sd": found.prompt_sd,
+            "num_documents": len(documents[0]),
+        }
+
+
+def _by_document(cell: Cell) -> tuple[list[Any], NDArray[np.float64]]:
+    """A cell's documents, sorted, and what each adds to its value.
+
+    Their mean is the value, whatever the documents' sizes; how they spread is that of the value to
+    first order, also where it is the power of a mean.
+    """
+    assert cell.answers is not None
+    scores = cell.answers.scores
+    if cell.form == "mean of powers":
+        scores = np.exp(scores)
+    slope = float(np.exp(scores.mean())) if cell.form == "power of mean" else 1.0
+    value = slope if cell.form == "power of mean" else float(scores.mean())
+    beyond = scores - scores.mean()
+    if all(name is None for name in cell.answers.clusters):
+        order = np.argsort(cell.answers.samples)
+        return cell.answers.samples[order].tolist(), value + slope * beyond[order]
+    added: dict[Any, float] = {}
+    for name, score in zip(cell.clusters(), beyond.tolist(), strict=True):
+        added[name] = added.get(name, 0.0) + score
+    names = sorted(added, key=repr)
+    parts = np.array([added[name] for name in names])
+    return names, value + slope * parts * len(names) / scores.size

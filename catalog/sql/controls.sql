@@ -1,0 +1,235 @@
+CREATE VIEW verifications AS
+SELECT
+    c.study,
+    c.base_model,
+    c.method,
+    c.frozen,
+    c.seed,
+    c.benchmark,
+    c.task,
+    v.metric,
+    c.eval_length,
+    v.committed,
+    v.again,
+    abs(v.committed - v.again) AS difference,
+    v.num_samples,
+    v.num_same_samples,
+    v.largest_sample_difference,
+    v.largest_nll_difference,
+    v.identical,
+    v.agrees,
+    v.tolerance,
+    v.same_environment,
+    v.environment,
+    v.error,
+    v.cell,
+    v.committed_at,
+    v.verified_at
+FROM store.verification v
+LEFT JOIN store.cell c ON c.cell = v.cell
+ORDER BY c.study, c.position, v.verified_at, v.rowid;
+
+COMMENT ON VIEW verifications IS
+    'Cells that lce verify computed again, one row per study, cell, verification and metric.';
+COMMENT ON COLUMN verifications.study IS 'Name of the study; NULL if no plan has the cell any more.';
+COMMENT ON COLUMN verifications.base_model IS 'Registered name of the base model.';
+COMMENT ON COLUMN verifications.method IS 'Label of the method; none is the control.';
+COMMENT ON COLUMN verifications.frozen IS 'Whether the method was applied without fine-tuning.';
+COMMENT ON COLUMN verifications.seed IS 'Seed of training and sampling.';
+COMMENT ON COLUMN verifications.benchmark IS 'Registered name of the benchmark.';
+COMMENT ON COLUMN verifications.task IS 'Task of the benchmark.';
+COMMENT ON COLUMN verifications.metric IS 'Name of the metric; NULL if the cell could not be computed again.';
+COMMENT ON COLUMN verifications.eval_length IS 'Evaluated context in tokens.';
+COMMENT ON COLUMN verifications.committed IS 'The score of the study.';
+COMMENT ON COLUMN verifications.again IS 'The score when computed again.';
+COMMENT ON COLUMN verifications.difference IS 'How far apart the two are, in the metric''s unit.';
+COMMENT ON COLUMN verifications.num_samples IS 'Scored requests of the cell.';
+COMMENT ON COLUMN verifications.num_same_samples IS
+    'Those whose answer, score and every other field were the same again.';
+COMMENT ON COLUMN verifications.largest_sample_difference IS
+    'Largest difference between two scores of a request; NULL without requests.';
+COMMENT ON COLUMN verifications.largest_nll_difference IS
+    'Largest difference between two mean losses of a bin of positions, in nats; NULL without bins.';
+COMMENT ON COLUMN verifications.identical IS
+    'Whether scores, samples, losses and arrays are the same bit for bit.';
+COMMENT ON COLUMN verifications.agrees IS
+    'Whether every score, sample score and loss is within the tolerance.';
+COMMENT ON COLUMN verifications.tolerance IS 'Relative difference up to which values agree.';
+COMMENT ON COLUMN verifications.same_environment IS
+    'Whether code, libraries and hardware were those of the first time.';
+COMMENT ON COLUMN verifications.environment IS
+    'Id of the environment it was computed again in; no artifact need have it.';
+COMMENT ON COLUMN verifications.error IS 'Why it could not be computed again; NULL if it was.';
+COMMENT ON COLUMN verifications.cell IS 'Id of the cell.';
+COMMENT ON COLUMN verifications.committed_at IS 'When the cell was finished, UTC.';
+COMMENT ON COLUMN verifications.verified_at IS 'When it was compared, UTC.';
+
+CREATE VIEW control_violations AS
+WITH RECURSIVE
+done AS (
+    SELECT c.*, a.spec, a.result, a.environment
+    FROM store.cell c
+    JOIN store.artifact a ON a.artifact = c.cell
+    WHERE c.status = 'done'
+),
+-- The training runs behind a checkpoint, itself included: stages, and the base before them.
+runs AS (
+    SELECT DISTINCT checkpoint, checkpoint AS run FROM done WHERE checkpoint IS NOT NULL
+    UNION
+    SELECT r.checkpoint, e.parent
+    FROM runs r
+    JOIN store.edge e ON e.child = r.run
+    JOIN store.artifact p ON p.artifact = e.parent
+    WHERE p.kind IN ('finetune', 'base')
+),
+trained AS (
+    SELECT
+        r.checkpoint,
+        sum((a.result->>'tokens')::BIGINT) FILTER (a.kind = 'finetune') AS tokens,
+        any_value(r.run) FILTER (a.kind = 'base') AS base
+    FROM runs r
+    JOIN store.artifact a ON a.artifact = r.run
+    GROUP BY r.checkpoint
+),
+places AS (
+    SELECT
+        e.environment,
+        e.git_commit || CASE WHEN e.git_dirty THEN ' with changes' ELSE '' END AS code,
+        e.python,
+        e.platform,
+        CASE WHEN e.accelerators = '' THEN e.cpu ELSE e.accelerators END AS hardware,
+        e.libraries::JSON::MAP(VARCHAR, VARCHAR) AS libraries
+    FROM store.environment e
+),
+libraries AS (
+    SELECT p.environment, k.name, p.libraries[k.name] AS version
+    FROM places p
+    CROSS JOIN (SELECT DISTINCT unnest(map_keys(libraries)) AS name FROM places) k
+),
+facts AS (
+    -- What is measured, and in what: of all methods. Of attention that is not exact the kernel is
+    -- the method's own, and compared with none (among is NULL).
+    SELECT d.study, d.position, d.cell, f.factor, f.among, f.value
+    FROM done d
+    LEFT JOIN store.edge h ON h.child = d.cell AND h.role = 'held_out'
+    LEFT JOIN trained t ON t.checkpoint = d.checkpoint
+    JOIN places p ON p.environment = d.environment
+    CROSS JOIN LATERAL (
+        VALUES
+            ('benchmark', 'all', (d.spec->'benchmark')::VARCHAR),
+            ('evaluation', 'all', (d.spec->'evaluation')::VARCHAR),
+            ('data', 'all', d.spec->>'data'),
+            ('held-out text', 'all', h.parent),
+            ('target context', 'all', d.target_context::VARCHAR),
+            ('tokens in a pass', 'all', d.result->'passes'->>'batch_tokens'),
+            ('weights', 'seed ' || d.seed, coalesce(t.base, d.spec->>'weights')),
+            ('kernel', CASE WHEN d.exact_attention THEN 'exact attention' END, d.result->>'kernel'),
+            ('code', 'all', p.code),
+            ('python', 'all', p.python),
+            ('platform', 'all', p.platform),
+            ('hardware', 'all', p.hardware)
+    ) f (factor, among, value)
+    UNION ALL
+    SELECT d.study, d.position, d.cell, 'library ' || l.name, 'all', l.version
+    FROM done d
+    JOIN libraries l ON l.environment = d.environment
+    UNION ALL
+    -- What trained the weights: of the tuned ones.
+    SELECT d.study, d.position, d.cell, f.factor, f.among, f.value
+    FROM done d
+    JOIN trained t ON t.checkpoint = d.checkpoint
+    JOIN store.artifact a ON a.artifact = d.checkpoint
+    JOIN places p ON p.environment = a.environment
+    LEFT JOIN store.edge e ON e.child = d.checkpoint AND e.role = 'rows'
+    LEFT JOIN store.artifact r ON r.artifact = e.parent
+    CROSS JOIN LATERAL (
+        VALUES
+            ('training tokens', 'tuned', t.tokens::VARCHAR),
+            ('training recipe', 'tuned', (a.spec->'training')::VARCHAR),
+            ('training length', 'tuned', d.train_length::VARCHAR),
+            ('training positions', 'tuned', coalesce(a.spec->>'train_positions', 'exact')),
+            ('training precision', 'tuned', a.result->>'state_precision'),
+            ('training corpus', 'tuned', (r.spec->'corpus')::VARCHAR || (r.spec->>'digest')),
+            ('training upsampling', 'tuned', (r.spec->'upsampling')::VARCHAR),
+            (
+                'training kernel',
+                CASE WHEN d.exact_attention THEN 'tuned, exact attention' END,
+                a.result->>'attention_kernel'
+            ),
+            ('training code', 'tuned', p.code),
+            ('training hardware', 'tuned', p.hardware)
+    ) f (factor, among, value)
+    WHERE NOT d.frozen
+    UNION ALL
+    SELECT d.study, d.position, d.cell, 'training library ' || l.name, 'tuned', l.version
+    FROM done d
+    JOIN store.artifact a ON a.artifact = d.checkpoint
+    JOIN libraries l ON l.environment = a.environment
+    WHERE NOT d.frozen
+),
+counted AS (
+    SELECT
+        d.study,
+        d.base_model,
+        d.benchmark,
+        d.task,
+        d.eval_length,
+        f.factor,
+        f.among,
+        f.value,
+        count(*) AS num_cells,
+        min(d.position) AS position,
+        string_agg(
+            DISTINCT d.method || CASE WHEN d.frozen THEN '' ELSE ' tuned' END, ', '
+            ORDER BY d.method || CASE WHEN d.frozen THEN '' ELSE ' tuned' END
+        ) AS methods
+    FROM facts f
+    JOIN done d ON d.study = f.study AND d.position = f.position
+    WHERE f.among IS NOT NULL
+    GROUP BY ALL
+),
+ranked AS (
+    SELECT
+        *,
+        first_value(value) OVER compared AS usual,
+        first_value(num_cells) OVER compared AS num_usual,
+        row_number() OVER compared AS rank
+    FROM counted
+    WINDOW compared AS (
+        PARTITION BY study, base_model, benchmark, task, eval_length, factor, among
+        ORDER BY num_cells DESC, position
+    )
+)
+SELECT
+    study,
+    base_model,
+    benchmark,
+    task,
+    eval_length,
+    factor,
+    among,
+    value,
+    num_cells,
+    methods,
+    usual,
+    num_usual
+FROM ranked
+WHERE rank > 1
+ORDER BY study, factor, base_model, benchmark, task, eval_length, among, rank;
+
+COMMENT ON VIEW control_violations IS
+    'What differs between done cells that are compared and is not the method: one row per study, base model, task, length, factor and value that is not the usual one. Empty where all is controlled.';
+COMMENT ON COLUMN control_violations.study IS 'Name of the study.';
+COMMENT ON COLUMN control_violations.base_model IS 'Registered name of the base model.';
+COMMENT ON COLUMN control_violations.benchmark IS 'Registered name of the benchmark.';
+COMMENT ON COLUMN control_violations.task IS 'Task of the benchmark.';
+COMMENT ON COLUMN control_violations.eval_length IS 'Evaluated context in tokens.';
+COMMENT ON COLUMN control_violations.factor IS
+    'What differs: benchmark (its version and parameters), evaluation (precision, kernel, rotation), data, training tokens, library torch, ...';
+COMMENT ON COLUMN control_violations.among IS
+    'Which cells are compared: all, tuned ones, those of a seed, those with exact attention.';
+COMMENT ON COLUMN control_violations.value IS 'What it is in these cells; JSON where it has parts.';
+COMMENT ON COLUMN control_violations.num_cells IS 'How many cells these are.';
+COMMENT ON COLUMN control_violations.methods IS 'Their methods.';
+COMMENT ON COLUMN control_violations.usual IS 'What it is in most of the cells compared.';
+COMMENT ON COLUMN control_violations.num_usual IS 'How many cells those are.';

@@ -1,0 +1,68 @@
+-- The papers' tables in their own shape, one schema a paper; catalog/reference/tables.csv lists them.
+-- A row is a method twice: as the paper prints it and as a study of ours finds it.
+
+CREATE TABLE papers.place (
+    paper VARCHAR NOT NULL,
+    place VARCHAR NOT NULL,
+    view VARCHAR,
+    title VARCHAR NOT NULL,
+    row_axis VARCHAR,
+    column_axis VARCHAR,
+    lengths VARCHAR NOT NULL,
+    reason VARCHAR
+);
+COMMENT ON TABLE papers.place IS 'Tables and figures of the papers, and the views that show them.';
+
+CREATE VIEW paper_tables AS FROM papers.place ORDER BY rowid;
+
+COMMENT ON VIEW paper_tables IS
+    'The tables and figures of the papers, each with the view that has its shape, as in FROM lceg.table_2.';
+COMMENT ON COLUMN paper_tables.paper IS 'Paper, as in paper_scores.';
+COMMENT ON COLUMN paper_tables.place IS 'Table or figure.';
+COMMENT ON COLUMN paper_tables.view IS 'View with its schema; NULL if there is none.';
+COMMENT ON COLUMN paper_tables.title IS 'What it shows.';
+COMMENT ON COLUMN paper_tables.row_axis IS 'What its rows are, besides study and source.';
+COMMENT ON COLUMN paper_tables.column_axis IS 'What its columns are.';
+COMMENT ON COLUMN paper_tables.lengths IS 'Lengths that each method is evaluated at.';
+COMMENT ON COLUMN paper_tables.reason IS 'Why there is no view; NULL if there is one.';
+
+CREATE VIEW papers.beside AS
+WITH ours AS MATERIALIZED (
+    SELECT study, id, value FROM paper_comparison
+),
+compared AS (
+    SELECT DISTINCT o.study, s.paper, s.place, s.base_model
+    FROM ours o
+    JOIN papers.score s ON s.id = o.id
+),
+compared_tables AS (
+    SELECT DISTINCT study, paper, place FROM compared
+),
+sides AS (
+    SELECT
+        s.id, c.study, 'paper' AS source, s.value,
+        CASE WHEN s.value IS NOT NULL THEN coalesce(s.mean_lengths, s.eval_length::VARCHAR) END
+            AS lengths
+    FROM papers.score s
+    LEFT JOIN compared_tables c ON c.paper = s.paper AND c.place = s.place
+    UNION ALL
+    SELECT
+        s.id, c.study, 'ours',
+        o.value * CASE s.unit WHEN 'percent' THEN 100 ELSE 1 END,
+        CASE WHEN o.id IS NOT NULL THEN coalesce(s.mean_lengths, s.eval_length::VARCHAR) END
+    FROM papers.score s
+    JOIN compared c ON c.paper = s.paper AND c.place = s.place AND c.base_model = s.base_model
+    LEFT JOIN ours o ON o.study = c.study AND o.id = s.id
+    WHERE s.method IS NOT NULL
+)
+SELECT
+    f.study,
+    f.source,
+    f.value,
+    string_split(f.lengths, ' ')::BIGINT[] AS lengths,
+    s.* EXCLUDE (value)
+FROM sides f
+JOIN papers.score s ON s.id = f.id;
+
+COMMENT ON VIEW papers.beside IS
+    'Figures of the papers'' tables, source paper and, for each study that has one of the table, ours; both in the printed unit. lengths is NULL where nothing is printed or planned.';

@@ -1,0 +1,144 @@
+-- The figures of LCEG. The papers print no numbers beside them, so every study that has the
+-- benchmark is shown, whatever its base model and profile.
+
+CREATE VIEW lceg.figure_1 AS
+WITH found AS (
+    SELECT
+        c.study, c.base_model, c.method, c.frozen, c.task, c.eval_length, s.depth,
+        avg(s.score) AS score,
+        count(*) AS num_samples,
+        min(c.position) AS position
+    FROM store.cell c
+    JOIN store.sample s ON s.cell = c.cell
+    WHERE c.benchmark = 'needle' AND c.status = 'done'
+    GROUP BY
+        c.study, c.base_model, c.method, c.frozen, c.task, c.eval_length, s.depth
+)
+SELECT
+    f.study,
+    f.base_model,
+    f.method,
+    f.frozen,
+    f.eval_length,
+    f.depth,
+    CASE WHEN l.value IS NOT NULL THEN f.score END AS score,
+    f.num_samples,
+    f.task
+FROM found f
+JOIN score_by_length l
+    ON l.study = f.study AND l.base_model = f.base_model AND l.method = f.method
+    AND l.frozen = f.frozen AND l.benchmark = 'needle' AND l.task = f.task
+    AND l.eval_length = f.eval_length
+ORDER BY f.study, f.base_model, f.method, f.frozen, f.task, f.eval_length, f.depth;
+
+COMMENT ON VIEW lceg.figure_1 IS
+    'Figure 1. Needle against length and depth, a row for each cell of a method''s map. Lengths: every length of the study; the paper has 20 from 1,000 to 62,872.';
+COMMENT ON COLUMN lceg.figure_1.study IS 'Name of the study.';
+COMMENT ON COLUMN lceg.figure_1.base_model IS 'Registered name of the base model.';
+COMMENT ON COLUMN lceg.figure_1.method IS 'Label of the method.';
+COMMENT ON COLUMN lceg.figure_1.frozen IS 'Whether the method was applied without fine-tuning.';
+COMMENT ON COLUMN lceg.figure_1.eval_length IS 'Evaluated context in tokens.';
+COMMENT ON COLUMN lceg.figure_1.depth IS 'Where the needle lies, 0 (start) to 100 (end).';
+COMMENT ON COLUMN lceg.figure_1.score IS
+    'Share of needles found there, over all seeds; NULL if a seed is not done.';
+COMMENT ON COLUMN lceg.figure_1.num_samples IS 'Needles asked for there, in the seeds that are done.';
+COMMENT ON COLUMN lceg.figure_1.task IS 'Task of the benchmark.';
+
+CREATE VIEW lceg.figure_2 AS
+SELECT
+    study,
+    base_model,
+    method,
+    frozen,
+    regexp_extract(task, '[0-9]+')::BIGINT AS shots,
+    value AS accuracy,
+    eval_length,
+    num_seeds,
+    missing
+FROM score_by_length
+WHERE benchmark = 'many_shot'
+ORDER BY study, base_model, method, frozen, eval_length, shots;
+
+COMMENT ON VIEW lceg.figure_2 IS
+    'Figure 2. Many-shot accuracy against shots. Lengths: the context that the shots must fit in, the base model''s own or the target in the paper.';
+COMMENT ON COLUMN lceg.figure_2.study IS 'Name of the study.';
+COMMENT ON COLUMN lceg.figure_2.base_model IS 'Registered name of the base model.';
+COMMENT ON COLUMN lceg.figure_2.method IS 'Label of the method.';
+COMMENT ON COLUMN lceg.figure_2.frozen IS 'Whether the method was applied without fine-tuning.';
+COMMENT ON COLUMN lceg.figure_2.shots IS 'Examples before the question.';
+COMMENT ON COLUMN lceg.figure_2.accuracy IS
+    'Share of right answers, mean over seeds; NULL if one is not done.';
+COMMENT ON COLUMN lceg.figure_2.eval_length IS 'Context in tokens that the shots must fit in.';
+COMMENT ON COLUMN lceg.figure_2.num_seeds IS 'Seeds that are done.';
+COMMENT ON COLUMN lceg.figure_2.missing IS 'Which seeds are not done, and why; NULL if all are done.';
+
+CREATE VIEW lceg.figure_3 AS
+SELECT
+    study,
+    base_model,
+    method,
+    frozen,
+    task,
+    eval_length,
+    position_bin,
+    nll
+FROM nll_by_position
+WHERE benchmark = 'nll_by_position';
+
+COMMENT ON VIEW lceg.figure_3 IS
+    'Figure 3. NLL by position. Lengths: every length of the study; the paper has 64k for the base, NTK-32K and YaRN.';
+COMMENT ON COLUMN lceg.figure_3.study IS 'Name of the study.';
+COMMENT ON COLUMN lceg.figure_3.base_model IS 'Registered name of the base model.';
+COMMENT ON COLUMN lceg.figure_3.method IS 'Label of the method.';
+COMMENT ON COLUMN lceg.figure_3.frozen IS 'Whether the method was applied without fine-tuning.';
+COMMENT ON COLUMN lceg.figure_3.task IS 'Text that is scored.';
+COMMENT ON COLUMN lceg.figure_3.eval_length IS 'Tokens of a window.';
+COMMENT ON COLUMN lceg.figure_3.position_bin IS 'First position of the bin, in tokens.';
+COMMENT ON COLUMN lceg.figure_3.nll IS 'Mean over seeds, in nats; NULL if one is not done.';
+
+CREATE VIEW lceg.figure_4 AS
+SELECT
+    study,
+    base_model,
+    method,
+    frozen,
+    exact_attention,
+    eval_length,
+    any_value(perplexity) AS perplexity,
+    any_value(value) FILTER (benchmark = 'needle') AS needle,
+    any_value(value) FILTER (benchmark = 'longbench') AS longbench,
+    any_value(value) FILTER (benchmark = 'ruler') AS ruler
+FROM perplexity_vs_downstream
+GROUP BY ALL
+ORDER BY study, base_model, eval_length, method, frozen;
+
+COMMENT ON VIEW lceg.figure_4 IS
+    'Figure 4. Perplexity and downstream scores, a point each. Lengths: those at which the method has perplexity and a downstream benchmark.';
+COMMENT ON COLUMN lceg.figure_4.study IS 'Name of the study.';
+COMMENT ON COLUMN lceg.figure_4.base_model IS 'Registered name of the base model.';
+COMMENT ON COLUMN lceg.figure_4.method IS 'Label of the method.';
+COMMENT ON COLUMN lceg.figure_4.frozen IS 'Whether the method was applied without fine-tuning.';
+COMMENT ON COLUMN lceg.figure_4.exact_attention IS
+    'Whether every token can attend to every earlier one.';
+COMMENT ON COLUMN lceg.figure_4.eval_length IS 'Evaluated context in tokens, of all columns.';
+COMMENT ON COLUMN lceg.figure_4.perplexity IS 'Perplexity, mean over tasks and seeds.';
+COMMENT ON COLUMN lceg.figure_4.needle IS 'Needle, mean over seeds.';
+COMMENT ON COLUMN lceg.figure_4.longbench IS 'LongBench, mean over tasks and seeds.';
+COMMENT ON COLUMN lceg.figure_4.ruler IS 'RULER, mean over tasks and seeds.';
+
+CREATE VIEW lceg.figure_5 AS
+FROM lceg.figure_1
+WHERE method IN ('ntk_64k', 'ntk_64k_2b');
+
+COMMENT ON VIEW lceg.figure_5 IS
+    'Figure 5. As figure 1, of NTK-64K after one and two billion training tokens (ntk_64k, ntk_64k_2b). Lengths: as in figure 1.';
+COMMENT ON COLUMN lceg.figure_5.study IS 'Name of the study.';
+COMMENT ON COLUMN lceg.figure_5.base_model IS 'Registered name of the base model.';
+COMMENT ON COLUMN lceg.figure_5.method IS 'Label of the method.';
+COMMENT ON COLUMN lceg.figure_5.frozen IS 'Whether the method was applied without fine-tuning.';
+COMMENT ON COLUMN lceg.figure_5.eval_length IS 'Evaluated context in tokens.';
+COMMENT ON COLUMN lceg.figure_5.depth IS 'Where the needle lies, 0 (start) to 100 (end).';
+COMMENT ON COLUMN lceg.figure_5.score IS
+    'Share of needles found there, over all seeds; NULL if a seed is not done.';
+COMMENT ON COLUMN lceg.figure_5.num_samples IS 'Needles asked for there, in the seeds that are done.';
+COMMENT ON COLUMN lceg.figure_5.task IS 'Task of the benchmark.';

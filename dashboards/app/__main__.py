@@ -1,0 +1,31 @@
+"""`python -m dashboards.app`: serves the dashboard until it is stopped. `lce dashboard` becomes it.
+
+Exit codes are those of `lce`: 2, with one message, if the request is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from dashboards.app.serving import serve
+from lce_core.errors import SpecError
+
+
+def main() -> int:
+    """Serves; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m dashboards.app")
+    parser.add_argument("--catalog", type=Path, required=True)
+    parser.add_argument("--port", type=int, required=True)
+    asked = parser.parse_args()
+    try:
+        serve(asked.catalog, asked.port)
+    except SpecError as error:
+        sys.stderr.write(f"lce: {error}\n")
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

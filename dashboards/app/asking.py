@@ -1,0 +1,54 @@
+"""Questions to the catalog: each opens the file, asks and closes it, so that no writer waits.
+
+Answers are kept until another catalog takes the file's place.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from catalog.queries import run_query
+from dashboards.contents import Row
+
+_FOLDERS = (Path(__file__).parent / "sql", Path(__file__).parents[1] / "sql")
+_KEPT = 64
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """The file of the results catalog, which may be replaced at any time."""
+
+    path: Path
+
+    def written(self) -> datetime:
+        """When the catalog was written, UTC."""
+        return datetime.fromtimestamp(self.path.stat().st_mtime, UTC)
+
+    def rows(self, name: str, **parameters: str | int | bool) -> list[Row]:
+        """The answer to `sql/<name>.sql` of the dashboard, or of the report.
+
+        Raises:
+          SpecError: there is no catalog, or it lacks what is asked for.
+        """
+        found = self.path.stat() if self.path.exists() else None
+        stamp = found and (found.st_ino, found.st_mtime_ns, found.st_size)
+        return list(_answer(self.path, stamp, name, tuple(parameters.items())))
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def _answer(
+    path: Path, stamp: tuple[int, ...] | None, name: str, parameters: tuple[tuple[str, Any], ...]
+) -> tuple[Row, ...]:
+    del stamp  # is there to tell one catalog from the next
+    columns, rows = run_query(path, _query(name), parameters=dict(parameters))
+    return tuple(dict(zip(columns, row, strict=True)) for row in rows)
+
+
+@functools.cache
+def _query(name: str) -> str:
+    files = (folder / f"{name}.sql" for folder in _FOLDERS)
+    return next(file for file in files if file.is_file()).read_text(encoding="utf-8")

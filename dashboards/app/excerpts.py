@@ -1,0 +1,65 @@
+"""What of a long text is shown: its beginning, the places that matter, its end, as text in HTML.
+
+Whatever stands in the text is escaped; of HTML there are the marks around the places alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+
+WHOLE = 6000
+"""Characters of a text that is shown whole."""
+BEGINNING, END, AROUND = 1500, 1200, 500
+MOST_PLACES = 8
+"""Places around which the text of a long one is shown."""
+_SEEN = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"}
+"""Control characters as symbols, which a browser shows."""
+
+Span = tuple[int, int]
+
+
+def shown(length: int, places: Sequence[Span]) -> list[Span]:
+    """Parts of a text that are shown, in order and apart from each other.
+
+    Args:
+      length: of the text, in characters.
+      places: what matters: first character, and the one after the last; ascending.
+    """
+    if length <= WHOLE:
+        return [(0, length)]
+    wanted = [(0, BEGINNING), (length - END, length)]
+    for first, last in places[:MOST_PLACES]:
+        wanted.append((max(0, first - AROUND), min(length, last + AROUND)))
+    found: list[Span] = []
+    for first, last in sorted(wanted):
+        if found and first <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], last))
+        else:
+            found.append((first, last))
+    return found
+
+
+def as_html(text: str, places: Sequence[Span]) -> str:
+    """The parts that are shown, with `mark` around places and the size of what is left out."""
+    parts, at = [], 0
+    for first, last in shown(len(text), places):
+        if first > at:
+            parts.append(f"\n<i>[{first - at:,} characters are not shown here]</i>\n")
+        parts += _marked(text, first, last, places)
+        at = last
+    return "".join(parts)
+
+
+def _marked(text: str, first: int, last: int, places: Sequence[Span]) -> Iterator[str]:
+    at = first
+    for begin, end in places:
+        if first <= begin and end <= last:
+            yield _plain(text[at:begin])
+            yield f"<mark>{_plain(text[begin:end])}</mark>"
+            at = end
+    yield _plain(text[at:last])
+
+
+def _plain(text: str) -> str:
+    return escape(text.translate(_SEEN))

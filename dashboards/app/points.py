@@ -1,0 +1,148 @@
+"""Points of a chart on any axes: means over whatever is on none of them, all or nothing.
+
+A mean is drawn only if every planned cell behind it is done, and `Points.uneven` says where means
+that are drawn together are over different parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dashboards.contents import Row
+from dashboards.families import Variant
+
+DIMENSIONS = {
+    "variant": "method",
+    "eval_length": "length (tokens)",
+    "family": "family",
+    "benchmark": "benchmark",
+    "task": "task",
+    "seed": "seed",
+    "train_length": "length trained at (tokens)",
+}
+"""What tells points apart, with its name."""
+COSTS = {"seconds": "seconds a cell", "tokens": "tokens a cell", "flops": "FLOPs a cell"}
+_PARTS = ("benchmark", "task", "seed", "eval_length")
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A score of a benchmark, or what a cell costs."""
+
+    name: str
+    benchmark: str | None = None
+    column: str = "value"
+    unit: str | None = None
+    higher_is_better: bool | None = None
+
+    @property
+    def is_logarithmic(self) -> bool:
+        """Whether ratios count, not differences."""
+        return self.unit == "perplexity" or self.benchmark is None
+
+
+@dataclass(frozen=True)
+class Points:
+    """What a chart shows, and what it leaves out."""
+
+    drawn: list[dict[str, Any]]
+    """Values of the dimensions, `x` and `y` or `y` alone, and `num_cells` behind y."""
+    num_gaps: int
+    """Points without all of their cells."""
+    uneven: bool
+    """Whether two points are means over different tasks, seeds or lengths."""
+
+
+def measures(rows: Sequence[Row]) -> list[Measure]:
+    """What can be drawn, each benchmark's default metric first.
+
+    Args:
+      rows: of `cell_scores`.
+    """
+    found: dict[tuple[str, str], tuple[bool, Measure]] = {}
+    for row in rows:
+        if (metric := row["metric"]) is not None:
+            name = f"{row['benchmark']}: {metric}".replace("_", " ")
+            made = Measure(name, row["benchmark"], metric, row["unit"], row["higher_is_better"])
+            key = (row["benchmark"], metric)
+            found[key] = (row["is_default"] or found.get(key, (False,))[0], made)
+    scores = sorted(found.values(), key=lambda one: not one[0])
+    costs = [Measure(name, None, column) for column, name in COSTS.items()]
+    return [*(made for _, made in scores), *costs]
+
+
+def points(rows: Sequence[Row], by: Sequence[str], y: Measure, x: Measure | None = None) -> Points:
+    """One point for each combination of the dimensions.
+
+    Args:
+      rows: of `cell_scores`.
+      by: dimensions that tell points apart.
+      y: what is drawn.
+      x: what it is drawn against, where that is no dimension.
+    """
+    ys = _means(rows, by, y)
+    xs = _means(rows, by, x) if x else {}
+    drawn, parts, gaps = [], set(), 0
+    for key, mean in ys.items():
+        across = xs.get(key)
+        if mean.value is None or (x and (across is None or across.value is None)):
+            gaps += 1
+            continue
+        point = dict(zip(by, key, strict=True)) | {"y": mean.value, "num_cells": mean.num_cells}
+        drawn.append(point | ({"x": across.value} if across else {}))
+        parts.add(mean.parts)
+    return Points(drawn, gaps, len(parts) > 1)
+
+
+@dataclass(frozen=True)
+class _Mean:
+    value: float | None
+    num_cells: int
+    parts: frozenset[tuple[Any, ...]]
+
+
+def _means(
+    rows: Sequence[Row], by: Sequence[str], measure: Measure
+) -> dict[tuple[Any, ...], _Mean]:
+    groups: dict[tuple[Any, ...], dict[tuple[Any, ...], float | None]] = {}
+    asked = _asked(rows, measure)
+    for cell, (row, value) in asked.items():
+        key = tuple(dimension(row, name) for name in by)
+        groups.setdefault(key, {})[cell] = value
+    others = [name for name in _PARTS if name not in by]
+    found = {}
+    for key, cells in groups.items():
+        known = [value for value in cells.values() if value is not None]
+        parts = frozenset(tuple(asked[cell][0][name] for name in others) for cell in cells)
+        mean = sum(known) / len(known) if len(known) == len(cells) else None
+        found[key] = _Mean(mean, len(cells), parts)
+    return found
+
+
+def _asked(
+    rows: Sequence[Row], measure: Measure
+) -> Mapping[tuple[Any, ...], tuple[Row, float | None]]:
+    """Planned cells that the measure is of, by what they are, each with its value if it is done."""
+    scored = measure.benchmark is not None
+    rows = [row for row in rows if not scored or row["benchmark"] == measure.benchmark]
+    # Some metrics are of some tasks only; what is not done may be of any.
+    tasks = {row["task"] for row in rows if row["metric"] == measure.column}
+    found: dict[tuple[Any, ...], tuple[Row, float | None]] = {}
+    for row in rows:
+        if scored and row["task"] not in tasks:
+            continue
+        cell = (row["method"], row["frozen"], *(row[name] for name in _PARTS))
+        if not scored:
+            found[cell] = (row, row[measure.column])
+        elif row["metric"] == measure.column:
+            found[cell] = (row, row["value"])
+        else:
+            found.setdefault(cell, (row, None))
+    return found
+
+
+def dimension(row: Row, name: str) -> Any:
+    """A row's value of a dimension."""
+    return Variant.of(row).label if name == "variant" else row[name]

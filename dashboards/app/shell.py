@@ -1,0 +1,86 @@
+"""The frame of all pages: where one is, which study it is about, and how old the catalog is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import streamlit as st
+
+from catalog.mlflow_pages import pages_of
+from dashboards.app.asking import Catalog
+from dashboards.app.chosen import Chosen, choose
+from dashboards.app.looks import PAGE
+from dashboards.app.views import against, answers, explorer, matrix, printed, questions
+from lce_core.errors import SpecError
+
+REFRESH_SECONDS = 5.0
+_PAGES: tuple[tuple[str, str, Callable[[Chosen], None]], ...] = (
+    ("Matrix", "matrix", matrix.page),
+    ("Scores", "scores", explorer.page),
+    ("Answers", "answers", answers.page),
+    ("Method against method", "against", against.page),
+    ("Papers", "papers", printed.page),
+    ("SQL", "sql", questions.page),
+)
+
+
+def show(path: Path) -> None:
+    """The page that the address names.
+
+    Args:
+      path: the catalog.
+    """
+    catalog = Catalog(path)
+    st.set_page_config(page_title="lce", layout="wide")
+    pages = [
+        st.Page(_framed(catalog, title, view), title=title, url_path=url, default=number == 0)
+        for number, (title, url, view) in enumerate(_PAGES)
+    ]
+    st.navigation(pages).run()
+
+
+def _framed(catalog: Catalog, title: str, view: Callable[[Chosen], None]) -> Callable[[], None]:
+    def page() -> None:
+        framed(catalog, title, view)
+
+    return page
+
+
+def framed(catalog: Catalog, title: str, view: Callable[[Chosen], None]) -> None:
+    """One page in its frame; what the catalog cannot answer is said instead."""
+    st.html(PAGE)
+    try:
+        with st.sidebar:
+            chosen = choose(catalog)
+            _age(catalog)
+            if chosen is not None:
+                _mlflow(catalog, chosen.study)
+        if chosen is None:
+            st.info("The catalog holds no study yet. `lce run STUDY` makes one.")
+            return
+        st.subheader(f"{title}: {chosen.study}, {chosen.base_model}", anchor=False)
+        view(chosen)
+    except SpecError as error:
+        st.error("The catalog cannot answer. Where lce is newer than it: `lce rebuild catalog`.")
+        st.code(str(error), language=None, wrap_lines=True)
+
+
+@st.fragment(run_every=REFRESH_SECONDS)
+def _age(catalog: Catalog) -> None:
+    if not catalog.path.is_file():
+        return
+    written = catalog.written()
+    seconds = max(0, round((datetime.now(UTC) - written).total_seconds()))
+    ago = f"{seconds} s" if seconds < 120 else f"{seconds // 60} min"
+    ago = ago if seconds < 7200 else f"{seconds // 3600} h"
+    st.caption(f"Catalog of {written:%Y-%m-%d %H:%M:%S} UTC, {ago} old")
+
+
+def _mlflow(catalog: Catalog, study: str) -> None:
+    """Where its runs are, if MLflow has any; the addresses answer while `lce up` runs."""
+    pages = pages_of(catalog.path.parent, study)
+    if pages is not None:
+        st.link_button("All methods in MLflow", pages.methods, help="While `lce up` runs.")
+        st.link_button("Their seeds in MLflow", pages.seeds, help="While `lce up` runs.")

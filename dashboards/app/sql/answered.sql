@@ -1,0 +1,8 @@
+-- Where prompts were answered: benchmarks, tasks and lengths, and whether depth was varied.
+SELECT c.base_model, c.benchmark, c.task, c.eval_length,
+    bool_or(s.depth IS NOT NULL) AS has_depth
+FROM cells c
+JOIN samples s USING (cell)
+WHERE c.study = $study AND s.prediction IS NOT NULL
+GROUP BY ALL
+ORDER BY ALL

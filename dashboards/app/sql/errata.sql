@@ -1,0 +1,1 @@
+FROM paper_errata

@@ -1,0 +1,13 @@
+-- Cells without a result, those with the same reason together.
+SELECT base_model, status, reason,
+    count(*) AS cells,
+    string_agg(
+        DISTINCT method || CASE WHEN frozen THEN '' ELSE ' tuned' END, ', '
+        ORDER BY method || CASE WHEN frozen THEN '' ELSE ' tuned' END
+    ) AS methods,
+    string_agg(DISTINCT benchmark, ', ' ORDER BY benchmark) AS benchmarks,
+    string_agg(DISTINCT eval_length::VARCHAR, ' ' ORDER BY eval_length::VARCHAR) AS lengths
+FROM missing_cells
+WHERE study = $study
+GROUP BY base_model, status, reason
+ORDER BY status, cells DESC, reason

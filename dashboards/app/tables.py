@@ -1,0 +1,70 @@
+"""Tables of rows, as people read them: chosen columns under plain names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, cast
+
+import streamlit as st
+
+from catalog.formatting import number_text
+from dashboards.contents import Row
+
+ROW_PIXELS, HEAD_PIXELS, MOST_PIXELS = 35, 38, 420
+
+
+def table(
+    rows: Sequence[Row],
+    columns: Mapping[str, str],
+    key: str,
+    on_select: Literal["rerun", "ignore"] = "ignore",
+) -> int | None:
+    """Shows the rows; text is shown as it is, never as Markdown.
+
+    Args:
+      rows: of the catalog.
+      columns: heads by column, in the order to show.
+      key: of the element.
+      on_select: "rerun" lets a row be selected.
+
+    Returns:
+      Number of the selected row.
+    """
+    shown = [{head: row[column] for column, head in columns.items()} for row in rows]
+    config: dict[str, Any] = {
+        head: st.column_config.NumberColumn(format="%,d" if _whole(shown, head) else "%.4g")
+        for head in columns.values()
+        if _numbers(shown, head)
+    }
+    state = st.dataframe(
+        shown,
+        hide_index=True,
+        column_config=config,
+        key=key,
+        height=min(MOST_PIXELS, HEAD_PIXELS + ROW_PIXELS * max(1, len(rows))),
+        on_select=on_select,
+        selection_mode="single-row",
+    )
+    if on_select == "ignore":
+        return None
+    # The state of a table that takes selections; a table that takes none gives no state.
+    picked: list[int] = cast(Any, state)["selection"]["rows"]
+    return picked[0] if picked and picked[0] < len(rows) else None
+
+
+def text_of(value: object) -> str:
+    """A value as the tables of `lce sql` show it."""
+    if isinstance(value, float):
+        return number_text(value)
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _numbers(rows: Sequence[Row], head: str) -> bool:
+    known = [row[head] for row in rows if row[head] is not None]
+    return bool(known) and all(
+        isinstance(value, int | float) and not isinstance(value, bool) for value in known
+    )
+
+
+def _whole(rows: Sequence[Row], head: str) -> bool:
+    return all(row[head] is None or isinstance(row[head], int) for row in rows)

@@ -1,0 +1,123 @@
+"""One method against another, or all others, on the same prompts, with the tests of the catalog."""
+
+from __future__ import annotations
+
+import altair as alt
+import streamlit as st
+
+from dashboards.app.chosen import Chosen
+from dashboards.app.looks import NAMES, colour
+from dashboards.app.tables import table, text_of
+from dashboards.contents import Row
+from dashboards.families import Variant
+
+_ALL, _ALL_OF = "all others", "all"
+_ROW_PIXELS, WIDTH = 20, 446
+_COLOURS = {
+    "better": "c0",
+    "worse": "c1",
+    "not in every seed": "c4",
+    "no difference found": "control",
+    "the same": "control",
+    "too few": "line",
+}
+
+
+def page(chosen: Chosen) -> None:
+    """Pickers, differences with their intervals, and the table with tests."""
+    row = st.container(horizontal=True)
+    variants = {one.label: one for one in chosen.variants()}
+    tuned = next((n for n, one in enumerate(variants.values()) if not one.is_control), 0)
+    label = row.selectbox(
+        "Method", list(variants), tuned, key="method", bind="query-params", width=220
+    )
+    one = variants[label]
+    found = chosen.rows("pairs", method=one.method, frozen=one.frozen)
+    others = [_ALL, *(other for other in variants if any(_other(r) == other for r in found))]
+    against = row.selectbox("Against", others, key="against", bind="query-params", width=220)
+    if against != _ALL:
+        found = [r for r in found if _other(r) == against]
+    benchmarks = [_ALL_OF, *dict.fromkeys(r["benchmark"] for r in found)]
+    benchmark = row.selectbox(
+        "Benchmark", benchmarks, key="benchmark", bind="query-params", width=170
+    )
+    lengths = sorted({r["eval_length"] for r in found}, reverse=True)
+    wanted = row.multiselect(
+        "Lengths",
+        lengths,
+        lengths[:1] if against == _ALL else [],
+        key=f"lengths {against == _ALL}",
+        width=190,
+        format_func=text_of,
+    )
+    if benchmark != _ALL_OF:
+        found = [r for r in found if r["benchmark"] == benchmark]
+    found = [r for r in found if not wanted or r["eval_length"] in wanted]
+    if not found:
+        st.info("Nothing to compare: these two have no prompts in common that both have answered.")
+        return
+    st.caption(
+        "Difference: the method's score less the other's, over the prompts that both were asked,"
+        " with its 95 % interval over documents or prompts. p is held against all comparisons of"
+        " the family (Holm)."
+    )
+    place = st.container(horizontal=True)
+    for name in dict.fromkeys(r["benchmark"] for r in found):
+        mine = [r for r in found if r["benchmark"] == name]
+        panel = place.container(width=WIDTH)
+        panel.text(name.replace("_", " "))
+        panel.altair_chart(_chart(mine), key=f"pairs {name}")
+    heads = {
+        "benchmark": "benchmark", "task": "task", "eval_length": "length", "other": "against",
+        "value": "value", "other_value": "other", "difference": "difference", "ci_low": "low",
+        "ci_high": "high", "p_holm": "p (Holm)", "verdict": "verdict",
+        "smallest_detectable": "could see", "num_clusters": "documents", "num_seeds": "seeds",
+        "test": "test",
+    }  # fmt: skip
+    table([{**r, "other": _other(r)} for r in found], heads, "pairs")
+
+
+def _other(row: Row) -> str:
+    return Variant(row["other_method"], row["other_frozen"]).label
+
+
+def _chart(rows: list[Row]) -> alt.LayerChart | alt.FacetChart:
+    rows = sorted(rows, key=lambda row: (row["eval_length"], row["task"] or "", row["difference"]))
+    parts = [(_other(row), row["task"] or "mean", f"{row['eval_length']:,}") for row in rows]
+    # What is the same in all lines is said by the pickers.
+    differ = [number for number in range(3) if len({part[number] for part in parts}) > 1] or [0]
+    shown = ("difference", "ci_low", "ci_high", "p_holm", "verdict", "test")
+    lines = [
+        {"where": ", ".join(part[number] for number in differ), **{key: row[key] for key in shown}}
+        for part, row in zip(parts, rows, strict=True)
+    ]
+    unit, higher = rows[0]["unit"], rows[0]["higher_is_better"]
+    verdicts = [name for name in _COLOURS if any(line["verdict"] == name for line in lines)]
+    base = alt.Chart(alt.Data(values=lines)).encode(
+        y=alt.Y("where:N", sort=[line["where"] for line in lines], title=None, axis=NAMES),
+        color=alt.Color(
+            "verdict:N",
+            scale=alt.Scale(domain=verdicts, range=[colour(_COLOURS[one]) for one in verdicts]),
+            legend=alt.Legend(title=None, orient="bottom", columns=2),
+        ),
+        tooltip=[
+            "where:N",
+            alt.Tooltip("difference:Q", format=".4~g"),
+            alt.Tooltip("ci_low:Q", format=".4~g"),
+            alt.Tooltip("ci_high:Q", format=".4~g"),
+            alt.Tooltip("p_holm:Q", format=".2~g"),
+            "verdict:N",
+            "test:N",
+        ],
+    )  # fmt: skip
+    title = f"difference in {unit}, {'higher' if higher else 'lower'} is better"
+    whiskers = base.mark_rule(strokeWidth=2).encode(
+        x=alt.X("ci_low:Q", title=title), x2="ci_high:Q"
+    )
+    dots = base.mark_point(filled=True, size=50, opacity=1).encode(x="difference:Q")
+    zero = (
+        alt.Chart(alt.Data(values=[{"zero": 0}]))
+        .mark_rule(strokeDash=[3, 3], color=colour("soft"))
+        .encode(x="zero:Q")
+    )
+    return alt.layer(zero, whiskers, dots).properties(height=_ROW_PIXELS * len(lines) + 130)

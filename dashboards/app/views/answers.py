@@ -1,0 +1,202 @@
+"""From a benchmark down to one prompt: what is found where, each answer with its reference."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from dashboards.app.chosen import Chosen
+from dashboards.app.looks import NAMES, colour, ramp
+from dashboards.app.tables import table, text_of
+from dashboards.app.views import prompt
+from dashboards.contents import Row, select
+from dashboards.families import Variant
+
+_ROW_PIXELS = 24
+WIDTH = 446
+_ALL = "all"
+
+
+def page(chosen: Chosen) -> None:
+    """Pickers, methods by lengths, depths by lengths of one method, its answers, one of them."""
+    asked = chosen.rows("answered")
+    if not asked:
+        st.info("No prompt of this study has been answered yet.")
+        return
+    row = st.container(horizontal=True)
+    tasks = {_name(one): (one["benchmark"], one["task"]) for one in asked}
+    first = next((n for n, one in enumerate(tasks.values()) if one[0] == "needle"), 0)
+    name = row.selectbox(
+        "Benchmark", list(tasks), first, key="asked", bind="query-params", width=250
+    )
+    benchmark, task = tasks[name]
+    mine = select(asked, benchmark=benchmark, task=task)
+    found = chosen.rows("found", benchmark=benchmark, task=task)
+    variants = {one.label: one for one in chosen.variants()}
+    label = row.selectbox("Method", list(variants), key="method", bind="query-params", width=250)
+    lengths = sorted({one["eval_length"] for one in mine}, reverse=True)
+    length = row.selectbox(
+        "Length", lengths, key="length", format_func=text_of, bind="query-params", width=150
+    )
+    has_depth = any(one["has_depth"] for one in mine)
+    depths = sorted({one["depth"] for one in found}) if has_depth else []
+    depth = row.selectbox(
+        "Depth in %", [_ALL, *map(_short, depths)], key="depth", bind="query-params", width=150
+    )
+    if found:
+        st.caption("Mean score, of what has all its seeds. Click a field to go there.")
+        maps = st.container(horizontal=True)
+        _methods(maps, found, list(variants))
+        if depths:
+            mine = [one for one in found if Variant.of(one) == variants[label]]
+            _depths(maps, mine, label, depths)
+    _answers(chosen, variants[label], benchmark, task, length, depth)
+
+
+def _name(row: Row) -> str:
+    one = (
+        row["benchmark"]
+        if row["task"] == row["benchmark"]
+        else f"{row['benchmark']}: {row['task']}"
+    )
+    return str(one).replace("_", " ")
+
+
+def _methods(place: DeltaGenerator, found: list[Row], order: list[str]) -> None:
+    sums: dict[tuple[str, int], list[tuple[float, int]]] = {}
+    for row in found:
+        key = (Variant.of(row).label, row["eval_length"])
+        sums.setdefault(key, []).append((row["value"], row["num_samples"]))
+    fields = [
+        {
+            "method": label,
+            "length": length,
+            "value": sum(value * number for value, number in parts) / sum(n for _, n in parts),
+            "samples": sum(number for _, number in parts),
+        }
+        for (label, length), parts in sums.items()
+    ]
+    order = [label for label in order if any(field["method"] == label for field in fields)]
+    goes = {"method": "method", "length": "length"}
+    _grid(place, "Methods", fields, "method", order, goes)
+
+
+def _depths(place: DeltaGenerator, found: list[Row], label: str, depths: list[float]) -> None:
+    fields = [
+        {
+            "length": row["eval_length"],
+            "depth": _short(row["depth"]),
+            "value": row["value"],
+            "samples": row["num_samples"],
+        }
+        for row in found
+    ]
+    if not fields:
+        place.caption(f"{label} has no length with all its seeds.")
+        return
+    order = [_short(depth) for depth in depths]
+    goes = {"depth": "depth", "length": "length"}
+    _grid(place, f"{label}, by depth in %", fields, "depth", order, goes)
+
+
+def _grid(
+    place: DeltaGenerator,
+    title: str,
+    fields: list[dict[str, Any]],
+    y: str,
+    order: list[str],
+    goes: dict[str, str],
+) -> None:
+    """Mean scores by length and `y`; a click sets the pickers that `goes` names, by column."""
+    key = f"by_{y}"
+    clicked = alt.selection_point(name="field", fields=["length", y], toggle=False)
+    columns = sorted({field["length"] for field in fields})
+    base = alt.Chart(alt.Data(values=fields)).encode(
+        x=alt.X(
+            "length:O",
+            sort=columns,
+            title=None,
+            axis=alt.Axis(orient="top", labelAngle=0, format=",d"),
+        ),
+        y=alt.Y(f"{y}:N", sort=order, title=None, axis=NAMES),
+        tooltip=[f"{y}:N", "length:Q", alt.Tooltip("value:Q", format=".1%"), "samples:Q"],
+    )
+    scale = alt.Scale(domain=[0, 1], range=ramp(), interpolate="rgb")
+    marks = base.mark_rect(cornerRadius=2, stroke=colour("page"), strokeWidth=2).encode(
+        color=alt.Color("value:Q", scale=scale, legend=None)
+    )
+    words = base.mark_text(fontSize=11).encode(
+        text=alt.Text("value:Q", format=".0%"),
+        color=alt.condition(
+            alt.datum.value > 0.65, alt.value(colour("strong-ink")), alt.value(colour("ink"))
+        ),
+    )
+    chart = alt.layer(marks.add_params(clicked), words)
+
+    def go() -> None:
+        picked = st.session_state[key]["selection"].get("field") or []
+        for column, picker in goes.items():
+            if picked and column in picked[0]:
+                st.session_state[picker] = picked[0][column]
+
+    panel = place.container(width=WIDTH)
+    panel.text(title)
+    panel.altair_chart(
+        chart.properties(height=_ROW_PIXELS * len(order) + 40),
+        key=key,
+        on_select=go,
+        selection_mode="field",
+    )
+
+
+def _answers(
+    chosen: Chosen, one: Variant, benchmark: str, task: str, length: int, depth: str
+) -> None:
+    found = chosen.rows(
+        "answers",
+        method=one.method,
+        frozen=one.frozen,
+        benchmark=benchmark,
+        task=task,
+        eval_length=length,
+    )
+    if depth != _ALL:
+        found = [row for row in found if row["depth"] is not None and _short(row["depth"]) == depth]
+    if not found:
+        st.info("No answers here: these cells are not done.")
+        return
+    st.subheader(f"Answers of {one.label} at {length:,} tokens", anchor=False)
+    heads = {
+        "seed": "seed", "sample": "sample", "depth": "depth in %", "score": "score",
+        "prediction": "answer", "reference": "reference", "num_prompt_tokens": "prompt tokens",
+    }  # fmt: skip
+    picked = table(
+        found, heads, f"answers {one.label} {benchmark} {task} {length} {depth}", "rerun"
+    )
+    if picked is None:
+        st.caption("Select a row for the whole answer and its prompt.")
+        return
+    _answer(chosen, found[picked])
+
+
+def _short(depth: float) -> str:
+    return f"{depth:.4g}"
+
+
+def _answer(chosen: Chosen, row: Row) -> None:
+    """One sample as a whole; text of models and data is shown, never rendered."""
+    left, right = st.columns(2)
+    left.caption(f"Answer, score {text_of(row['score'])}")
+    left.code(row["prediction"] or "", language=None, wrap_lines=True)
+    right.caption("Reference")
+    right.code(row["reference"] or "", language=None, wrap_lines=True)
+    st.text(
+        f"cell {row['cell']}, seed {row['seed']}, sample {row['sample']},"
+        f" {row['num_prompt_tokens']:,} tokens of prompt"
+        + (f", document {row['cluster']}" if row["cluster"] else "")
+    )
+    st.subheader("Prompt", anchor=False)
+    prompt.show(chosen.catalog.path.parent, row["cell"], row["sample"])

@@ -1,0 +1,238 @@
+"""Any score, or what it costs, against anything else: a chart, and the same as a table."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import altair as alt
+import streamlit as st
+
+from dashboards.app.chosen import Chosen
+from dashboards.app.looks import NUM_COLOURS, colour, series
+from dashboards.app.points import DIMENSIONS, Measure, Points, dimension, measures, points
+from dashboards.app.tables import table
+from dashboards.contents import Row
+from dashboards.families import CONTROL, OTHERS, TITLES, Variant
+
+WIDTH, HEIGHT = 290, 320
+LEGEND_ROW = 26
+_NUMBERS = ("eval_length", "train_length", "seed")
+_SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")
+_NONE = "nothing"
+
+
+def page(chosen: Chosen) -> None:
+    """Pickers of axes and cells, a panel for each value of a dimension, and the points' table."""
+    rows = chosen.rows("cell_scores")
+    known = {measure.name: measure for measure in measures(rows)}
+    row = st.container(horizontal=True)
+    y = known[row.selectbox("Up", list(known), key="y", bind="query-params", width=240)]
+    names = {name: key for key, name in DIMENSIONS.items()}
+    across = [*names, *known]
+    x = row.selectbox("Across", across, index=1, key="x", bind="query-params", width=240)
+    hue = names[row.selectbox("Colours", list(names), key="hue", bind="query-params", width=170)]
+    panels = [_NONE, *names]
+    panel = names.get(
+        row.selectbox("Panels", panels, index=3, key="panel", bind="query-params", width=170)
+    )
+    kept = _kept(rows, y)
+    by = list(dict.fromkeys(name for name in (names.get(x), hue, panel) if name))
+    if x in known:
+        by = list(dict.fromkeys([*by, "variant", "eval_length"]))
+    if "variant" in by and "family" not in by:
+        by.append("family")  # of a method there is one
+    found = points(kept, by, y, known.get(x))
+    _notes(found, by, y)
+    if not found.drawn:
+        st.info("Nothing to draw: no point has all of its cells.")
+        return
+    _panels(found.drawn, _Axes(y, x, names.get(x), known.get(x), hue, panel))
+    with st.expander("Table"):
+        heads = {name: DIMENSIONS[name] for name in by}
+        heads |= {"x": x} if x in known else {}
+        table(found.drawn, {**heads, "y": y.name, "num_cells": "cells"}, "points")
+
+
+def _kept(rows: list[Row], y: Measure) -> list[Row]:
+    """The rows of methods, tasks, lengths and seeds that are wanted; nothing chosen is all."""
+    mine = [row for row in rows if y.benchmark in (None, row["benchmark"])]
+    with st.expander("Only some methods, tasks, lengths or seeds"):
+        for name in ("variant", "task", "eval_length", "seed"):
+            options = list(dict.fromkeys(dimension(row, name) for row in mine))
+            wanted = st.multiselect(
+                DIMENSIONS[name], options, key=f"only_{name}", bind="query-params"
+            )
+            if wanted:
+                rows = [row for row in rows if _stays(row, name, wanted, y)]
+    return rows
+
+
+def _stays(row: Row, name: str, wanted: Sequence[Any], y: Measure) -> bool:
+    """Whether a row is among those wanted; the tasks are y's, and what is across has its own."""
+    is_across = name == "task" and y.benchmark not in (None, row["benchmark"])
+    return is_across or dimension(row, name) in wanted
+
+
+def _notes(found: Points, by: Sequence[str], y: Measure) -> None:
+    over = [name for name in ("task", "seed", "eval_length", "benchmark") if name not in by]
+    over = [name for name in over if name != "benchmark" or y.benchmark is None]
+    names = ", ".join(DIMENSIONS[name].partition(" (")[0] for name in over)
+    words = [f"Mean over {names}."] if over else []
+    if y.higher_is_better is not None:
+        words.append(f"{'Higher' if y.higher_is_better else 'Lower'} is better.")
+    if found.num_gaps:
+        words.append(f"{found.num_gaps} points are not drawn: not all of their cells are done.")
+    st.caption(" ".join(words))
+    if found.uneven:
+        st.warning(
+            "Some of these means are over other tasks, seeds or lengths than others: choose some"
+            " above, or put them on an axis, before comparing."
+        )
+
+
+@dataclass(frozen=True)
+class _Axes:
+    """What is where; x is a dimension or a measure."""
+
+    y: Measure
+    name: str
+    dimension: str | None
+    measure: Measure | None
+    hue: str
+    panel: str | None
+
+    @property
+    def is_line(self) -> bool:
+        """Whether points that differ along x alone are joined."""
+        return self.dimension in _NUMBERS
+
+
+def _panels(drawn: list[dict[str, Any]], axes: _Axes) -> None:
+    by_panel: dict[Any, list[dict[str, Any]]] = {}
+    # The control is of no family's; it stands in each panel, in grey.
+    shared = axes.panel == "family" and axes.hue == "variant"
+    control = [point for point in drawn if shared and _is_control(point["variant"])]
+    for point in drawn:
+        if point not in control:
+            by_panel.setdefault(point[axes.panel] if axes.panel else "", []).append(point)
+    if not by_panel:
+        by_panel[""] = []
+    disjoint = _are_disjoint(by_panel, axes.hue)
+    everything = list(dict.fromkeys(point[axes.hue] for point in drawn))
+    place = st.container(horizontal=True)
+    for value, some in sorted(by_panel.items(), key=lambda item: _order(axes.panel, item[0])):
+        mine = list(dict.fromkeys(point[axes.hue] for point in some))
+        hues = _hues(mine if disjoint else everything)
+        hues |= _greys(control)
+        one = place.container(width=WIDTH if axes.panel else "stretch")
+        if axes.panel:
+            one.text(_title(axes.panel, value))
+        one.altair_chart(_chart([*control, *some], axes, hues, _domain(drawn)), key=f"of {value}")
+
+
+def _greys(control: Sequence[Mapping[str, Any]]) -> dict[Any, tuple[str, str]]:
+    labels = list(dict.fromkeys(point["variant"] for point in control))
+    return {label: (colour("control"), _SHAPES[number]) for number, label in enumerate(labels)}
+
+
+def _is_control(label: str) -> bool:
+    return label in (Variant(CONTROL, True).label, Variant(CONTROL, False).label)
+
+
+def _are_disjoint(panels: Mapping[Any, list[dict[str, Any]]], hue: str) -> bool:
+    kinds = [{point[hue] for point in some} for some in panels.values()]
+    return sum(map(len, kinds)) == len(functools.reduce(set.union, kinds, set()))
+
+
+def _hues(values: Sequence[Any]) -> dict[Any, tuple[str, str]]:
+    """Colour and shape by value; colours come again with another shape."""
+    return {
+        value: (series(number), _SHAPES[number // NUM_COLOURS % len(_SHAPES)])
+        for number, value in enumerate(values)
+    }
+
+
+def _order(panel: str | None, value: Any) -> Any:
+    families = [*TITLES, "other"]
+    return families.index(value) if panel == "family" and value in families else value
+
+
+def _title(panel: str, value: Any) -> str:
+    if panel == "family":
+        return TITLES.get(value, OTHERS)
+    number = isinstance(value, int) and panel != "seed"
+    return f"{DIMENSIONS[panel].partition(' (')[0]} {f'{value:,}' if number else value}"
+
+
+def _domain(drawn: list[dict[str, Any]]) -> list[float]:
+    """Lowest and highest y, the same in all panels."""
+    values = [point["y"] for point in drawn]
+    return [min(values), max(values)]
+
+
+def _scale(measure: Measure, domain: list[float]) -> alt.Scale:
+    if measure.is_logarithmic and domain[0] > 0:
+        return alt.Scale(type="log", domain=domain, nice=False)
+    room = (domain[1] - domain[0] or 1.0) * 0.04
+    return alt.Scale(domain=[domain[0] - room, domain[1] + room], zero=False, nice=False)
+
+
+def _chart(
+    drawn: list[dict[str, Any]],
+    axes: _Axes,
+    hues: Mapping[Any, tuple[str, str]],
+    domain: list[float],
+) -> alt.LayerChart | alt.FacetChart:
+    names = [value for value in hues if any(point[axes.hue] == value for point in drawn)]
+    told = [
+        alt.Tooltip(f"{name}:{'Q' if name in _NUMBERS else 'N'}", title=DIMENSIONS[name])
+        for name in drawn[0]
+        if name in DIMENSIONS
+    ]
+    told.append(alt.Tooltip("y:Q", title=axes.y.name, format=".5~g"))
+    told += [alt.Tooltip("x:Q", title=axes.name, format=".5~g")] if axes.measure else []
+    told.append(alt.Tooltip("num_cells:Q", title="cells"))
+    columns = 1 if axes.panel else 6
+    legend = alt.Legend(
+        title=None, orient="bottom", columns=columns, symbolLimit=60, labelLimit=200
+    )
+    base = alt.Chart(alt.Data(values=drawn)).encode(
+        x=_x(drawn, axes),
+        y=alt.Y("y:Q", title=axes.y.name, scale=_scale(axes.y, domain)),
+        color=alt.Color(
+            f"{axes.hue}:N",
+            scale=alt.Scale(domain=names, range=[hues[name][0] for name in names]),
+            sort=names,
+            legend=legend,
+        ),
+        tooltip=told,
+    )
+    marks = base.mark_point(filled=True, size=45, opacity=1).encode(
+        shape=alt.Shape(
+            f"{axes.hue}:N",
+            scale=alt.Scale(domain=names, range=[hues[name][1] for name in names]),
+            sort=names,
+            legend=legend,
+        )
+    )
+    layers = [marks]
+    if axes.is_line:
+        others = [name for name in drawn[0] if name in DIMENSIONS and name != axes.dimension]
+        layers.insert(0, base.mark_line(strokeWidth=1.8).encode(detail=[f"{n}:N" for n in others]))
+    height = HEIGHT + LEGEND_ROW * -(-len(names) // columns)
+    return alt.layer(*layers).properties(height=height)
+
+
+def _x(drawn: list[dict[str, Any]], axes: _Axes) -> alt.X:
+    if axes.measure:
+        values = [point["x"] for point in drawn]
+        return alt.X("x:Q", title=axes.name, scale=_scale(axes.measure, [min(values), max(values)]))
+    name = axes.dimension or ""
+    steps = sorted({point[name] for point in drawn}) if name.endswith("_length") else []
+    if len(steps) > 1:
+        scale = alt.Scale(type="log", base=2, domain=[steps[0], steps[-1]], nice=False)
+        return alt.X(f"{name}:Q", title=axes.name, scale=scale, axis=alt.Axis(values=steps))
+    return alt.X(f"{name}:N", title=axes.name, axis=alt.Axis(labelAngle=-40))

@@ -1,0 +1,148 @@
+"""What became of every cell, live while a study runs, and why where it has no result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+import streamlit as st
+
+from dashboards.app.chosen import Chosen
+from dashboards.app.looks import NAMES, colour
+from dashboards.app.tables import table
+from dashboards.contents import Row
+from dashboards.families import Variant
+
+REFRESH_SECONDS = 5.0
+_COLOURS = {
+    "done": "h6",
+    "done where it can be": "h4",
+    "begun": "h2",
+    "to do": "lane",
+    "failed": "frame",
+    "unavailable": "line",
+}
+_STRONG = ("done", "failed")
+_ROW_PIXELS = 22
+_HEADS = alt.Axis(labelAngle=-90, labelLimit=170, labelOverlap=False, orient="top")
+
+
+@st.fragment(run_every=REFRESH_SECONDS)
+def page(chosen: Chosen) -> None:
+    """The matrix, what is wrong in it, and the cells of the field that is clicked."""
+    if hypothesis := chosen.facts["hypothesis"]:
+        with st.expander("What was expected"):
+            st.text(hypothesis)
+    rows = chosen.rows("matrix")
+    _counts(rows)
+    event = st.altair_chart(
+        _chart(rows), width="stretch", key="matrix", on_select="rerun", selection_mode="field"
+    )
+    _reasons(chosen)
+    _field(chosen, rows, event)
+
+
+def _counts(rows: list[Row]) -> None:
+    total = {
+        name: sum(row[name] for row in rows)
+        for name in ("planned", "done", "failed", "missing", "unavailable")
+    }
+    planned = total["planned"]
+    st.progress(
+        total["done"] / planned if planned else 0.0,
+        f"{total['done']:,} of {planned:,} cells done · {total['missing']:,} to do"
+        f" · {total['failed']:,} failed · {total['unavailable']:,} unavailable",
+    )
+
+
+def _chart(rows: list[Row]) -> alt.LayerChart | alt.FacetChart:
+    fields = [
+        {
+            "variant": Variant.of(row).label,
+            "column": _column(row),
+            "says": "" if row["done"] == row["planned"] else _says(row),
+            **{name: row[name] for name in ("state", "done", "planned", "reasons")},
+            "minutes": (row["seconds"] or 0.0) / 60,
+        }
+        for row in rows
+    ]
+    columns = list(dict.fromkeys(field["column"] for field in fields))
+    variants = list(dict.fromkeys(field["variant"] for field in fields))
+    states = [state for state in _COLOURS if any(field["state"] == state for field in fields)]
+    clicked = alt.selection_point(name="field", fields=["variant", "column"], toggle=False)
+    base = alt.Chart(alt.Data(values=fields)).encode(
+        x=alt.X("column:N", sort=columns, title=None, axis=_HEADS),
+        y=alt.Y("variant:N", sort=variants, title=None, axis=NAMES),
+    )
+    marks = base.mark_rect(cornerRadius=2, stroke=colour("page"), strokeWidth=2).encode(
+        color=alt.Color(
+            "state:N",
+            scale=alt.Scale(domain=states, range=[colour(_COLOURS[one]) for one in states]),
+            legend=alt.Legend(title=None, orient="bottom"),
+        ),
+        tooltip=[
+            alt.Tooltip("variant:N", title="method"),
+            alt.Tooltip("column:N", title="benchmark"),
+            alt.Tooltip("state:N"),
+            alt.Tooltip("done:Q", title="done"),
+            alt.Tooltip("planned:Q", title="planned"),
+            alt.Tooltip("minutes:Q", format=".1f"),
+            alt.Tooltip("reasons:N", title="why not"),
+        ],
+        opacity=alt.condition(clicked, alt.value(1.0), alt.value(0.45)),
+    )
+    strong = alt.FieldOneOfPredicate(field="state", oneOf=list(_STRONG))
+    words = base.mark_text(fontSize=10).encode(
+        text="says:N",
+        color=alt.condition(strong, alt.value(colour("strong-ink")), alt.value(colour("ink"))),
+    )
+    return alt.layer(marks.add_params(clicked), words).properties(
+        height=_ROW_PIXELS * len(variants) + 190
+    )
+
+
+def _column(row: Row) -> str:
+    return f"{row['benchmark'].replace('_', ' ')} {row['eval_length']:,}"
+
+
+def _says(row: Row) -> str:
+    if row["failed"]:
+        return f"{row['failed']} failed"
+    return "–" if row["state"] == "unavailable" else f"{row['done']}/{row['planned']}"  # noqa: RUF001
+
+
+def _reasons(chosen: Chosen) -> None:
+    found = chosen.rows("reasons")
+    if not found:
+        return
+    st.subheader("Without a result", anchor=False)
+    heads = {
+        "status": "status", "cells": "cells", "reason": "why", "methods": "methods",
+        "benchmarks": "benchmarks", "lengths": "lengths",
+    }  # fmt: skip
+    table(found, heads, "reasons")
+
+
+def _field(chosen: Chosen, rows: list[Row], event: Any) -> None:
+    picked = event["selection"].get("field") or []
+    if not picked:
+        st.caption("Click a field for its cells.")
+        return
+    found = [
+        row
+        for row in rows
+        if (Variant.of(row).label, _column(row)) == (picked[0]["variant"], picked[0]["column"])
+    ]
+    if not found:
+        return
+    one = found[0]
+    st.subheader(f"{picked[0]['variant']}, {picked[0]['column']}", anchor=False)
+    cells = chosen.rows(
+        "field",
+        **{name: one[name] for name in ("method", "frozen", "benchmark", "eval_length")},
+    )
+    heads = {
+        "task": "task", "seed": "seed", "status": "status", "reason": "why",
+        "attempts": "attempts", "seconds": "seconds", "cell": "cell",
+    }  # fmt: skip
+    table(cells, heads, "cells")

@@ -1,0 +1,50 @@
+"""What the papers print: beside ours where a study has planned the same, and table by table."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from dashboards.app.chosen import Chosen
+from dashboards.app.tables import table
+from dashboards.families import Variant
+
+_BESIDE = {
+    "paper": "paper", "place": "place", "variant": "method", "benchmark": "benchmark",
+    "task": "task", "eval_length": "length", "value": "ours", "paper_value": "printed",
+    "difference": "difference", "rank": "our rank", "paper_rank": "rank in the paper",
+}  # fmt: skip
+_PRINTED = {
+    "paper_model": "model", "paper_method": "method", "paper_benchmark": "benchmark",
+    "task": "task", "eval_length": "length", "printed": "printed", "unit": "unit",
+    "errata": "errata", "note": "note",
+}  # fmt: skip
+_ERRATA = {
+    "id": "id", "paper": "paper", "kind": "kind", "place": "where", "says": "says",
+    "against": "against", "taken": "taken as",
+}  # fmt: skip
+
+
+def page(chosen: Chosen) -> None:
+    """Ours beside theirs, how far the orders agree, their tables, and where they contradict."""
+    beside = chosen.rows("papers")
+    if beside:
+        st.caption("Accuracies are from 0 to 1; differences are ours less the paper's.")
+        rows = [{**row, "variant": Variant.of(row).label} for row in beside]
+        table(rows, _BESIDE, "beside")
+        if agreement := chosen.rows("agreement"):
+            st.subheader("Whether the order is the same", anchor=False)
+            heads = {name: name.replace("_", " ") for name in agreement[0] if name != "study"}
+            table(agreement, heads, "agreement")
+    else:
+        st.info("No paper prints a number of what this study has done so far.")
+    st.subheader("As printed", anchor=False)
+    rows = chosen.catalog.rows("printed")
+    row = st.container(horizontal=True)
+    papers = list(dict.fromkeys(one["paper"] for one in rows))
+    paper = row.selectbox("Paper", papers, key="paper", bind="query-params", width=200)
+    places = list(dict.fromkeys(one["place"] for one in rows if one["paper"] == paper))
+    place = row.selectbox("Table", places, key="place", bind="query-params", width=200)
+    table([r for r in rows if (r["paper"], r["place"]) == (paper, place)], _PRINTED, "printed")
+    st.subheader("Where papers contradict themselves", anchor=False)
+    errata = [one for one in chosen.catalog.rows("errata") if paper in one["paper"].split()]
+    table(errata, _ERRATA, "errata")

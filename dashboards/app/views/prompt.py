@@ -1,0 +1,66 @@
+"""What the model was given for one sample: a short prompt whole, of a long one what matters."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from dashboards.app.asked import Answer, ask
+from dashboards.app.excerpts import MOST_PLACES, WHOLE, as_html
+
+_LAST = "asked prompt"
+_BOX = (
+    "white-space: pre-wrap; overflow-wrap: anywhere; max-height: 30rem; overflow-y: auto;"
+    " font-size: 0.85rem; margin: 0"
+)
+
+
+def show(home: Path, cell: str, sample: int) -> None:
+    """Draws the prompts of a sample under what is known of them, or why there are none."""
+    answer = _answer(home, cell, sample)
+    if answer.found is None:
+        st.warning("This prompt cannot be shown.")
+        st.code(answer.reason, language=None, wrap_lines=True)
+        return
+    found = answer.found
+    st.caption(". ".join(found["origin"]) + ".")
+    for number, prompt in enumerate(found["prompts"]):
+        queries = len(found["prompts"])
+        st.text((f"Query {number + 1} of {queries}: " if queries > 1 else "") + _size(prompt))
+        text = as_html(prompt["text"], prompt["places"])
+        st.html(f'<pre role="region" tabindex="0" aria-label="Prompt" style="{_BOX}">{text}</pre>')
+        row = st.container(horizontal=True)
+        name, key = f"{cell}-{sample}-{number}", f"{cell} {sample} {number}"
+        row.download_button(
+            "Whole prompt", prompt["text"], f"{name}.txt", "text/plain", key=f"text {key}"
+        )
+        row.download_button(
+            "Token ids", json.dumps(prompt["ids"]), f"{name}.json", key=f"ids {key}"
+        )
+
+
+def _answer(home: Path, cell: str, sample: int) -> Answer:
+    """From the process, or as it was shown last: every other click draws the page again."""
+    key = (str(home), cell, sample)
+    if _LAST not in st.session_state or st.session_state[_LAST][0] != key:
+        place = st.empty()
+        # Whoever goes elsewhere meanwhile makes this raise, which ends the process.
+        answer = ask(
+            home,
+            cell,
+            sample,
+            lambda seconds: place.text(f"Building the prompts of this cell: {seconds:.0f} s"),
+        )
+        place.empty()
+        st.session_state[_LAST] = (key, answer)
+    kept: Answer = st.session_state[_LAST][1]
+    return kept
+
+
+def _size(prompt: dict[str, Any]) -> str:
+    is_cut = len(prompt["text"]) > WHOLE and len(prompt["places"]) > MOST_PLACES
+    size: str = prompt["size"]
+    return size + (f"; shown around the first {MOST_PLACES} of them" if is_cut else "")

@@ -1,0 +1,65 @@
+"""A box for SQL: one reading statement, a few seconds, the first rows; locked as `lce sql` is."""
+
+from __future__ import annotations
+
+import time
+
+import streamlit as st
+
+from catalog.formatting import format_rows
+from catalog.queries import run_query
+from dashboards.app.chosen import Chosen
+from dashboards.app.tables import table
+from lce_core.errors import SpecError
+
+MOST_ROWS = 1000
+MOST_SECONDS = 10.0
+_HEIGHT = 140
+
+
+def page(chosen: Chosen) -> None:
+    """The box, its answer, and what can be asked."""
+    first = (
+        "SELECT method, frozen, benchmark, eval_length, value\nFROM benchmark_by_length\n"
+        f"WHERE study = '{chosen.study}' AND is_best\nORDER BY benchmark, eval_length"
+    )
+    with st.form("question", border=False):
+        query = st.text_area("SQL", first, height=_HEIGHT, key="query")
+        st.form_submit_button("Ask")
+    st.caption(
+        f"One statement that reads; at most {MOST_SECONDS:g} s and {MOST_ROWS:,} rows. `lce sql`"
+        " answers the same without the limit of rows."
+    )
+    if query.strip():
+        _answer(chosen, query)
+    st.subheader("Views", anchor=False)
+    views = [{**row, "columns": ", ".join(row["columns"])} for row in chosen.catalog.rows("views")]
+    table(views, {"view": "view", "holds": "what it holds", "columns": "columns"}, "views")
+
+
+def _answer(chosen: Chosen, query: str) -> None:
+    clock = time.perf_counter()
+    try:
+        columns, rows = run_query(chosen.catalog.path, query, MOST_SECONDS, most_rows=MOST_ROWS + 1)
+    except SpecError as error:
+        st.error("No answer.")
+        st.code(str(error), language=None, wrap_lines=True)
+        return
+    seconds, shown = time.perf_counter() - clock, rows[:MOST_ROWS]
+    more = f"the first {MOST_ROWS:,} rows; there are more" if len(rows) > MOST_ROWS else None
+    st.caption(f"{more or f'{len(rows):,} rows'}, {seconds:.2f} s")
+    # Names may repeat and values may be lists: numbers of columns tell them apart.
+    heads = {str(number): _head(columns, number) for number in range(len(columns))}
+    table([{str(n): _plain(cell) for n, cell in enumerate(row)} for row in shown], heads, "answer")
+    st.download_button(
+        "CSV", lambda: format_rows(columns, shown, "csv"), "answer.csv", "text/csv", key="csv"
+    )
+
+
+def _head(columns: list[str], number: int) -> str:
+    again = columns[:number].count(columns[number])
+    return f"{columns[number]} ({again + 1})" if again else columns[number]
+
+
+def _plain(cell: object) -> object:
+    return cell if cell is None or isinstance(cell, bool | int | float | str) else str(cell)

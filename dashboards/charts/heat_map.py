@@ -1,0 +1,152 @@
+"""Methods by columns as coloured fields, each with its number, as SVG.
+
+Colours are eleven steps of one scale whose lightness rises or falls throughout, so that people with
+any kind of colour vision read it alike; `figures.css` has one for light and one for dark pages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dashboards.charts.marks import opening, row_data, text, told, value_data
+from dashboards.families import Family, Variant
+
+STEPS = 10
+LETTER, FIELD, HEIGHT, HEAD = 7.2, 48.0, 21.0, 22.0
+GAP, BREAK = 12.0, 5.0
+LETTER_OF_HEAD = 8.2
+WON = 58.0
+TOP = 40.0
+
+
+@dataclass(frozen=True)
+class Block:
+    """Neighbouring columns of one benchmark."""
+
+    name: str
+    lengths: tuple[int, ...]
+    """In tokens."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """What stands where a row and a column meet."""
+
+    text: str
+    told: str
+    value: float | None = None
+    level: float | None = None
+    """0 for the worst to 1 for the best; None where there is no value."""
+    is_best: bool = False
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """What a map shows."""
+
+    title: str
+    blocks: Sequence[Block]
+    families: Sequence[Family]
+    fields: Mapping[tuple[Variant, str, int], Field]
+    """By row, block and length."""
+    won: Mapping[Variant, float]
+    """Share of its comparisons that a row wins; a column of its own at the right."""
+    trained: int | None
+    """Trained context in tokens: longer lengths are set apart by a line."""
+
+    @property
+    def left(self) -> float:
+        """X where the fields begin, behind the names of the rows."""
+        names = [one.label for family in self.families for one in family.variants]
+        return max(110.0, max(map(len, names), default=0) * LETTER + 12)
+
+    @property
+    def width(self) -> float:
+        """Width in pixels."""
+        _, _, right = _columns(self)
+        return right + (GAP + WON if self.won else 0)
+
+
+def heat_map_svg(shown: HeatMap) -> str:
+    """The map as an `<svg>` element."""
+    places, lines, _ = _columns(shown)
+    right = shown.width
+    parts = [*_heads(shown, places)]
+    if shown.won:
+        parts.append(text("won", right - WON / 2, TOP - 8, "tick middle"))
+    y = TOP
+    for family in shown.families:
+        parts.append(text(family.title, 0, y + 15, f"family f-{family.key}"))
+        y += HEAD
+        for one in family.variants:
+            parts += _row(shown, one, places, y)
+            y += HEIGHT
+        parts += [f'<path class="limit" d="M{x:g} {y:g}v-{_rows(family):g}"/>' for x in lines]
+        y += 4
+    return "\n".join([opening(shown.title, right, y, "heat"), *parts, "</svg>"])
+
+
+def _rows(family: Family) -> float:
+    return HEIGHT * len(family.variants)
+
+
+def _columns(shown: HeatMap) -> tuple[dict[tuple[str, int], float], list[float], float]:
+    """Left edge of each column, x of the lines at the trained context, and the right edge."""
+    places, lines, x = {}, [], shown.left
+    for block in shown.blocks:
+        for number, length in enumerate(block.lengths):
+            before = block.lengths[number - 1] if number else length
+            if shown.trained is not None and before <= shown.trained < length:
+                lines.append(x + BREAK / 2)
+                x += BREAK
+            places[block.name, length] = x
+            x += FIELD
+        # A name that is wider than its columns needs room up to the next one.
+        x = max(x, places[block.name, block.lengths[0]] + len(block.name) * LETTER_OF_HEAD)
+        x += GAP
+    return places, lines, x - GAP
+
+
+def _heads(shown: HeatMap, places: Mapping[tuple[str, int], float]) -> list[str]:
+    parts = []
+    for block in shown.blocks:
+        parts.append(text(block.name, places[block.name, block.lengths[0]] + 2, 14, "head"))
+        for length in block.lengths:
+            at = places[block.name, length] + FIELD / 2
+            parts.append(text(f"{length:,}", at, TOP - 8, "tick middle"))
+    return parts
+
+
+def _row(
+    shown: HeatMap, one: Variant, places: Mapping[tuple[str, int], float], y: float
+) -> list[str]:
+    left, right = shown.left, shown.width
+    whose = row_data(one.method, one.frozen)
+    parts = [
+        f'<g class="row" {whose}>',
+        f'<rect class="lane" x="0" y="{y:g}" width="{right:g}" height="{HEIGHT:g}"/>',
+        text(one.label, left - 8, y + 15, "name end"),
+    ]
+    for (block, length), x in places.items():
+        field = shown.fields.get((one, block, length))
+        if field is None:
+            continue
+        place = f'x="{x + 0.5:g}" y="{y + 0.5:g}" width="{FIELD - 1:g}" height="{HEIGHT - 1:g}"'
+        step = "absent" if field.level is None else f"h{round(field.level * STEPS)}"
+        facts = value_data(block=block.replace("\n", ": "), x=length, value=field.value)
+        best = " best" if field.is_best else ""
+        parts.append(
+            f'<g class="field {step}{best}" {whose} {facts} {told(field.told)}>'
+            f'<rect rx="2" {place}/>{text(field.text, x + FIELD / 2, y + 15, "middle")}</g>'
+        )
+    if one in shown.won:
+        share, x = shown.won[one], right - WON
+        facts = value_data(won=share)
+        parts.append(
+            f'<g class="won" {whose} {facts}>'
+            f'<rect class="track" x="{x:g}" y="{y + 4:g}" width="{WON:g}" height="13" rx="2"/>'
+            f'<rect class="bar" x="{x:g}" y="{y + 4:g}" width="{WON * share:.4g}" height="13"'
+            f' rx="2"/>{text(f"{share:.0%}", x + WON / 2, y + 15, "middle")}</g>'
+        )
+    return [*parts, "</g>"]

@@ -1,0 +1,184 @@
+"""A panel of small multiples as SVG: at most six lines in colour, the base model in grey behind.
+
+All panels of a figure share their axes. Where seeds are missing there is no value: the line is
+broken, and a small cross shows the mean of the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dashboards.charts import scales
+from dashboards.charts.lines import Line, Point
+from dashboards.charts.marks import (
+    NUM_COLOURS,
+    SHAPES,
+    SPOT,
+    opening,
+    row_data,
+    text,
+    told,
+    value_data,
+)
+
+WIDTH, PLOT = 340.0, 170.0
+LEFT, RIGHT, BOTTOM = 42.0, 12.0, 40.0
+LEGEND, LEGEND_LINE = 24.0, 15.0
+CROSS = "M-3.5-3.5L3.5 3.5M-3.5 3.5L3.5-3.5"
+
+
+@dataclass(frozen=True)
+class Axes:
+    """What the panels of a figure share."""
+
+    title: str
+    """Of the figure."""
+    x_name: str
+    y_name: str
+    landmarks: Mapping[str, int | None]
+    """Vertical lines: name and x."""
+    xs: Sequence[float]
+    """All values of x."""
+    ys: Sequence[float]
+    """All values of y; those of at least one mark."""
+    levels: Mapping[str, float | None] = field(default_factory=dict)
+    """Horizontal lines: name and y."""
+    x_scale: Callable[[Sequence[float], float, float], tuple[scales.Scale, list[float]]] = (
+        scales.lengths
+    )
+    log_y: bool = False
+    marks: bool = True
+    """Whether each point gets a mark of its own; without, points are a line only."""
+    counted: str = "seed"
+    """What a point is the mean of."""
+    legend_lines: int = 3
+    """Lines of the longest legend."""
+
+
+def line_panel_svg(
+    axes: Axes, name: str, lines: Sequence[Line], behind: Sequence[Line], colours: Mapping[str, int]
+) -> str:
+    """The panel as an `<svg>` element.
+
+    Args:
+      axes: What it shares with the others.
+      name: Its title.
+      lines: In colour and in the legend.
+      behind: In grey.
+      colours: Number of each method's colour and mark.
+    """
+    top = LEGEND + LEGEND_LINE * axes.legend_lines + 30
+    base = top + PLOT
+    ys = [*axes.ys, *(level for level in axes.levels.values() if level is not None)]
+    make_y = scales.logarithmic if axes.log_y and min(ys) > 0 else scales.linear
+    x, x_ticks = axes.x_scale(axes.xs, LEFT + 8, WIDTH - RIGHT - 8)
+    y, y_ticks = make_y(ys, base, top)
+    parts = [
+        opening(f"{axes.title}: {name}", WIDTH, base + BOTTOM, "line-panel"),
+        text(name, 0, 13, "panel-title"),
+        *_legend([*lines, *behind], colours),
+        *_grid(axes, x, y, x_ticks, y_ticks, top, base),
+    ]
+    for line in [*behind, *lines]:
+        parts += _line(axes, line, colours, x, y)
+    return "\n".join([*parts, "</svg>"])
+
+
+def _look(line: Line, colours: Mapping[str, int]) -> str:
+    number = colours.get(line.method)
+    colour = "control" if number is None else f"c{number % NUM_COLOURS}"
+    return f"series {colour} {'frozen' if line.frozen else 'tuned'}"
+
+
+def _shape(line: Line, colours: Mapping[str, int]) -> str:
+    return SHAPES[colours.get(line.method, 0) % len(SHAPES)]
+
+
+def _legend(lines: Sequence[Line], colours: Mapping[str, int]) -> list[str]:
+    parts = []
+    for number, line in enumerate(lines):
+        left = (number % 2) * WIDTH / 2
+        y = LEGEND + LEGEND_LINE * (number // 2) + 6
+        parts.append(
+            f'<g class="key {_look(line, colours)}" {row_data(line.method, line.frozen)}>'
+            f'<path class="stroke" d="M{left:g} {y:g}h20"/>'
+            f'<path class="mark" transform="translate({left + 10:g} {y:g})"'
+            f' d="{_shape(line, colours)}"/>'
+            f"{text(line.label, left + 25, y + 4, room=WIDTH / 2 - 32)}</g>"
+        )
+    return parts
+
+
+def _grid(
+    axes: Axes,
+    x: scales.Scale,
+    y: scales.Scale,
+    x_ticks: list[float],
+    y_ticks: list[float],
+    top: float,
+    base: float,
+) -> list[str]:
+    parts = [text(axes.y_name, 0, top - 19, "tick")]
+    for tick in y_ticks:
+        at = y(tick)
+        parts.append(f'<path class="grid" d="M{LEFT:g} {at:g}H{WIDTH - RIGHT:g}"/>')
+        parts.append(text(scales.tick_label(tick), LEFT - 6, at + 4, "tick end"))
+    parts.append(f'<path class="axis" d="M{LEFT:g} {base:g}H{WIDTH - RIGHT:g}"/>')
+    for tick in x_ticks:
+        parts.append(f'<path class="axis" d="M{x(tick):g} {base:g}v4"/>')
+        parts.append(text(scales.tick_label(tick), x(tick), base + 16, "tick middle"))
+    for name, value in axes.landmarks.items():
+        if value is not None and x.low <= value <= x.high:
+            at = x(value)
+            parts.append(f'<path class="landmark" d="M{at:g} {top - 12:g}V{base:g}"/>')
+            # Above the plot, or marks at its upper edge would lie on the word; before its line at
+            # the right edge, where it would not fit behind it.
+            side, anchor = (3, "start") if at < WIDTH - 70 else (-3, "end")
+            parts.append(text(name, at + side, top - 4, f"tick landmark-name {anchor}"))
+    for name, level in axes.levels.items():
+        if level is not None:
+            parts.append(f'<path class="landmark" d="M{LEFT:g} {y(level):g}H{WIDTH - RIGHT:g}"/>')
+            parts.append(text(name, WIDTH - RIGHT, y(level) - 4, "tick landmark-name end"))
+    parts.append(text(axes.x_name, WIDTH - RIGHT, base + 33, "tick end"))
+    return parts
+
+
+def _line(
+    axes: Axes, line: Line, colours: Mapping[str, int], x: scales.Scale, y: scales.Scale
+) -> list[str]:
+    whose = row_data(line.method, line.frozen)
+    parts = [f'<g class="{_look(line, colours)}" data-series="{line.label}" {whose}>']
+    for run in line.runs:
+        path = "L".join(f"{x(point.x):g} {y(point.value):g}" for point in run)
+        parts.append(f'<path class="stroke" d="M{path}"/>')
+    for point in line.points:
+        if axes.marks and point.lowest < point.highest:
+            ends = f"M{x(point.x):g} {y(point.lowest):g}V{y(point.highest):g}"
+            parts.append(f'<path class="range" d="{ends}"/>')
+        shape = f'mark" d="{_shape(line, colours)}' if axes.marks else f'spot" d="{SPOT}'
+        at = f"translate({x(point.x):g} {y(point.value):g})"
+        facts = value_data(x=point.x, value=point.value, lowest=point.lowest, highest=point.highest)
+        parts.append(
+            f'<path class="{shape}" transform="{at}" {whose} {facts}'
+            f" {told(_sentence(axes, line, point))}/>"
+        )
+    for gap in line.gaps:
+        if gap.value_of_done is not None:
+            done = f"{gap.num_seeds} of {gap.num_planned} {axes.counted}s"
+            sentence = (
+                f"{line.label} at {gap.x:,}: no value, {done}"
+                f" (their mean {gap.value_of_done:.4g}); {gap.missing}"
+            )
+            at = f"translate({x(gap.x):g} {y(gap.value_of_done):g})"
+            facts = value_data(x=gap.x, value_of_done=gap.value_of_done)
+            parts.append(
+                f'<path class="gap" d="{CROSS}" transform="{at}" {whose} {facts} {told(sentence)}/>'
+            )
+    return [*parts, "</g>"]
+
+
+def _sentence(axes: Axes, line: Line, point: Point) -> str:
+    seeds = f"{point.num_seeds} {axes.counted}{'s'[: point.num_seeds != 1]}"
+    between = f", {point.lowest:.4g} to {point.highest:.4g}" if point.lowest < point.highest else ""
+    return f"{line.label} at {point.x:,}: {point.value:.4g} ({seeds}{between})"

@@ -1,0 +1,89 @@
+"""`python -m dashboards.claims`: prints what a study found. `lce claims` runs it.
+
+Exit codes are those of `lce`: 2, with one message, if the request is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+from catalog.queries import open_catalog
+from dashboards.claims import Answer, Claim, answers, claims, headline
+from lce_core.errors import SpecError
+
+WIDTH = 80
+ORDER = {"best": "Best", "order": "Perplexity and the rest"}
+"""Headings of what is printed where no method is asked for."""
+
+
+def main() -> int:
+    """Prints the claims; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m dashboards.claims")
+    parser.add_argument("--catalog", type=Path, required=True)
+    parser.add_argument("--study", required=True)
+    parser.add_argument("--method")
+    parser.add_argument("--json", action="store_true")
+    asked = parser.parse_args()
+    try:
+        with open_catalog(asked.catalog) as connection:
+            found = claims(connection, asked.study)
+            said = answers(connection, asked.study)
+            chosen = found if asked.method is None else _of(found, asked.method)
+    except SpecError as error:
+        sys.stderr.write(f"lce: {error}\n")
+        return 2
+    if asked.json:
+        sys.stdout.write(json.dumps([asdict(one) for one in chosen], indent=1) + "\n")
+    else:
+        lines = _all(chosen, said) if asked.method is None else map(_item, chosen)
+        sys.stdout.write("\n".join(lines) + "\n")
+    return 0
+
+
+def _of(found: list[Claim], method: str) -> list[Claim]:
+    """Raises SpecError where no claim mentions the method."""
+    chosen = [one for one in found if one.mentions(method)]
+    if not chosen:
+        known = sorted({one.method for one in found if one.method})
+        raise SpecError(
+            "--method", repr(method), f"a method with claims: {', '.join(known) or 'none yet'}",
+            "give one of these",
+        )  # fmt: skip
+    return chosen
+
+
+def _all(found: list[Claim], said: list[Answer]) -> Iterator[str]:
+    if not found:
+        yield "no claim yet: no two methods are done on the same prompts"
+    yield from _part("In short", headline(found))
+    for number, one in enumerate(said):
+        if not number:
+            yield "The hypothesis, and what bears on it"
+        yield textwrap.fill(f'"{one.line}"', WIDTH, initial_indent="  ", subsequent_indent="  ")
+        yield from (_item(claim, 4) for claim in one.claims)
+        if not one.claims:
+            yield "    - no claim of this study bears on it"
+    for topic, heading in ORDER.items():
+        yield from _part(heading, [one for one in found if one.topic == topic])
+    yield "a method against each other, and how long a context it holds: --method NAME"
+
+
+def _part(heading: str, found: Iterable[Claim]) -> Iterator[str]:
+    items = [_item(one) for one in found]
+    yield from [heading, *items] if items else []
+
+
+def _item(claim: Claim, indent: int = 2) -> str:
+    return textwrap.fill(
+        claim.text, WIDTH, initial_indent=" " * indent + "- ", subsequent_indent=" " * (indent + 2)
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

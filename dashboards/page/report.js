@@ -1,0 +1,87 @@
+(() => {
+  "use strict";
+  const all = (selector, root = document) => root.querySelectorAll(selector);
+  const picker = document.getElementById("picker");
+  const told = document.getElementById("told");
+  for (const part of all(".tools, .picker")) part.hidden = false;
+
+  // One method through all pictures: of the pointer, of what has the focus, or the chosen one.
+  const key = (part) => `${part.dataset.method} ${part.dataset.frozen}`;
+  let lit = "";
+  const light = (method) => {
+    if (method === lit) return;
+    lit = method;
+    for (const part of all(".series, .key, .dot, .depth-grid > g, .scatter > g")) {
+      part.classList.toggle("dim", method !== "" && key(part) !== method);
+    }
+    for (const row of all(".row, tr[data-method]")) row.classList.toggle("lit", key(row) === method);
+  };
+  const pointed = (event) => {
+    const target = event.target instanceof Element ? event.target : null;
+    const part = target?.closest("[data-method]");
+    light(part ? key(part) : picker.value);
+    tell(target?.closest("[data-told]"), event);
+  };
+  const tell = (mark, event) => {
+    told.hidden = !mark;
+    if (!mark) return;
+    told.textContent = mark.dataset.told;
+    const box = told.getBoundingClientRect();
+    const right = Math.max(4, Math.min(event.clientX + 14, innerWidth - box.width - 8));
+    const above = event.clientY - box.height - 12;
+    told.style.left = `${right}px`;
+    told.style.top = `${above < 4 ? event.clientY + 18 : above}px`;
+  };
+  document.addEventListener("pointerover", pointed);
+  document.addEventListener("pointerleave", () => { light(picker.value); told.hidden = true; });
+  document.addEventListener("scroll", () => { told.hidden = true; }, { passive: true });
+  picker.addEventListener("change", () => light(picker.value));
+
+  // Files: the figure's table as CSV with unrounded numbers, its pictures as one SVG.
+  const save = (name, text, type) => {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([text], { type }));
+    link.download = name;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  };
+  const quoted = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+  const csv = (table) => {
+    const said = (cell) => cell.dataset.value ?? cell.textContent.trim();
+    const line = (row) =>
+      [...row.cells].flatMap((c) => [quoted(said(c)), ...Array(c.colSpan - 1).fill("")]).join(",");
+    return [...table.rows].map(line).join("\n") + "\n";
+  };
+  const svg = (charts) => {
+    const gap = 24;
+    const columns = Math.ceil(Math.sqrt(charts.length));
+    const sizes = charts.map((chart) => chart.viewBox.baseVal);
+    const wide = Math.max(...sizes.map((size) => size.width));
+    const high = Math.max(...sizes.map((size) => size.height));
+    const parts = charts.map((chart, number) => {
+      const copy = chart.cloneNode(true);
+      copy.setAttribute("x", gap + (number % columns) * (wide + gap));
+      copy.setAttribute("y", gap + Math.floor(number / columns) * (high + gap));
+      return new XMLSerializer().serializeToString(copy);
+    });
+    const width = gap + columns * (wide + gap);
+    const height = gap + Math.ceil(charts.length / columns) * (high + gap);
+    const style = document.getElementById("of-figures").textContent;
+    return (
+      `<svg xmlns="${charts[0].namespaceURI}" viewBox="0 0 ${width} ${height}" width="${width}" ` +
+      `height="${height}"><style>${style}</style>` +
+      `<rect width="100%" height="100%" style="fill: var(--page)"/>${parts.join("")}</svg>\n`
+    );
+  };
+  document.addEventListener("click", (event) => {
+    const button = event.target instanceof Element ? event.target.closest("[data-save]") : null;
+    if (!button) return;
+    const figure = button.closest("[data-figure]");
+    const name = `${document.title}-${figure.dataset.figure}`.replaceAll(/[^\w]+/g, "-");
+    if (button.dataset.save === "csv") {
+      save(`${name}.csv`, csv(figure.querySelector("table")), "text/csv");
+    } else {
+      save(`${name}.svg`, svg([...all(".chart", figure)]), "image/svg+xml");
+    }
+  });
+})();

@@ -1,0 +1,92 @@
+"""Score against length, by family."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dashboards.charts.line_panel import Axes
+from dashboards.comparable import comparable
+from dashboards.contents import Contents, Row, select
+from dashboards.figure import figure
+from dashboards.sections.panels import family_panels, lines_of, lines_table
+
+MOST_TASKS = 3
+"""Of a benchmark, up to which each has a figure; more of them have one of their mean."""
+
+
+def section(contents: Contents) -> str:
+    """A figure for each task, or benchmark of many, that was asked at more than one length.
+
+    Args:
+      contents: of one base model.
+    """
+    return "".join(
+        _figure(contents, title, counted, rows)
+        for title, counted, rows in _asked(contents)
+        if len({row["eval_length"] for row in rows}) > 1
+    )
+
+
+def _asked(contents: Contents) -> Iterator[tuple[str, str, list[Row]]]:
+    """Title, what a mean is over, and rows of each figure."""
+    for benchmark in dict.fromkeys(row["benchmark"] for row in contents.scores):
+        rows = select(contents.scores, benchmark=benchmark)
+        means = select(comparable(contents.benchmarks, contents.scores), benchmark=benchmark)
+        tasks = list(dict.fromkeys(row["task"] for row in rows))
+        if len(tasks) > MOST_TASKS and means:
+            known = [row for row in rows if row["metric"] is not None]
+            metric = known[0]["metric"] if known else None
+            yield (
+                f"{benchmark}: mean of {len(tasks)} tasks".replace("_", " "),
+                "cell",
+                [{**row, "metric": metric, "num_seeds": row["num_done"]} for row in means],
+            )
+            continue
+        for task in tasks:
+            title = f"{benchmark}: {task}".replace("_", " ")
+            yield title, "seed", select(rows, task=task)
+
+
+def _figure(contents: Contents, title: str, counted: str, rows: list[Row]) -> str:
+    study = contents.studies[0]
+    known = next((row for row in rows if row["value_of_done"] is not None), None)
+    if known is None:
+        return ""
+    better = "higher" if known["higher_is_better"] else "lower"
+    unit = known["unit"] or ""
+    measure = known["metric"] if unit == known["metric"] else f"{known['metric']} ({unit})"
+    axes = Axes(
+        title,
+        "length (tokens)",
+        f"{measure}, {better} is better",
+        {"trained": study["trained_context"], "target": study["target_context"]},
+        (),
+        (),
+        log_y=unit == "perplexity",
+        counted=counted,
+    )
+    own = counted == "seed" and all(row["num_planned"] == 1 for row in rows)
+    lines = lines_of(_with_intervals(contents, rows) if own else rows, "eval_length", "value")
+    pictures = family_panels(contents, axes, lines)
+    over = "Mean over seeds; whiskers go from the lowest to the highest seed."
+    if own:
+        over = "One seed; whiskers: 95 % interval over prompts or documents, where there is one."
+    if counted == "cell":
+        over = "Mean over tasks and seeds; each task stands further down."
+    says = f"{over} Dashed, hollow: frozen weights. Grey: the base model."
+    whiskers = ("low", "high") if own else ("lowest seed", "highest seed")
+    table = lines_table(lines, "length", known["metric"], counted, whiskers)
+    return figure(title, says, pictures, table)
+
+
+def _with_intervals(contents: Contents, rows: list[Row]) -> list[Row]:
+    """Rows of one seed with their cell's interval, where it has one, for the range of seeds."""
+    axes = ("method", "frozen", "benchmark", "task", "eval_length")
+    known = {tuple(row[name] for name in axes): row for row in contents.intervals}
+    found = []
+    for row in rows:
+        cell = known.get(tuple(row[name] for name in axes))
+        if cell and cell["ci_low"] is not None and cell["ci_high"] is not None:
+            row = {**row, "lowest": cell["ci_low"], "highest": cell["ci_high"]}
+        found.append(row)
+    return found

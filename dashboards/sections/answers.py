@@ -1,0 +1,29 @@
+"""The hypothesis line by line, and what bears on each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from dashboards.claims import Answer
+
+
+def section(said: Sequence[Answer]) -> str:
+    """Each sentence of the hypothesis with the claims about what it names; "" without one.
+
+    Args:
+      said: of one base model.
+    """
+    if not any(answer.claims for answer in said):
+        return ""
+    return (
+        "<p>Whether a line holds is for the reader to say. Below it stand the findings about the"
+        " methods, benchmarks and lengths that it names, each as far as its test supports it.</p>"
+        f'<dl class="answers">{"".join(map(_answer, said))}</dl>'
+    )
+
+
+def _answer(answer: Answer) -> str:
+    found = "".join(f"<li>{escape(claim.sentence)}</li>" for claim in answer.claims)
+    told = f"<ul>{found}</ul>" if found else "<p>No finding of this study bears on it.</p>"
+    return f"<dt>{escape(answer.line)}</dt><dd>{told}</dd>"

@@ -1,0 +1,43 @@
+"""What each method took."""
+
+from __future__ import annotations
+
+from dashboards.contents import Contents
+from dashboards.families import Variant
+from dashboards.figure import Table
+
+
+def section(contents: Contents) -> str:
+    """Time, tokens and FLOPs by method, in the study's order.
+
+    Args:
+      contents: of one base model.
+    """
+    known = {Variant.of(row): row for row in contents.costs if row["cells"]}
+    if not known:
+        return ""
+    table = Table(
+        (
+            "method", "weights", "cells", "training (s)", "evaluation (s)", "evaluated tokens",
+            "evaluation FLOPs",
+        ),
+        [
+            (
+                one.method,
+                "frozen" if one.frozen else "tuned",
+                known[one]["cells"],
+                known[one]["training_seconds"],
+                known[one]["evaluation_seconds"],
+                known[one]["tokens"],
+                known[one]["flops"],
+            )
+            for one in map(Variant.of, contents.overview)
+            if one in known
+        ],
+    )  # fmt: skip
+    return (
+        "<p>Seconds are the sum over seeds, on the machines below, other work of theirs included;"
+        " training is of the last run. FLOPs are counted by the cost model.</p>"
+        f'<div data-figure="cost">{table.html()}<div class="tools" hidden>'
+        '<button type="button" data-save="csv">CSV</button></div></div>'
+    )

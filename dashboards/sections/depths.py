@@ -1,0 +1,50 @@
+"""Where in the text a needle is found: length by depth, a grid for each method."""
+
+from __future__ import annotations
+
+from dashboards.charts.depth_grid import depth_grid_svg
+from dashboards.contents import Contents
+from dashboards.families import Variant, ordered
+from dashboards.figure import Table, figure
+
+
+def section(contents: Contents) -> str:
+    """The grids of all methods; nothing where no needle was asked for.
+
+    Args:
+      contents: of one base model.
+    """
+    rows = contents.depths
+    if not rows:
+        return ""
+    lengths = sorted({row["eval_length"] for row in rows})
+    depths = sorted({row["depth"] for row in rows})
+    order = ordered(contents)
+    pictures = []
+    for one in order:
+        mine = {
+            (row["eval_length"], row["depth"]): row["value"]
+            for row in rows
+            if Variant.of(row) == one
+        }
+        if mine:
+            pictures.append(depth_grid_svg(one, lengths, depths, mine))
+    table = Table(
+        ("method", "weights", "length", "depth in %", "found", "samples"),
+        [
+            (
+                row["method"],
+                "frozen" if row["frozen"] else "tuned",
+                row["eval_length"],
+                row["depth"],
+                row["value"],
+                row["num_samples"],
+            )
+            for row in rows
+        ],
+    )
+    says = (
+        "Across: length in tokens; down: where the needle lies, from the start of the text to its"
+        " end. The stronger the colour, the more are found."
+    )
+    return figure("Needles by length and depth", says, pictures, table, "grids")

@@ -1,0 +1,95 @@
+"""Perplexity against downstream scores at the same length."""
+
+from __future__ import annotations
+
+from dashboards.charts.scatter import Axis, scatter_svg
+from dashboards.comparable import comparable
+from dashboards.contents import Contents, Row, select
+from dashboards.families import Family, Variant, controls, families
+from dashboards.figure import Table, figure
+
+FEWEST = 3
+"""Methods from which on a picture says something."""
+
+
+def section(contents: Contents) -> str:
+    """A panel for each benchmark that shares a length with perplexity.
+
+    Args:
+      contents: of one base model.
+    """
+    rows = [
+        row for row in comparable(contents.benchmarks, contents.scores) if row["value"] is not None
+    ]
+    texts = [row for row in rows if row["benchmark"].partition("\n")[0] == "perplexity"]
+    target = contents.studies[0]["target_context"]
+    base = controls(contents)
+    found = [*families(contents), *([Family("control", "No extension", base)] if base else [])]
+    pictures, numbers = [], []
+    others = [r for r in rows if r["unit"] in ("accuracy", "percent") and r["higher_is_better"]]
+    for name in dict.fromkeys(row["benchmark"] for row in others):
+        pair = _shared(texts, select(others, benchmark=name), target)
+        if pair is None:
+            continue
+        text, length, points = pair
+        said = f"{_words(name)} at {length:,} tokens"
+        axes = (
+            Axis(_words(text), higher_is_better=False, logarithmic=True),
+            Axis(_words(name), higher_is_better=True),
+        )
+        pictures.append(scatter_svg(said, axes, found, points))
+        numbers += [
+            (
+                one.method,
+                "frozen" if one.frozen else "tuned",
+                length,
+                _words(text),
+                x,
+                _words(name),
+                y,
+            )
+            for one, (x, y) in points.items()
+        ]
+    if not pictures:
+        return ""
+    says = (
+        "A mark is a method; top left is best on both. Named: nothing else is better on both."
+        f"{_key(found)}"
+    )
+    columns = ("method", "weights", "length", "text", "perplexity", "benchmark", "score")
+    table = Table(columns, numbers)
+    return figure("Perplexity against downstream scores", says, pictures, table)
+
+
+def _shared(
+    texts: list[Row], rows: list[Row], target: int
+) -> tuple[str, int, dict[Variant, tuple[float, float]]] | None:
+    """The text and length with most methods in both; of equals the target, then the longest."""
+    best: tuple[tuple[int, bool, int], str, int, dict[Variant, tuple[float, float]]] | None = None
+    for text in dict.fromkeys(row["benchmark"] for row in texts):
+        for length in sorted({row["eval_length"] for row in rows}):
+            xs = {
+                Variant.of(row): row["value"]
+                for row in select(texts, benchmark=text, eval_length=length)
+            }
+            points = {
+                one: (xs[one], row["value"])
+                for row in select(rows, eval_length=length)
+                if (one := Variant.of(row)) in xs
+            }
+            rank = (len(points), length == target, length)
+            if len(points) >= FEWEST and (best is None or rank > best[0]):
+                best = (rank, text, length, points)
+    return best[1:] if best else None
+
+
+def _key(found: list[Family]) -> str:
+    items = "".join(
+        f'<span class="f-{family.key}"><b aria-hidden="true">&#9679;</b> {family.title}</span>'
+        for family in found
+    )
+    return f' <span class="keys">{items}</span>'
+
+
+def _words(benchmark: str) -> str:
+    return benchmark.replace("\n", ": ").replace("_", " ")

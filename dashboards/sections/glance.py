@@ -1,0 +1,215 @@
+"""The first look: methods by lengths for perplexity and retrieval, and where families stand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from catalog.formatting import number_text
+from dashboards.charts.heat_map import Block, Field, HeatMap, heat_map_svg
+from dashboards.charts.strip import strip_svg
+from dashboards.comparable import comparable
+from dashboards.contents import Contents, Row, select
+from dashboards.families import Family, Variant, controls, families
+from dashboards.figure import Table, figure
+
+RETRIEVAL = ("needle", "passkey", "long_eval", "ruler")
+WORST = 1.5
+"""Times the best perplexity of its column from which a field has the colour of the worst."""
+PADDING = 42.0
+"""Of a figure, in pixels."""
+WIDEST = 1360.0
+"""Width of both maps, in pixels, up to which they stand side by side."""
+MOST_FRAMES = 3
+"""Best methods of a column up to which they are framed: a best that many share is not news."""
+_ABSENT = {"failed": "failed", "missing": "-", "unavailable": "n/a"}
+
+
+def section(contents: Contents) -> str:
+    """Both heat maps, of the benchmarks that have begun, and the families' standing.
+
+    Args:
+      contents: of one base model.
+    """
+    trained = contents.studies[0]["trained_context"]
+    won = {name: _won(contents, name) for name in ("perplexity", "retrieval")}
+    ordered = _ordered(contents, won)
+    rows = comparable(contents.benchmarks, contents.scores)
+    parts: list[str] = []
+    widths: list[float] = []
+    for name, benchmarks in (("perplexity", ("perplexity",)), ("retrieval", RETRIEVAL)):
+        begun = {row["benchmark"] for row in rows if row["value_of_done"] is not None}
+        shown = [
+            row
+            for row in rows
+            if row["benchmark"].partition("\n")[0] in benchmarks and row["benchmark"] in begun
+        ]
+        if shown:
+            picture, width = _map(name, shown, ordered, won[name], trained)
+            parts.append(picture)
+            widths.append(width)
+    standing = _standing(won, ordered, trained)
+    if not parts:
+        return ""
+    columns = " ".join(f"minmax(0, {width + PADDING:g}fr)" for width in widths)
+    if sum(widths) > WIDEST:
+        columns = "minmax(0, 1fr)"
+    return f'<div class="glance" style="--columns: {columns}">{"".join(parts)}</div>{standing}'
+
+
+def _won(contents: Contents, measure: str) -> dict[Variant, float]:
+    return {Variant.of(row): row["won"] for row in select(contents.standing, measure=measure)}
+
+
+def _ordered(contents: Contents, won: Mapping[str, Mapping[Variant, float]]) -> list[Family]:
+    """Families and their members, the best first; the controls before all."""
+
+    def share(one: Variant) -> float:
+        known = [shares[one] for shares in won.values() if one in shares]
+        return sum(known) / len(known) if known else -1.0
+
+    found = [
+        Family(one.key, one.title, tuple(sorted(one.variants, key=share, reverse=True)))
+        for one in families(contents)
+    ]
+    found.sort(key=lambda family: share(family.variants[0]), reverse=True)
+    base = controls(contents)
+    return [*([Family("control", "No extension", base)] if base else []), *found]
+
+
+def _map(
+    name: str,
+    rows: Sequence[Row],
+    ordered: Sequence[Family],
+    won: Mapping[Variant, float],
+    trained: int | None,
+) -> tuple[str, float]:
+    """The figure, and the width of its picture."""
+    names = list(dict.fromkeys(row["benchmark"] for row in rows))
+    if name == "retrieval":
+        names.sort(key=lambda one: RETRIEVAL.index(one.partition("\n")[0]))
+    blocks = [
+        Block(_name(one), tuple(sorted({r["eval_length"] for r in select(rows, benchmark=one)})))
+        for one in names
+    ]
+    fields = {}
+    for one in names:
+        for row in select(rows, benchmark=one):
+            column = select(rows, benchmark=one, eval_length=row["eval_length"])
+            known = [other["value"] for other in column if other["value"] is not None]
+            best = select(column, is_best=True)
+            fields[Variant.of(row), _name(one), row["eval_length"]] = _field(
+                row, known, is_framed=row in best and len(best) <= MOST_FRAMES
+            )
+    asked = {variant for variant, _, _ in fields}
+    shown = [
+        Family(family.key, family.title, members)
+        for family in ordered
+        if (members := tuple(one for one in family.variants if one in asked))
+    ]
+    better = "lower" if name == "perplexity" else "higher"
+    beyond = f" beyond the trained {trained:,} tokens" if trained else ""
+    says = (
+        f"{better.capitalize()} is better. Framed: best of its column, where at most {MOST_FRAMES}"
+        f" share it. <i>Won</i>: share of a method's comparisons with the others{beyond} (the"
+        " line); the order of rows follows it, over both maps."
+    )
+    shown_map = HeatMap(name, blocks, shown, fields, won, trained)
+    legend = _legend("best of its column" if name == "perplexity" else "1", name)
+    table = Table(
+        ("family", "method", "weights", "benchmark", "length", "value", "won"),
+        [
+            (
+                family.title,
+                one.method,
+                "frozen" if one.frozen else "tuned",
+                block.name,
+                length,
+                fields[one, block.name, length].value,
+                won.get(one),
+            )
+            for family in shown
+            for one in family.variants
+            for block in blocks
+            for length in block.lengths
+            if (one, block.name, length) in fields
+        ],
+    )
+    pictures = [heat_map_svg(shown_map)]
+    return figure(name.capitalize(), says + legend, pictures, table, "wide"), shown_map.width
+
+
+def _legend(best: str, name: str) -> str:
+    worst = f"{WORST:g} x the best or worse" if name == "perplexity" else "0"
+    steps = "".join(f'<i class="h{step}"></i>' for step in range(11))
+    return f'<span class="ramp">{worst} <span aria-hidden="true">{steps}</span> {best}</span>'
+
+
+def _name(benchmark: str) -> str:
+    return benchmark.replace("\n", ": ").replace("_", " ")
+
+
+def _field(row: Row, known: Sequence[float], is_framed: bool) -> Field:
+    what = f"{Variant.of(row).label}, {_name(row['benchmark'])} at {row['eval_length']:,}"
+    if row["value"] is None:
+        status = (row.get("status") or "missing").partition(",")[0]
+        part = row["value_of_done"]
+        mean = "" if part is None else f"; the mean of what is done is {number_text(part)}"
+        return Field(_ABSENT.get(status, "-"), f"{what}: {row['missing']}{mean}")
+    value = row["value"]
+    told = f"{what}: {number_text(value)}"
+    return Field(_short(value), told, value, _level(row, known), is_framed)
+
+
+def _level(row: Row, known: Sequence[float]) -> float:
+    value: float = row["value"]
+    if row["higher_is_better"]:
+        return min(1.0, max(0.0, value))
+    best = min(known)
+    if best <= 0 or value <= 0:
+        return 1.0 if value == best else 0.0
+    return max(0.0, 1 - math.log(value / best) / math.log(WORST))
+
+
+def _short(value: float) -> str:
+    """Three digits, for a field."""
+    if abs(value) >= 1e5:
+        return f"{value:.0e}".replace("e+0", "e").replace("e+", "e")
+    return f"{value:.2f}" if abs(value) < 10 else f"{value:.1f}" if value < 100 else f"{value:.0f}"
+
+
+def _standing(
+    won: Mapping[str, Mapping[Variant, float]], ordered: Sequence[Family], trained: int | None
+) -> str:
+    shown = {name: shares for name, shares in won.items() if shares}
+    if not shown:
+        return ""
+    pictures = [
+        f"<h4>{name}</h4>{strip_svg(f'families by {name}', _lanes(ordered, shares), shares)}"
+        for name, shares in shown.items()
+    ]
+    beyond = f" beyond the trained {trained:,} tokens" if trained else ""
+    says = (
+        f"A dot is a method: how often it is before another one on the same task and length"
+        f"{beyond}; ties count half. Hollow: frozen weights."
+    )
+    table = Table(
+        ("measure", "family", "method", "weights", "won"),
+        [
+            (name, family.title, one.method, "frozen" if one.frozen else "tuned", shares[one])
+            for name, shares in shown.items()
+            for family in ordered
+            for one in family.variants
+            if one in shares
+        ],
+    )
+    return figure("Families by rank", says, pictures, table, "pair")
+
+
+def _lanes(ordered: Sequence[Family], shares: Mapping[Variant, float]) -> list[Family]:
+    lanes = [one for one in ordered if any(member in shares for member in one.variants)]
+    return sorted(
+        lanes,
+        key=lambda family: max(shares[one] for one in family.variants if one in shares),
+        reverse=True,
+    )

@@ -1,0 +1,59 @@
+"""What was asked, what came out, and what was run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from dashboards.contents import Contents, Row
+
+MOST_SENTENCES = 3
+"""Of the answer on the first screen; the others are folded below it."""
+
+
+def section(contents: Contents, claims: Sequence[str]) -> str:
+    """The head of the page.
+
+    Args:
+      contents: of the whole study.
+      claims: What the study found, the most telling first; plain text.
+    """
+    asked = contents.studies[0]["hypothesis"]
+    parts = [f"<h1>{escape(contents.study)}</h1>"]
+    if asked:
+        parts.append(f'<div class="asked"><h2>What was expected</h2><p>{escape(asked)}</p></div>')
+    if claims:
+        said = "".join(f"<p>{escape(claim)}</p>" for claim in claims[:MOST_SENTENCES])
+        parts.append(f'<div class="answer"><h2>What came out</h2>{said}{_more(claims)}</div>')
+    kind = "first answered" if claims else "first"
+    return f'<header class="{kind}">{"".join(parts)}{_facts(contents)}</header>'
+
+
+def _more(claims: Sequence[str]) -> str:
+    others = claims[MOST_SENTENCES:]
+    if not others:
+        return ""
+    items = "".join(f"<li>{escape(claim)}</li>" for claim in others)
+    return f"<details><summary>{len(others)} more</summary><ul>{items}</ul></details>"
+
+
+def _facts(contents: Contents) -> str:
+    run, first = contents.run[0], contents.studies[0]
+    facts = {
+        "base model": ", ".join(map(_base, contents.studies)),
+        "extended to": f"{first['target_context']:,} tokens",
+        "seeds": str(run["seeds"]),
+        "cells": f"{run['done']:,} of {run['cells']:,} done",
+        "profile": run["profiles"] or "-",
+        "date": f"{run['last']:%Y-%m-%d}" if run["last"] else "nothing has been run yet",
+    }
+    items = "".join(
+        f"<div><dt>{name}</dt><dd>{escape(text)}</dd></div>" for name, text in facts.items()
+    )
+    return f'<dl class="facts">{items}</dl>'
+
+
+def _base(row: Row) -> str:
+    trained = row["trained_context"]
+    name: str = row["base_model"]
+    return f"{name} (trained at {trained:,} tokens)" if trained else name

@@ -1,0 +1,38 @@
+"""Where the runs of the study are in MLflow, on the machine that has them."""
+
+from __future__ import annotations
+
+from html import escape
+
+from catalog.mlflow_pages import MlflowPages
+from dashboards.contents import Contents
+from dashboards.families import Variant
+
+
+def section(contents: Contents, pages: MlflowPages | None) -> str:
+    """Links to the study's charts and to each method's run; nothing where MLflow has none.
+
+    Args:
+      contents: of the whole study.
+      pages: its pages in the MLflow UI.
+    """
+    if pages is None:
+        return ""
+    several = len(contents.studies) > 1
+    runs = []
+    for row in contents.overview:
+        address = pages.run(row["base_model"], row["method"], row["frozen"])
+        if address is not None:
+            which = f", {row['base_model']}" if several else ""
+            runs.append(f"<li>{_link(address, Variant.of(row).label + which)}</li>")
+    return (
+        "<p>With curves of loss and throughput, settings and records of each run, while"
+        f" <code>lce up</code> runs beside the store of the study: "
+        f"{_link(pages.methods, 'all methods, one line each')};"
+        f" {_link(pages.seeds, 'their seeds, grouped')}.</p>"
+        f"<details><summary>Runs of the methods</summary><ul>{''.join(runs)}</ul></details>"
+    )
+
+
+def _link(address: str, text: str) -> str:
+    return f'<a href="{escape(address)}">{escape(text)}</a>'

@@ -1,0 +1,83 @@
+"""Cells without a result, the machines, and how to run the study again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from html import escape
+
+from dashboards.contents import Contents, Row
+from dashboards.families import Variant
+
+
+def missing(contents: Contents) -> str:
+    """Cells without a result, those with the same reason in one row."""
+    if not contents.missing:
+        return ""
+    count = sum(row["cells"] for row in contents.missing)
+    cells = "1 cell has" if count == 1 else f"{count:,} cells have"
+    rows = "".join(
+        "<tr>"
+        f'<td><span class="status {row["status"]}">{row["status"]}</span></td>'
+        f"<td>{escape(row['base_model'])}</td><td>{escape(Variant.of(row).label)}</td>"
+        f"<td>{escape(row['benchmarks'])}</td><td>{_listed(row['eval_lengths'])}</td>"
+        f'<td>{_listed(row["seeds"])}</td><td class="number">{row["cells"]}</td>'
+        f"<td>{escape(row['reason'] or '')}</td></tr>"
+        for row in contents.missing
+    )
+    heads = ("status", "base model", "method", "benchmarks", "lengths", "seeds", "cells", "reason")
+    return (
+        f"<p>{cells} no result. <i>unavailable</i>: it cannot be; <i>failed</i>: it was tried;"
+        f" <i>missing</i>: not computed yet.</p>{_table(heads, rows)}"
+    )
+
+
+def origin(contents: Contents) -> str:
+    """Environments, and the commands that give the same numbers."""
+    commits = dict.fromkeys(row["git_commit"] for row in contents.environments if row["git_commit"])
+    commands = [
+        *(f"git checkout {commit}" for commit in list(commits)[-1:]),
+        "python3 -m venv .venv",
+        ".venv/bin/pip install -c constraints.txt -e .",
+        f".venv/bin/lce run {contents.study}",
+        f".venv/bin/lce sql \"FROM scores WHERE study = '{contents.study}'\"",
+    ]
+    rows = "".join(map(_environment, contents.environments))
+    heads = ("commit", "host", "hardware", "software", "cells", "used")
+    table = _table(heads, rows) if rows else ""
+    return f'<pre tabindex="0">{escape(chr(10).join(commands))}</pre>{table}'
+
+
+def _table(heads: tuple[str, ...], rows: str) -> str:
+    head = "".join(f'<th scope="col">{name}</th>' for name in heads)
+    return (
+        '<div class="scroll" tabindex="0" role="group" aria-label="table"><table>'
+        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _environment(row: Row) -> str:
+    hardware = ", ".join(filter(None, (row["accelerators"], row["cpu"])))
+    software = f"Python {row['python']}, {_versions(row['libraries'])}"
+    return (
+        f"<tr><td>{_commit(row)}</td><td>{escape(row['host'] or '')}</td>"
+        f"<td>{escape(hardware)}</td><td>{escape(software)}</td>"
+        f'<td class="number">{row["num_artifacts"]:,}</td>'
+        f"<td>{row['first_used']:%Y-%m-%d %H:%M} to {row['last_used']:%Y-%m-%d %H:%M} UTC</td></tr>"
+    )
+
+
+def _commit(row: Row) -> str:
+    if row["git_commit"] is None:
+        return "not from a checkout"
+    dirty = " with uncommitted changes" if row["git_dirty"] else ""
+    return f"<code>{escape(row['git_commit'][:12])}</code>{dirty}"
+
+
+def _versions(libraries: str) -> str:
+    versions: Mapping[str, str] = json.loads(libraries)
+    return ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
+
+
+def _listed(values: list[int]) -> str:
+    return ", ".join(f"{value:,}" for value in values)

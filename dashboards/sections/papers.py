@@ -1,0 +1,66 @@
+"""What papers print beside what this study found."""
+
+from __future__ import annotations
+
+from dashboards.contents import Contents
+from dashboards.figure import Table
+
+_NONE = (
+    "No paper prints a figure for a method, base model, benchmark, task, length and profile of this"
+    " study: there is nothing to hold beside its scores. What they print: <code>lce sql"
+    ' "FROM paper_scores"</code>.'
+)
+
+
+def section(contents: Contents) -> str:
+    """The papers' values beside ours, and how far the orders agree; a sentence where none match.
+
+    Args:
+      contents: of one base model.
+    """
+    if not contents.run[0]["done"]:
+        return ""
+    if not contents.papers:
+        return f"<p>{_NONE}</p>"
+    beside = Table(
+        (
+            "paper", "place", "method", "weights", "benchmark", "task", "length",
+            "ours", "printed", "difference", "our rank", "rank in the paper",
+        ),
+        [
+            (
+                row["paper"],
+                row["place"],
+                row["method"],
+                "frozen" if row["frozen"] else "tuned",
+                row["benchmark"],
+                row["task"],
+                row["eval_length"],
+                row["value"],
+                row["paper_value"],
+                row["difference"],
+                row["rank"],
+                row["paper_rank"],
+            )
+            for row in contents.papers
+        ],
+    )  # fmt: skip
+    parts = [
+        "<p>Accuracies are from 0 to 1; differences are ours less the paper's.</p>"
+        + _saved("papers beside ours", beside)
+    ]
+    if contents.agreement:
+        columns = [name for name in contents.agreement[0] if name not in ("study", "base_model")]
+        agreement = Table(
+            [name.replace("_", " ") for name in columns],
+            [[row[name] for name in columns] for row in contents.agreement],
+        )
+        parts += ["<h3>Whether the order is the same</h3>", _saved("order in papers", agreement)]
+    return "".join(parts)
+
+
+def _saved(name: str, table: Table) -> str:
+    return (
+        f'<div data-figure="{name}">{table.html()}<div class="tools" hidden>'
+        '<button type="button" data-save="csv">CSV</button></div></div>'
+    )

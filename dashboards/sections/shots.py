@@ -1,0 +1,62 @@
+"""Accuracy against the examples in the prompt, by family: many-shot learning."""
+
+from __future__ import annotations
+
+from dashboards.charts import scales
+from dashboards.charts.line_panel import Axes
+from dashboards.contents import Contents, Row
+from dashboards.figure import Table, figure
+from dashboards.many_shot import chance, pictured, spans_a_decade
+from dashboards.sections.panels import family_panels, lines_of
+
+
+def section(contents: Contents) -> str:
+    """A figure for each length with more than one number of examples.
+
+    Args:
+      contents: of one base model.
+    """
+    return "".join(_figure(contents, *found) for found in pictured(contents.shots))
+
+
+def _figure(contents: Contents, length: int, rows: list[Row]) -> str:
+    title = f"Many-shot learning in {length:,} tokens"
+    guess = chance(rows)
+    axes = Axes(
+        title,
+        "examples in the prompt",
+        "accuracy, higher is better",
+        {},
+        (),
+        (),
+        levels={"chance": guess},
+        x_scale=scales.logarithmic if spans_a_decade(rows) else scales.within,
+    )
+    pictures = family_panels(contents, axes, lines_of(rows, "shots", "value"))
+    own = sorted({row["eval_length"] for row in rows} - {length})
+    in_its_own = f" in its own {own[0]:,} tokens" if own else ""
+    says = (
+        "Questions answered right after so many examples, mean over seeds and orders of the"
+        " examples; whiskers: 95 % interval for other prompts, and other seeds where there are"
+        f" several. Dashed, hollow: frozen weights. Grey: the base model{in_its_own}."
+    )
+    if guess is not None:
+        says += f" Chance: {guess:g}, one of {1 / guess:.0f} classes."
+    table = Table(
+        ("method", "weights", "length", "examples", "accuracy", "low", "high", "seeds"),
+        [
+            (
+                row["method"],
+                "frozen" if row["frozen"] else "tuned",
+                row["eval_length"],
+                row["shots"],
+                row["value"],
+                row["lowest"],
+                row["highest"],
+                row["num_seeds"],
+            )
+            for row in sorted(rows, key=lambda row: row["shots"])
+            if row["value"] is not None
+        ],
+    )
+    return figure(title, says, pictures, table)

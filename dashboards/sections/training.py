@@ -1,0 +1,28 @@
+"""Training loss against tokens, by family."""
+
+from __future__ import annotations
+
+from dashboards.charts import scales
+from dashboards.charts.line_panel import Axes
+from dashboards.contents import Contents
+from dashboards.figure import figure
+from dashboards.sections.panels import family_panels, lines_of, lines_table
+
+
+def section(contents: Contents) -> str:
+    """The curves of the tuned methods; nothing where none was trained.
+
+    Args:
+      contents: of one base model.
+    """
+    title = "Training loss"
+    axes = Axes(title, "tokens", "nats per token", {}, (), (), x_scale=scales.within, marks=False)
+    lines = lines_of(contents.trainings, "tokens", "loss")
+    pictures = family_panels(contents, axes, lines)
+    if not pictures:
+        return ""
+    says = (
+        "Of the last training run of each method; mean over seeds. Grey: the base model trained on"
+        " with the same data. Losses at different lengths are of different rows."
+    )
+    return figure(title, says, pictures, lines_table(lines, "tokens", "loss"))

@@ -1,0 +1,1 @@
+FROM benchmark_by_length WHERE study = $study

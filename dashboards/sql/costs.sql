@@ -1,0 +1,23 @@
+WITH evaluated AS (
+    SELECT base_model, method, frozen,
+        count(*) FILTER (status = 'done') AS cells,
+        sum(seconds) AS evaluation_seconds,
+        sum(tokens)::BIGINT AS tokens,
+        sum(flops) AS flops
+    FROM cells
+    WHERE study = $study
+    GROUP BY base_model, method, frozen
+),
+trained AS (
+    SELECT base_model, method, frozen, sum(seconds) AS training_seconds
+    FROM (
+        SELECT DISTINCT base_model, method, frozen, checkpoint FROM scores
+        WHERE study = $study AND NOT frozen
+    )
+    JOIN artifacts ON artifact = checkpoint
+    GROUP BY base_model, method, frozen
+)
+SELECT e.*, t.training_seconds
+FROM evaluated e
+LEFT JOIN trained t USING (base_model, method, frozen)
+ORDER BY base_model, method, frozen

@@ -1,0 +1,17 @@
+-- Loss by position in 32 bins of the longest length: single bins of few tokens are noise.
+WITH longest AS (
+    SELECT *, max(eval_length) OVER (PARTITION BY base_model, benchmark, task) AS length
+    FROM nll_by_position
+    WHERE study = $study
+),
+wide AS (
+    SELECT *, greatest(1, eval_length // 32) AS width FROM longest WHERE eval_length = length
+)
+SELECT base_model, method, frozen, benchmark, task, eval_length,
+    (position_bin // width) * width AS position,
+    avg(nll) AS nll,
+    any_value(num_seeds) AS num_seeds
+FROM wide
+GROUP BY ALL
+HAVING count(nll) = count(*)
+ORDER BY base_model, benchmark, task, method, frozen, position

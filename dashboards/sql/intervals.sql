@@ -1,0 +1,1 @@
+FROM scores WHERE study = $study AND is_default

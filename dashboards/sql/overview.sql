@@ -1,0 +1,1 @@
+FROM overview WHERE study = $study

@@ -1,0 +1,1 @@
+FROM paper_comparison WHERE study = $study AND value IS NOT NULL

@@ -1,0 +1,1 @@
+FROM score_by_length WHERE study = $study

@@ -1,0 +1,1 @@
+FROM studies WHERE study = $study

@@ -1,0 +1,75 @@
+"""Takes the pictures of reports that the documentation shows, in an installed Chromium.
+
+    python docs/pictures.py CATALOG STUDY [--mlflow]
+
+writes docs/images/STUDY-WIDTH.png for three widths, the widest also as on a dark page; and, where
+asked for while `lce up` runs over the catalog's store, docs/images/STUDY-mlflow.png of its charts.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from PIL import Image
+from playwright.sync_api import Browser, sync_playwright
+
+from catalog.mlflow_pages import pages_of
+from dashboards.__main__ import WRITERS
+
+IMAGES = Path(__file__).parent / "images"
+SIZES = {400: 1500, 800: 1500, 1600: 1180}
+"""Heights by width, in pixels: the first look, with a map as a whole where it has room."""
+
+
+def small(path: Path) -> None:
+    """Keeps 256 colours, which flat pictures do not miss: half the size."""
+    with Image.open(path) as image:
+        few = image.convert("RGB").quantize(256, kmeans=2, dither=Image.Dither.NONE)
+    few.save(path, optimize=True)
+
+
+def of_mlflow(browser: Browser, address: str, path: Path) -> None:
+    """Takes the picture of MLflow's charts, without what MLflow has beside them."""
+    page = browser.new_page(viewport={"width": 1600, "height": 1000})
+    page.goto(address)
+    drawn = ".js-plotly-plot .scatterlayer path.js-line"
+    page.wait_for_selector(drawn, timeout=120_000, state="attached")  # a point alone has no size
+    if (close := page.get_by_role("button", name="Close")).count():
+        close.last.click()
+    page.wait_for_timeout(10_000)  # for the lines of all charts in sight
+    page.screenshot(path=path)
+    page.close()
+    small(path)
+    print(path)
+
+
+def main() -> None:
+    """Takes the pictures of one study."""
+    catalog, study = Path(sys.argv[1]), sys.argv[2]
+    IMAGES.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        page_of = WRITERS["html"](catalog, study, Path(folder) / "report.html")
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
+        )
+        for width, height in SIZES.items():
+            for scheme in ("light", "dark")[: 1 + (width == max(SIZES))]:
+                size = {"width": width, "height": height}
+                page = browser.new_page(viewport=size, color_scheme=scheme)
+                page.goto(page_of.as_uri())
+                name = f"{study}-{width}{'-dark' if scheme == 'dark' else ''}.png"
+                page.screenshot(path=IMAGES / name)
+                page.close()
+                small(IMAGES / name)
+                print(IMAGES / name)
+        pages = pages_of(catalog.absolute().parent, study)
+        if pages and "--mlflow" in sys.argv:
+            of_mlflow(browser, pages.methods, IMAGES / f"{study}-mlflow.png")
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()

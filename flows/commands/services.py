@@ -1,0 +1,48 @@
+"""Commands about servers on this machine: `lce up`, `down`, `doctor`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+NAMES_OF_SERVICES = {"server": "Prefect UI", "mlflow": "MLflow UI", "worker": "worker"}
+
+
+def up(
+    port: Annotated[int, typer.Option(help="Port of the Prefect server.")] = 4200,
+    mlflow_port: Annotated[int, typer.Option(help="Port of the MLflow UI.")] = 5000,
+) -> None:
+    """Starts Prefect's server, a worker and the MLflow UI on this machine's loopback."""
+    from flows.servers import services
+    from flows.settings import home
+
+    for service in services.up(home(), {"server": port, "mlflow": mlflow_port}):
+        shown = (service.url or "running").removesuffix("/api")
+        typer.echo(f"{NAMES_OF_SERVICES[service.name]:<10} {shown}")
+    for study, page in services.study_pages(home()).items():
+        typer.echo(f"  {study}, all methods: {page}")
+    typer.echo("Now: prefect deployment run controlled-study (in this folder). Stop: lce down")
+
+
+def down() -> None:
+    """Stops what `lce up` started."""
+    from flows.servers import services
+    from flows.settings import home
+
+    stopped = services.down(home())
+    typer.echo(f"stopped: {', '.join(stopped) or 'nothing was running'}")
+
+
+def doctor() -> None:
+    """Checks versions, folders, servers and leftovers; exits with 1 if something is wrong."""
+    from flows.servers import services
+    from flows.settings import home
+
+    checks = services.doctor(home())
+    for check in checks:
+        typer.echo(f"{'ok  ' if check.ok else 'FAIL'} {check.name}: {check.detail}")
+        if not check.ok:
+            typer.echo(f"     {check.remedy}")
+    if not all(check.ok for check in checks):
+        raise typer.Exit(1)

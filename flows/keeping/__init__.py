@@ -1,0 +1,1 @@
+"""What becomes of results: locked, verified, looked into, exported, cleaned away."""

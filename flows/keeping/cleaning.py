@@ -1,0 +1,50 @@
+"""`lce gc`: lists what no plan and no lock reaches, and removes it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import typer
+
+from lce_core.errors import SpecError
+from lce_core.store.artifacts import Store
+from lce_core.store.garbage import Garbage, collect_garbage, find_garbage
+from lce_core.study.reachable import roots_of
+
+GIGABYTE = 10**9
+
+
+def clean(home: Path, *, dry_run: bool, locks: list[Path], prompt_gigabytes: float) -> None:
+    """Removes, or with `dry_run` only lists, what nothing in the store needs.
+
+    Raises:
+      SpecError: no such store, nothing says what is needed, or a process computes in it.
+      DataError: a plan or a lock cannot be read.
+    """
+    if not (home / "artifacts").is_dir():
+        raise SpecError(
+            f"LCE_HOME {home}", "no artifacts", "the folder of a store", "set LCE_HOME to a store"
+        )
+    store, most = Store(home), int(prompt_gigabytes * GIGABYTE)
+    if dry_run:
+        garbage = find_garbage(store, roots_of(store, locks), most)
+    else:
+        garbage = collect_garbage(store, lambda: roots_of(store, locks), most)
+    for one in garbage:
+        place = one.path.relative_to(home)
+        typer.echo(f"{one.what:<8} {_bytes(one.bytes):>9}  {place}  ({one.why})")
+    typer.echo(_summary(garbage, "would free" if dry_run else "freed"))
+
+
+def _summary(garbage: list[Garbage], verb: str) -> str:
+    counts = Counter(one.what for one in garbage)
+    what = ", ".join(f"{number:,} {name}" for name, number in sorted(counts.items()))
+    return f"{verb} {_bytes(sum(one.bytes for one in garbage))}: {what or 'nothing to remove'}"
+
+
+def _bytes(number: int) -> str:
+    for size, unit in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
+        if number >= size:
+            return f"{number / size:.1f} {unit}"
+    return f"{number} B"

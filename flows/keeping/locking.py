@@ -1,0 +1,157 @@
+"""`lce lock`: a study's ids in a file beside it, and what has moved since it was written.
+
+The lock of FOLDER/study.yaml is FOLDER/study.lock. Where several studies share a folder, as the
+shipped ones do, the lock of FOLDER/mine.yaml may be FOLDER/mine.lock, and that one comes first.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from pathlib import Path
+
+import typer
+
+from flows.request import Request, compile_request
+from flows.settings import shipped_studies, study_path
+from lce_core.errors import DataError, SpecError
+from lce_core.execution import Execution
+from lce_core.store.artifacts import LOCK, Store
+from lce_core.study.lock import Change, Lock, changes, lock_of
+
+SHOWN_FIELDS = 3
+
+
+def lock_file(study: str) -> Path:
+    """Where a study's lock lies, or would."""
+    path = study_path(study)
+    own = path.with_suffix(".lock")
+    return own if study in shipped_studies() or own.is_file() else path.with_name(LOCK)
+
+
+def write_lock(study: str, execution: Execution, file: Path | None) -> Path:
+    """Writes the lock, and a copy into the store, if there is one, for `lce gc`.
+
+    Raises:
+      SpecError: the file is the lock of another study, or cannot be written.
+      DataError: the file is there and no lock.
+    """
+    path = file or lock_file(study)
+    request = compile_request(study, execution)
+    if path.exists():
+        read_lock(path, request.plan.study.study)
+    lock = lock_of(request.plan)
+    try:
+        _replace(path, lock.text())
+    except OSError as error:
+        raise SpecError(
+            f"{path}",
+            error.strerror or str(error),
+            "a place that can be written to",
+            "name another file with --file",
+        ) from None
+    if execution.home.is_dir():
+        Store(execution.home).keep_lock(lock.study, lock.text())
+    kinds = Counter(step.kind for step in lock.steps.values())
+    counted = ", ".join(f"{number:,} {kind}" for kind, number in sorted(kinds.items()))
+    typer.echo(f"{path}: {len(lock.steps):,} ids ({counted or 'none'})")
+    if without := sum(cell.step is None for cell in request.plan.cells):
+        typer.echo(f"{without:,} cells have no id here: `lce plan {study}` gives the reasons")
+    return path
+
+
+def check_lock(study: str, execution: Execution, file: Path | None) -> bool:
+    """Prints in which ids, and by which fields, study and lock differ; whether they do not.
+
+    Raises:
+      SpecError: there is no lock, or it is another study's.
+      DataError: it is no lock.
+    """
+    path = file or lock_file(study)
+    request = compile_request(study, execution)
+    if not path.is_file():
+        raise SpecError(
+            f"{path}",
+            "no such file",
+            "the study's lock",
+            f"write it with `lce lock {study}`, or name it with --file",
+        )
+    lock = read_lock(path, request.plan.study.study)
+    found, unchecked = changes(lock, request.plan)
+    for change in found:
+        typer.echo(_line(change))
+    typer.echo(_summary(path, found, len(lock.steps)))
+    if unchecked:
+        typer.echo(f"{unchecked:,} compared but for digests: their data are not here")
+    return not found
+
+
+def read_lock(path: Path, study: str) -> Lock:
+    """The lock in a file.
+
+    Raises:
+      SpecError: it is another study's.
+      DataError: it is no lock, or cannot be read.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        text = f"{error}"
+    lock = Lock.parse(text, str(path))
+    if lock.study != study:
+        raise SpecError(
+            f"{path}",
+            f"the lock of study {lock.study!r}",
+            f"that of {study!r}",
+            f"name another file with --file, such as {study}.lock",
+        )
+    return lock
+
+
+def meet_lock(request: Request, store: Store) -> str | None:
+    """Keeps a locked study's lock in the store; one line where the study is not as locked."""
+    path = lock_file(request.study)
+    if not path.is_file():
+        return None
+    try:
+        lock = read_lock(path, request.plan.study.study)
+    except SpecError:  # of another study in the same folder
+        return None
+    except DataError as error:
+        return f"note: {error}"
+    store.keep_lock(lock.study, lock.text())
+    found, _ = changes(lock, request.plan)
+    if not found:
+        return None
+    return f"note: {_summary(path, found, len(lock.steps))}; `lce lock --check` lists them"
+
+
+def _line(change: Change) -> str:
+    where = f"{change.sign} {change.kind} {change.name}"
+    if change.sign != "~":
+        return f"{where}  {change.old or change.new}"
+    fields = list(change.fields[:SHOWN_FIELDS]) or ["no field of the spec: ids are made otherwise"]
+    if (more := len(change.fields) - SHOWN_FIELDS) > 0:
+        fields.append(f"and {more} more")
+    return f"{where}  {change.old} -> {change.new or '(data not here)'}  {'; '.join(fields)}"
+
+
+def _summary(path: Path, found: list[Change], locked: int) -> str:
+    if not found:
+        return f"{path}: all {locked:,} ids as locked"
+    signs: Counter[str] = Counter(change.sign for change in found)
+    counts = ", ".join(
+        f"{signs[sign]:,} {word}"
+        for sign, word in (("~", "moved"), ("-", "gone"), ("+", "new"))
+        if signs[sign]
+    )
+    return f"{path}: {counts} of {locked:,} ids"
+
+
+def _replace(path: Path, text: str) -> None:
+    aside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
+    try:
+        aside.write_text(text, encoding="utf-8")
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)

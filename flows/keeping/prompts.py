@@ -1,0 +1,46 @@
+"""`lce prompt`: what the model was given for one sample of a finished cell."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+
+from lce_core.execution import Execution
+from lce_core.prompts.reading import AskedSample, asked_sample
+from lce_core.prompts.rebuilding import asked_cell
+from lce_core.prompts.wording import origin, size, to_json
+from lce_core.store.artifacts import Store
+
+_VISIBLE = {code: f"\\x{code:02x}" for code in (*range(32), 127) if chr(code) not in "\t\n"}
+
+
+def show_sample(execution: Execution, cell: str, sample: int, *, as_json: bool) -> None:
+    """Prints the text, and to standard error what it is, or all of it as JSON.
+
+    The text is as the model saw it, but that a terminal is sent no control characters.
+
+    Raises:
+      As `asked_cell` and `asked_sample`.
+    """
+    folders = execution.model_folders, execution.data_folders
+    found = asked_sample(asked_cell(Store(execution.home), cell, *folders), sample)
+    if as_json:
+        sys.stdout.write(json.dumps(to_json(found), indent=1) + "\n")
+        return
+    sys.stderr.write("".join(f"{line}\n" for line in _about(found)))
+    for number, prompt in enumerate(found.prompts, start=1):
+        if len(found.prompts) > 1:
+            sys.stderr.write(f"query {number} of {len(found.prompts)}:\n")
+        sys.stderr.write(f"{size(prompt)}\n")
+        sys.stderr.flush()
+        text = prompt.text.translate(_VISIBLE) if sys.stdout.isatty() else prompt.text
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+
+
+def _about(found: AskedSample) -> Iterator[str]:
+    row = found.sample
+    yield f"{found.cell}, sample {row['sample']} of 0 to {found.num_samples - 1}"
+    yield f"answer {row['prediction']!r}, reference {row['reference']!r}, score {row['score']:g}"
+    yield from origin(found)

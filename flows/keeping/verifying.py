@@ -1,0 +1,112 @@
+"""`lce verify`: computes a sample of a study's cells again and says how far they agree."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import closing
+
+from rich.console import Console
+from rich.table import Table
+
+from flows.request import compile_request
+from flows.selection import select_cells
+from lce_core.errors import SpecError
+from lce_core.execution import Execution
+from lce_core.store.artifacts import Store
+from lce_core.store.records import Record
+from lce_core.store.steps import Step
+from lce_core.store.verification import Verification, compare, keep, not_computed, sampled
+from lce_core.study.pricing.time_left import spoken
+from tasks.projections import refresh
+from tasks.verification import compute_again, home_aside
+
+
+def verify_study(
+    study: str, execution: Execution, *, sample: str, seed: int, select: str, tolerance: float
+) -> bool:
+    """Computes sampled cells again, keeps and prints what is found; whether all of it agrees.
+
+    Raises:
+      SpecError: the request is wrong, no cell is done, or another process verifies.
+    """
+    plan = select_cells(compile_request(study, execution).plan, select)
+    store, console = Store(execution.home), Console(highlight=False)
+    done = _done(store, [cell.step for cell in plan.cells if cell.step])
+    drawn = sampled(list(done), lambda one: one, sample, seed)
+    if not drawn:
+        raise SpecError(
+            study, "no done cell", "cells whose results can be verified", "run the study first"
+        )
+    console.print(f"{plan.study.study}: {len(drawn):,} of {len(done):,} done cells, again")
+    found, begun = [], time.monotonic()
+    steps = [done[print_][0] for print_ in drawn]
+    with home_aside(store) as aside, closing(compute_again(steps, store, aside, execution)) as all_:
+        for again in all_:
+            committed = done[again.step.fingerprint]
+            if again.record is None:
+                one = not_computed(committed[1], str(again.error), tolerance)
+            else:
+                first = (store.path(again.step), committed[1])
+                one = compare(first, (again.folder, again.record), tolerance)
+            keep(store.home, one)
+            found.append(one)
+            if not one.agrees:
+                line = f"  {again.step.name}: {_difference(one)}"
+                console.print(line, markup=False, soft_wrap=True)
+    _show(console, found, time.monotonic() - begun)
+    refresh(store.home)
+    return all(one.agrees for one in found)
+
+
+def _done(store: Store, steps: Sequence[Step]) -> dict[str, tuple[Step, Record]]:
+    """Steps with their records, by fingerprint, each once."""
+    listing, found = store.listing(), {}
+    for step in {step.fingerprint: step for step in steps}.values():
+        if record := store.record(step, listing):
+            found[step.fingerprint] = (step, record)
+    store.file_facts.save()
+    return found
+
+
+def _difference(one: Verification) -> str:
+    if one.error is not None:
+        return f"not computed again: {one.error}"
+    parts = [
+        f"{metric.metric} {metric.committed} -> {metric.again}"
+        for metric in one.metrics
+        if metric.committed != metric.again
+    ]
+    if other := one.num_samples - one.num_same_samples:
+        parts.append(f"{other:,} of {one.num_samples:,} samples differ")
+    if one.largest_nll_difference:
+        parts.append(f"losses by position differ by up to {one.largest_nll_difference:.3g}")
+    return "; ".join(parts)
+
+
+def _show(console: Console, found: Sequence[Verification], seconds: float) -> None:
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("metric")
+    for column in ("cells", "same", "largest difference"):
+        table.add_column(column, justify="right")
+    for name in sorted({metric.metric for one in found for metric in one.metrics}):
+        twice = [m for one in found for m in one.metrics if m.metric == name]
+        differences = [m.difference for m in twice if m.difference is not None]
+        same = sum(m.committed == m.again for m in twice)
+        table.add_row(name, f"{len(twice):,}", f"{same:,}", f"{max(differences, default=0.0):.3g}")
+    console.print(table)
+    samples, same = (sum(getattr(one, name) for one in found) for name in _COUNTS)
+    console.print(f"samples: {same:,} of {samples:,} the same")
+    counts = {
+        "identical": sum(one.identical for one in found),
+        "within the tolerance": sum(one.agrees and not one.identical for one in found),
+        "different": sum(not one.agrees and one.error is None for one in found),
+        "not computed": sum(one.error is not None for one in found),
+    }
+    shown = ", ".join(f"{number:,} {name}" for name, number in counts.items() if number)
+    console.print(f"{len(found):,} cells in {spoken(seconds)}: {shown}")
+    if others := sum(not one.same_environment and one.error is None for one in found):
+        console.print(f"{others:,} of them first computed with other code, libraries or hardware")
+
+
+_COUNTS = ("num_samples", "num_same_samples")

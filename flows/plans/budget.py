@@ -1,0 +1,260 @@
+"""`--budget 8gpuh`: as many whole blocks across all methods as fit, so that what is there compares.
+
+A block is one base model, benchmark, length and seed over all methods, with the training they
+need. Blocks are taken seed after seed, of each seed all benchmarks at their shortest length first;
+what does not fit any more is passed over, and later blocks that fit are taken. A block pays for
+its text as if it ran alone, so that all of them together cost at most what was asked for.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Literal, get_args
+
+from flows.plans.amounts import GPU_HOURS_OF, error_of, three_digits
+from flows.plans.pricing import Price, Prices, device_here, prices_of
+from flows.selection import with_cells
+from lce_core.errors import SpecError
+from lce_core.execution import Execution
+from lce_core.study.plan import PlannedCell, StudyPlan
+from lce_core.study.pricing.device_types import DEVICE_TYPES
+from lce_core.study.progress import StepState
+
+Unit = Literal["gpuh", "cpuh", "h"]
+WIDTH = 80
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a run may spend."""
+
+    hours: float
+    unit: Unit
+    """gpuh: hours of one GPU; cpuh: of one CPU worker; h: on the clock, all slots in use."""
+
+    @classmethod
+    def parse(cls, text: str) -> Budget:
+        """Reads "8gpuh", "100 cpuh", "2h" or "2".
+
+        Raises:
+          SpecError: not of that form, or not more than 0.
+        """
+        found = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([a-z]*)\s*", text.lower())
+        unit = (found[2] or "h") if found else ""
+        if not found or unit not in get_args(Unit) or not float(found[1]):
+            raise SpecError(
+                "--budget",
+                repr(text),
+                "a number of hours above 0 with gpuh, cpuh or h: 8gpuh, 100cpuh, 1.5h",
+                "write the number and the unit without anything else",
+            )
+        return cls(float(found[1]), unit)  # type: ignore[arg-type] # checked right above
+
+    def __str__(self) -> str:
+        return f"{self.hours:g}{self.unit}"
+
+
+@dataclass(frozen=True)
+class Block:
+    """Cells that are compared with each other."""
+
+    base_model: str
+    benchmark: str
+    eval_length: int
+    seed: int
+    cells: tuple[PlannedCell, ...]
+
+    def __str__(self) -> str:
+        return f"{self.base_model} {self.benchmark} at {self.eval_length}, seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What fits a budget."""
+
+    budget: Budget
+    plan: StudyPlan
+    """Of the blocks that are taken, with all they need, and of those with nothing to do."""
+    taken: tuple[Block, ...]
+    left_out: tuple[Block, ...]
+    price: Price
+    hours: float
+    """What the blocks taken cost at most, in hours as the budget counts them."""
+    device: str
+
+    def lines(self) -> Iterator[str]:
+        """What is taken and what is left out, at most 80 columns wide."""
+        cells, all_blocks = sum(len(b.cells) for b in self.taken), len(self.taken + self.left_out)
+        yield from _wrapped(
+            f"budget {self.budget}: {len(self.taken)} of {all_blocks} blocks to do,"
+            f" {cells:,} cells over all methods, at most {three_digits(self.hours)}"
+            f" {self.budget.unit}{error_of(self.price)} ({self._of()})"
+        )
+        names = dict.fromkeys((block.base_model, block.benchmark) for block in self.left_out)
+        several = len({block.base_model for block in self.left_out}) > 1
+        for model, benchmark in names:
+            own = [b for b in self.left_out if (b.base_model, b.benchmark) == (model, benchmark)]
+            lengths: dict[tuple[int, ...], list[int]] = {}
+            for length in dict.fromkeys(block.eval_length for block in own):
+                seeds = tuple(block.seed for block in own if block.eval_length == length)
+                lengths.setdefault(seeds, []).append(length)
+            told = "; ".join(
+                f"{', '.join(map(str, at))} of seed{'s'[: len(seeds) > 1]}"
+                f" {', '.join(map(str, seeds))}"
+                for seeds, at in lengths.items()
+            )
+            yield from _wrapped(f"  left out: {f'{model} ' * several}{benchmark} at {told}")
+
+    def _of(self) -> str:
+        if self.budget.unit == "h":
+            return "on the clock, all slots in use"
+        return f"hours of one {'CPU worker' if self.device == 'cpu' else self.device.upper()}"
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "budget": str(self.budget),
+            "hours": self.hours,
+            "device": self.device,
+            **({} if self.price.error is None else {"error": self.price.error}),
+            "taken": [_json(block) for block in self.taken],
+            "left_out": [_json(block) for block in self.left_out],
+        }
+
+
+def within_budget(
+    plan: StudyPlan,
+    states: Mapping[str, StepState],
+    execution: Execution,
+    text: str,
+    device: str | None = None,
+) -> Chosen:
+    """The part of a plan that a budget pays for; the same one for the same store and request.
+
+    Args:
+      plan: what is wanted.
+      states: where its steps stand.
+      execution: whose slots and processes share the hours on the clock.
+      text: the budget as given.
+      device: the device that is priced, None for this machine's; of gpuh never a CPU.
+
+    Raises:
+      SpecError: no budget, or too small for any block; names the cheapest block's price.
+    """
+    budget = Budget.parse(text)
+    device = "cpu" if budget.unit == "cpuh" else device or device_here(execution)
+    if budget.unit == "gpuh" and device not in DEVICE_TYPES:
+        device = GPU_HOURS_OF
+    till = _Till(plan, states, prices_of(plan, states, execution, device), budget, execution)
+    taken: list[Block] = []
+    left_out: list[Block] = []
+    free: list[PlannedCell] = []
+    spent = 0.0
+    for block in _blocks(plan):
+        if not till.to_do(block):
+            free += block.cells
+        elif spent + (hours := till.hours(block)) <= budget.hours:
+            spent += hours
+            till.pay(block)
+            taken.append(block)
+        else:
+            left_out.append(block)
+    if left_out and not taken:
+        cheapest = min(left_out, key=till.hours)
+        raise SpecError(
+            "--budget",
+            f"{budget}, too little for any block",
+            f"at least {_rounded_up(till.hours(cheapest))}{budget.unit}, the price of the cheapest:"
+            f" {cheapest}, over all methods with the training they need",
+            "raise it, or choose less with --select",
+        )
+    chosen = {id(cell) for cell in (*free, *(c for block in taken for c in block.cells))}
+    part = with_cells(plan, [cell for cell in plan.cells if id(cell) in chosen])
+    return Chosen(budget, part, tuple(taken), tuple(left_out), till.price(taken), spent, device)
+
+
+class _Till:
+    """What blocks cost where some have been paid for."""
+
+    def __init__(
+        self,
+        plan: StudyPlan,
+        states: Mapping[str, StepState],
+        prices: Prices,
+        budget: Budget,
+        execution: Execution,
+    ) -> None:
+        self._plan, self._states, self._prices = plan, states, prices
+        self._on_clock, self._execution = budget.unit == "h", execution
+        self._paid: set[str] = set()
+        self._known: dict[int, dict[str, float]] = {}
+
+    def to_do(self, block: Block) -> bool:
+        """Whether anything of a block is left to compute."""
+        return bool(self._costs(block))
+
+    def hours(self, block: Block) -> float:
+        """Price of what is to do of a block and was not paid for, as if it ran alone."""
+        costs = self._costs(block).items()
+        return sum(hours for print_, hours in costs if print_ not in self._paid)
+
+    def pay(self, block: Block) -> None:
+        """Takes a block: the training that it needs is there for others."""
+        self._paid |= self._costs(block).keys()
+
+    def price(self, blocks: Sequence[Block]) -> Price:
+        """What some blocks cost together, with the error."""
+        steps = {p: self._plan.steps[p] for block in blocks for p in self._costs(block)}
+        return self._prices.total(steps.values())
+
+    def _costs(self, block: Block) -> dict[str, float]:
+        """Hours of a block's steps to do, by fingerprint."""
+        if id(block) not in self._known:
+            part = with_cells(self._plan, block.cells)
+            steps = [s for p, s in part.steps.items() if self._states[p].state == "to do"]
+            alone, execution = self._prices.alone(part), self._execution
+            if self._on_clock:
+                told = alone.predicted(steps, execution.processes)
+                seconds = {p: one.seconds / execution.slots for p, one in told.items()}
+            else:
+                seconds = {step.fingerprint: alone.of(step).seconds for step in steps}
+            self._known[id(block)] = {p: one / 3600 for p, one in seconds.items()}
+        return self._known[id(block)]
+
+
+def _blocks(plan: StudyPlan) -> list[Block]:
+    """All blocks in the order in which they are taken."""
+    cells: dict[tuple[str, str, int, int], list[PlannedCell]] = {}
+    for cell in plan.cells:
+        key = (cell.base_model, cell.benchmark, cell.eval_length, cell.seed)
+        cells.setdefault(key, []).append(cell)
+    lengths: dict[str, set[int]] = {}
+    for _, benchmark, length, _ in cells:
+        lengths.setdefault(benchmark, set()).add(length)
+    rank = {
+        (name, length): number
+        for name, at in lengths.items()
+        for number, length in enumerate(sorted(at))
+    }
+    seeds = {seed: number for number, seed in enumerate(plan.study.seeds)}
+    blocks = [Block(*key, tuple(own)) for key, own in cells.items()]
+    # Stable: benchmarks and base models stay as the study lists them.
+    return sorted(blocks, key=lambda b: (seeds[b.seed], rank[b.benchmark, b.eval_length]))
+
+
+def _json(block: Block) -> dict[str, Any]:
+    named = ("base_model", "benchmark", "eval_length", "seed")
+    return {**{name: getattr(block, name) for name in named}, "cells": len(block.cells)}
+
+
+def _rounded_up(hours: float) -> str:
+    """With three digits, none of which makes it too little."""
+    return f"{Decimal(f'{hours * 1.005:.2e}'):f}"
+
+
+def _wrapped(line: str) -> list[str]:
+    return textwrap.wrap(line, WIDTH, subsequent_indent="    ", break_on_hyphens=False)

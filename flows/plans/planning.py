@@ -1,0 +1,155 @@
+"""A study looked up in the store: every cell's state, its reason, what it costs, as JSON too."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from flows.plans.amounts import gpu_seconds
+from flows.plans.pricing import Price, Prices, prices_of
+from flows.request import compile_request
+from flows.selection import fetching, models_to_fetch, select_cells
+from lce_core.execution import Execution
+from lce_core.store.artifacts import Store, folders_of
+from lce_core.store.lease import Holder, holders
+from lce_core.store.steps import Step
+from lce_core.study.plan import PlannedCell, StudyPlan
+from lce_core.study.plan_diff import Orphan, compare
+from lce_core.study.progress import Change, StepState, inspect
+from lce_core.study.reachable import ids_before
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """A plan, and where each of its steps stands in the store."""
+
+    plan: StudyPlan
+    states: dict[str, StepState]
+    store: Store
+    execution: Execution
+    orphans: tuple[Orphan, ...] = ()
+    """What earlier plans of the study have left in the store."""
+
+    def cell_state(self, cell: PlannedCell) -> StepState:
+        """The state of one cell; cells without a step cannot be."""
+        if cell.step is None:
+            return StepState("unavailable", cell.unavailable or "")
+        return self.states[cell.step.fingerprint]
+
+    def change_counts(self) -> Counter[Change]:
+        """How many cells stand where."""
+        return Counter(self.cell_state(cell).change for cell in self.plan.cells)
+
+    def selected(self, select: str) -> Inspection:
+        """The same of the cells that `--select` names, all if it is empty."""
+        return replace(self, plan=select_cells(self.plan, select)) if select else self
+
+    def again(self) -> Inspection:
+        """The same plan, looked up anew."""
+        folders = folders_of(self.execution.model_dump(mode="json"))
+        return replace(self, states=inspect(self.plan, self.store, folders))
+
+    def running(self) -> dict[str, Holder]:
+        """Who computes which steps now, by fingerprint.
+
+        A step whose record is there has ended; its lease goes a moment later.
+        """
+        steps = {step.short: step.fingerprint for step in self.to_do()}
+        held = holders(self.store.home / "leases")
+        return {steps[name]: who for name, who in held.items() if name in steps}
+
+    def to_do(self) -> Iterator[Step]:
+        """Steps that a run would compute."""
+        steps = self.plan.steps.values()
+        return (step for step in steps if self.states[step.fingerprint].state == "to do")
+
+    def expected_only(self) -> Iterator[Step]:
+        """Steps that only their data keep from being."""
+        steps = self.plan.expected.items()
+        return (step for print_, step in steps if print_ not in self.plan.steps)
+
+    def beside_cells(self) -> list[Step]:
+        """Steps that are no cell."""
+        cells = {cell.step.fingerprint for cell in self.plan.cells if cell.step}
+        return [step for print_, step in self.plan.steps.items() if print_ not in cells]
+
+
+def inspect_study(study: str, execution: Execution) -> Inspection:
+    """Compiles a study and looks its steps up; writes nothing but what is known of files."""
+    plan = compile_request(study, execution).plan
+    store = Store(execution.home)
+    folders = folders_of(execution.model_dump(mode="json"))
+    states = inspect(plan, store, folders)
+    diff = compare(plan, store, states, ids_before(store, plan.study.study))
+    for name in models_to_fetch(plan, execution):
+        _without_weights(plan, diff.states, name)
+    return Inspection(plan, diff.states, store, execution, diff.orphans)
+
+
+def as_json(found: Inspection, device: str | None = None) -> dict[str, Any]:
+    """Everything, for programs: cells with state, reason and price; trainings; totals."""
+    plan, prices = found.plan, prices_of(found.plan, found.states, found.execution, device)
+    cells = []
+    for cell, row in zip(plan.cells, plan.to_json()["cells"], strict=True):
+        step = cell.step or cell.expected
+        price = prices.of(step) if step else Price()
+        cells.append({**row, **_stands(found.cell_state(cell)), **_json(price, prices)})
+    shown = {cell.expected.fingerprint for cell in plan.cells if cell.expected}
+    beside = [(step, found.states[step.fingerprint]) for step in found.beside_cells()]
+    absent = StepState("unavailable", "its data are not here")
+    beside += [(s, absent) for s in found.expected_only() if s.fingerprint not in shown]
+    steps = [
+        {
+            "kind": step.kind,
+            "name": step.name,
+            "fingerprint": None if state is absent else step.fingerprint,
+            **_stands(state),
+            **_json(prices.of(step), prices),
+        }
+        for step, state in beside
+    ]
+    return {
+        "study": plan.study.study,
+        "device": prices.speed.device,
+        "speed": prices.speed.origin,
+        "changes": {**found.change_counts(), "orphaned": len(found.orphans)},
+        "corrected": prices.is_corrected,
+        "to_do": _json(prices.total(found.to_do()), prices),
+        "expected": _json(prices.total(found.expected_only()), prices),
+        "whole": _json(prices.total(plan.steps.values()), prices),
+        "steps": steps,
+        "cells": cells,
+        "orphaned": [asdict(orphan) for orphan in found.orphans],
+    }
+
+
+def _without_weights(plan: StudyPlan, states: dict[str, StepState], model: str) -> None:
+    for step in plan.steps.values():
+        state = states[step.fingerprint]
+        if step.axes.get("base_model") == model and state.state == "to do":
+            reason = f"{state.reason}; weights of {model} are not here: {fetching(model)}"
+            states[step.fingerprint] = replace(state, reason=reason)
+
+
+def _stands(state: StepState) -> dict[str, Any]:
+    return {
+        "state": state.state,
+        "change": state.change,
+        "reason": state.reason,
+        "differs": list(state.differs),
+        "was": state.was,
+    }
+
+
+def _json(price: Price, prices: Prices) -> dict[str, Any]:
+    return {
+        "tokens": price.cost.tokens,
+        "answer_tokens": price.cost.decoding.tokens,
+        "flops": price.cost.all_flops,
+        "gpu_hours": gpu_seconds(price, prices) / 3600,
+        "hours": price.seconds / 3600,
+        "estimated": price.estimated,
+        **({} if price.error is None else {"error": price.error}),
+    }

@@ -1,0 +1,134 @@
+"""What `lce plan --power` says: the differences between methods that a study could find."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import Any
+
+from lce_core.benchmarks import Benchmark
+from lce_core.statistics.power import UNRELATED, detectable_effect, detectable_share
+from lce_core.study.plan import StudyPlan
+from lce_core.study.spec import BenchmarkEntry
+
+HEADING = (
+    "smallest differences between two methods that paired tests find in 4 of 5\n"
+    f"studies: of accuracy, where they disagree on {UNRELATED:.0%} of the prompts; of losses, in\n"
+    "standard deviations (sd) of the difference. `as one of N`: the first of N\n"
+    "comparisons to be found, held against all of them (Holm)"
+)
+NAMED_TASKS = 2
+CAVEAT = (
+    "at best: where prompts share documents, or training seeds differ, they must be\n"
+    "larger; where methods disagree less often, smaller ones do"
+)
+
+
+@dataclass(frozen=True)
+class Visible:
+    """The smallest difference that one benchmark can show at one length, as mean over tasks."""
+
+    benchmark: str
+    profile: str
+    eval_length: int
+    tasks: tuple[str, ...]
+    num_samples: int
+    """Independent ones of all tasks and seeds."""
+    unit: str
+    """accuracy, or sd: standard deviations of what differs between two methods."""
+    difference: float | None
+    """Of two methods that are compared alone; None: none can be shown."""
+    num_comparisons: int
+    """Of all other methods with one, such as the base model."""
+    difference_of_family: float | None
+    """Of the first of them to be found by Holm's procedure."""
+
+
+def visible_differences(plan: StudyPlan) -> Iterator[Visible]:
+    """One for each benchmark and length of a study, in its order.
+
+    None where one method alone is asked, or every task is impossible.
+    """
+    study = plan.study
+    possible = {
+        (cell.benchmark, cell.task, cell.eval_length)
+        for cell in plan.cells
+        if cell.step is not None or cell.expected is not None
+    }
+    for entry in study.benchmarks:
+        name = entry.benchmark.plugin_name
+        num_comparisons = sum(map(entry.asks, study.methods)) - 1
+        for length in entry.lengths:
+            tasks = [task for task in entry.tasks if (name, task, length) in possible]
+            seeds = len(study.seeds) if entry.benchmark.seeded else 1
+            counts = [
+                seeds
+                * _independent(entry.benchmark, task, length, study.evaluation.held_out_tokens)
+                for task in tasks
+            ]
+            if tasks and num_comparisons:
+                yield _visible(
+                    entry, length, dict(zip(tasks, counts, strict=True)), num_comparisons
+                )
+
+
+def as_json(plan: StudyPlan) -> list[dict[str, Any]]:
+    """`visible_differences`, for programs."""
+    return [asdict(one) for one in visible_differences(plan)]
+
+
+def lines(plan: StudyPlan) -> Iterator[str]:
+    """A line for each benchmark and length, below one that says what they mean."""
+    yield HEADING
+    for one in visible_differences(plan):
+        number = len(one.tasks)
+        tasks = f"{number} tasks" if number > NAMED_TASKS else ", ".join(one.tasks)
+        alone, first = (_told(one, gap) for gap in (one.difference, one.difference_of_family))
+        family = f"; {first} as one of {one.num_comparisons}" if one.num_comparisons > 1 else ""
+        yield (
+            f"{one.benchmark} {one.profile} {one.eval_length} ({tasks}; {one.num_samples:,}"
+            f" samples): {alone}{family}"
+        )
+    yield CAVEAT
+
+
+def _independent(benchmark: Benchmark, task: str, length: int, held_out_tokens: int) -> int:
+    text = benchmark.text_tokens(task, held_out_tokens)
+    return benchmark.num_independent(task, length, text)
+
+
+def _visible(
+    entry: BenchmarkEntry, length: int, counts: dict[str, int], num_comparisons: int
+) -> Visible:
+    is_share = entry.benchmark.unit == "accuracy"
+    # A mean over tasks varies as one over so many samples of equal weight.
+    numbers = counts.values()
+    worth = int(len(counts) ** 2 / sum(1 / one for one in numbers)) if all(numbers) else 0
+    return Visible(
+        entry.benchmark.plugin_name,
+        entry.benchmark.profile,
+        length,
+        tuple(counts),
+        sum(numbers),
+        "accuracy" if is_share else "sd",
+        _smallest(worth, is_share, 1),
+        num_comparisons,
+        _smallest(worth, is_share, num_comparisons),
+    )
+
+
+@cache
+def _smallest(number: int, is_share: bool, family: int) -> float | None:
+    if number < 2:
+        return None
+    alpha = 0.05 / family
+    if is_share:
+        return detectable_share(number, alpha=alpha)
+    return detectable_effect(number, alpha=alpha)
+
+
+def _told(one: Visible, difference: float | None) -> str:
+    if difference is None:
+        return "none at all"
+    return f"{difference:.3f}" if one.unit == "accuracy" else f"{difference:.2f} sd"

@@ -1,0 +1,1 @@
+"""Plug-ins for their authors: listed, described, checked, begun from a template."""

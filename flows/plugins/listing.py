@@ -1,0 +1,65 @@
+"""`lce methods`, `lce benchmarks`, `lce models`, `lce recipes`: what there is."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+
+from flows.plugins.documents import properties
+from lce_core.benchmarks import BENCHMARKS
+from lce_core.methods import METHODS
+from lce_core.models import MODELS
+from lce_core.study.recipes import load_recipe, recipe_names
+
+
+def methods() -> None:
+    """Prints every method with family, attention, training and source."""
+    table = _table("method", "family", "attention", "trains", "source")
+    for name in METHODS.names():
+        method = METHODS.load(name)
+        table.add_row(name, *properties(method), method.source.paper)
+    Console().print(table)
+
+
+def benchmarks() -> None:
+    """Prints every benchmark with unit, seeding and source."""
+    table = _table("benchmark", "unit", "metric", "samples", "source")
+    for name in BENCHMARKS.names():
+        benchmark = BENCHMARKS.load(name)
+        samples = "by seed" if benchmark.seeded else "fixed"
+        paper = benchmark.source.paper
+        table.add_row(name, benchmark.unit, benchmark.default_metric, samples, paper)
+    Console().print(table)
+
+
+def models() -> None:
+    """Prints every base model with context, RoPE base, origin and licence of its weights."""
+    table = _table("base model", "context", "theta", "rotary", "weights", "licence")
+    for name in MODELS.names():
+        model = MODELS.load(name)
+        if model.reads_config:
+            table.add_row(name, *["its own"] * 3, model.origin(), model.licence)
+            continue
+        geometry = model.geometry
+        rotary = f"{geometry.rotary_dim} of {geometry.head_dim}"
+        context = str(geometry.trained_context)
+        table.add_row(name, context, f"{geometry.theta:g}", rotary, model.origin(), model.licence)
+    Console().print(table)
+
+
+def recipes() -> None:
+    """Prints every training recipe with its main values and whose it is."""
+    table = _table("recipe", "learning rate", "tokens a step", "tokens", "schedule", "whose")
+    for name in recipe_names():
+        recipe = load_recipe(name)
+        known = {key.removeprefix("training."): str(fact.value) for key, fact in recipe.facts()}
+        keys = ("learning_rate", "tokens_per_step", "train_tokens", "schedule")
+        table.add_row(name, *(known.get(key, "-") for key in keys), recipe.about)
+    Console().print(table)
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table

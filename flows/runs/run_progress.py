@@ -1,0 +1,70 @@
+"""How far a run is: cells done of all, the part of the work, and the time left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from lce_core.study.pricing.time_left import Predicted, TimeLeft, spoken
+from lce_core.study.step_kinds import CellSpec
+from lce_core.study.units import Unit
+from tasks.board import Board
+
+
+class RunProgress:
+    """Follows a run by what its board says and by the units that end."""
+
+    def __init__(
+        self,
+        units: Sequence[Unit],
+        predicted: Mapping[str, Predicted],
+        num_cells: int,
+        slots: int,
+        board: Board,
+    ) -> None:
+        """Of a run that computes `units`.
+
+        Args:
+          units: all that is to do, parents first.
+          predicted: of each of their steps, by fingerprint.
+          num_cells: cells that are wanted, done before or not.
+          slots: places of this machine.
+          board: told what workers do.
+        """
+        steps = [step for unit in units for step in unit.steps]
+        self._left = TimeLeft(units, predicted, slots)
+        self._cells = {step.fingerprint for step in steps if step.kind == CellSpec.kind}
+        self._num_cells, self._board = num_cells, board
+        self._ended: set[str] = set()
+
+    @property
+    def done(self) -> float:
+        """Part of the predicted work that is done, 0 to 1."""
+        self._update()
+        return self._left.done
+
+    def end(self, unit: Unit) -> None:
+        """The unit ended, well or not: nothing of it is left to do."""
+        self._update()
+        for step in unit.steps:
+            self._end(step.fingerprint, None)
+
+    def __str__(self) -> str:
+        self._update()
+        left = len(self._cells - self._ended)
+        return f"{self._num_cells - left:,} of {self._num_cells:,} cells"
+
+    @property
+    def time(self) -> str:
+        """Time left: "~" before anything has finished in this run, "about" after that."""
+        self._update()
+        seconds = self._left.seconds(self._board.running_steps())
+        about = "about " if self._left.is_measured else "~"
+        return f"{about}{spoken(seconds)} left"
+
+    def _update(self) -> None:
+        for ended in self._board.take_ended():
+            self._end(ended.fingerprint, ended.seconds)
+
+    def _end(self, step: str, seconds: float | None) -> None:
+        self._left.end(step, seconds)
+        self._ended.add(step)

@@ -1,0 +1,309 @@
+"""The pull loop: whenever a slot is free it takes the next unit, until nothing is left.
+
+What a unit is submitted to is the caller's choice: Prefect (`flows.runs.submitting`) or threads of
+this process (`flows.runs.threads`).
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from itertools import count
+from typing import TYPE_CHECKING, Any, Protocol
+
+from lce_core.errors import ServiceError, StepsFailedError, StoreError
+from lce_core.evaluation.window_ranges import ASSIST_SECONDS
+from lce_core.execution import Execution
+from lce_core.store.artifacts import Store, folders_of
+from lce_core.study.step_kinds import CellSpec
+from lce_core.study.units import Unit, dependents
+from tasks.agenda import Agenda, Elsewhere, Taken
+from tasks.slots import Slot, is_training
+from tasks.workers import Pool, pool_for
+
+if TYPE_CHECKING:
+    from flows.runs.display import Display
+
+REFRESH_SECONDS = 0.5
+FIRST_WAIT_SECONDS = 0.2
+LONGEST_WAIT_SECONDS = 8.0
+"""Between two looks at what others hold, while there is nothing else to do."""
+REST_SECONDS = 60.0
+"""Before a step is assisted again for which an assistant found nothing to do, or failed."""
+
+Answer = Mapping[str, Any] | BaseException
+"""What `tasks.units.compute` returned or raised."""
+
+
+class Submit(Protocol):
+    """Begins to compute a unit on a slot and returns; `end` is called once, from any thread."""
+
+    def __call__(self, taken: Taken, slot: Slot, end: Callable[[Answer], None]) -> None:
+        """Begins."""
+
+
+@dataclass
+class Tally:
+    """What became of the units."""
+
+    failures: dict[str, str] = field(default_factory=dict)
+    """Reason of each unit that failed, by unit name."""
+    blocked: list[str] = field(default_factory=list)
+    """Units that could not run because others failed."""
+    disk_full: str | None = None
+    held: list[str] = field(default_factory=list)
+    """Units that were left to others."""
+
+
+class Stop(threading.Event):
+    """Ends a run from outside: nothing is begun any more, and what runs has some time.
+
+    Args:
+      grace: seconds that what runs then has to end.
+    """
+
+    def __init__(self, grace: float = 0.0) -> None:
+        super().__init__()
+        self._grace, self._since = grace, 0.0
+
+    def set(self) -> None:
+        """From now on."""
+        self._since = self._since or time.monotonic()
+        super().set()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether what still runs has had its time."""
+        return self.is_set() and time.monotonic() - self._since >= self._grace
+
+
+@dataclass
+class _Running:
+    unit: Unit
+    slot: Slot
+    seconds: float
+    """Predicted."""
+    since: float = field(default_factory=time.monotonic)
+
+    @property
+    def rest(self) -> float:
+        return self.seconds - (time.monotonic() - self.since)
+
+
+def run_units(
+    units: Sequence[Unit],
+    done: set[str],
+    execution: Execution,
+    display: Display,
+    submit: Submit,
+    seconds: Mapping[str, float],
+    *,
+    waits: bool = True,
+    stop: Stop | None = None,
+) -> Tally:
+    """Runs all units in dependency order; failures stop only what depends on them.
+
+    Never waits for what another run computes while there is anything else to do.
+
+    Args:
+      units: in the order in which they should start.
+      done: fingerprints of the steps that are done already.
+      execution: how to compute.
+      display: told of every start, end and half second.
+      submit: begins a unit.
+      seconds: predicted of each step.
+      waits: whether to wait for what others compute once nothing else is left.
+      stop: once it is set nothing more is begun.
+    """
+    run = _Run(units, done, execution, display, submit, seconds, stop or Stop())
+    return run.to_the_end(waits=waits)
+
+
+class _Run:
+    def __init__(
+        self,
+        units: Sequence[Unit],
+        done: set[str],
+        execution: Execution,
+        display: Display,
+        submit: Submit,
+        seconds: Mapping[str, float],
+        stop: Stop,
+    ) -> None:
+        store, folders = Store(execution.home), folders_of(execution.model_dump(mode="json"))
+        self._agenda = Agenda(units, done, store, folders)
+        self._execution, self._display, self._submit = execution, display, submit
+        self._seconds, self._tally, self._stop = seconds, Tally(), stop
+        self._ended: queue.SimpleQueue[tuple[Unit, Answer]] = queue.SimpleQueue()
+        self._running: dict[str, _Running] = {}
+        self._waits_for_gpus = False
+        self._rests: dict[str, float] = {}
+        """Until when a step is not to be assisted."""
+
+    def to_the_end(self, *, waits: bool) -> Tally:
+        agenda, wait = self._agenda, FIRST_WAIT_SECONDS
+        while (self._running or agenda.waiting) and not self._stop.is_over:
+            if self._start() or self._running:
+                wait = FIRST_WAIT_SECONDS
+            if not self._running:
+                if self._tally.disk_full or not agenda.waiting or self._stop.is_set():
+                    break
+                if not agenda.num_held:
+                    raise StoreError(
+                        agenda.waiting[0].name,
+                        "steps to wait for that nothing computes",
+                        "every step's parents done or in the plan",
+                        "run the study again, which looks anew at what is there",
+                    )
+                if not waits:
+                    self._tally.held = [unit.name for unit in agenda.waiting]
+                    break
+                wait = self._wait_for_others(wait)
+                continue
+            try:
+                unit, answer = self._ended.get(timeout=REFRESH_SECONDS)
+            except queue.Empty:
+                self._display.refresh()
+                continue
+            self._settle(unit, answer)
+        return self._tally
+
+    def _start(self) -> bool:
+        """Starts what there are slots for; whether there was anything."""
+        agenda, found = self._agenda, False
+        while agenda.waiting and not self._tally.disk_full and not self._stop.is_set():
+            if agenda.is_due:
+                found |= self._book(agenda.look())
+            if taken := self._take():
+                found = True
+                self._begin(taken, self._price(taken.unit))
+            elif not agenda.is_due:
+                break
+        while (unit := self._to_assist()) is not None:
+            found = True
+            self._begin(Taken(unit, shared=True), ASSIST_SECONDS)
+        return found
+
+    def _begin(self, taken: Taken, seconds: float) -> None:
+        unit = taken.unit
+        slot = self._pool.take(unit.kind)
+        assert slot is not None, "nobody else takes slots"
+        self._running[unit.name] = _Running(unit, slot, seconds)
+        self._submit(taken, slot, partial(self._end, unit))
+
+    def _to_assist(self) -> Unit | None:
+        """A part of what is computed here or elsewhere, where a slot has nothing else to do."""
+        is_ending = self._tally.disk_full or self._stop.is_set()
+        if is_ending or self._waits_for_gpus or not self._pool.has_room(CellSpec.kind):
+            return None
+        running = [one.unit for one in self._running.values()]
+        own = [unit for unit in running if not unit.assists]
+        for unit, step, left in self._agenda.in_parts(own):
+            if self._rests.get(step.short, 0.0) > time.monotonic():
+                continue
+            helping = sum(one.assists and step in one.steps for one in running)
+            # One part is with whoever computes the step; who just began to assist has none yet.
+            still_to_take = max(0, helping - max(0, sum(left) - 1))
+            if still_to_take < left.count(False):
+                names = (f"{unit.name}, beside {number}" for number in count(1))
+                name = next(name for name in names if name not in self._running)
+                return Unit(name, unit.kind, (step,), assists=True)
+        return None
+
+    def _take(self) -> Taken | None:
+        horizon = max((one.rest for one in self._running.values()), default=0.0)
+        self._waits_for_gpus = False
+
+        def fits(unit: Unit) -> bool:
+            if unit.name in self._running:  # a part of it, which others left
+                return False
+            if self._waits_for_gpus:
+                return self._pool.has_room(unit.kind) and self._price(unit) <= horizon
+            if self._pool.has_room(unit.kind):
+                return True
+            # It starts as soon as its GPUs are free; until then only what ends before that.
+            self._waits_for_gpus = self._pool.is_crowded_out(unit.kind)
+            return False
+
+        return self._agenda.take(fits)
+
+    def _end(self, unit: Unit, answer: Answer) -> None:
+        self._ended.put((unit, answer))
+
+    def _settle(self, unit: Unit, answer: Answer) -> None:
+        """Books a unit that ended here."""
+        self._pool.give_back(self._running.pop(unit.name).slot)
+        if isinstance(answer, ServiceError):  # where workers are: no unit can be computed any more
+            raise answer
+        if unit.assists:
+            if isinstance(answer, BaseException) or not answer["computed"]:
+                rest = time.monotonic() + REST_SECONDS
+                self._rests |= {step.short: rest for step in unit.steps}
+            return
+        steps = {step.fingerprint for step in unit.steps}
+        held: Collection[str] = ()
+        lost: set[str] = set()
+        if not isinstance(answer, BaseException):
+            held = answer["held"]
+        elif isinstance(answer, StepsFailedError):
+            held, lost = answer.held, {event["fingerprint"] for event in answer.failed}
+            full = [event for event in answer.failed if event["class"] == "disk_full"]
+            self._tally.disk_full = self._tally.disk_full or (full[0]["message"] if full else None)
+        else:
+            lost = steps
+        self._agenda.done |= steps - lost - set(held)
+        if isinstance(answer, BaseException) and not _unavailable(answer):
+            # A cell that cannot be is a row with its reason, no failure.
+            reason = answer.reason if isinstance(answer, StepsFailedError) else str(answer)
+            self._tally.failures[unit.name] = reason
+        if held:
+            self._agenda.put_back(unit, held)
+        self._finish(unit, steps - set(held), lost)
+
+    def _book(self, found: Sequence[Elsewhere]) -> bool:
+        """Books what ended elsewhere; whether there was anything."""
+        for one in found:
+            lost = set()
+            if one.given_up is not None:
+                lost = {one.step.fingerprint}
+                if one.given_up.state == "failed":
+                    self._tally.failures[one.unit.name] = one.given_up.reason
+            self._finish(one.unit, {one.step.fingerprint}, lost)
+        return bool(found)
+
+    def _finish(self, unit: Unit, ended: set[str], lost: set[str]) -> None:
+        for blocked in dependents(self._agenda.waiting, lost):
+            self._agenda.drop(blocked)
+            if unit.name in self._tally.failures:
+                self._tally.blocked.append(blocked.name)
+            self._display.finish(blocked)
+        steps = tuple(step for step in unit.steps if step.fingerprint in ended)
+        self._display.finish(replace(unit, steps=steps))
+
+    def _wait_for_others(self, seconds: float) -> float:
+        """Waits, then looks; returns how long to wait the next time."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            if self._stop.wait(min(left, REFRESH_SECONDS)):
+                break
+            self._display.refresh()
+        if self._book(self._agenda.look()):
+            return FIRST_WAIT_SECONDS
+        return min(LONGEST_WAIT_SECONDS, 1.5 * seconds)
+
+    @cached_property
+    def _pool(self) -> Pool:
+        trains = any(is_training(unit.kind) for unit in self._agenda.waiting)
+        return pool_for(self._execution, trains=trains)
+
+    def _price(self, unit: Unit) -> float:
+        return sum(self._seconds[step.fingerprint] for step in unit.steps)
+
+
+def _unavailable(answer: BaseException) -> bool:
+    failed = answer.failed if isinstance(answer, StepsFailedError) else ()
+    return bool(failed) and all(event["class"] == "unavailable" for event in failed)

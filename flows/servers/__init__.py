@@ -1,0 +1,1 @@
+"""Processes beside a run, and whether this machine is ready for them."""

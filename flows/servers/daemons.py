@@ -1,0 +1,243 @@
+"""Background processes that outlive the command which started them.
+
+Each has a state file home/services/<name>.json and a log home/logs/<name>.log. A process counts as
+the one of a state file if pid and start time agree, so a pid used again by somebody else is never
+taken for ours. All processes started here carry LCE_SERVICE=<home> in their environment, which
+their descendants inherit: `stop_leftovers` finds those too that lost their parent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from lce_core.errors import ServiceError
+from lce_core.store.processes import running, started
+from lce_core.store.records import write_json
+
+MARK = "LCE_SERVICE"
+GRACE_SECONDS = 5.0
+"""Time a process gets to end by itself before it is killed."""
+
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+"""Loopback is never reached through the user's proxy."""
+
+
+@dataclass(frozen=True)
+class Service:
+    """A process we started, alive when last looked at."""
+
+    name: str
+    pid: int
+    started: float
+    """Start of the process, in seconds since that of the system."""
+    port: int | None
+    url: str | None
+    """What to open or connect to; None for a process that does not listen."""
+    log: str
+    already: bool = False
+    """Whether it had been running before `up` was asked for it."""
+
+
+def environment(home: Path) -> dict[str, str]:
+    """This process's environment for a server of `home`: none of the user's servers' settings."""
+    inherited = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith(("PREFECT_", "MLFLOW_"))
+    }
+    return {
+        **inherited,
+        "LCE_HOME": str(home),
+        "NO_PROXY": ",".join(filter(None, (os.environ.get("NO_PROXY"), "127.0.0.1,localhost"))),
+        "DO_NOT_TRACK": "true",
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "PREFECT_HOME": str(home / "prefect"),
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "PREFECT_PLUGINS_ENABLED": "false",
+    }
+
+
+def launch(
+    home: Path,
+    name: str,
+    command: Sequence[str],
+    settings: Mapping[str, str],
+    port: int | None = None,
+    url: str | None = None,
+) -> Service:
+    """Starts a process that lives on when this one ends, and remembers it."""
+    log = log_path(home, name)
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env={**environment(home), **settings, MARK: str(home)},
+            cwd=workplace(home),
+            start_new_session=True,
+        )
+    service = Service(name, process.pid, started(process.pid), port, url, str(log))
+    process.returncode = 0  # it is nobody's child to wait for: without this, Popen would warn
+    state = _state_file(home, name)
+    state.parent.mkdir(parents=True, exist_ok=True)
+    write_json(state, asdict(service))
+    return service
+
+
+def find(home: Path, name: str) -> Service | None:
+    """The running service of that name; a state file whose process is gone is ignored."""
+    try:
+        content = json.loads(_state_file(home, name).read_text(encoding="utf-8"))
+        service = Service(**{**content, "already": True})
+    except (OSError, ValueError, TypeError):
+        return None
+    return service if process_of(service) else None
+
+
+def process_of(service: Service) -> psutil.Process | None:
+    """The service's process if it still runs."""
+    return running(service.pid, service.started)
+
+
+def stop(home: Path, services: Sequence[Service]) -> None:
+    """Ends services and everything below them, politely first, all at once."""
+    roots = [process for service in services if (process := process_of(service))]
+    tree = [*roots, *(child for root in roots for child in _children(root))]
+    for root in roots:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            root.terminate()
+    _, stubborn = psutil.wait_procs(tree, timeout=GRACE_SECONDS)
+    _kill([*stubborn, *(child for process in stubborn for child in _children(process))])
+    for service in services:
+        _state_file(home, service.name).unlink(missing_ok=True)
+
+
+def stop_leftovers(home: Path) -> list[int]:
+    """Kills every process that descends from a service of `home`; returns their pids."""
+    killed = []
+    while processes := marked(home):
+        killed += [process.pid for process in processes]
+        _kill(processes)
+    return killed
+
+
+def marked(home: Path) -> list[psutil.Process]:
+    """Running processes that carry the mark of `home`, as far as this user may see them."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            ours = process.environ().get(MARK) == str(home)
+            if ours and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
+
+
+def wait_until(
+    what: str, ready: Callable[[], bool], alive: Callable[[], bool], log: Path, seconds: float
+) -> None:
+    """Waits until `ready`.
+
+    Raises:
+      ServiceError: the process ended or time is up; shows the end of its log.
+    """
+    limit = time.monotonic() + seconds
+    while not ready():
+        if not alive():
+            raise ServiceError(
+                what,
+                "a process that ended while starting",
+                "a server that runs",
+                f"read {log}, which ends with these lines",
+                tail(log),
+            )
+        if time.monotonic() > limit:
+            raise ServiceError(
+                what,
+                f"no answer after {seconds:.0f} s",
+                "a server that answers",
+                f"read {log}, which ends with these lines",
+                tail(log),
+            )
+        time.sleep(0.05)
+
+
+def answers(url: str) -> bool:
+    """Whether an HTTP server answers at `url`, with success."""
+    # A URLError is an OSError; a server that is going down may break off in the middle.
+    broken = (OSError, http.client.HTTPException)
+    with contextlib.suppress(*broken), _DIRECT.open(url, timeout=5) as response:
+        return bool(response.status == 200)
+    return False
+
+
+def ask(url: str, body: object = None) -> Any:
+    """The JSON answer to a GET, or to a POST of `body`; None for 404."""
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
+    try:
+        with _DIRECT.open(request, timeout=30) as response:
+            return json.load(response)
+    except urllib.error.HTTPError as error:
+        with error:
+            if error.code == 404:
+                return None
+            raise ServiceError(
+                url,
+                f"HTTP {error.code}: {error.read()[:500]!r}",
+                "an answer of Prefect's server",
+                "run `lce doctor`",
+            ) from None
+
+
+def log_path(home: Path, name: str) -> Path:
+    """Where a service of that name logs; its folder exists afterwards."""
+    folder = home / "logs"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / f"{name}.log"
+
+
+def workplace(home: Path) -> Path:
+    """A folder without .env, prefect.toml or pyproject.toml, which Prefect would read there."""
+    folder = home / "prefect"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def tail(log: Path) -> str:
+    """The last lines of a log."""
+    try:
+        content = log.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        return str(error)
+    return "\n".join(content.splitlines()[-15:])
+
+
+def _state_file(home: Path, name: str) -> Path:
+    return home / "services" / f"{name}.json"
+
+
+def _children(process: psutil.Process) -> list[psutil.Process]:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.children(recursive=True)
+    return []
+
+
+def _kill(processes: Sequence[psutil.Process]) -> None:
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(processes, timeout=GRACE_SECONDS)

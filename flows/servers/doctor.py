@@ -1,0 +1,234 @@
+"""`lce doctor`: is this machine ready, and is anything left over from runs that died?
+
+Every check says what it found and, where something is wrong, the way out. Nothing is left changed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+from flows.servers.daemons import answers, environment, find, marked
+from lce_core.errors import LceError
+from lce_core.store.file_system import probe
+from lce_core.store.lease import is_alive
+
+NAMES = ("server", "mlflow", "worker")
+FEW_BYTES = 5 << 30
+"""Free disk space below which a warning is due: the toy study needs about 1 GiB."""
+
+_ROOT = Path(__file__).parents[2]
+# Prefect comes first: it is Prefect's import that loads the plug-in.
+_PLUGIN = "import prefect, flows.prefect_plugin as p; raise SystemExit(not p.is_active())"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing looked at."""
+
+    name: str
+    ok: bool
+    detail: str
+    remedy: str = ""
+    """What to do if it is not ok."""
+
+
+def doctor(home: Path) -> list[Check]:
+    """All checks, in the order in which a user would mend things."""
+    home = home.absolute()
+    return [
+        _python(),
+        _packages(),
+        _folder(home),
+        _file_system(home),
+        _disk(home),
+        _catalog(home),
+        _prefect(),
+        _plugin(home),
+        _services(home),
+        _leases(home),
+        _attempts(home),
+        leftovers(home),
+        _accelerators(),
+    ]
+
+
+def _packages() -> Check:
+    try:
+        wanted = importlib.metadata.requires("lce") or []
+    except importlib.metadata.PackageNotFoundError:
+        return Check("packages", False, "lce is not installed", "pip install -e . in the checkout")
+    requirements = [Requirement(line) for line in wanted]
+    needed = [r for r in requirements if not r.marker or r.marker.evaluate({"extra": ""})]
+    wrong = [text for requirement in needed if (text := _violation(requirement))]
+    shown = ", ".join(f"{name} {_version(name)}" for name in ("torch", "prefect", "fastapi"))
+    remedy = "pip install -c constraints.txt -e . in the checkout"
+    return Check("packages", not wrong, "; ".join(wrong) or shown, remedy)
+
+
+def _version(name: str) -> str | None:
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        return importlib.metadata.version(name)
+    return None
+
+
+def _violation(requirement: Requirement) -> str:
+    found = _version(requirement.name)
+    if found and requirement.specifier.contains(found, prereleases=True):
+        return ""
+    return f"{requirement.name} is {found or 'missing'}, needs {requirement.specifier}"
+
+
+def _python() -> Check:
+    found = platform.python_version()
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        wanted = importlib.metadata.metadata("lce")["Requires-Python"]
+        ok = SpecifierSet(wanted).contains(found)
+        return Check("python", ok, f"{found}, needs {wanted}", "Use one of these versions.")
+    return Check("python", True, found)
+
+
+def _folder(home: Path) -> Check:
+    there = next(folder for folder in (home, *home.parents) if folder.exists())
+    ok = there.is_dir() and os.access(there, os.W_OK | os.X_OK)
+    detail = f"{home}{'' if there == home else ' (to be created)'}"
+    return Check("LCE_HOME", ok, detail, f"Make {there} writable, or set LCE_HOME to another.")
+
+
+def _file_system(home: Path) -> Check:
+    if not home.is_dir() or not os.access(home, os.W_OK | os.X_OK):
+        return Check("file system", True, "tried out when LCE_HOME is there")
+    found = probe(home)
+    detail = f"{found.mount.kind}: locks exclude, renames replace, clock {found.skew:+.1f} s"
+    if found.lacks:
+        detail = f"{found.mount.kind}: {'; '.join(found.lacks)}"
+    remedy = (
+        "Mount NFS without nolock and local_lock, Lustre with flock; keep hosts' clocks by NTP; an"
+        " object store cannot hold LCE_HOME."
+    )
+    return Check("file system", not found.lacks, detail, remedy)
+
+
+def _disk(home: Path) -> Check:
+    there = next(folder for folder in (home, *home.parents) if folder.exists())
+    free = shutil.disk_usage(there).free
+    remedy = "Free some space: `lce gc --dry-run` lists what no study needs."
+    return Check("disk", free >= FEW_BYTES, f"{free / 2**30:.1f} GiB free", remedy)
+
+
+def _catalog(home: Path) -> Check:
+    from tasks.questions import answer, catalog_path
+
+    if not catalog_path(home).exists():
+        return Check("catalog", True, "none yet; the first run builds it")
+    try:
+        (count,) = json.loads(answer(home, "SELECT count(*) AS n FROM scores", "json"))
+    except (LceError, OSError, ValueError) as error:
+        return Check("catalog", False, str(error), "lce rebuild catalog")
+    return Check("catalog", True, f"{count['n']} scores")
+
+
+def _prefect() -> Check:
+    """Where a plain `prefect` command of this folder would look for its server."""
+    command = [sys.executable, "-m", "prefect", "config", "view", "--show-sources"]
+    answer = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    remedy = "Run `prefect config view --show-sources`, and `lce doctor` in the checkout's folder."
+    if answer.returncode:
+        end = "; ".join(answer.stderr.strip().splitlines()[-2:])
+        return Check("prefect settings", False, end, remedy)
+    joined = answer.stdout.replace("\n", " ")
+    _, _, found = joined.partition("PREFECT_API_URL=")
+    if not found:
+        return Check("prefect settings", True, "no PREFECT_API_URL; `lce run` starts a server")
+    value, _, rest = found.partition("(")
+    source = rest.partition(")")[0].strip()
+    return Check("prefect settings", True, f"PREFECT_API_URL {value.strip()} {source}")
+
+
+def _plugin(home: Path) -> Check:
+    """Whether `prefect deployment run controlled-study` works as typed in the checkout."""
+    settings = {key: v for key, v in environment(home).items() if key != "PREFECT_PLUGINS_ENABLED"}
+    answer = subprocess.run(
+        [sys.executable, "-c", _PLUGIN], cwd=_ROOT, env=settings, capture_output=True, text=True
+    )
+    if answer.returncode == 0:
+        return Check("prefect plug-in", True, f"active in {_ROOT}")
+    said = answer.stderr.strip().splitlines()
+    remedy = "pip install -e . in the checkout; controlled-study/controlled-study works always."
+    return Check("prefect plug-in", False, said[-1] if said else "not active", remedy)
+
+
+def _services(home: Path) -> Check:
+    """None of them, or all of them; those that listen must answer."""
+    found = {name: find(home, name) for name in NAMES}
+    running = [service for service in found.values() if service]
+    if not running:
+        return Check("services", True, "none runs; `lce up` starts them")
+    silent = [s.name for s in running if s.url and not answers(f"{s.url}/health")]
+    missing = [name for name, service in found.items() if service is None]
+    detail = ", ".join(f"{s.name} {s.url or f'(PID {s.pid})'}" for s in running)
+    if silent or missing:
+        detail += f"; silent or missing: {', '.join([*silent, *missing])}"
+    return Check("services", not (silent or missing), detail, "lce down, then lce up")
+
+
+def _leases(home: Path) -> Check:
+    held = list(_json_files(home, "leases/*.json"))
+    live = [path.name for path, lease, age in held if is_alive(lease, age)]
+    stale = len(held) - len(live)
+    steps = {name.split(".")[0] for name in live}  # of one in parts there are several
+    # A stale lease is taken over by whoever needs its step: it is worth knowing, not an error.
+    return Check("leases", True, f"{len(steps)} steps are being computed, {stale} leases are stale")
+
+
+def _attempts(home: Path) -> Check:
+    held = list(_json_files(home, "artifacts/*/.attempt-*/.owner.json"))
+    dead = [path.parent.name for path, owner, age in held if not is_alive(owner, age)]
+    detail = f"{len(held) - len(dead)} running, {len(dead)} left by processes that died"
+    return Check("attempts", True, f"{detail}{' (the next run removes them)' if dead else ''}")
+
+
+def _json_files(home: Path, pattern: str) -> Iterator[tuple[Path, dict[str, object], float]]:
+    for path in home.glob(pattern):
+        with contextlib.suppress(OSError, ValueError):
+            age = time.time() - path.stat().st_mtime
+            yield path, json.loads(path.read_text(encoding="utf-8")), age
+
+
+def leftovers(home: Path) -> Check:
+    """Processes of `lce up` whose service is gone."""
+    roots = {service.pid for name in NAMES if (service := find(home, name))}
+    orphans = [process for process in marked(home) if not roots & _line(process)]
+    detail = ", ".join(str(process.pid) for process in orphans) or "none"
+    return Check("orphan processes", not orphans, detail, "lce down")
+
+
+def _line(process: psutil.Process) -> set[int]:
+    with contextlib.suppress(psutil.Error):
+        return {process.pid, *(parent.pid for parent in process.parents())}
+    return {process.pid}
+
+
+def _accelerators() -> Check:
+    from lce_core.devices import count_accelerators
+
+    flash = _version("flash-attn")
+    number = count_accelerators()
+    if not number:
+        return Check("accelerators", True, "none visible to torch: studies run on the CPU")
+    note = f"flash-attn {flash}" if flash else "no flash-attn: torch's own kernels are used"
+    return Check("accelerators", True, f"{number} CUDA devices; {note}")

@@ -1,0 +1,190 @@
+"""`lce up` and `lce down`: Prefect's server, a worker and the MLflow UI on this machine's loopback.
+
+Their homes lie in LCE_HOME, they bind 127.0.0.1 only, and they take no setting from the user's
+environment or working folder. `up` is idempotent: what runs is left alone and reported.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from filelock import FileLock
+
+from flows.servers.daemons import (
+    Service,
+    answers,
+    ask,
+    environment,
+    find,
+    launch,
+    log_path,
+    process_of,
+    stop,
+    stop_leftovers,
+    wait_until,
+)
+from flows.servers.doctor import Check, doctor
+from flows.servers.ports import LOOPBACK, require_free
+from lce_core.errors import ServiceError
+from lce_core.store.records import write_json
+from tasks import tracking
+
+__all__ = ["Check", "Service", "doctor", "down", "study_pages", "up"]
+
+POOL = "lce"
+"""The work pool that prefect.yaml deploys to."""
+NAMES = ("server", "mlflow", "worker")
+"""Services in the order in which they start."""
+OPTIONS = {"server": "--port", "mlflow": "--mlflow-port"}
+START_SECONDS = 120.0
+
+_ROOT = Path(__file__).parents[2]
+
+
+def up(home: Path, ports: Mapping[str, int]) -> list[Service]:
+    """Starts what does not run yet, deploys the studies of prefect.yaml, and waits until ready.
+
+    Args:
+      ports: port of "server" (Prefect) and of "mlflow"; ignored where that one runs already.
+
+    Raises:
+      SpecError: a port is taken; nothing was started.
+      ServiceError: a service does not come up; those started by this call are stopped again.
+    """
+    home = home.absolute()
+    (home / "services").mkdir(parents=True, exist_ok=True)
+    with FileLock(home / "services" / ".lock"):
+        before = {name: find(home, name) for name in NAMES}
+        for name, option in OPTIONS.items():
+            if before[name] is None:
+                require_free(ports[name], option)
+        try:
+            server = before["server"] or _start_server(home, ports["server"])
+            mlflow = before["mlflow"] or _start_mlflow(home, ports["mlflow"])
+            _wait_for(server, "/health")
+            _deploy(home, server)
+            worker = before["worker"] or _start_worker(home, server)
+            _wait_for(mlflow, "/health")
+            _wait_for_worker(server, worker)
+        except BaseException:
+            stop(home, [s for s in _running(home) if before[s.name] is None])
+            raise
+        return [server, mlflow, worker]
+
+
+def down(home: Path) -> list[str]:
+    """Stops all services of `home` and every process they started; returns the services' names."""
+    home = home.absolute()
+    running = _running(home)
+    stop(home, running)
+    stop_leftovers(home)
+    return [service.name for service in running]
+
+
+def study_pages(home: Path) -> dict[str, str]:
+    """Address of the charts of each study that MLflow shows, one line a method."""
+    names = tracking.studies_with_pages(home)
+    found = {name: tracking.pages_of(home, name) for name in names}
+    return {name: pages.methods for name, pages in found.items() if pages}
+
+
+def _running(home: Path) -> list[Service]:
+    return [service for name in NAMES if (service := find(home, name))]
+
+
+def _start_server(home: Path, port: int) -> Service:
+    url = f"http://{LOOPBACK}:{port}/api"
+    command = [sys.executable, "-m", "prefect", "server", "start"]
+    command += ["--host", LOOPBACK, "--port", str(port)]
+    return launch(home, "server", command, {"PREFECT_API_URL": url}, port, url)
+
+
+def _start_mlflow(home: Path, port: int) -> Service:
+    tracking.initialise(home)
+    command = [sys.executable, "-m", "mlflow", "server", "--workers", "1"]
+    command += ["--host", LOOPBACK, "--port", str(port)]
+    command += ["--backend-store-uri", tracking.tracking_uri(home)]
+    command += ["--artifacts-destination", tracking.artifact_root(home).as_uri()]
+    return launch(home, "mlflow", command, {}, port, f"http://{LOOPBACK}:{port}")
+
+
+def _start_worker(home: Path, server: Service) -> Service:
+    command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", POOL]
+    command += ["--type", "process", "--name", _worker_name()]
+    # Polled every 10 s by default: a run would wait that long before it starts.
+    settings = {"PREFECT_API_URL": str(server.url), "PREFECT_WORKER_QUERY_SECONDS": "2"}
+    return launch(home, "worker", command, settings)
+
+
+def _worker_name() -> str:
+    return f"lce-{socket.gethostname()}"
+
+
+def _wait_for(service: Service, path: str) -> None:
+    wait_until(
+        service.name,
+        lambda: answers(f"{service.url}{path}"),
+        lambda: process_of(service) is not None,
+        Path(service.log),
+        START_SECONDS,
+    )
+
+
+def _wait_for_worker(server: Service, worker: Service) -> None:
+    def online() -> bool:
+        workers = ask(f"{server.url}/work_pools/{POOL}/workers/filter", {}) or []
+        mine = (one for one in workers if one["name"] == _worker_name())
+        return any(one["status"] == "ONLINE" for one in mine)
+
+    alive = process_of
+    wait_until("worker", online, lambda: alive(worker) is not None, Path(worker.log), START_SECONDS)
+
+
+def _deploy(home: Path, server: Service) -> None:
+    """Creates the work pool and the deployments of prefect.yaml, unless this server has them."""
+    file = _ROOT / "prefect.yaml"
+    if not file.is_file():
+        raise ServiceError(
+            file,
+            "no such file",
+            "the checkout of this project, which `lce up` deploys from",
+            "run `lce up` of a checkout (pip install -e .)",
+        )
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    wanted = {"file": str(file), "sha256": digest, "server": server.started}
+    note = home / "services" / "deployed.json"
+    if note.is_file() and json.loads(note.read_text(encoding="utf-8")) == wanted:
+        return
+    if ask(f"{server.url}/work_pools/{POOL}") is None:
+        _prefect(home, server, "work-pool", "create", POOL, "--type", "process")
+    _prefect(home, server, "--no-prompt", "deploy", "--all")
+    write_json(note, wanted)
+
+
+def _prefect(home: Path, server: Service, *arguments: str) -> None:
+    # prefect.yaml and entry points are read from the working folder: the checkout.
+    answer = subprocess.run(
+        [sys.executable, "-m", "prefect", *arguments],
+        cwd=_ROOT,
+        env={**environment(home), "PREFECT_API_URL": str(server.url)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    log_path(home, "deploy").write_text(answer.stdout, encoding="utf-8")
+    if answer.returncode:
+        end = "\n".join(answer.stdout.splitlines()[-15:])
+        raise ServiceError(
+            f"prefect {' '.join(arguments)}",
+            f"exit code {answer.returncode}",
+            "a deployment on this server",
+            f"read {log_path(home, 'deploy')}, which ends with these lines",
+            end,
+        )

@@ -1,0 +1,235 @@
+"""A Prefect server for one `lce run`: on a free loopback port, gone when the run is gone.
+
+A flow needs a server, because without one most records of its tasks are lost. Starting it takes
+seconds, so it comes in two phases: `start` returns at once and imports no Prefect, `wait_ready`
+waits for the first healthy answer. The server runs under tasks.supervisor, whose lifeline this
+process holds: however the run or the supervisor ends, also by kill -9, nothing of it stays. Its
+database is the one of `lce up`, which therefore shows past runs.
+
+A server that dies is started again on its port, where Prefect's client finds it: what the client
+holds for it, it sends then. If that fails several times in a row, the run goes on without.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from filelock import FileLock, Timeout
+
+from flows.servers.daemons import answers, environment, find, log_path, tail, workplace
+from flows.servers.ports import LOOPBACK, free_port
+from lce_core.errors import ServiceError
+from tasks import supervisor
+
+START_SECONDS = 120.0
+STOP_SECONDS = 5.0
+WATCH_SECONDS = 0.5
+"""Between two looks at whether the server still runs."""
+MOST_FAILED_STARTS = 3
+"""So often in a row a server is started in vain; a run that has begun then goes on without one."""
+
+_SETTINGS = {
+    "PREFECT_SERVER_UI_ENABLED": "false",
+    # Two runs may share the database: the second one waits instead of failing.
+    "PREFECT_SERVER_DATABASE_TIMEOUT": "60",
+    # Services for schedules, automations and workers, none of which such a run has; what records
+    # events and task runs, and what frees concurrency slots, stays on.
+    **{
+        f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false"
+        for name in (
+            "CANCELLATION_CLEANUP",
+            "FOREMAN",
+            "LATE_RUNS",
+            "PAUSE_EXPIRATIONS",
+            "SCHEDULER",
+            "TRIGGERS",
+        )
+    },
+}
+
+
+class TemporaryServer:
+    """The Prefect API a run uses: one that is there already, else one started for it."""
+
+    def __init__(self, home: Path, tell: Callable[[str], None] = lambda text: None) -> None:
+        """`tell` is given a sentence, once each, when the server is lost or there again."""
+        self.home = home.absolute()
+        self.url = ""
+        self.started_here = False
+        """Whether a server was started, and will be stopped, by this object."""
+        self.log = log_path(self.home, "temporary-server")
+        self._tell = tell
+        self._process: subprocess.Popen[bytes] | None = None
+        self._closing = threading.Event()
+        self._died = False
+        self._watch: threading.Thread | None = None
+        # Two servers must not migrate one new database at the same time.
+        self._lock = FileLock(workplace(self.home) / ".starting.lock", thread_local=False)
+
+    def start(self) -> None:
+        """Begins: finds a running server, or starts one; does not wait."""
+        self.url = _existing(self.home)
+        if not self.url:
+            self.started_here = True
+            with contextlib.suppress(Timeout):  # then wait_ready starts it
+                self._lock.acquire(timeout=0)
+                self._launch()
+
+    def wait_ready(self) -> str:
+        """The API's url, once it answers.
+
+        Raises:
+          ServiceError: it cannot be reached or does not start; shows the end of its log.
+        """
+        if not self.started_here:
+            return self.url
+        try:
+            with self._lock.acquire(timeout=START_SECONDS):
+                if self._become_healthy():
+                    self._watch = threading.Thread(target=self._keep_up, daemon=True)
+                    self._watch.start()
+                    return self.url
+        except Timeout:
+            raise ServiceError(
+                self._lock.lock_file,
+                f"another server of {self.home} that has been starting for {START_SECONDS:.0f} s",
+                "a server that is up by then",
+                "run `lce doctor`",
+            ) from None
+        finally:
+            self._lock.release(force=True)
+        raise ServiceError(
+            f"Prefect's server on {LOOPBACK}",
+            "a process that did not start",
+            "a server that answers",
+            f"run `lce doctor`; {self.log} ends with these lines",
+            tail(self.log),
+        )
+
+    @property
+    def was_lost(self) -> bool:
+        """Whether it died at some time, or does not answer now."""
+        return self._died or not answers(f"{self.url}/health")
+
+    def comes_back(self) -> bool:
+        """Whether a server that died answers again; waits for one that is being started."""
+        watch, limit = self._watch, time.monotonic() + START_SECONDS
+        while watch and watch.is_alive() and time.monotonic() < limit:
+            if answers(f"{self.url}/health"):
+                return True
+            time.sleep(0.1)
+        return False
+
+    def close(self) -> None:
+        """Stops the server if it was started here, and everything below it."""
+        self._closing.set()
+        if self._watch:
+            self._watch.join()
+        self._stop()
+        self._lock.release(force=True)
+
+    def _become_healthy(self) -> bool:
+        limit = time.monotonic() + START_SECONDS
+        # A free port may be taken by another process before the server binds it; or it is killed.
+        for _ in range(MOST_FAILED_STARTS):
+            process = self._process or self._launch()
+            while process.poll() is None and time.monotonic() < limit:
+                if answers(f"{self.url}/health"):
+                    return True
+                time.sleep(0.02)
+            self._stop()
+        return False
+
+    def _keep_up(self) -> None:
+        """Starts the server again whenever it died, until the run ends."""
+        failed = 0
+        while not self._closing.wait(WATCH_SECONDS):
+            if self._process and self._process.poll() is None:
+                failed = 0 if failed and answers(f"{self.url}/health") else failed
+                continue
+            self._stop()  # what its supervisor left
+            if failed == MOST_FAILED_STARTS:
+                self._tell(
+                    f"Prefect's server does not start again; the run goes on without it. {self.log}"
+                    " says why."
+                )
+                return
+            if not self._died:
+                self._tell("Prefect's server died; it is started again.")
+            failed, self._died = failed + 1, True
+            self._launch(urlsplit(self.url).port)
+
+    def _stop(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.terminate()  # passed on to the server, which writes what it still has to record
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(STOP_SECONDS)
+        process.communicate()  # closes the lifeline: the supervisor kills the rest
+
+    def _launch(self, port: int | None = None) -> subprocess.Popen[bytes]:
+        port = port or free_port()
+        self.url = f"http://{LOOPBACK}:{port}/api"
+        command = [sys.executable, str(Path(supervisor.__file__)), sys.executable, "-m", "prefect"]
+        command += ["server", "start", "--host", LOOPBACK, "--port", str(port)]
+        with self.log.open("ab" if self._watch else "wb") as output:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                env={**environment(self.home), **_SETTINGS, "PREFECT_API_URL": self.url},
+                cwd=workplace(self.home),
+                # Ctrl-C in the terminal is for the run, which then closes the server.
+                start_new_session=True,
+            )
+        return self._process
+
+
+@contextlib.contextmanager
+def temporary_server(
+    home: Path, tell: Callable[[str], None] = lambda text: None
+) -> Iterator[TemporaryServer]:
+    """A started server, closed at the end; call `wait_ready` before it is needed."""
+    server = TemporaryServer(home, tell)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()
+
+
+def client_settings(home: Path, url: str) -> dict[str, str]:
+    """Environment for a process that is to use the API at `url`; set before importing Prefect."""
+    own = environment(home.absolute())
+    kept = ("NO_PROXY", "PREFECT_HOME", "PREFECT_PLUGINS_ENABLED", "DO_NOT_TRACK")
+    return {**{key: own[key] for key in kept}, "PREFECT_API_URL": url}
+
+
+def _existing(home: Path) -> str:
+    """The url of PREFECT_API_URL or of `lce up`, or "" if there is neither.
+
+    Raises:
+      ServiceError: PREFECT_API_URL is set, and nothing answers there.
+    """
+    given = os.environ.get("PREFECT_API_URL", "").rstrip("/")
+    if given:
+        if not answers(f"{given}/health"):
+            raise ServiceError(
+                "PREFECT_API_URL",
+                f"{given}, where no Prefect server answers",
+                "the address of a running server",
+                "start it, or unset the variable: `lce run` then starts one of its own",
+            )
+        return given
+    service = find(home, "server")
+    return str(service.url) if service and answers(f"{service.url}/health") else ""

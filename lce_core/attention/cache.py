@@ -1,0 +1,183 @@
+"""Keys and values of a text that is read on: appended in place, in room that is there before.
+
+transformers' DynamicCache joins old and new states into new tensors for every token, which moves
+the whole cache three times where attention reads it once. Here a token's states are written to
+their place, and views of what is there are handed out. Rotated forms of keys, which attention
+schemes ask for, are kept beside the keys (`lce_core.attention.placement`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from transformers import DynamicCache
+from transformers.cache_utils import DynamicLayer
+
+from lce_core.attention.placement import PlacedKeys, Placement
+
+
+class PreallocatedLayer(DynamicLayer):
+    """The cache of one layer.
+
+    Args:
+      capacity: tokens that there is room for from the start; more make more room.
+      hands_itself_over: `update` gives this object in place of keys and values, for attention
+        functions that look for rotated keys in it.
+    """
+
+    keys: Any
+    values: Any
+
+    def __init__(self, capacity: int, *, hands_itself_over: bool) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._capacity, self._hands_itself_over = capacity, hands_itself_over
+        self._rooms: tuple[torch.Tensor, torch.Tensor] | None = None
+        self._placed: dict[Placement, PlacedKeys] = {}
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[Any, Any]:
+        """Appends states (batch, kv_heads, tokens, head_dim)."""
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        start = self.get_seq_length()
+        stop = start + key_states.shape[-2]
+        key_room, value_room = self._rooms_for(key_states, value_states, stop)
+        key_room[:, :, start:stop] = key_states
+        value_room[:, :, start:stop] = value_states
+        self.keys, self.values = key_room[:, :, :stop], value_room[:, :, :stop]
+        return (self, self) if self._hands_itself_over else (self.keys, self.values)
+
+    def placed(self, placement: Placement, seen: slice) -> torch.Tensor:
+        """Keys (batch, kv_heads, seen, head_dim) rotated to their places.
+
+        Args:
+          placement: where they go.
+          seen: positions of those wanted, start and stop given.
+        """
+        held = self._placed.setdefault(placement, PlacedKeys(placement))
+        capacity = 0 if self._rooms is None else self._rooms[0].shape[2]
+        return held.get(self.keys, seen, capacity)
+
+    def crop(self, tokens_to_remove: int) -> None:
+        """Forgets the last tokens; their number is given negative, as transformers has it."""
+        super().crop(tokens_to_remove)
+        for held in self._placed.values():
+            held.cut_back(self.get_seq_length())
+
+    def batch_select_indices(self, indices: torch.Tensor) -> None:
+        """Leaves these texts of the batch, in this order."""
+        tokens = self.get_seq_length()
+        if self._rooms is None or not tokens:
+            return
+        keys, values = (room.index_select(0, indices) for room in self._rooms)
+        self._rooms = keys, values
+        self.keys, self.values = keys[:, :, :tokens], values[:, :, :tokens]
+        for held in self._placed.values():
+            held.select(indices)
+
+    def _rooms_for(
+        self, keys: torch.Tensor, values: torch.Tensor, stop: int
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        held, rooms = self.get_seq_length(), self._rooms
+        # Methods of the base class may have put other tensors there.
+        own = rooms is None or not held or self.keys.data_ptr() == rooms[0].data_ptr()
+        if rooms is not None and own and stop <= rooms[0].shape[2]:
+            return rooms
+        if not own:
+            self._placed.clear()
+        tokens = max(self._capacity, stop if rooms is None else stop + stop // 2)
+        made = tuple(
+            states.new_empty(*states.shape[:2], tokens, states.shape[3])
+            for states in (keys, values)
+        )
+        if held:
+            made[0][:, :, :held], made[1][:, :, :held] = self.keys, self.values
+        self._rooms = made[0], made[1]
+        return self._rooms
+
+
+class PreallocatedCache(DynamicCache):
+    """A DynamicCache whose layers append in place.
+
+    Args:
+      capacity: tokens of the texts and of their answers.
+      hands_layers_over: see PreallocatedLayer.
+    """
+
+    def __init__(self, capacity: int, *, hands_layers_over: bool = False) -> None:
+        super().__init__()
+        made: Any = partial(PreallocatedLayer, capacity, hands_itself_over=hands_layers_over)
+        self.layer_class_to_replicate = made
+
+    @property
+    def num_texts(self) -> int:
+        """Texts in it, once there are any tokens."""
+        layer: Any = self.layers[0]
+        return len(layer.keys)
+
+
+def groups_of(states: torch.Tensor, layers: Sequence[PreallocatedLayer]) -> Sequence[torch.Tensor]:
+    """States (texts, ...) of each group of texts."""
+    groups: Sequence[torch.Tensor] = states.split([len(layer.keys) for layer in layers])
+    return groups
+
+
+class RaggedCache(DynamicCache):
+    """Texts of several lengths whose next tokens pass together: a cache for each length.
+
+    Args:
+      caches: each of texts of one length, in the order of the batch, which hand layers over.
+    """
+
+    def __init__(self, caches: Sequence[PreallocatedCache]) -> None:
+        super().__init__()
+        self._caches = list(caches)
+
+    def update(
+        self,
+        key_states: torch.Tensor,
+        value_states: torch.Tensor,
+        layer_idx: int,
+        *_: Any,
+        **__: Any,
+    ) -> tuple[Any, Any]:
+        """Appends states (texts, kv_heads, 1, head_dim) to those of their texts."""
+        layers: tuple[Any, ...] = tuple(cache.layers[layer_idx] for cache in self._caches)
+        states = groups_of(key_states, layers), groups_of(value_states, layers)
+        for layer, keys, values in zip(layers, *states, strict=True):
+            layer.update(keys, values)
+        return layers, layers
+
+    def next_positions(self, device: torch.device) -> torch.Tensor:
+        """Positions (texts, 1) of the tokens that follow."""
+        lengths: list[int] = []
+        for cache in self._caches:
+            lengths += [cache.get_seq_length()] * cache.num_texts
+        return torch.tensor(lengths, device=device)[:, None]
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        """Tokens of the longest text."""
+        return max(cache.get_seq_length(layer_idx) for cache in self._caches)
+
+    def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:
+        """As if all texts were as long as the longest; one token of each needs no mask."""
+        longest = max(self._caches, key=lambda cache: cache.get_seq_length(layer_idx))
+        return longest.get_mask_sizes(query_length, layer_idx)
+
+    def batch_select_indices(self, indices: torch.Tensor) -> None:
+        """Leaves these texts of the batch, ascending."""
+        kept: list[PreallocatedCache] = []
+        first, remaining = 0, indices.tolist()
+        for cache in self._caches:
+            size = cache.num_texts
+            own = [index - first for index in remaining if first <= index < first + size]
+            first += size
+            if own:
+                kept.append(cache)
+            if 0 < len(own) < size:
+                cache.batch_select_indices(torch.tensor(own, device=indices.device))
+        self._caches = kept

@@ -1,0 +1,38 @@
+"""Which attention kernels really run: torch chooses behind one function, by hardware and shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch.utils._python_dispatch import TorchDispatchMode
+
+FUSED: Mapping[str, str] = {
+    "aten::_scaled_dot_product_cudnn_attention": "cudnn",
+    "aten::_scaled_dot_product_flash_attention": "torch_flash",
+    "aten::_scaled_dot_product_flash_attention_for_cpu": "torch_flash_cpu",
+    "aten::_scaled_dot_product_efficient_attention": "efficient",
+    "aten::_flash_attention_forward": "torch_flash",
+    "flash_attn::_flash_attn_forward": "flash_attention_2",
+    "flash_attn::_flash_attn_varlen_forward": "flash_attention_2",
+}
+"""Operators that compute attention as a whole, and what records call them. Each returns the output
+and its log-sum-exp, which is all that its backward pass needs beside its inputs."""
+
+
+class KernelWatch(TorchDispatchMode):
+    """Notes the attention operators of what is called inside; changes nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.seen: set[str] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Passes an operator on."""
+        if (name := func.name()) in FUSED:
+            self.seen.add(FUSED[name])
+        return func(*args, **(kwargs or {}))
+
+    def names(self) -> str:
+        """What ran, for a record; "matmul" where no fused operator did."""
+        return "+".join(sorted(self.seen)) or "matmul"

@@ -1,0 +1,88 @@
+"""torch's own attention as transformers calls it, without masks for texts that are read on.
+
+transformers writes a mask out for every piece of a text that follows others, because SDPA's causal
+flag counts from the first key. CUDA's flash and cuDNN kernels refuse masks, and the CPU computes
+what a mask hides. Such pieces are attended from the last key instead (`lce_core.attention.flash`);
+everything else is transformers' function as it is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import causal_mask_function, sdpa_mask
+
+from lce_core.attention.cache import PreallocatedLayer, groups_of
+from lce_core.attention.flash import attend_causal, backend
+
+STOCK = "lce_sdpa"
+"""Name of the registered attention and mask functions."""
+
+
+def _attention(
+    module: Any,
+    query: torch.Tensor,
+    key: Any,
+    value: Any,
+    attention_mask: torch.Tensor | None,
+    *,
+    scaling: float,
+    **kwargs: Any,
+) -> tuple[torch.Tensor, None]:
+    """The registered attention: states as in transformers', output (batch, tokens, heads, D)."""
+    if isinstance(key, tuple):
+        parts = [
+            _attention(module, some, layer, layer, attention_mask, scaling=scaling, **kwargs)[0]
+            for some, layer in zip(groups_of(query, key), key, strict=True)
+        ]
+        return torch.cat(parts), None
+    if isinstance(key, PreallocatedLayer):
+        key, value = key.keys, key.values
+    if attention_mask is None and 1 < query.shape[2] < key.shape[2]:  # the mask below was left out
+        output = attend_causal(query, key, value, scaling).output
+        return output.transpose(1, 2).contiguous(), None
+    stock: tuple[torch.Tensor, None] = sdpa_attention_forward(
+        module, query, key, value, attention_mask, scaling=scaling, **kwargs
+    )
+    return stock
+
+
+def _mask(
+    *,
+    q_length: int,
+    kv_length: int,
+    q_offset: Any,
+    mask_function: Any,
+    attention_mask: torch.Tensor | None,
+    **given: Any,
+) -> torch.Tensor | None:
+    """The registered mask: none where causality is all, also for later pieces of a text."""
+    filled = kv_length == q_offset + q_length
+    if not filled:  # None would say that the queries are the last tokens
+        given["allow_is_causal_skip"] = False
+    causal = mask_function is causal_mask_function and attention_mask is None
+    if filled and causal and _has_kernel(given.get("device"), given.get("dtype")):
+        return None
+    mask: torch.Tensor | None = sdpa_mask(
+        q_length=q_length,
+        kv_length=kv_length,
+        q_offset=q_offset,
+        mask_function=mask_function,
+        attention_mask=attention_mask,
+        **given,
+    )
+    return mask
+
+
+def _has_kernel(device: torch.device | None, dtype: torch.dtype | None) -> bool:
+    """Whether such a piece has a kernel that is worth it, and no gradients to lose."""
+    if device is None or dtype is None or torch.is_grad_enabled():
+        return False
+    return backend(device, dtype) != "blocked"
+
+
+AttentionInterface.register(STOCK, _attention)
+AttentionMaskInterface.register(STOCK, _mask)

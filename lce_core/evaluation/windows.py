@@ -1,0 +1,63 @@
+"""Windows of one length over a stream of tokens."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lce_core.data.sequences import Sequences
+
+
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """Tokens of one or more documents, one after the other (tokens,)."""
+
+    tokens: NDArray[np.uint32]
+
+    @cached_property
+    def digest(self) -> str:
+        """sha256 of the tokens."""
+        return hashlib.sha256(self.tokens.tobytes()).hexdigest()
+
+
+@dataclass(frozen=True, eq=False)
+class Windows:
+    """Windows of one length over a stream."""
+
+    stream: Stream
+    starts: NDArray[np.int64]
+    """First token of each window in the stream (windows,)."""
+    length: int
+    """Tokens of a window, `before` included."""
+    before: int | None = None
+    """Token put before each window; None for none."""
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @property
+    def sequences(self) -> Sequences:
+        """The windows as sequences of one length."""
+        return Sequences({self.length: len(self)})
+
+    def rows(self, first: int, number: int) -> Windows:
+        """Some of the windows, in order."""
+        return replace(self, starts=self.starts[first : first + number])
+
+    def ids(self) -> NDArray[np.uint32]:
+        """Their tokens (windows, length)."""
+        width = self.length - (self.before is not None)
+        found = np.lib.stride_tricks.sliding_window_view(self.stream.tokens, width)[self.starts]
+        if self.before is None:
+            return found
+        return np.insert(found, 0, self.before, axis=1)
+
+    def following(self) -> NDArray[np.int64]:
+        """The token behind each window in the stream (windows,); -1 where the stream ends."""
+        ends = self.starts + self.length - (self.before is not None)
+        ended = np.append(self.stream.tokens, 0)[ends]
+        return np.where(ends < len(self.stream.tokens), ended.astype(np.int64), -1)

@@ -1,0 +1,37 @@
+"""`python -m lce_core.prompts`: one sample with its prompts as JSON, for other processes.
+
+Exit code 2, with one message on standard error, where it cannot be shown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from lce_core.errors import LceError
+from lce_core.prompts.reading import asked_sample
+from lce_core.prompts.rebuilding import asked_cell
+from lce_core.prompts.wording import to_json
+from lce_core.store.artifacts import Store
+
+
+def main() -> int:
+    """Prints; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m lce_core.prompts")
+    parser.add_argument("--home", type=Path, required=True)
+    parser.add_argument("--cell", required=True)
+    parser.add_argument("--sample", type=int, required=True)
+    asked = parser.parse_args()
+    try:
+        found = asked_sample(asked_cell(Store(asked.home), asked.cell), asked.sample)
+    except LceError as error:
+        sys.stderr.write(f"lce: {error}\n")
+        return 2
+    sys.stdout.write(json.dumps(to_json(found)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

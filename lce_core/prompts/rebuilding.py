@@ -1,0 +1,241 @@
+"""The prompts of a finished cell, built again, and whether they are those that it was asked.
+
+What decides is the sha256 of all token ids, which a cell's record holds. Records of earlier
+versions lack it: there the number of samples and each one's length, reference and depth have to be
+the same, and `AskedCell.has_digest` says that no more is known.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from lce_core.benchmarks import (
+    BENCHMARKS,
+    CellRequest,
+    Prompt,
+    PromptBenchmark,
+    prompts_sha256,
+)
+from lce_core.data.held_out import HeldOutText
+from lce_core.errors import DataError, SpecError, StoreError, UnavailableError
+from lce_core.models import MODELS, LanguageModel
+from lce_core.registry import Registry
+from lce_core.store.artifacts import Store
+from lce_core.store.cell_tables import SAMPLES_FILE
+from lce_core.store.identity import SHORT
+from lce_core.store.records import Record
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+_LIBRARIES = ("numpy", "tokenizers", "transformers")
+"""Of those in a record's environment, the ones that decide draws and tokens."""
+
+
+@dataclass(frozen=True)
+class AskedCell:
+    """A finished cell with its prompts, which are those that it was asked."""
+
+    record: Record
+    benchmark: PromptBenchmark
+    base_model: LanguageModel
+    tokenizer: PreTrainedTokenizerBase
+    samples: Sequence[Mapping[str, Any]]
+    """Rows of `lce_core.store.cell_tables.SAMPLES`."""
+    prompts: Sequence[tuple[Prompt, ...]]
+    """Of each sample; most have one."""
+    has_digest: bool
+    """Whether the digest of all token ids was compared, not lengths and references alone."""
+
+
+def asked_cell(
+    store: Store,
+    cell: str,
+    model_folders: Mapping[str, Path] | None = None,
+    data_folders: Mapping[str, Path] | None = None,
+) -> AskedCell:
+    """A finished cell with the prompts that it was asked.
+
+    Args:
+      store: where it lies.
+      cell: its id, the first 12 hexadecimal digits of its fingerprint.
+      model_folders: by name, before those that the cell was computed with.
+      data_folders: by name, likewise.
+
+    Raises:
+      SpecError: no such cell, one without prompts, or one that another version has computed.
+      UnavailableError: tokenizer, held-out text or data set are out of reach.
+      StoreError: the cell's files are damaged.
+      DataError: what can be built here are other prompts.
+    """
+    record, folder = _found(store, cell)
+    benchmark, base_model = _plugins(record)
+    used = {key: record.execution.get(key) or {} for key in ("model_folders", "data_folders")}
+    models = {**_paths(used["model_folders"]), **(model_folders or {})}
+    named = models.get(str(record.axes.get("base_model", base_model.known_as)))
+    tokenizer = base_model.tokenizer(named or base_model.fetched(store.models))
+    tokenizer.model_max_length = sys.maxsize  # it warns of what is longer, which studies are about
+    request = CellRequest(
+        model=None,  # type: ignore[arg-type] # prompts follow from all that is said but the model
+        tokenizer=tokenizer,
+        base_model=base_model,
+        held_out=_held_out(store, record),
+        task=record.spec["task"],
+        eval_length=record.spec["eval_length"],
+        seed=record.spec.get("seed") or 0,
+        data_folders={**_paths(used["data_folders"]), **(data_folders or {})},
+        prompt_folder=store.prompts,
+    )
+    with store.file_facts.in_use():
+        _require_data(record, benchmark, request)
+        prompts = benchmark.prompts(request)
+    size = benchmark.form.num_queries(request.task)
+    of_samples = [prompts[first : first + size] for first in range(0, len(prompts), size)]
+    rows = pq.read_table(folder / SAMPLES_FILE).to_pylist()
+    digest, built = record.result.get("prompts_sha256"), prompts_sha256(prompts)
+    difference = _difference(rows, of_samples)
+    if difference is None and digest not in (None, built):
+        difference = f"token ids with the sha256 {built[:SHORT]}, not {digest[:SHORT]}"
+    if difference is not None:
+        raise DataError(
+            f"prompts of cell {record.fingerprint[:SHORT]}",
+            f"others when built here: {difference}",
+            "those that the cell was asked",
+            f"build them with what computed it: {_provenance(record)}",
+        )
+    return AskedCell(record, benchmark, base_model, tokenizer, rows, of_samples, digest is not None)
+
+
+def _found(store: Store, cell: str) -> tuple[Record, Path]:
+    is_id = re.fullmatch(rf"[0-9a-f]{{{SHORT}}}", cell)
+    folder = store.find(cell, "cell") if is_id else None
+    if folder is None:
+        raise SpecError(
+            "cell",
+            f"{cell!r}, which {store.home} does not hold",
+            f"the id of a finished cell, {SHORT} hexadecimal digits",
+            'look it up: `lce sql "SELECT * FROM cells"`',
+        )
+    record = _intact(store, folder)
+    if record is None:
+        raise StoreError(
+            folder,
+            "files that are not as they were committed",
+            "a cell as its record says",
+            "run the study again, which computes it anew",
+        )
+    return record, folder
+
+
+def _intact(store: Store, folder: Path) -> Record | None:
+    with suppress(OSError, ValueError):
+        record = Record.read(folder)
+        return record if store.is_intact(folder, record) else None
+    return None
+
+
+def _plugins(record: Record) -> tuple[PromptBenchmark, LanguageModel]:
+    cell = f"cell {record.fingerprint[:SHORT]}"
+    benchmark = _plugin(BENCHMARKS, record, "benchmark")
+    if not isinstance(benchmark, PromptBenchmark):
+        raise SpecError(
+            cell,
+            f"{benchmark.plugin_name}, which builds no prompts",
+            "a cell of a benchmark that asks prompts",
+            "choose another cell",
+        )
+    return benchmark, _plugin(MODELS, record, "base_model")
+
+
+def _plugin(registry: Registry[Any], record: Record, part: str) -> Any:
+    identity, where = record.spec.get(part), f"cell {record.fingerprint[:SHORT]}: {part}"
+    if not (isinstance(identity, Mapping) and {"name", "version"} <= identity.keys()):
+        raise DataError(
+            where, repr(identity), "a name and a version, as lce writes them", "compute it again"
+        )
+    name = identity["name"]
+    if name not in registry.names():
+        raise SpecError(
+            where,
+            f"{name!r}, which is no plug-in here",
+            "the plug-in that the cell was computed with",
+            "name the folder that it lies in: `lce prompt CELL SAMPLE --plugins FOLDER`",
+        )
+    installed = registry.load(name).plugin_version
+    if installed != identity["version"]:
+        raise SpecError(
+            where,
+            f"VERSION {installed} of {name}, which may ask otherwise",
+            f"VERSION {identity['version']}, with which the cell was computed",
+            f"look with what computed it ({_provenance(record)}), or run the study again",
+        )
+    return registry.from_identity(identity)
+
+
+def _held_out(store: Store, record: Record) -> HeldOutText:
+    fingerprint = record.parents["held_out"]
+    folder = store.find(fingerprint, "held_out")
+    if folder is None or _intact(store, folder) is None:
+        raise UnavailableError(
+            f"held_out {fingerprint[:SHORT]}",
+            "no such text in the store, or not all of it",
+            "the held-out text that the cell was computed with",
+            "run the study again, which cuts it anew",
+        )
+    return HeldOutText.open(folder)
+
+
+def _require_data(record: Record, benchmark: PromptBenchmark, request: CellRequest) -> None:
+    digest = benchmark.digest(request.task, request.data_folders)
+    if digest != record.spec.get("data"):
+        names = ", ".join(one.name for one in benchmark.reads(request.task)) or "none"
+        raise DataError(
+            f"data of cell {record.fingerprint[:SHORT]}: {names}",
+            f"files with the digest {str(digest)[:SHORT]}",
+            f"those with {str(record.spec.get('data'))[:SHORT]}, which the cell was computed with",
+            "name the folder that holds them with --data-folder",
+        )
+
+
+def _difference(
+    rows: Sequence[Mapping[str, Any]], of_samples: Sequence[tuple[Prompt, ...]]
+) -> str | None:
+    """Where prompts and the samples in the store disagree; None if nowhere."""
+    if len(rows) != len(of_samples):
+        return f"{len(of_samples):,} samples, not {len(rows):,}"
+    for row, prompts in zip(rows, of_samples, strict=True):
+        depths = [prompt.depth for prompt in prompts if prompt.depth is not None]
+        built = {
+            "num_prompt_tokens": len(prompts[0].ids),
+            "reference": " | ".join(prompt.reference for prompt in prompts),
+            "depth": float(np.mean(depths)) if depths else None,
+        }
+        for name, value in built.items():
+            if row[name] != value:
+                return f"sample {row['sample']} with the {name} {value!r}, not {row[name]!r}"
+    return None
+
+
+def _provenance(record: Record) -> str:
+    """The commit, and libraries that are of another release here."""
+    environment = record.environment
+    commit = (environment.get("git") or {}).get("commit")
+    parts = [f"commit {commit[:SHORT]}" if commit else "the code of its time"]
+    for name, release in (environment.get("libraries") or {}).items():
+        if name in _LIBRARIES and release != importlib.metadata.version(name):
+            parts.append(f"{name} {release}")
+    return ", ".join(parts)
+
+
+def _paths(folders: Mapping[str, str]) -> dict[str, Path]:
+    return {name: Path(folder) for name, folder in folders.items()}

@@ -1,0 +1,46 @@
+"""A sample with its prompts in words and as JSON, the same wherever it is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from lce_core.prompts.reading import AskedSample, ReadablePrompt
+
+
+def to_json(found: AskedSample) -> dict[str, Any]:
+    """All of a sample, with `origin`, and each prompt with its `size`."""
+    prompts = [{**asdict(prompt), "size": size(prompt)} for prompt in found.prompts]
+    return {**asdict(found), "origin": list(origin(found)), "prompts": prompts}
+
+
+def origin(found: AskedSample) -> Iterator[str]:
+    """Sentences without their stops: what was compared, and what the text is."""
+    if found.has_digest:
+        yield "Built again: the sha256 of all token ids of the cell is that of its record"
+    else:
+        yield (
+            "Built again: lengths, references and depths of all samples are those of the cell,"
+            " which was computed before digests of token ids were kept"
+        )
+    yield f"Token ids decoded by the tokenizer of {found.tokenizer}, special tokens included"
+    if found.inserted_every is not None:
+        yield f"The method puts a token of its own after every {found.inserted_every - 1} of these"
+
+
+def size(prompt: ReadablePrompt) -> str:
+    """How long a prompt is, where a right answer stands in it, and whether its text is exact."""
+    parts = [f"{len(prompt.ids):,} tokens, {len(prompt.text):,} characters"]
+    if prompt.first_token is None:
+        parts.append("no right answer stands in it word for word")
+    else:
+        times = f"{len(prompt.places):,} times" if len(prompt.places) > 1 else "once"
+        share = prompt.first_token / len(prompt.ids)
+        parts.append(
+            f"a right answer stands in it {times}, first at token {prompt.first_token:,}"
+            f" ({share:.1%})"
+        )
+    if not prompt.is_exact:
+        parts.append("the text encodes to other ids than those that the model was given")
+    return "; ".join(parts)

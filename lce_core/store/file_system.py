@@ -1,0 +1,172 @@
+"""What the file system of a store must give, tried out.
+
+Locks that exclude, renames that replace, and times of files by a clock that agrees with this
+host's: leases rest on all three. Whether locks hold for other hosts as well, which one host cannot
+try, is read off the mount's options.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from lce_core.errors import SpecError
+from lce_core.store.lease import STALE_SECONDS
+
+MOST_SKEW_SECONDS = STALE_SECONDS / 3
+"""Beyond it a heartbeat that one clock dated could look stale, or fresh, by the other."""
+
+_MOUNTS = Path("/proc/self/mounts")
+_OBJECT_STORES = ("s3fs", "s3ql", "mountpoint-s3", "gcsfuse", "rclone", "goofys", "blobfuse")
+_LOCKS_AGAIN = """
+import fcntl, sys
+with open(sys.argv[1], "rb+") as file:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        sys.exit(3)
+"""
+_EXCLUDED = 3
+
+
+@dataclass(frozen=True)
+class Mount:
+    """Where a folder lies."""
+
+    kind: str
+    """Type of the file system, such as ext4 or nfs4; "unknown" where the kernel does not say."""
+    options: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What was found out about a folder's file system."""
+
+    mount: Mount
+    skew: float
+    """Seconds by which the clock of the file system is ahead of this host's."""
+    lacks: tuple[str, ...]
+    """What it does not give; empty where a store may lie there."""
+
+
+def probe(folder: Path) -> Probe:
+    """Tries the file system of an existing folder, in which nothing is left behind."""
+    mount, skew, lacks = mount_of(folder), 0.0, list[str]()
+    aside = folder / f".probe-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    aside.mkdir()
+    try:
+        lacks += _by_options(mount)
+        for trial in (_locks, _renames):
+            lacks += _faults(trial, aside)
+        skew = _skew(aside)
+        if abs(skew) > MOST_SKEW_SECONDS:
+            lacks.append(
+                f"its clock is {abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} this host's"
+            )
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return Probe(mount, skew, tuple(lacks))
+
+
+def require_fit(folder: Path) -> None:
+    """Refuses a folder on a file system on which leases do not hold.
+
+    Raises:
+      SpecError: names what is missing; nothing was computed.
+    """
+    if lacks := probe(folder).lacks:
+        raise SpecError(
+            f"LCE_HOME {folder}",
+            "; ".join(lacks),
+            "a file system with flock for all hosts, renames that replace, and a clock like theirs",
+            "set LCE_HOME to another file system, or mount this one as `lce doctor` says",
+        )
+
+
+def mount_of(folder: Path) -> Mount:
+    """The mount on which a folder lies, as the kernel lists it."""
+    path, found, longest = folder.resolve(), Mount("unknown"), -1
+    for point, mount in _mounts():
+        if path.is_relative_to(point) and len(point.parts) >= longest:  # a later one hides others
+            found, longest = mount, len(point.parts)
+    return found
+
+
+def _mounts() -> Iterator[tuple[Path, Mount]]:
+    with contextlib.suppress(OSError):
+        for line in _MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines():
+            _, point, kind, options, *_ = line.split(" ")
+            point = point.encode().decode("unicode_escape")  # spaces are written \\040
+            yield Path(point), Mount(kind, frozenset(options.split(",")))
+
+
+def _by_options(mount: Mount) -> Iterator[str]:
+    local = {"nolock", "local_lock=all", "local_lock=flock"} & mount.options
+    if mount.kind.startswith("nfs") and local:
+        yield f"its locks hold within one host only (NFS mounted with {', '.join(sorted(local))})"
+    if mount.kind == "lustre" and "localflock" in mount.options:
+        yield "its locks hold within one host only (Lustre mounted with localflock)"
+    if any(name in mount.kind for name in _OBJECT_STORES):
+        yield f"it is an object store ({mount.kind}), which has neither locks nor atomic renames"
+
+
+def _faults(trial: Callable[[Path], str | None], aside: Path) -> Iterator[str]:
+    try:
+        fault = trial(aside)
+    except OSError as error:
+        fault = f"{error.strerror or error} ({trial.__name__.removeprefix('_')})"
+    if fault:
+        yield fault
+
+
+def _locks(aside: Path) -> str | None:
+    """Whether a lock of this process keeps another process out."""
+    path = aside / "lock"
+    path.write_bytes(b"lce")
+    with path.open("rb+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            return f"it has no flock ({error.strerror})"
+        other = subprocess.run([sys.executable, "-ISc", _LOCKS_AGAIN, str(path)])
+    return None if other.returncode == _EXCLUDED else "its flock does not exclude other processes"
+
+
+def _renames(aside: Path) -> str | None:
+    """Whether a rename replaces a file under the eyes of a reader, and moves a folder whole."""
+    old, new = aside / "old", aside / "new"
+    old.write_text("old", encoding="utf-8")
+    new.write_text("new", encoding="utf-8")
+    with old.open(encoding="utf-8") as reader:
+        new.replace(old)
+        if new.exists() or old.read_text(encoding="utf-8") != "new" or reader.read() != "old":
+            return "its renames do not replace a file as a whole"
+    attempt, final = aside / "attempt", aside / "final"
+    attempt.mkdir()
+    (attempt / "record").write_text("whole", encoding="utf-8")
+    attempt.rename(final)
+    if attempt.exists() or (final / "record").read_text(encoding="utf-8") != "whole":
+        return "its renames do not move a folder as a whole"
+    return None
+
+
+def _skew(aside: Path) -> float:
+    """Seconds by which a file that is touched now is dated ahead of this host's clock."""
+    path = aside / "clock"
+    path.touch()
+    os.utime(path, (1, 1))
+    before = time.time()
+    os.utime(path)
+    after, dated = time.time(), path.stat().st_mtime
+    if before - 2.0 <= dated <= after + 2.0:  # some file systems keep whole seconds, or two
+        return 0.0
+    return dated - (before + after) / 2

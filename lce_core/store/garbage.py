@@ -1,0 +1,197 @@
+"""What a store holds that nothing reaches, and its removal.
+
+An artifact is reached if its id is a root, or if a reached artifact was made from it. Removing is
+done under the lock under which leases are taken, and refused while one lives. Artifacts are first
+renamed to the names of unfinished attempts: whoever is killed in between leaves what the next run
+or the next collection sweeps, and nothing that is half there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import shutil
+import uuid
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lce_core.errors import SpecError
+from lce_core.store.artifacts import ATTEMPT, Store
+from lce_core.store.identity import SHORT
+from lce_core.store.lease import holders, is_held, locked
+from lce_core.store.records import Record
+
+_NAMED = re.compile(rf".+-[0-9a-f]{{{SHORT}}}")
+
+
+@dataclass(frozen=True)
+class Roots:
+    """What has to stay, whatever it was made from included."""
+
+    ids: Collection[str] = ()
+    """First digits of fingerprints."""
+    places: tuple[Mapping[str, Any], ...] = ()
+    """Axes of cells without an id, as their data are not here: what stands there stays."""
+    kinds: Collection[str] | None = None
+    """Kinds of step of which `ids` has all; None: of every kind."""
+
+    def name(self, short: str, kind: str, axes: Mapping[str, Any]) -> bool:
+        """Whether an artifact, or a failure, has to stay for its own sake."""
+        unsure = self.kinds is not None and kind not in self.kinds
+        return short in self.ids or unsure or any(_agree(axes, one) for one in self.places)
+
+
+@dataclass(frozen=True)
+class Garbage:
+    """Something that goes."""
+
+    path: Path
+    what: str
+    """artifact, attempt, progress, failure or prompts."""
+    bytes: int
+    why: str
+
+
+@dataclass
+class _Holdings:
+    folders: dict[str, list[Path]] = field(default_factory=dict)
+    """Of artifacts, by id; those without a readable record too."""
+    records: dict[str, Record] = field(default_factory=dict)
+
+
+def find_garbage(store: Store, roots: Roots, prompt_bytes: int) -> list[Garbage]:
+    """What would go, by path.
+
+    Args:
+      store: where.
+      roots: what has to stay.
+      prompt_bytes: most that the folder of prompts may hold; the oldest go first.
+    """
+    held = _holdings(store)
+    reached = _reached(held, roots)
+    found = [
+        Garbage(folder, "artifact", _size(folder), "no plan or lock reaches it")
+        for short, folders in held.folders.items()
+        if short not in reached
+        for folder in folders
+    ]
+    found += [
+        Garbage(folder, "attempt", _size(folder), "its process is dead")
+        for folder in store.home.glob(f"artifacts/*/{ATTEMPT}*")
+        if not is_held(store.home / "leases", folder.name.removeprefix(ATTEMPT).split("-")[0])
+    ]
+    found += _of_steps(store, held, reached, roots)
+    return sorted([*found, *_prompts(store, prompt_bytes)], key=lambda one: one.path)
+
+
+def collect_garbage(store: Store, roots: Callable[[], Roots], prompt_bytes: int) -> list[Garbage]:
+    """Removes what `find_garbage` finds; gives what it was.
+
+    Args:
+      store: where.
+      roots: gives what has to stay, asked once no step can begin.
+      prompt_bytes: as in `find_garbage`.
+
+    Raises:
+      SpecError: a process computes in the store; nothing was removed.
+      Whatever `roots` raises; nothing was removed.
+    """
+    leases, renamed = store.home / "leases", []
+    leases.mkdir(parents=True, exist_ok=True)
+    with locked(leases):
+        living = sorted(holders(leases))
+        if living:
+            raise SpecError(
+                f"{leases}",
+                f"{len(living)} steps that live processes compute ({', '.join(living[:3])})",
+                "a store that nobody computes in",
+                "wait for these runs, or stop them, then clean again",
+            )
+        garbage = find_garbage(store, roots(), prompt_bytes)
+        for one in garbage:
+            if one.what == "artifact":
+                aside = one.path.with_name(f"{ATTEMPT}garbage-{uuid.uuid4().hex[:8]}")
+                one.path.rename(aside)
+                renamed.append(aside)
+            elif one.path.is_dir():
+                shutil.rmtree(one.path, ignore_errors=True)
+            else:
+                one.path.unlink(missing_ok=True)
+    for aside in renamed:  # gigabytes of weights, for which no run has to wait
+        shutil.rmtree(aside, ignore_errors=True)
+    return garbage
+
+
+def _holdings(store: Store) -> _Holdings:
+    held = _Holdings()
+    for folder in sorted(store.home.glob("artifacts/*/*")):
+        if folder.name.startswith(".") or not _NAMED.fullmatch(folder.name):
+            continue  # nothing that a store writes
+        short = folder.name[-SHORT:]
+        held.folders.setdefault(short, []).append(folder)
+        with contextlib.suppress(OSError, ValueError):
+            held.records[short] = Record.read(folder)
+    return held
+
+
+def _reached(held: _Holdings, roots: Roots) -> set[str]:
+    reached: set[str] = set()
+    waiting = [
+        short
+        for short, (folder, *_) in held.folders.items()
+        if roots.name(short, folder.parent.name, _axes(held.records.get(short)))
+    ]
+    while waiting:
+        short = waiting.pop()
+        if short not in reached:
+            reached.add(short)
+            if record := held.records.get(short):
+                waiting += [parent[:SHORT] for parent in record.parents.values()]
+    return reached
+
+
+def _axes(record: Record | None) -> Mapping[str, Any]:
+    return record.axes if record else {}
+
+
+def _agree(axes: Mapping[str, Any], place: Mapping[str, Any]) -> bool:
+    return all(axes[name] == place[name] for name in place if axes.get(name) is not None)
+
+
+def _of_steps(store: Store, held: _Holdings, reached: set[str], roots: Roots) -> Iterator[Garbage]:
+    """Progress and failures of steps that are finished, or that nothing will finish."""
+    for folder in store.home.glob("progress/*"):
+        if folder.name in held.records:
+            yield Garbage(folder, "progress", _size(folder), "its step is finished")
+        elif not (folder.name in roots.ids or roots.places or roots.kinds is not None):
+            yield Garbage(folder, "progress", _size(folder), "no plan or lock reaches its step")
+    for file in store.home.glob("failures/*.json"):
+        noted: dict[str, Any] = {}
+        with contextlib.suppress(OSError, ValueError):
+            noted = json.loads(file.read_text(encoding="utf-8"))
+        kind = str(noted.get("folder", "")).partition("/")[0]
+        if file.stem in held.records and file.stem in reached:
+            yield Garbage(file, "failure", _size(file), "its step was done since")
+        elif not roots.name(file.stem, kind, noted.get("axes", {})):
+            yield Garbage(file, "failure", _size(file), "no plan or lock reaches its step")
+
+
+def _prompts(store: Store, most: int) -> Iterator[Garbage]:
+    files = sorted(store.prompts.glob("*.safetensors"), key=lambda one: one.stat().st_mtime)
+    total = sum(_size(one) for one in files)
+    for file in files:
+        if total <= most:
+            break
+        total -= _size(file)
+        yield Garbage(file, "prompts", _size(file), "oldest of more than the folder may hold")
+
+
+def _size(path: Path) -> int:
+    with contextlib.suppress(OSError):
+        if path.is_file():
+            return path.stat().st_size
+        return sum(one.stat().st_size for one in path.rglob("*") if one.is_file())
+    return 0

@@ -1,0 +1,63 @@
+"""What a study's plans have named: the ids of its last plan, and those of earlier ones.
+
+A plan replaces the one before it. Ids that only earlier ones named stay on a list beside it while
+the store holds their artifacts, so that `lce plan` can say what became of them. The list keeps
+nothing from `lce gc`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from lce_core.store.identity import SHORT
+from lce_core.store.records import write_json
+
+PLAN = "plan.json"
+EARLIER = "earlier.json"
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
+
+
+def planned_ids(plan: Mapping[str, Any]) -> Iterator[str]:
+    """The ids that a plan names, of versions without the list of all steps those of cells and runs.
+
+    Raises:
+      One of `UNREADABLE`, if it is no plan.
+    """
+    for cell in plan["cells"]:
+        yield from (short for short in (cell["cell"], cell["checkpoint"]) if short)
+        yield from cell["blocked_by"]
+    yield from (run["checkpoint"] for run in plan["trainings"])
+    yield from (short[:SHORT] for short in plan.get("steps", ()))
+
+
+def ids_of_study(folder: Path) -> set[str]:
+    """Ids that the plans of the study in `folder` have named; those of a broken plan are lost."""
+    return _ids_in(folder / PLAN, planned_ids) | _ids_in(folder / EARLIER, lambda ids: ids["steps"])
+
+
+def replace_plan(folder: Path, plan: Mapping[str, Any], held: Collection[str]) -> None:
+    """Writes a study's plan.
+
+    Args:
+      folder: the study's, in the store.
+      plan: `StudyPlan.to_json`.
+      held: ids of the artifacts that the store holds.
+    """
+    earlier = ids_of_study(folder).intersection(held)
+    with contextlib.suppress(*UNREADABLE):
+        earlier.difference_update(planned_ids(plan))
+    if earlier or (folder / EARLIER).exists():
+        # First: killed in between, the list names what the plan names too, which does no harm.
+        write_json(folder / EARLIER, {"steps": sorted(earlier)})
+    write_json(folder / PLAN, plan)
+
+
+def _ids_in(file: Path, read: Callable[[Any], Iterable[str]]) -> set[str]:
+    try:
+        return set(read(json.loads(file.read_text(encoding="utf-8"))))
+    except UNREADABLE:
+        return set()

@@ -1,0 +1,220 @@
+"""Cells computed again, and how far the second result agrees with the first.
+
+What is found is kept in home/verifications/<cell>-<time>.json, one file each time, beside the
+artifacts and apart from them: verifying changes no result and no id.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow.parquet as pq
+from pydantic import BaseModel, ConfigDict
+
+from lce_core.errors import SpecError
+from lce_core.store.cell_tables import ARRAYS_FILE, SAMPLES_FILE, TOKEN_NLL_FILE
+from lce_core.store.identity import SHORT, fingerprint
+from lce_core.store.records import Record, write_json
+
+VERIFICATIONS = "verifications"
+
+T = TypeVar("T")
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class Metric(_Section):
+    """One metric of a cell, twice."""
+
+    metric: str
+    committed: float | None
+    again: float | None
+    """None where only the other one has it."""
+
+    @property
+    def difference(self) -> float | None:
+        """How far apart they are, in the metric's unit."""
+        if self.committed is None or self.again is None:
+            return None
+        return abs(self.committed - self.again)
+
+
+class Verification(_Section):
+    """One cell, computed again."""
+
+    cell: str
+    fingerprint: str
+    verified_at: str
+    """UTC, ISO 8601."""
+    committed_at: str
+    environment: str
+    """Id of the environment it was computed again in, as in the catalog; empty with an error."""
+    same_environment: bool
+    tolerance: float
+    """Relative difference up to which values agree."""
+    metrics: list[Metric] = []
+    num_samples: int = 0
+    """Scored requests of the first result."""
+    num_same_samples: int = 0
+    """Those of which the second has every field the same."""
+    largest_sample_difference: float | None = None
+    """Of two scores of a request; None without requests."""
+    largest_nll_difference: float | None = None
+    """Of the mean losses of a bin of positions, in nats; None without bins."""
+    identical: bool = False
+    """Bit for bit: scores, samples, losses and arrays."""
+    agrees: bool = False
+    """Every score, each sample's score and each bin's loss within the tolerance."""
+    error: str | None = None
+    """Why it could not be computed again."""
+
+
+def sampled(steps: Sequence[T], prints: Callable[[T], str], sample: str, seed: int) -> list[T]:
+    """A seeded sample, at least one, in the order given.
+
+    Each step is drawn by a digest of seed and fingerprint, so a study that has grown is asked
+    mostly for the same cells again.
+
+    Args:
+      steps: what to draw from.
+      prints: gives a step's fingerprint.
+      sample: a share such as "5%", or a number of cells.
+      seed: another one gives another sample.
+
+    Raises:
+      SpecError: the sample is neither a share above 0 and up to 100 % nor a number from 1.
+    """
+    number = re.fullmatch(r"(\d+(?:\.\d+)?)(%?)", sample.strip())
+    size = float(number[1]) if number else 0.0
+    if number and number[2] and 0 < size <= 100:
+        count = math.ceil(len(steps) * size / 100)
+    elif number and not number[2] and size >= 1 and size.is_integer():
+        count = min(int(size), len(steps))
+    else:
+        raise SpecError(
+            "--sample", repr(sample), "a share such as 5%, or a number of cells", "give one of them"
+        )
+
+    def draw(step: T) -> str:
+        return hashlib.sha256(f"{seed} {prints(step)}".encode()).hexdigest()
+
+    drawn = {prints(step) for step in sorted(steps, key=draw)[:count]}
+    return [step for step in steps if prints(step) in drawn]
+
+
+def compare(
+    committed: tuple[Path, Record], again: tuple[Path, Record], tolerance: float
+) -> Verification:
+    """How far two results of one cell agree.
+
+    Args:
+      committed: folder and record of the first.
+      again: of the second.
+      tolerance: relative difference up to which values agree; 0: the same numbers.
+    """
+    (old_folder, old), (new_folder, new) = committed, again
+    before, after = _scores(old), _scores(new)
+    metrics = [
+        Metric(metric=name, committed=before.get(name), again=after.get(name))
+        for name in {**before, **after}
+    ]
+    samples = _pairs(old_folder, new_folder, SAMPLES_FILE)
+    bins = _pairs(old_folder, new_folder, TOKEN_NLL_FILE)
+    scores = [(a.get("score"), b.get("score")) for a, b in samples]
+    losses = [(a.get("nll"), b.get("nll")) for a, b in bins]
+    arrays = [
+        one.files[ARRAYS_FILE].sha256 if ARRAYS_FILE in one.files else None for one in (old, new)
+    ]
+    numbers = [*((one.committed, one.again) for one in metrics), *scores, *losses]
+    same = [_same(a, b) for a, b in samples]
+    return Verification(
+        **_about(old, tolerance),
+        environment=fingerprint(new.environment)[:SHORT],
+        same_environment=old.environment == new.environment,
+        metrics=metrics,
+        num_samples=len(samples),
+        num_same_samples=sum(same),
+        largest_sample_difference=_largest(scores),
+        largest_nll_difference=_largest(losses),
+        identical=before == after
+        and all(same)
+        and all(_same(a, b) for a, b in bins)
+        and arrays[0] == arrays[1],
+        agrees=all(_agree(a, b, tolerance) for a, b in numbers),
+    )
+
+
+def not_computed(record: Record, error: str, tolerance: float) -> Verification:
+    """The verification of a cell that could not be computed again."""
+    about = _about(record, tolerance)
+    return Verification(**about, environment="", same_environment=False, error=error)
+
+
+def keep(home: Path, verification: Verification) -> Path:
+    """Writes it into the store; returns its file."""
+    folder = home / VERIFICATIONS
+    folder.mkdir(parents=True, exist_ok=True)
+    time = re.sub(r"\D", "", verification.verified_at.partition("+")[0])
+    file = folder / f"{verification.cell}-{time}.json"
+    write_json(file, verification.model_dump(mode="json"))
+    return file
+
+
+def kept(home: Path) -> Iterator[Verification]:
+    """All that a store holds, by cell and time; what cannot be read is left out."""
+    for file in sorted((home / VERIFICATIONS).glob("*.json")):
+        try:
+            yield Verification.model_validate_json(file.read_bytes())
+        except (OSError, ValueError):
+            continue
+
+
+def _about(record: Record, tolerance: float) -> dict[str, Any]:
+    return {
+        "cell": record.fingerprint[:SHORT],
+        "fingerprint": record.fingerprint,
+        "verified_at": datetime.now(UTC).isoformat(timespec="microseconds"),
+        "committed_at": record.finished_at,
+        "tolerance": tolerance,
+    }
+
+
+def _scores(record: Record) -> dict[str, float]:
+    return {score["metric"]: score["value"] for score in record.result["scores"]}
+
+
+def _pairs(old: Path, new: Path, name: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Rows of a table of both, side by side; an empty one where the other has no more."""
+    before, after = (pq.read_table(folder / name).to_pylist() for folder in (old, new))
+    longest = max(len(before), len(after))
+    filled = ([*rows, *({} for _ in range(longest - len(rows)))] for rows in (before, after))
+    return list(zip(*filled, strict=True))
+
+
+def _same(old: dict[str, Any], new: dict[str, Any]) -> bool:
+    # A NaN is what it was, though it does not equal itself.
+    return old.keys() == new.keys() and all(
+        old[name] == new[name] or (old[name] != old[name] and new[name] != new[name])
+        for name in old
+    )
+
+
+def _agree(old: float | None, new: float | None, tolerance: float) -> bool:
+    if old is None or new is None:
+        return old is new
+    if math.isnan(old) or math.isnan(new):
+        return math.isnan(old) and math.isnan(new)
+    return math.isclose(old, new, rel_tol=tolerance, abs_tol=0.0)
+
+
+def _largest(pairs: Sequence[tuple[float | None, float | None]]) -> float | None:
+    differences = (abs(a - b) for a, b in pairs if a is not None and b is not None)
+    return max((one for one in differences if not math.isnan(one)), default=None)

@@ -1,0 +1,259 @@
+"""`study.lock`: the id of every step of a study, with the fields that it follows from.
+
+A text for version control: JSON with one line for each entry, sorted, so that a diff of two locks
+reads like one of source. What many steps share (a plug-in with its parameters, a recipe) stands
+once, under `parts`, and is referred to by its name and the beginning of its digest; digests of data
+are cut to as many digits as ids have where steps name them, and are whole under `data`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from lce_core.errors import DataError
+from lce_core.store.identity import SHORT, fingerprint
+from lce_core.store.steps import Step, differences
+from lce_core.study.plan import StudyPlan
+from lce_core.study.step_kinds import kind_named
+
+FORMAT = 1
+DIGESTS = ("digest", "data", "weights", "published")
+"""Fields of specs that hold the digest of something that is read."""
+_PART_DIGITS = 8
+_REFERS = "@"
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    format: Literal[1]
+    study: str
+    kinds: dict[str, int]
+    plugins: dict[str, int]
+    data: dict[str, str]
+    parts: dict[str, dict[str, Any]]
+    steps: dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class LockedStep:
+    """One step as a lock has it."""
+
+    kind: str
+    name: str
+    id: str
+    spec: Mapping[str, Any]
+    """As in the step, with digests cut."""
+    parents: Mapping[str, str]
+    """Ids by role."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One step in which two locks differ."""
+
+    sign: Literal["~", "-", "+"]
+    """Moved to another id, gone, or new."""
+    kind: str
+    name: str
+    old: str | None
+    new: str | None
+    """Ids; None where there is none, or none without data that are not here."""
+    fields: tuple[str, ...] = ()
+    """Of one that moved: "place: old -> new", shallowest first."""
+
+
+@dataclass(frozen=True)
+class Lock:
+    """A study's steps with their ids."""
+
+    study: str
+    kinds: Mapping[str, int]
+    """Versions of the kinds of step."""
+    steps: Mapping[str, LockedStep]
+    """By id."""
+    data: Mapping[str, str] = field(default_factory=dict)
+    """Whole digests of what the steps read, by name."""
+
+    def text(self) -> str:
+        """The file's content; equal locks have equal texts."""
+        parts: dict[str, Any] = {}
+        steps = {
+            f"{step.kind} {step.name} {step.id}": {**_shared(step.spec, parts), **_parents(step)}
+            for step in self.steps.values()
+        }
+        sections: dict[str, Mapping[str, Any]] = {
+            "kinds": dict(self.kinds),
+            "plugins": dict(_plugins(parts)),
+            "data": dict(self.data),
+            "parts": parts,
+            "steps": steps,
+        }
+        lines = [f'"format": {FORMAT}', f'"study": {json.dumps(self.study)}']
+        lines += [f'"{name}": {_section(entries)}' for name, entries in sections.items()]
+        return "{\n" + ",\n".join(lines) + "\n}\n"
+
+    @classmethod
+    def parse(cls, text: str, where: str) -> Lock:
+        """Inverse of `text`.
+
+        Raises:
+          DataError: it is no lock, or one that was edited by hand or left in conflict by a merge.
+        """
+        try:
+            file = _File.model_validate_json(text)
+            steps = [_locked(key, entry, file.parts) for key, entry in file.steps.items()]
+        except (ValidationError, KeyError, ValueError, TypeError) as error:
+            raise DataError(
+                where,
+                f"no lock: {str(error).splitlines()[0]}",
+                "a lock as `lce lock` writes it",
+                "write it anew with `lce lock STUDY`",
+            ) from None
+        return cls(file.study, file.kinds, {step.id: step for step in steps}, file.data)
+
+    def lineage(self, step_id: str) -> Mapping[str, Any]:
+        """A step's spec and version, those before it nested by role."""
+        if step_id not in self._lineages:
+            step = self.steps[step_id]
+            before = {
+                role: self.lineage(parent)
+                for role, parent in step.parents.items()
+                if parent in self.steps
+            }
+            version = {f"version of kind {step.kind}": self.kinds.get(step.kind)}
+            self._lineages[step_id] = {**step.spec, **version, **before}
+        return self._lineages[step_id]
+
+    @cached_property
+    def _lineages(self) -> dict[str, Mapping[str, Any]]:
+        return {}
+
+
+def lock_of(plan: StudyPlan, *, expected: bool = False) -> Lock:
+    """The lock of a plan; with `expected`, also what nothing but data keeps from being a step."""
+    steps = {**plan.steps, **(plan.expected if expected else {})}.values()
+    return Lock(
+        plan.study.study,
+        {kind: kind_named(kind).version for kind in sorted({step.kind for step in steps})},
+        {step.short: _from_plan(step) for step in steps},
+        dict(_data(steps)),
+    )
+
+
+def changes(old: Lock, plan: StudyPlan) -> tuple[list[Change], int]:
+    """What differs between a lock and a plan, in the order of the lock's lines.
+
+    A step without an id because its data are not here is compared in all but digests.
+
+    Returns:
+      The changes, and how many steps could be compared only so and are otherwise as locked.
+    """
+    new, found, unchecked = lock_of(plan), [], 0
+    gone = [step for short, step in old.steps.items() if short not in new.steps]
+    added = {short: step for short, step in new.steps.items() if short not in old.steps}
+    waiting = lock_of(plan, expected=True) if gone and plan.expected else None
+    places: dict[tuple[str, str], list[str]] = {}
+    for short, step in added.items():
+        places.setdefault((step.kind, step.name), []).append(short)
+    expected: dict[tuple[str, str], list[str]] = {}
+    for one in plan.expected.values() if waiting else ():
+        expected.setdefault((one.kind, one.name), []).append(one.short)
+    for step in gone:
+        place = (step.kind, step.name)
+        if there := places.get(place):
+            fields, short = _nearest(old, step, new, there)
+            there.remove(short)
+            del added[short]
+            found.append(Change("~", *place, step.id, short, fields))
+        elif waiting and (there := expected.get(place)):
+            fields, short = _nearest(old, step, waiting, there)
+            there.remove(short)
+            fields = tuple(one for one in fields if not _is_digest(one))
+            unchecked += not fields
+            if fields:
+                found.append(Change("~", *place, step.id, None, fields))
+        else:
+            found.append(Change("-", *place, step.id, None))
+    found += [Change("+", step.kind, step.name, None, short) for short, step in added.items()]
+    return sorted(found, key=lambda one: (one.kind, one.name, one.sign != "-")), unchecked
+
+
+def _nearest(
+    old: Lock, step: LockedStep, new: Lock, candidates: Iterable[str]
+) -> tuple[tuple[str, ...], str]:
+    before = old.lineage(step.id)
+    compared = [(tuple(differences(before, new.lineage(one))), one) for one in candidates]
+    return min(compared, key=lambda found: len(found[0]))
+
+
+def _is_digest(difference: str) -> bool:
+    return difference.partition(":")[0].rpartition(".")[2] in DIGESTS
+
+
+def _from_plan(step: Step) -> LockedStep:
+    spec = {
+        name: value[:SHORT] if name in DIGESTS and value is not None else value
+        for name, value in json.loads(json.dumps(dict(step.spec))).items()
+    }
+    parents = {role: parent[:SHORT] for role, parent in step.parents.items()}
+    return LockedStep(step.kind, step.name, step.short, spec, parents)
+
+
+def _data(steps: Iterable[Step]) -> Iterator[tuple[str, str]]:
+    for step in steps:
+        for name in DIGESTS:
+            if digest := step.spec.get(name):
+                yield f"{_reader(step, name)} {digest[:SHORT]}", digest
+
+
+def _reader(step: Step, name: str) -> str:
+    """What a digest is of, for people."""
+    of = {"digest": "corpus", "data": "benchmark", "published": "method"}.get(name, "base_model")
+    return f"{name} of {of} {step.spec[of]['name']}"
+
+
+def _parents(step: LockedStep) -> dict[str, Any]:
+    return {"parents": dict(step.parents)} if step.parents else {}
+
+
+def _shared(spec: Mapping[str, Any], parts: dict[str, Any]) -> dict[str, Any]:
+    """The spec with mappings replaced by references; what they stand for is added to `parts`."""
+    found = {}
+    for name, value in spec.items():
+        if isinstance(value, Mapping):
+            digest = fingerprint(value)[:_PART_DIGITS]
+            reference = f"{value.get('name', name)}-{digest}"
+            parts[f"{name} {reference}"] = dict(value)
+            found[name] = _REFERS + reference
+        else:
+            found[name] = value
+    return found
+
+
+def _plugins(parts: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, int]]:
+    for key, part in parts.items():
+        if "name" in part and "version" in part:
+            yield f"{key.partition(' ')[0]} {part['name']}", part["version"]
+
+
+def _section(entries: Mapping[str, Any]) -> str:
+    lines = (f" {json.dumps(key)}: {json.dumps(entries[key], sort_keys=True)}" for key in entries)
+    return "{\n" + ",\n".join(sorted(lines)) + "\n}" if entries else "{}"
+
+
+def _locked(key: str, entry: dict[str, Any], parts: Mapping[str, Any]) -> LockedStep:
+    kind, _, rest = key.partition(" ")
+    label, _, short = rest.rpartition(" ")
+    parents = entry.pop("parents", {})
+    spec = {
+        name: parts[f"{name} {value[1:]}"] if str(value).startswith(_REFERS) else value
+        for name, value in entry.items()
+    }
+    return LockedStep(kind, label, short, spec, parents)

@@ -1,0 +1,214 @@
+"""How many seconds a step takes somewhere: from a data sheet, from finished steps, or from a guess.
+
+    seconds = FLOPs / rate + the greater of bytes / bandwidth and FLOPs / rate while decoding
+              + seconds a layer x layers passed while decoding + seconds of a step of this kind
+
+On a GPU the numbers are those of `device_types`. On a CPU they are fitted to what the store's
+records of this machine say, for training and for cells apart. Where there are none, a product of
+matrices is timed, which takes a fraction of a second.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lce_core.errors import SpecError
+from lce_core.study.pricing.correction import LEAST, Correction, Seen
+from lce_core.study.pricing.device_types import DEVICE_TYPES, DeviceType
+from lce_core.study.pricing.finished import Finished
+from lce_core.study.step_cost import StepCost
+from lce_core.study.step_kinds import TrainingSpec, kind_named
+
+Origin = Literal["data sheet", "measured", "guessed"]
+
+_CALIBRATION_SECONDS = 0.1
+_SHARE_OF_MATMUL = 0.4
+"""Of a large matrix product's FLOP/s in the small layers that CPUs are given; the toy study's cells
+reach 0.35 to 0.45 of it (2 cores of an EPYC, fp32)."""
+_CPU_LAYER_SECONDS = 1e-3
+_SIDE = 512
+_FOLDS = 5
+_COPIED_BYTES = 1 << 25
+_GUESSED_SECONDS = {
+    "tokens": 60.0, "rows": 2.0, "held_out": 1.0, "base": 1.0, "finetune": 1.0, "cell": 0.05
+}  # fmt: skip
+"""Of a step beside its FLOPs, on a CPU on which nothing was measured."""
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What one kind of work runs at."""
+
+    flops: float
+    """FLOP/s."""
+    bandwidth: float = float("inf")
+    """Bytes/s while decoding."""
+    layer_seconds: float = 0.0
+    """Of a layer that is passed for one more token."""
+
+    def seconds(self, cost: StepCost) -> float:
+        """Time of a step without what every step of its kind takes."""
+        decoding = cost.decoding
+        read = max(decoding.bytes / self.bandwidth, decoding.flops / self.flops)
+        return cost.flops / self.flops + read + decoding.layer_passes * self.layer_seconds
+
+
+@dataclass(frozen=True)
+class Speed:
+    """How fast steps are somewhere."""
+
+    device: str
+    """"cpu", or a key of `DEVICE_TYPES`."""
+    origin: Origin
+    training: Rates
+    evaluation: Rates
+    step_seconds: Mapping[str, float] = field(default_factory=dict)
+    """What a step takes beside, by kind."""
+
+    def seconds(self, kind: str, cost: StepCost) -> float:
+        """Predicted seconds of a step of this kind."""
+        trains = issubclass(kind_named(kind), TrainingSpec)
+        rates = self.training if trains else self.evaluation
+        return rates.seconds(cost) + self.step_seconds.get(kind, 0.0)
+
+
+def speed_of(device: str, finished: Sequence[Finished]) -> Speed:
+    """The speed of a device.
+
+    Args:
+      device: "cpu", which means this machine, or a key of `DEVICE_TYPES`.
+      finished: what this machine's CPU did (`lce_core.study.pricing.finished`).
+
+    Raises:
+      SpecError: no such device.
+    """
+    if device == "cpu":
+        return fitted(finished, timed_matmul)
+    if device not in DEVICE_TYPES:
+        raise SpecError(
+            "--device-type",
+            repr(device),
+            f"one of {', '.join(DEVICE_TYPES)}, cpu",
+            "choose one of these",
+        )
+    return from_data_sheet(DEVICE_TYPES[device])
+
+
+def from_data_sheet(device: DeviceType) -> Speed:
+    """The speed of a GPU by its peaks, and the shares of them that are reached."""
+    memory = (device.bandwidth * device.memory_share, device.layer_seconds)
+    return Speed(
+        device.name,
+        "data sheet",
+        training=Rates(device.peak_flops * device.training_share),
+        evaluation=Rates(device.peak_flops * device.prefill_share, *memory),
+    )
+
+
+def fitted(finished: Sequence[Finished], calibrate: Callable[[], Rates]) -> Speed:
+    """This CPU's speed: measured where steps have finished, else what `calibrate` guesses."""
+    kinds = {kind: [one for one in finished if one.kind == kind] for kind in _GUESSED_SECONDS}
+    trained, evaluated = kinds["base"] + kinds["finetune"], kinds["cell"]
+    beside = dict(_GUESSED_SECONDS)
+    for kind in ("tokens", "rows", "held_out"):
+        if kinds[kind]:
+            beside[kind] = float(np.median([one.seconds for one in kinds[kind]]))
+    decoded = any(one.cost.decoding.bytes for one in evaluated)
+    guess = Rates(1.0) if trained and decoded else calibrate()
+    training = evaluation = guess
+    if trained:
+        training, seconds = _fit(trained)
+        beside |= {"base": seconds, "finetune": seconds}
+    if evaluated:
+        evaluation, beside["cell"] = _fit(evaluated)
+    if not decoded:
+        evaluation = replace(
+            evaluation, bandwidth=guess.bandwidth, layer_seconds=guess.layer_seconds
+        )
+    return Speed("cpu", "measured" if finished else "guessed", training, evaluation, beside)
+
+
+@functools.cache
+def timed_matmul() -> Rates:
+    """A guess from one matrix product and one copy, by the CPU time that they take."""
+    square = np.ones((_SIDE, _SIDE), dtype=np.float32)
+    long = np.ones(_COPIED_BYTES // 4, dtype=np.float32)
+    product = _seconds(lambda: square @ square)
+    copy = _seconds(lambda: long.copy())
+    return Rates(
+        flops=_SHARE_OF_MATMUL * 2 * _SIDE**3 / product,
+        bandwidth=2 * _COPIED_BYTES / copy,
+        layer_seconds=_CPU_LAYER_SECONDS,
+    )
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    """CPU seconds of one turn, the best of as many as a fraction of a second holds."""
+    work()
+    best, end = float("inf"), time.monotonic() + _CALIBRATION_SECONDS
+    while time.monotonic() < end:
+        begun = time.process_time()  # of all threads, as if there were one
+        work()
+        best = min(best, time.process_time() - begun)
+    return max(best, 1e-9)
+
+
+def _fit(finished: Sequence[Finished]) -> tuple[Rates, float]:
+    """Rates and seconds of a step that fit: none negative, relative errors least, the sum right."""
+    seconds = np.array([max(one.seconds, 1e-3) for one in finished])
+    told = np.array(
+        [
+            (one.cost.flops, 1.0, one.cost.decoding.bytes, one.cost.decoding.layer_passes)
+            for one in finished
+        ]
+    )
+    weights = _non_negative(told / seconds[:, None])
+    weights *= seconds.sum() / (told @ weights).sum()
+    per_flop, of_a_step, per_byte, per_layer = weights.tolist()
+    bandwidth = 1.0 / per_byte if per_byte else float("inf")
+    return Rates(1.0 / per_flop, bandwidth, per_layer), of_a_step
+
+
+def _non_negative(told: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Weights w >= 0 with the least |told w - 1|; the first of them is positive."""
+    best, least = np.zeros(told.shape[1]), float("inf")
+    scale = np.abs(told).max(axis=0)
+    columns = [index for index in range(1, told.shape[1]) if scale[index]]
+    for number in range(len(columns) + 1):
+        for chosen in itertools.combinations(columns, number):
+            used = [0, *chosen]
+            part = told[:, used] / scale[used]
+            found = np.linalg.lstsq(part, np.ones(len(told)), rcond=None)[0]
+            error = float(np.square(part @ found - 1).sum())
+            if found.min() >= 0 and found[0] > 0 and error < least:
+                best, least = np.zeros(told.shape[1]), error
+                best[used] = found / scale[used]
+    return best
+
+
+def correction_of(speed: Speed, finished: Sequence[Finished]) -> Correction:
+    """What finished steps say of a speed's predictions.
+
+    Of a speed that was fitted to them the error is that of fits without each fifth of them: else it
+    would seem better than it is.
+    """
+    judged: dict[int, float] = {}
+    if speed.origin == "measured" and len(finished) >= LEAST:
+        for fold in range(_FOLDS):
+            rest = [one for number, one in enumerate(finished) if number % _FOLDS != fold]
+            without = fitted(rest, timed_matmul)
+            for number in range(fold, len(finished), _FOLDS):
+                one = finished[number]
+                judged[number] = without.seconds(one.kind, one.planned)
+    return Correction(
+        Seen(one.group, speed.seconds(one.kind, one.planned), one.seconds, judged.get(number))
+        for number, one in enumerate(finished)
+    )

@@ -1,0 +1,45 @@
+"""A safetensors file written tensor by tensor, so that no more than one lies in the host's memory.
+
+The library's own writer turns all tensors into bytes first: for a share of 7B on each of eight GPUs
+the host would hold 81 GB at once.
+
+Format: 8 bytes with the header's length, the header as JSON, and the tensors' bytes in its order.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+_NAMES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16", torch.float64: "F64"}
+
+
+def write(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Writes floating-point tensors, each fetched from the device when its turn comes.
+
+    Raises:
+      OSError: the file cannot be written.
+    """
+    header, end = {}, 0
+    for name, tensor in tensors.items():
+        start, end = end, end + tensor.numel() * tensor.element_size()
+        header[name] = {
+            "dtype": _NAMES[tensor.dtype],
+            "shape": list(tensor.shape),
+            "data_offsets": [start, end],
+        }
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)  # so that numbers lie at multiples of eight bytes
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for name in header:
+            file.write(_bytes(tensors[name]))
+
+
+def _bytes(tensor: Tensor) -> memoryview:
+    flat = tensor.detach().cpu().contiguous().reshape(-1)
+    return flat.view(torch.uint8).numpy().data

@@ -1,0 +1,100 @@
+"""AdamW on bf16 weights with bf16 moments: 8 bytes a parameter with the gradient, not 16.
+
+Arithmetic is fp32, a block of rows at a time; weights and both moments are rounded stochastically.
+The decay of the second moment needs it as well: 0.999 changes a number by less than half the last
+bit of bf16, so rounding to the nearest would never let it fall. What is fp32 stays fp32.
+
+Source: Loshchilov and Hutter 2019, arXiv:1711.05101, algorithm 2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lce_core.training.states.rounding import blocks, held, name_key, noise, write
+
+
+class RoundedAdamW(torch.optim.Optimizer):
+    """torch's AdamW, but for rounding; its state has the same names.
+
+    Args:
+      parameters: what to train, by name, from which the noise follows with `seed` and the update.
+      lr: learning rate.
+      betas: decay of the moments.
+      weight_decay: of all parameters alike.
+      seed: of the noise.
+    """
+
+    def __init__(
+        self,
+        parameters: Mapping[str, Tensor],
+        *,
+        lr: float,
+        betas: tuple[float, float],
+        weight_decay: float,
+        seed: int,
+    ) -> None:
+        settings = {"lr": lr, "betas": betas, "weight_decay": weight_decay, "eps": 1e-8}
+        super().__init__(list(parameters.values()), settings)
+        self._names = {tensor: name_key(name) for name, tensor in parameters.items()}
+        self._seed = seed
+        self._scale = 1.0
+
+    @torch.no_grad()
+    def clip(self, limit: float, total: Callable[[float], float]) -> float:
+        """Limits the norm of all gradients together in the next update; the norm before that.
+
+        The gradients stay as they are and are scaled in fp32 as they are read: in bf16 the factor
+        would be rounded, and the products once more.
+
+        Args:
+          limit: largest norm.
+          total: sums squares over the processes.
+        """
+        gradients = [parameter.grad for parameter in self._names if parameter.grad is not None]
+        norms = [torch.linalg.vector_norm(held(part), dtype=torch.float32) for part in gradients]
+        norm = math.sqrt(total(float(torch.stack(norms).double().square().sum())))
+        self._scale = min(1.0, limit / (norm + 1e-6))
+        return norm
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        """One update from the parameters' gradients."""
+        assert closure is None, "losses are computed by the trainer"
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    self._update(parameter, group)
+
+    def _update(self, parameter: Tensor, group: Mapping[str, Any]) -> None:
+        state = self.state[parameter]
+        if not state:
+            state["step"] = torch.zeros(())
+            state["exp_avg"] = torch.zeros_like(parameter)
+            state["exp_avg_sq"] = torch.zeros_like(parameter)
+        state["step"] += 1
+        count = int(state["step"])
+        (beta1, beta2), rate = group["betas"], group["lr"]
+        root = math.sqrt(1 - beta2**count)
+        assert parameter.grad is not None
+        gradients = held(parameter.grad)
+        targets = [held(state["exp_avg"]), held(state["exp_avg_sq"]), held(parameter)]
+        for block in blocks(parameter):
+            gradient = gradients[block.held].float() * self._scale
+            rows = [target[block.held] for target in targets]
+            # A copy, also of fp32: what is rounded is changed in place.
+            first, second, weights = (part.to(torch.float32, copy=True) for part in rows)
+            first.lerp_(gradient, 1 - beta1)
+            second.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+            weights.mul_(1 - rate * group["weight_decay"])
+            slope = second.sqrt().div_(root).add_(group["eps"])
+            weights.addcdiv_(first, slope, value=-rate / (1 - beta1**count))
+            key = (self._seed, count, self._names[parameter])
+            drawn = noise(key, block, len(rows), gradients.device)
+            for part, values, places in zip(rows, (first, second, weights), drawn, strict=True):
+                write(part, values, places)

@@ -1,0 +1,351 @@
+"""What a generated token costs: kernels, bytes, and time against transformers' generate().
+
+Caches are filled with random keys and values, so nothing waits for a prompt of that length. Before
+anything is timed, answers are compared at the size that is timed: those of the stock model with
+generate()'s, which reads the same keys, and those of every method with its own over transformers'
+DynamicCache, which joins all keys and has them all rotated again for each token. Ways are timed one
+right after the other in alternating order, and the median of the ratios is taken, of wall and of
+CPU seconds. Weights are random: costs do not depend on what they have learned.
+
+Kernels are operations of torch that compute or copy, counted for one token of one text, a layer.
+Bytes are those of the tensors they read and write, weights and what lies outside layers aside, as a
+multiple of the keys and values in the cache.
+
+    python perf/decoding.py [--out FILE.json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import AutoModelForCausalLM, DynamicCache
+
+from lce_core.evaluation.decoding import _continue, _Settings
+from lce_core.extension.extended_model import ExtendedModel, extend
+from lce_core.methods import METHODS
+from lce_core.models import MODELS
+from lce_core.store.records import environment
+
+Answers = list[list[int]]
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A method, and the largest share of the stock model's time that it may take at 8k tokens."""
+
+    label: str
+    parameters: dict[str, Any]
+    limit: float | None = None
+
+
+METHODS_TIMED = (
+    Contestant("none", {"name": "none"}),
+    Contestant("yarn", {"name": "yarn"}),
+    Contestant("harpe", {"name": "harpe", "bases": "uniform_ascending"}, 1.3),
+    Contestant("self_extend", {"name": "self_extend"}, 1.3),
+    Contestant("rerope", {"name": "rerope"}),
+    Contestant("lm_infinite", {"name": "lm_infinite", "window": 1024}, 0.8),
+    Contestant("streaming_llm", {"name": "streaming_llm", "window": 1024}, 0.8),
+)
+FASTER_THAN_GENERATE = 1.5
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Checks, measures and prints the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"])
+    parser.add_argument("--model", default="smollm2_135m")
+    parser.add_argument("--layers", type=int, help="of the model; all unless given")
+    parser.add_argument("--window", type=int, default=1024, help="of lm_infinite, streaming_llm")
+    parser.add_argument("--stock-length", type=int, default=2048)
+    parser.add_argument("--stock-batch", type=int, default=8)
+    parser.add_argument("--length", type=int, default=8192)
+    parser.add_argument("--batch", type=int, default=4)
+    parser.add_argument("--new-tokens", type=int, default=8)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--only", nargs="+", metavar="METHOD", help="besides none")
+    parser.add_argument("--no-times", action="store_true", help="count, and time nothing")
+    parser.add_argument("--out", type=Path, help="also write the figures as JSON")
+    options = parser.parse_args(arguments)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(options.threads)
+    try:
+        with torch.no_grad():
+            found = measure(options)
+    finally:
+        torch.set_num_threads(threads)
+    print_tables(found)
+    if options.out:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Counts and ratios of every method."""
+    given = {key: value for key, value in vars(options).items() if key != "out"}
+    counts = [counted(options, one) for one in chosen(options)]
+    times = [] if options.no_times else [*against_generate(options), *against_stock(options)]
+    return {"options": given, "counts": counts, "times": times, "environment": environment()}
+
+
+def chosen(options: argparse.Namespace) -> list[Contestant]:
+    """The stock model, and the methods that were asked for."""
+    return [
+        one
+        for one in METHODS_TIMED
+        if options.only is None or one.label == "none" or one.label in options.only
+    ]
+
+
+# Models and caches
+
+
+def stock_model(options: argparse.Namespace) -> Any:
+    """The base model with random weights, of transformers alone."""
+    base: Any = MODELS.parse({"name": options.model}, "perf")
+    config = base.config()
+    config.num_hidden_layers = options.layers or config.num_hidden_layers
+    config.eos_token_id = None  # all answers have the same number of tokens
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa")
+    return model.to(options.device, getattr(torch, options.dtype)).eval()
+
+
+def extended(options: argparse.Namespace, one: Contestant, stock: Any, length: int) -> Any:
+    """The method on a model, its request begun."""
+    base = MODELS.parse({"name": options.model}, "perf")
+    parameters = dict(one.parameters)
+    if "window" in parameters:
+        parameters["window"] = options.window
+    method = METHODS.parse(parameters, "perf")
+    model = extend(stock, base, method, target=length + options.new_tokens)
+    model.begin_request(length + options.new_tokens)
+    return model
+
+
+def states(model: Any, batch: int, length: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Random keys and values (batch, kv_heads, length, head_dim) of every layer."""
+    geometry, generator = model.geometry, torch.Generator(model.model.device).manual_seed(0)
+    shape = (batch, geometry.num_kv_heads, length, geometry.head_dim)
+    made = {"generator": generator, "dtype": model.model.dtype, "device": model.model.device}
+    layers = range(model.model.config.num_hidden_layers)
+    return [(torch.randn(shape, **made), torch.randn(shape, **made)) for _ in layers]
+
+
+def filled(cache: DynamicCache, parts: list[tuple[torch.Tensor, torch.Tensor]]) -> DynamicCache:
+    """The cache, with these states in it."""
+    for layer, (keys, values) in enumerate(parts):
+        cache.update(keys, values, layer)
+    return cache
+
+
+def last_tokens(model: Any, batch: int) -> torch.Tensor:
+    """The tokens (batch, 1) that texts end with, different ones."""
+    return torch.arange(batch, device=model.device)[:, None] + 5
+
+
+def answers(model: ExtendedModel, cache: DynamicCache, batch: int, number: int) -> Answers:
+    """`number` tokens of each text, which the cache has but for its last token; put back then."""
+    length = cache.get_seq_length()
+    settings = _Settings(number, [lambda _: False] * batch, 1 << 30, 1 << 30, False)
+    found = _continue(model, range(batch), last_tokens(model.model, batch), settings, cache)
+    cache.crop(length - cache.get_seq_length())
+    return [answer.tolist() for answer in found]
+
+
+def generated(stock: Any, cache: DynamicCache, batch: int, number: int) -> Answers:
+    """The same by transformers' generate()."""
+    length = cache.get_seq_length()
+    last = last_tokens(stock, batch)
+    ids = torch.cat([last.expand(batch, length), last], dim=1)
+    found = stock.generate(
+        ids,
+        attention_mask=torch.ones_like(ids),
+        past_key_values=cache,
+        max_new_tokens=number,
+        do_sample=False,
+        pad_token_id=0,
+    )
+    cache.crop(length - cache.get_seq_length())
+    return found[:, length + 1 :].tolist()
+
+
+# Counts
+
+
+class Counted(TorchDispatchMode):
+    """Counts kernels, and bytes that they read and write; `aside` are storages of weights."""
+
+    def __init__(self, aside: set[int]) -> None:
+        super().__init__()
+        self.aside, self.kernels, self.bytes = aside, 0, 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Computes and counts."""
+        result = func(*args, **(kwargs or {}))
+        returned = func._schema.returns
+        view = any(one.alias_info is not None and not one.alias_info.is_write for one in returned)
+        if view or "empty" in func.name() or "local_scalar" in func.name():
+            return result
+        touched = {}
+        for one in torch.utils._pytree.tree_leaves((args, kwargs, result)):
+            if isinstance(one, torch.Tensor) and one.untyped_storage().data_ptr() not in self.aside:
+                touched[one.data_ptr(), one.shape, one.stride()] = one.numel() * one.element_size()
+        self.kernels += 1
+        self.bytes += sum(touched.values())
+        return result
+
+
+def counted(options: argparse.Namespace, one: Contestant) -> dict[str, Any]:
+    """Kernels a layer and bytes over those of the cache, of one token; layers alone differ."""
+    found = []
+    for layers in (1, 2):
+        few = argparse.Namespace(**{**vars(options), "layers": layers})
+        model = extended(few, one, stock_model(few), options.length)
+        parts = states(model, 1, options.length)
+        cache = filled(model.new_cache(options.length + options.new_tokens), parts)
+        tokens = last_tokens(model.model, 1)
+        model.hidden_states(tokens, cache)  # keys are rotated, once
+        aside = {part.untyped_storage().data_ptr() for part in model.model.parameters()}
+        with Counted(aside) as count:
+            model.hidden_states(tokens, cache)
+        found.append((count.kernels, count.bytes))
+    held = sum(part.nbytes for part in parts[0])
+    kernels, moved = (more - less for less, more in zip(*found, strict=True))
+    return {"method": one.label, "kernels": kernels, "moved": moved / held}
+
+
+# Times
+
+
+def against_generate(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """The stock model's tokens here and by generate()."""
+    batch, length, number = options.stock_batch, options.stock_length, options.new_tokens
+    stock = stock_model(options)
+    model = extended(options, METHODS_TIMED[0], stock_model(options), length)
+    parts = states(model, batch, length)
+    ours, theirs = filled(model.new_cache(length + number), parts), filled(DynamicCache(), parts)
+
+    def here() -> Answers:
+        return answers(model, ours, batch, number)
+
+    def there() -> Answers:
+        return generated(stock, theirs, batch, number)
+
+    assert here() == there(), "answers of the stock model differ from generate()'s"
+    row = compared("generate() against none", there, here, options, batch, length)
+    return [{**row, "limit": FASTER_THAN_GENERATE, "kept": row["ratio"] >= FASTER_THAN_GENERATE}]
+
+
+def against_stock(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Every method's tokens and the stock model's."""
+    batch, length, number = options.batch, options.length, options.new_tokens
+    first, *others = chosen(options)
+    stock = extended(options, first, stock_model(options), length)
+    parts = states(stock, batch, length)
+    plain = filled(stock.new_cache(length + number), parts)
+    rows = []
+    for one in others:
+        model = extended(options, one, stock_model(options), length)
+        expected = answers(model, filled(DynamicCache(), parts), batch, number)
+        cache = filled(model.new_cache(length + number), parts)
+
+        def here(model: Any = model, cache: Any = cache) -> Answers:
+            return answers(model, cache, batch, number)
+
+        assert here() == expected, f"answers of {one.label} follow from what its cache keeps"
+        row = compared(
+            f"{one.label} against none",
+            here,
+            lambda: answers(stock, plain, batch, number),
+            options,
+            batch,
+            length,
+        )
+        rows.append({**row, "limit": one.limit, "kept": row["ratio"] <= (one.limit or 1e9)})
+        print(rows[-1], file=sys.stderr, flush=True)
+    return rows
+
+
+def compared(
+    name: str,
+    first: Callable[[], Answers],
+    second: Callable[[], Answers],
+    options: argparse.Namespace,
+    batch: int,
+    length: int,
+) -> dict[str, Any]:
+    """Time of the first over that of the second, and milliseconds of a step of each."""
+    ways = {"first": first, "second": second}
+    ratios, steps = [], {name: [] for name in ways}  # type: ignore[var-annotated]
+    for repeat in range(options.repeats):
+        order = list(ways)[:: -1 if repeat % 2 else 1]
+        taken = {way: timed(ways[way], options.device) for way in order}
+        ratios.append([taken["first"][clock] / taken["second"][clock] for clock in (0, 1)])
+        for way, (wall, _) in taken.items():
+            steps[way].append(1000 * wall / options.new_tokens)
+    wall, cpu = (statistics.median(values) for values in zip(*ratios, strict=True))
+    milliseconds = {way: statistics.median(values) for way, values in steps.items()}
+    tokens_per_second = {way: 1000 * batch / step for way, step in milliseconds.items()}
+    return {
+        "name": name,
+        "batch": batch,
+        "length": length,
+        "ratio": wall,
+        "cpu": cpu,
+        "milliseconds": [milliseconds["first"], milliseconds["second"]],
+        "tokens_per_second": [tokens_per_second["first"], tokens_per_second["second"]],
+    }
+
+
+def timed(run: Callable[[], Answers], device: str) -> tuple[float, float]:
+    """Wall and CPU seconds of one call."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+    wall, cpu = time.perf_counter(), time.process_time()
+    run()  # its answers are on the host by then
+    return time.perf_counter() - wall, time.process_time() - cpu
+
+
+def print_tables(found: dict[str, Any]) -> None:
+    """Both tables, as Markdown."""
+    length = found["options"]["length"]
+    print(
+        f"| one token at {length} | kernels a layer | bytes over keys and values |\n|---|--:|--:|"
+    )
+    for row in found["counts"]:
+        print(f"| {row['method']} | {row['kernels']} | {row['moved']:.2f} |")
+    if found["times"]:
+        print("\n| a step | batch | tokens | time | CPU time | limit | kept | ms | tokens/s |")
+        print("|---|--:|--:|--:|--:|--:|---|--:|--:|")
+    for row in found["times"]:
+        first, second = row["milliseconds"]
+        fast, slow = row["tokens_per_second"]
+        limit = "-" if row["limit"] is None else f"{row['limit']:g}"
+        kept = "yes" if row["kept"] else "**no**"
+        print(
+            f"| {row['name']} | {row['batch']} | {row['length']} | {row['ratio']:.2f}"
+            f" | {row['cpu']:.2f} | {limit} | {kept} | {first:.0f} and {second:.0f}"
+            f" | {fast:.1f} and {slow:.1f} |"
+        )
+    where = found["environment"]
+    print(f"\n{found['options']}")
+    print(f"{where['cpu']}, {where['cpu_count']} cores, {where['git']}, {where['accelerators']}")
+
+
+if __name__ == "__main__":
+    main()

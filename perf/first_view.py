@@ -1,0 +1,114 @@
+"""How long the dashboard takes from the command to the first chart, in a browser that has no cache.
+
+The real server over a catalog, read by an installed Chromium. A row says when something was there,
+on the clock since the row before, and the CPU time that the server took for it. A view is there
+when marks of its first chart are drawn. On a machine with other work the clock says little, CPU
+time more.
+
+    python perf/first_view.py --catalog lce-home/catalog.duckdb [--rounds 3]
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+from playwright.sync_api import Browser, sync_playwright
+
+from lce_core.store.records import environment
+
+LIMIT_SECONDS = 3.0
+_WAIT_SECONDS = 120.0
+Cost = tuple[float, float]
+"""Seconds on the clock, and of CPU time of the server."""
+
+
+def main() -> None:
+    """Measures and prints one table."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--catalog", type=Path, required=True)
+    parser.add_argument("--rounds", type=int, default=3, help="servers, each started anew")
+    options = parser.parse_args()
+    rounds = [measured(options.catalog) for _ in range(options.rounds)]
+    print("| until | median s | least s | server's CPU s | limit |\n|---|--:|--:|--:|--:|")
+    for name in rounds[0]:
+        clock, cpu = zip(*(one[name] for one in rounds), strict=True)
+        limit = f"{LIMIT_SECONDS:g}" if name == "first view" else ""
+        print(
+            f"| {name} | {statistics.median(clock):.2f} | {min(clock):.2f}"
+            f" | {statistics.median(cpu):.2f} | {limit} |"
+        )
+    where = environment()
+    load = " ".join(f"{value:.1f}" for value in psutil.getloadavg())
+    print(f"\n{options.rounds} rounds, {options.catalog.stat().st_size / 1e6:.1f} MB of catalog")
+    print(f"{where['cpu']}, {where['cpu_count']} cores, load {load}, {where['git']}")
+
+
+def measured(catalog: Path) -> dict[str, Cost]:
+    """One server: its start, a first visitor's view, and a second one's."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    asked = ["--catalog", str(catalog), "--port", str(port)]
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
+        )
+        begun = time.monotonic()
+        server = subprocess.Popen(
+            [sys.executable, "-m", "dashboards.app", *asked], stdout=subprocess.DEVNULL
+        )
+        try:
+            process = psutil.Process(server.pid)
+            _until(lambda: listens(port))
+            found = {"the server answers": (time.monotonic() - begun, _cpu(process))}
+            for name in ("first view", "second visitor's view"):
+                found[name] = view(browser, process, f"http://127.0.0.1:{port}")
+        finally:
+            server.kill()
+            server.wait()
+            browser.close()
+    return found
+
+
+def view(browser: Browser, server: psutil.Process, url: str) -> Cost:
+    """What a visitor waits who has been nowhere before."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    page.set_default_timeout(1000 * _WAIT_SECONDS)
+    begun, cpu = time.monotonic(), _cpu(server)
+    page.goto(url)
+    page.get_by_test_id("stVegaLiteChart").locator("svg.marks path").first.wait_for()
+    found = time.monotonic() - begun, _cpu(server) - cpu
+    context.close()
+    return found
+
+
+def listens(port: int) -> bool:
+    """Whether somebody answers on loopback."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _cpu(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def _until(met: Callable[[], bool]) -> None:
+    end = time.monotonic() + _WAIT_SECONDS
+    while not met():
+        assert time.monotonic() < end, "the server did not start"
+        time.sleep(0.02)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,226 @@
+"""Everything that a GPU can show of this project, in one command of less than nine minutes.
+
+First every test marked `gpu`; then, with random weights of Llama-2-7B's shape, training at 32k and
+64k, prefill and decoding method by method; then as much of the study smollm2-tuned as time allows.
+The order is that of value: what comes last is cut off first. Each part is a process of its own with
+a limit, so that one that fails or hangs costs no other its figures; what it had measured is kept,
+and the table says how it ended.
+
+    python perf/gpu.py [--out FOLDER] [--seconds 530]
+    python perf/gpu.py --dry-run     # a tiny shape, on any machine: shows that the command works
+
+It needs torch, transformers, accelerate, pydantic, pyarrow, psutil and pytest, but no installation
+of this repository. Without a GPU it measures nothing and says so (exit status 3).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from gpu_report import as_markdown
+
+ROOT = Path(__file__).resolve().parents[1]
+HERE = ROOT / "perf"
+NO_GPU = 3
+_METHODS = (
+    *("none", "yarn", "harpe", "lm_infinite", "self_extend", "rerope", "streaming_llm"),
+    *("clex", "dynamic_ntk_aware", "landmark"),
+)
+"""One of each way to attend; landmark, which adds a token to the model, last."""
+_TAIL = 1500
+
+
+@dataclass(frozen=True)
+class Section:
+    """One part of the command."""
+
+    name: str
+    command: Sequence[str]
+    """{rows} is the file that takes rows, {left} the seconds it has."""
+    least: float
+    """With fewer seconds left it is not begun."""
+    most: float
+
+
+@dataclass
+class Ended:
+    """How a section ended, and what it measured."""
+
+    name: str
+    how: str
+    """"done", "failed", "out of time" or "no time left"."""
+    seconds: float = 0.0
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    said: str = ""
+    """The end of what it printed, unless all is well."""
+
+
+def main() -> int:
+    """Runs the sections and writes FOLDER/<gpu>-<commit>.md and .json."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results" / "gpu")
+    parser.add_argument("--seconds", type=float, default=530.0, help="of the whole command")
+    parser.add_argument("--commit", help="of the tree, where it is no git checkout")
+    parser.add_argument("--sections", nargs="+", help="only these")
+    parser.add_argument("--study-home", type=Path, help="LCE_HOME with a fetched smollm2_135m_q4")
+    parser.add_argument("--dry-run", action="store_true", help="a tiny shape on any machine")
+    options = parser.parse_args()
+    begun, when = time.monotonic(), datetime.now(UTC)
+    (facts,) = run(Section("facts", _python("facts"), 0, 60), 60, Path(os.devnull)).rows or [{}]
+    if not facts.get("gpu") and not options.dry_run:
+        print(_no_gpu(facts), file=sys.stderr)
+        return NO_GPU
+    ended = []
+    with tempfile.TemporaryDirectory(prefix="lce-gpu-") as folder:
+        for section in sections(options, Path(folder)):
+            left = options.seconds - (time.monotonic() - begun)
+            rows = Path(folder) / f"{section.name}.jsonl"
+            ended.append(_begun_in_time(section, left, rows))
+            print(f"{time.monotonic() - begun:5.0f} s  {section.name}: {ended[-1].how}", flush=True)
+    found = {
+        "command": " ".join(["python", "perf/gpu.py", *sys.argv[1:]]),
+        "dry_run": options.dry_run,
+        "at": when.isoformat(timespec="seconds"),
+        "seconds": round(time.monotonic() - begun, 1),
+        "facts": {**facts, "commit": options.commit or facts.get("commit")},
+        "sections": [asdict(section) for section in ended],
+    }
+    path = write(options.out, found)
+    print(f"\n{as_markdown(found)}\nwritten to {path}.md and .json")
+    return 0 if all(section.how in ("done", "no time left") for section in ended) else 1
+
+
+def sections(options: argparse.Namespace, folder: Path) -> list[Section]:
+    """The parts, the most valuable first."""
+    dry = options.dry_run
+    shape = "tiny" if dry else "Llama-2-7B"
+    tests = _python("-m", "pytest", "-m", "gpu", "-q", "-p", "no:cacheprovider", ROOT / "tests")
+
+    def training(*lengths: int) -> list[str]:
+        chosen = [str(length) for length in lengths]
+        where = ["--rows", "{rows}", "--seconds", "{left}", "--shape", shape]
+        return [*_python(HERE / "gpu_training.py"), "--lengths", *chosen, *where]
+
+    def inference(methods: Sequence[str], *lengths: int) -> list[str]:
+        chosen = [str(length) for length in lengths]
+        where = ["--rows", "{rows}", "--seconds", "{left}", "--shape", shape]
+        named = ["--methods", *methods]
+        return [*_python(HERE / "gpu_inference.py"), "--lengths", *chosen, *named, *where]
+
+    if dry:
+        found = [
+            Section("tests", tests, 5, 900),
+            Section("training", training(64, 128), 5, 900),
+            Section("inference", inference(["none", "self_extend", "landmark"], 256), 5, 900),
+        ]
+    else:
+        study = [*_python(HERE / "gpu_study.py"), "--rows", "{rows}", "--seconds", "{left}"]
+        home = (options.study_home or folder / "lce-home").resolve()
+        found = [
+            Section("tests", tests, 30, 150),
+            Section("training-32k", training(32768), 30, 110),
+            Section("training-64k", training(65536), 45, 130),
+            Section("inference", inference(_METHODS, 16384, 32768), 30, 170),
+            Section("smollm2-tuned", [*study, "--home", str(home)], 40, 600),
+        ]
+    return [one for one in found if options.sections is None or one.name in options.sections]
+
+
+def _begun_in_time(section: Section, left: float, rows: Path) -> Ended:
+    return Ended(section.name, "no time left") if left < section.least else run(section, left, rows)
+
+
+def run(section: Section, left: float, rows: Path) -> Ended:
+    """Runs a section in a process group of its own, and ends that when the time is up."""
+    limit, begun = min(section.most, left), time.monotonic()
+    # A process stops beginning new things before it is stopped.
+    marks = {"{rows}": str(rows), "{left}": str(max(1.0, limit - 25))}
+    command = [marks.get(word, word) for word in section.command]
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+        "HF_HUB_OFFLINE": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        # Steps of several shapes and sizes leave no holes that cannot be used.
+        "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
+    }
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output:
+        process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            how = "done" if process.wait(limit) == 0 else "failed"
+        except subprocess.TimeoutExpired:
+            how = "out of time"
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        output.seek(0)
+        said = output.read()
+    measured = list(_rows(rows, said, section.name))
+    tail = "" if how == "done" else said[-_TAIL:]
+    return Ended(section.name, how, round(time.monotonic() - begun, 1), measured, tail)
+
+
+def _rows(rows: Path, said: str, name: str) -> Iterator[dict[str, Any]]:
+    """Rows that a section wrote; of tests their numbers, of facts what was printed."""
+    if name == "facts":
+        yield from (json.loads(line) for line in said.splitlines() if line.startswith("{"))
+    elif name == "tests":
+        last = said.strip().splitlines()[-1] if said.strip() else ""
+        counts = re.findall(r"(\d+) (passed|failed|skipped|errors?)\b", last)
+        yield {"what": "tests", **{word: int(number) for number, word in counts}}
+    elif rows.exists():
+        lines = rows.read_text(encoding="utf-8").splitlines(keepends=True)
+        yield from (json.loads(line) for line in lines if line.endswith("}\n"))
+
+
+def write(folder: Path, found: dict[str, Any]) -> Path:
+    """Writes both files; returns their path without the ending."""
+    facts = found["facts"]
+    device = re.sub(r"[^a-z0-9]+", "-", (facts.get("gpu") or "cpu").lower()).strip("-")
+    path = folder / f"{device}-{(facts.get('commit') or 'unknown')[:7]}"
+    folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(found, indent=1, sort_keys=True) + "\n"
+    path.with_suffix(".json").write_text(text, encoding="utf-8")
+    path.with_suffix(".md").write_text(as_markdown(found) + "\n", encoding="utf-8")
+    return path
+
+
+def _python(*arguments: object) -> list[str]:
+    if arguments == ("facts",):
+        return [sys.executable, str(HERE / "gpu_facts.py")]
+    return [sys.executable, *map(str, arguments)]
+
+
+def _no_gpu(facts: dict[str, Any]) -> str:
+    torch = facts.get("torch")
+    seen = f"torch {torch} sees no CUDA device" if torch else "torch cannot be imported"
+    return (
+        f"No GPU is at hand here: {seen}. Nothing was measured and nothing written.\n"
+        "`python perf/gpu.py --dry-run` tries the command on a tiny shape."
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

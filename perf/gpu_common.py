@@ -1,0 +1,68 @@
+"""What the measuring processes of `perf/gpu.py` share: the model's shape, rows, kernels' names."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lce_core.models import MODELS, LanguageModel
+from lce_core.study.plugin_folders import add_plugin_folders
+
+PLUGINS = Path(__file__).parent / "plugins"
+SHAPES: dict[str, dict[str, int]] = {
+    "Llama-2-7B": {},
+    "tiny": {"layers": 2, "heads": 2, "head_dim": 16, "intermediate_size": 48, "trained": 128},
+}
+ATTENTION = ("flash", "fmha", "attention", "sdpa", "cudnn", "softmax")
+"""Parts of the names of kernels that compute attention."""
+
+
+def options(described: str) -> argparse.Namespace:
+    """What the driver says: shape, lengths, time and where rows go."""
+    parser = argparse.ArgumentParser(description=described)
+    parser.add_argument("--shape", choices=sorted(SHAPES), default="Llama-2-7B")
+    parser.add_argument("--lengths", type=int, nargs="+", required=True)
+    parser.add_argument("--methods", nargs="+", default=["none"])
+    parser.add_argument("--seconds", type=float, default=120.0, help="nothing begins after these")
+    parser.add_argument(
+        "--rows", type=Path, required=True, help="JSON lines are added to this file"
+    )
+    found = parser.parse_args()
+    found.deadline = time.monotonic() + found.seconds
+    return found
+
+
+def random_llama(shape: str, **sizes: int) -> LanguageModel:
+    """The base model of a shape; `sizes` override some of it."""
+    add_plugin_folders((PLUGINS,))
+    return MODELS.parse({"name": "random_llama", **SHAPES[shape], **sizes}, "perf/gpu")
+
+
+def add_row(rows: Path, row: Mapping[str, Any]) -> None:
+    """Adds a row at once: what comes later may be killed."""
+    with rows.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(row) + "\n")
+
+
+def attention_kernels(run: Callable[[], object]) -> list[str]:
+    """Names of the kernels, or on a CPU the operations, that computed attention in a call.
+
+    The three that took longest; template arguments are left out.
+    """
+    cuda = torch.cuda.is_available()
+    kind = torch.profiler.ProfilerActivity.CUDA if cuda else torch.profiler.ProfilerActivity.CPU
+    with torch.profiler.profile(activities=[kind]) as profile:
+        run()
+    spent: dict[str, float] = {}
+    for event in profile.key_averages():
+        if any(part in event.key.lower() for part in ATTENTION):
+            name = event.key.removeprefix("void ").partition("<")[0][:100]
+            taken = event.self_device_time_total if cuda else event.self_cpu_time_total
+            spent[name] = spent.get(name, 0.0) + taken
+    return sorted(spent, key=lambda name: -spent[name])[:3]

@@ -1,0 +1,124 @@
+"""Prefill and greedy decoding of a random model in bf16, method by method, as evaluation does them.
+
+Prefill: hidden states of one text at once, best of three. MFU counts the FLOPs of the method's own
+attention, so that of a windowed one is about its products. Decoding: through `generate`, the time
+of a longer answer less that of a shorter one to the same prompt, so that the prompt's own pass and
+what it needs beside drop out.
+
+    python perf/gpu_inference.py --lengths 16384 32768 --methods none yarn --rows FILE.jsonl
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from gpu_common import add_row, attention_kernels, options, random_llama
+
+from lce_core.devices import peak_flops, resolve_device
+from lce_core.errors import LceError
+from lce_core.evaluation.decoding import generate
+from lce_core.extension.extended_model import ExtendedModel, extend
+from lce_core.methods import METHODS
+from lce_core.models import LanguageModel
+from lce_core.study.step_cost import evaluation_cost
+
+REPEATS = 3
+SHORT_ANSWER, LONG_ANSWER = 2, 34
+_GIB = 2**30
+
+
+def main() -> None:
+    """One row for each method and length; a method that fails has a row that says so."""
+    chosen = options(__doc__.split("\n")[0])
+    base, device = random_llama(chosen.shape), resolve_device("auto")
+    model: Any = base.initialise(0, torch.bfloat16).eval()  # type: ignore[call-arg]
+    # Twice the longest: an answer follows, and methods want whole multiples of what they train on.
+    target = 2 * max(*chosen.lengths, base.geometry.trained_context)
+    for length in chosen.lengths:
+        for name in chosen.methods:
+            if time.monotonic() > chosen.deadline:
+                return
+            row = {"what": "inference", "model": chosen.shape, "method": name, "length": length}
+            try:
+                row |= measured(base, model, name, length, target, device)
+            except (LceError, torch.OutOfMemoryError) as error:
+                row["refused"] = [str(error).splitlines()[0]]
+            add_row(chosen.rows, row)
+            gc.collect()
+            if device.type == "cuda":
+                torch.cuda.empty_cache()
+
+
+@torch.no_grad()
+def measured(
+    base: LanguageModel,
+    model: Any,
+    name: str,
+    length: int,
+    target: int,
+    device: torch.device,
+) -> dict[str, Any]:
+    """Speed of the prompt's pass and of tokens after it."""
+    method = METHODS.parse({"name": name}, "perf/gpu")
+    # The next method finds the model as the one before left it, but for what each one sets itself.
+    extended = extend(model, base, method, target=target)
+    ids = np.random.default_rng(1).integers(base.shape.vocab_size, size=length)
+    prompt = torch.from_numpy(ids)[None].to(device)
+    extended.begin_request(length)
+    seconds, memory = best_of(lambda: extended.hidden_states(prompt), device)
+    flops = evaluation_cost(base, method, target, length, length).flops
+    peak = peak_flops(device, "bf16")
+    decoding, held = decoded(extended, ids, device)
+    return {
+        "prefill_tokens_per_second": round(length / seconds, 1),
+        "prefill_mfu": flops / seconds / peak if peak else None,
+        "prefill_memory_gib": memory,
+        "decode_milliseconds_per_token": round(1000 * decoding, 3),
+        "decode_memory_gib": held,
+        "kernel": extended.kernel,
+        "kernels": attention_kernels(
+            lambda: extended.hidden_states(prompt[:, : min(length, 8192)])
+        ),
+    }
+
+
+def decoded(
+    model: ExtendedModel, ids: np.ndarray, device: torch.device
+) -> tuple[float, float | None]:
+    """Seconds of one more token after a prompt, and the most GiB held meanwhile."""
+
+    def answer(tokens: int) -> Callable[[], object]:
+        return lambda: generate(model, [ids], max_new_tokens=tokens, batch_tokens=len(ids))
+
+    answer(SHORT_ANSWER)()
+    short, _ = best_of(answer(SHORT_ANSWER), device, 1)
+    long, memory = best_of(answer(LONG_ANSWER), device, 1)
+    return (long - short) / (LONG_ANSWER - SHORT_ANSWER), memory
+
+
+def best_of(
+    call: Callable[[], object], device: torch.device, repeats: int = REPEATS
+) -> tuple[float, float | None]:
+    """Least wall seconds of a call, and the most GiB that tensors took during the calls."""
+    cuda, best = device.type == "cuda", float("inf")
+    if cuda:
+        torch.cuda.reset_peak_memory_stats()
+    for _ in range(repeats):
+        if cuda:
+            torch.cuda.synchronize()
+        begun = time.perf_counter()
+        call()
+        if cuda:
+            torch.cuda.synchronize()
+        best = min(best, time.perf_counter() - begun)
+    held = round(torch.cuda.max_memory_allocated() / _GIB, 2) if cuda else None
+    return best, held
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""As much of the study smollm2-tuned as fits the time: cells done, and how fast its training was.
+
+The base model is fetched first unless the home has it. When the time is up the run is interrupted
+as Ctrl-C does it; what it had finished is read from the store.
+
+    python perf/gpu_study.py --home FOLDER --seconds 120 --rows FILE.jsonl
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from gpu_common import add_row
+
+from lce_core.training.loss_log import LOG, read_entries
+
+STUDY, BASE = "smollm2-tuned", "smollm2_135m_q4"
+_STOP_SECONDS = 20.0
+_GIB = 2**30
+
+
+def main() -> int:
+    """Rows of the training runs, and one with the number of cells; the status of the run."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--home", type=Path, required=True)
+    parser.add_argument("--seconds", type=float, required=True)
+    parser.add_argument("--rows", type=Path, required=True)
+    options = parser.parse_args()
+    options.home.mkdir(parents=True, exist_ok=True)
+    end = time.monotonic() + options.seconds
+    environment = os.environ | {"LCE_HOME": str(options.home)}
+    lce = [sys.executable, "-m", "flows.cli"]
+    status = 0
+    for command in (["fetch", BASE], ["run", STUDY]):
+        process = subprocess.Popen([*lce, *command], env=environment)
+        try:
+            status = process.wait(max(1.0, end - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            status = 0  # it was to run until then
+            process.send_signal(signal.SIGINT)
+            try:
+                process.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+            break
+        if status:
+            break
+    for row in found(options.home):
+        add_row(options.rows, row)
+    return status
+
+
+def found(home: Path) -> list[dict[str, Any]]:
+    """What the store holds: training runs, one in progress included, and finished cells."""
+    rows: list[dict[str, Any]] = []
+    logs = [*home.glob(f"artifacts/finetune/[!.]*/{LOG}"), *home.glob(f"progress/*/{LOG}")]
+    for log in sorted(logs):
+        entries = read_entries(log)
+        counted = entries[1:] or entries
+        if not counted:
+            continue
+        mfu = [entry["mfu"] for entry in counted if entry["mfu"] is not None]
+        rows.append(
+            {
+                "what": "study",
+                "step": log.parent.name,
+                "steps": len(entries),
+                "tokens_per_second": statistics.median(e["tokens_per_second"] for e in counted),
+                "mfu": statistics.median(mfu) if mfu else None,
+                "peak_memory_gib": max(e["peak_memory_bytes"] for e in entries) / _GIB,
+            }
+        )
+    cells = len(list(home.glob("artifacts/cell/[!.]*/record.json")))
+    return [*rows, {"what": "study", "cells": cells}]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,141 @@
+"""How slots and hosts share one long cell: 24 ranges of one second in one store.
+
+Hosts are those of `perf/orchestration.py`: processes with a host name of their own that pull by the
+loop of `lce run` and `lce worker`, one worker thread a slot. All is real but the model: a range of
+windows sleeps for a second instead of passing through one. What is measured is the time from where
+all hosts are ready until the last one finds that nothing is left. That each range was scored once,
+and that the cell holds all of them in order, is checked before any figure is printed.
+
+    python perf/long_cell.py [--out docs/performance/long_cell.json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pulling_hosts import Silent, become_host, told_by_hosts, wait_for_all
+
+from flows.runs.scheduling import Answer, run_units
+from flows.settings import make_execution
+from lce_core.evaluation import likelihood, window_ranges
+from lce_core.evaluation.loss_cache import TokenScores
+from lce_core.evaluation.window_ranges import WindowRanges, assist
+from lce_core.evaluation.windows import Stream, Windows
+from lce_core.extension.extended_model import extend
+from lce_core.methods import METHODS
+from lce_core.models import MODELS
+from lce_core.store.artifacts import Attempt, Store
+from lce_core.store.records import environment
+from lce_core.store.steps import make_step
+from lce_core.study.units import Unit
+from tasks.agenda import Taken
+from tasks.slots import Slot
+
+NUM_RANGES, LENGTH = 24, 8
+LIMITS = {(1, 1): 25.5, (1, 2): 13.5, (2, 2): 7.5}
+"""Seconds by number of hosts and of slots of each; of sleep they are 24, 12 and 6."""
+
+
+@dataclass(frozen=True)
+class _Spec:
+    kind: str = "cell"
+    version: int = 1
+
+    def identity(self) -> dict[str, Any]:
+        return {"ranges": NUM_RANGES}
+
+
+def main() -> None:
+    """Measures and prints one table."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--out", type=Path, help="also write the figures as JSON")
+    parser.add_argument("--host", help=argparse.SUPPRESS)
+    parser.add_argument("--home", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--slots", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.host:
+        print(json.dumps(be_a_host(options.host, options.home, options.slots)))
+        return
+    figures = {case: measure(*case) for case in LIMITS}
+    print("| hosts | slots of each | measured | limit |\n|--:|--:|--:|--:|")
+    for (hosts, slots), limit in LIMITS.items():
+        print(f"| {hosts} | {slots} | {figures[hosts, slots]:.1f} s | {limit} s |")
+    where = environment()
+    print(f"\n{where['cpu']}, {where['cpu_count']} cores, {where['git']}")
+    if options.out:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        seconds = {f"{hosts} x {slots}": figures[hosts, slots] for hosts, slots in LIMITS}
+        content = {"seconds": seconds, "environment": where}
+        options.out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def measure(num_hosts: int, slots: int) -> float:
+    """Seconds until the last of so many hosts is through."""
+    with tempfile.TemporaryDirectory(prefix="lce-perf-") as folder:
+        home = Path(folder)
+        told = told_by_hosts(__file__, num_hosts, home, "--slots", str(slots))
+        scored = sorted(first for host in told for first in host["scored"])
+        assert scored == list(range(NUM_RANGES)), scored
+        ((cell, _),) = Store(home).records()
+        assert np.load(cell / "nll.npy")[:, 0].tolist() == list(range(NUM_RANGES))
+        assert not list((home / "progress").iterdir()), "ranges of a cell that is done"
+    return max(host["seconds"] for host in told)
+
+
+def be_a_host(name: str, home: Path, slots: int) -> dict[str, Any]:
+    """Pulls until nothing is left; says for how long, and which ranges were scored here."""
+    become_host(name)
+    window_ranges.NUM_RANGES = NUM_RANGES
+    scored: list[int] = []
+
+    def sleep(_: object, windows: NDArray[np.integer], **__: object) -> TokenScores:
+        time.sleep(1.0)
+        (first,) = windows[:, 0].tolist()
+        scored.append(first)
+        return TokenScores(np.full((1, LENGTH - 1), first, np.float32), np.ones((1, LENGTH), bool))
+
+    likelihood.window_scores = sleep  # type: ignore[assignment]
+    base = MODELS.parse({"name": "toy_llama"}, "perf")
+    method = METHODS.parse({"name": "none"}, "perf")
+    model = extend(base.initialise(0).eval(), base, method, target=512)
+    store, step = Store(home), make_step(_Spec(), "long", {}, {"benchmark": "perplexity"})
+    tokens = np.repeat(np.arange(NUM_RANGES, dtype=np.uint32), LENGTH)
+    windows = Windows(Stream(tokens), np.arange(NUM_RANGES) * LENGTH, LENGTH)
+
+    def score(attempt: Attempt) -> dict[str, Any]:
+        ranges = WindowRanges(store.parts(step), model, batch_tokens=LENGTH, seconds=0.0)
+        found = ranges.scores(windows, NUM_RANGES, list)
+        np.save(attempt.out / "nll.npy", found.nll)
+        return {}
+
+    def compute(taken: Taken, end: Callable[[Answer], None]) -> None:
+        if taken.unit.assists:
+            end({"computed": assist(store.parts(step), model), "held": []})
+            return
+        outcome = store.ensure_if_free(step, score, {})
+        end({"held": [] if outcome else [step.fingerprint]})
+
+    def submit(taken: Taken, slot: Slot, end: Callable[[Answer], None]) -> None:  # noqa: ARG001
+        threading.Thread(target=compute, args=(taken, end)).start()
+
+    execution = make_execution({"home": home, "slots": slots, "device": "cpu"})
+    wait_for_all(name, home)
+    begun = time.monotonic()
+    unit = Unit("long", step.kind, (step,))
+    tally = run_units([unit], set(), execution, Silent(), submit, {step.fingerprint: 24.0})
+    assert not tally.failures
+    return {"seconds": time.monotonic() - begun, "scored": scored}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""How many hosts share a study: 24 steps of one second, two slots a host, one store.
+
+A host is a process with a host name of its own, so that it judges the others' leases by their
+heartbeats, as hosts do. Each pulls the same 24 units by the loop of `lce run` and `lce worker` and
+computes them in threads: sleeping, writing one file, committing. All wait until every one is ready;
+what is measured is the time from there until the last one finds that nothing is left. That each
+step was computed once is checked before any figure is printed.
+
+    python perf/orchestration.py [--out docs/performance/orchestration.json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pulling_hosts import Silent, become_host, told_by_hosts, wait_for_all
+
+from flows.runs.scheduling import Answer, run_units
+from flows.settings import make_execution, study_path
+from lce_core.store.artifacts import Attempt, Store
+from lce_core.store.records import environment
+from lce_core.store.steps import make_step
+from lce_core.study.plan import StudyPlan
+from lce_core.study.study_file import load_study
+from lce_core.study.units import Unit, dearest_first
+from tasks.agenda import Taken
+from tasks.slots import Slot
+
+NUM_STEPS, SLOTS = 24, 2
+LIMITS = {1: 13.5, 2: 7.5, 4: 4.5}
+"""Seconds by number of hosts; a whole number of seconds of sleep are 12, 6 and 3 of them."""
+BEFORE = {1: 12.9, 2: 12.9, 4: 13.8}
+"""The same when each run took units in one order and waited for held leases."""
+
+
+@dataclass(frozen=True)
+class _Spec:
+    number: int
+    kind: str = "held_out"  # any kind that is a unit by itself
+    version: int = 1
+
+    def identity(self) -> dict[str, Any]:
+        return {"number": self.number}
+
+
+def main() -> None:
+    """Measures and prints one table."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--out", type=Path, help="also write the figures as JSON")
+    parser.add_argument("--host", help=argparse.SUPPRESS)
+    parser.add_argument("--home", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.host:
+        print(json.dumps(be_a_host(options.host, options.home)))
+        return
+    figures = {number: measure(number) for number in LIMITS}
+    print("| hosts | measured | limit | before |\n|--:|--:|--:|--:|")
+    for number, limit in LIMITS.items():
+        print(f"| {number} | {figures[number]:.1f} s | {limit} s | {BEFORE[number]} s |")
+    where = environment()
+    print(f"\n{where['cpu']}, {where['cpu_count']} cores, {where['git']}")
+    if options.out:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        content = {"seconds": figures, "environment": where}
+        options.out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def measure(num_hosts: int) -> float:
+    """Seconds until the last of so many hosts is through."""
+    with tempfile.TemporaryDirectory(prefix="lce-perf-") as folder:
+        home = Path(folder)
+        told = told_by_hosts(__file__, num_hosts, home)
+        times = Counter(name for host in told for name in host["computed"])
+        assert sorted(times.values()) == [1] * NUM_STEPS, times
+        assert len(list(Store(home).records())) == NUM_STEPS
+    return max(host["seconds"] for host in told)
+
+
+def be_a_host(name: str, home: Path) -> dict[str, Any]:
+    """Pulls until nothing is left; says for how long, and what was computed here."""
+    become_host(name)
+    store, computed = Store(home), []
+    steps = [make_step(_Spec(number), f"second-{number}", {}) for number in range(NUM_STEPS)]
+    units = [Unit(step.name, step.kind, (step,)) for step in steps]
+    seconds = {step.fingerprint: 1.0 for step in steps}
+    plan = StudyPlan(load_study(study_path("smoke")), {}, ())
+    ordered = dearest_first(units, plan, seconds, name)
+    execution = make_execution({"home": home, "slots": SLOTS, "device": "cpu"})
+
+    def sleep(attempt: Attempt) -> dict[str, Any]:
+        time.sleep(1.0)
+        (attempt.out / "slept").write_text("one second", encoding="utf-8")
+        return {}
+
+    def compute(taken: Taken, end: Callable[[Answer], None]) -> None:
+        (step,) = taken.unit.steps
+        outcome = store.ensure_if_free(step, sleep, {})
+        if outcome and outcome.status == "computed":
+            computed.append(step.name)
+        end({"held": [] if outcome else [step.fingerprint]})
+
+    def submit(taken: Taken, slot: Slot, end: Callable[[Answer], None]) -> None:  # noqa: ARG001
+        threading.Thread(target=compute, args=(taken, end)).start()
+
+    wait_for_all(name, home)
+    begun = time.monotonic()
+    tally = run_units(ordered, set(), execution, Silent(), submit, seconds)
+    assert not tally.failures
+    return {"seconds": time.monotonic() - begun, "computed": computed}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""Hosts of one store, as processes with a host name of their own that begin at the same time."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from lce_core.store.artifacts import Store
+from lce_core.store.records import environment
+from lce_core.study.units import Unit
+
+
+class Silent:
+    """A display at which nobody looks."""
+
+    def finish(self, unit: Unit) -> None:
+        """Shows nothing."""
+
+    def refresh(self) -> None:
+        """Shows nothing."""
+
+    def show(self, text: str) -> None:
+        """Shows nothing."""
+
+    def close(self) -> None:
+        """Shows nothing."""
+
+
+def told_by_hosts(script: str, num_hosts: int, home: Path, *options: str) -> list[dict[str, Any]]:
+    """What each host prints as JSON, of so many that `wait_for_all` lets go together."""
+    Store(home).prepare()
+    command = [sys.executable, script, "--home", str(home), *options]
+    hosts = [
+        subprocess.Popen([*command, "--host", f"host-{n}"], stdout=subprocess.PIPE, text=True)
+        for n in range(num_hosts)
+    ]
+    while len(list(home.glob("ready-*"))) < num_hosts:
+        assert all(host.poll() is None for host in hosts), "a host has died"
+        time.sleep(0.05)
+    (home / "go").touch()
+    return [json.loads(host.communicate(timeout=120)[0]) for host in hosts]
+
+
+def become_host(name: str) -> None:
+    """Gives this process a host name, by which it and others judge leases."""
+    socket.gethostname = lambda: name
+
+
+def wait_for_all(name: str, home: Path) -> None:
+    """Says that this host is ready, and returns when all are."""
+    environment()  # asked once a process, before its first commit
+    (home / f"ready-{name}").touch()
+    while not (home / "go").exists():
+        time.sleep(0.01)

@@ -1,0 +1,196 @@
+"""What a large study costs beside its work: ten thousand cells whose answers are thrown coins.
+
+One tiny model that is not trained further, five methods, a hundred tasks at twenty lengths, a
+hundred answers each, by `lce run` as it is: plan, Prefect, workers, leases, commits, catalog and
+MLflow. Then the same command again, which must compute nothing, in one Prefect task; the catalog
+built anew from the store, whose logical digest must not move; and a naive flow beside it, one
+Prefect task a cell with its result persisted and cached by its inputs, run twice in the same kind
+of server. The naive flow has fewer cells; its rerun is compared by the cell.
+
+    python perf/scale.py [--cells 10000] [--naive 1000] [--out docs/performance/scale.json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from catalog.queries import logical_digest, run_query
+from flows.servers.temporary_server import client_settings, temporary_server
+from lce_core.store.records import environment
+
+LCE = [sys.executable, "-c", "from flows.cli import main; main()"]
+PLUGINS = Path(__file__).resolve().parent / "plugins"
+METHODS = ("none", "pi", "ntk_aware", "dynamic_ntk_aware", "yarn")
+NUM_TASKS, NUM_SAMPLES = 100, 100
+LIMITS = {
+    "run, ms a cell": 30.0,
+    "everything done, s": 20.0,
+    "everything done, Prefect tasks": 1,
+    "catalog from the store, s": 20.0,
+    "naive rerun, times ours by the cell": 20.0,
+}
+"""At least for the last one, at most for the others."""
+NAIVE = """
+import json
+import sys
+import time
+from prefect import flow, task
+from prefect.cache_policies import INPUTS
+from prefect.task_runners import ThreadPoolTaskRunner
+
+@task(persist_result=True, cache_policy=INPUTS)
+def cell(number: int) -> dict[str, float]:
+    return {"accuracy": (number * 37 % 101) / 100}
+
+@flow(task_runner=ThreadPoolTaskRunner(max_workers=2), persist_result=False)
+def naive(cells: int) -> float:
+    return sum(one.result()["accuracy"] for one in [cell.submit(n) for n in range(cells)])
+
+begun = time.perf_counter()
+value = naive(int(sys.argv[1]))
+print(json.dumps([time.perf_counter() - begun, value]))
+"""
+"""Tells the seconds of its flow, without imports, and a sum to compare."""
+
+
+def main() -> None:
+    """Measures and prints one table."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--cells", type=int, default=10_000, help="about how many cells")
+    parser.add_argument("--naive", type=int, default=1000, help="cells of the naive flow")
+    parser.add_argument("--out", type=Path, help="also write the figures as JSON")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="lce-perf-") as folder:
+        found = measure(Path(folder), options.cells, options.naive)
+    print(f"{found['cells']:,} cells, {found['answers']:,} answers\n")
+    print("| what | measured | limit |\n|---|--:|--:|")
+    for what, value in found["figures"].items():
+        print(f"| {what} | {value:,.5g} | {LIMITS.get(what, '-')} |")
+    where = found["environment"]
+    print(f"\n{where['cpu']}, {where['cpu_count']} cores, {where['git']}")
+    if options.out:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+def measure(folder: Path, cells: int, naive: int) -> dict[str, Any]:
+    """All figures, after checking that reruns and rebuilds change nothing."""
+    home, file = folder / "home", folder / "scale.yaml"
+    lengths = max(1, round(cells / len(METHODS) / NUM_TASKS))
+    file.write_text(yaml.safe_dump(study(lengths)), encoding="utf-8")
+    run = [*LCE, "run", str(file), "--plugins", str(PLUGINS), "--slots", "2"]
+    first, text = timed(run, home)
+    catalog = home / "catalog.duckdb"
+    digest, tasks = logical_digest(catalog), task_runs(home)
+    ((num_cells, answers),) = run_query(
+        catalog, "SELECT (SELECT count(*) FROM scores), (SELECT count(*) FROM samples)"
+    )[1]
+    assert num_cells == lengths * len(METHODS) * NUM_TASKS
+    assert answers == num_cells * NUM_SAMPLES
+    again, told = timed(run, home)
+    assert " 0 steps computed" in told, told
+    assert computed(text) >= num_cells
+    assert logical_digest(catalog) == digest
+    done_tasks = task_runs(home) - tasks
+    rebuilt, _ = timed([*LCE, "rebuild", "catalog"], home)
+    assert logical_digest(catalog) == digest
+    script = folder / "naive.py"
+    script.write_text(NAIVE, encoding="utf-8")
+    with temporary_server(folder / "naive", print) as server:
+        to_server = client_settings(folder / "naive", server.wait_ready())
+
+        def naively() -> tuple[float, float]:
+            asked = [sys.executable, str(script), str(naive)]
+            seconds, value = json.loads(timed(asked, folder / "naive", **to_server)[1])
+            return seconds / naive, value
+
+        naive_first, value = naively()
+        naive_again, value_again = naively()
+    assert value == value_again
+    figures = {
+        "run, s": first,
+        "run, ms a cell": 1000 * first / num_cells,
+        "everything done, s": again,
+        "everything done, ms a cell": 1000 * again / num_cells,
+        "everything done, Prefect tasks": done_tasks,
+        "catalog from the store, s": rebuilt,
+        f"naive flow of {naive:,}, ms a cell": 1000 * naive_first,
+        f"naive flow of {naive:,} again, ms a cell": 1000 * naive_again,
+        "naive rerun, times ours by the cell": naive_again * num_cells / again,
+    }
+    return {
+        "figures": figures,
+        "cells": num_cells,
+        "answers": answers,
+        "environment": environment(),
+    }
+
+
+def study(lengths: int) -> dict[str, Any]:
+    """So many lengths of a hundred tasks for each method."""
+    return {
+        "study": "scale",
+        "hypothesis": "A study costs what its work costs.",
+        "target_context": 256,
+        "train_tokens": 8192,
+        "corpus": {"name": "local_text"},
+        "base_models": [{"name": "toy_llama", "steps": 1}],
+        "methods": [{"name": name} for name in METHODS],
+        "training": {"learning_rate": 5.0e-4, "tokens_per_step": 2048, "warmup_steps": 1},
+        "upsampling": {"long_document_tokens": 256},
+        "evaluation": {"held_out_tokens": 16384},
+        "benchmarks": [
+            {
+                "name": "coins",
+                "profile": "tiny",
+                "lengths": [64 + 8 * number for number in range(lengths)],
+                "num_tasks": NUM_TASKS,
+                "num_samples": NUM_SAMPLES,
+            }
+        ],
+        "seeds": [0],
+    }
+
+
+def timed(command: list[str], home: Path, **more: str) -> tuple[float, str]:
+    """Wall seconds of a whole command that must succeed, and what it printed."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "MLFLOW_"))}
+    began = time.perf_counter()
+    answer = subprocess.run(
+        command,
+        env={**kept, **more, "LCE_HOME": str(home)},
+        cwd=home.parent,  # where no project's settings of Prefect lie
+        capture_output=True,
+        text=True,
+    )
+    assert answer.returncode == 0, answer.stderr[-2000:]
+    return time.perf_counter() - began, answer.stdout
+
+
+def computed(output: str) -> int:
+    """Steps that a run says it computed."""
+    found = re.search(r"([\d,]+) steps computed", output)
+    assert found, output
+    return int(found[1].replace(",", ""))
+
+
+def task_runs(home: Path) -> int:
+    """Task runs in the database of the store's Prefect server."""
+    with sqlite3.connect(home / "prefect" / "prefect.db") as database:
+        return int(database.execute("SELECT count(*) FROM task_run").fetchone()[0])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""Workers as actors of a Ray cluster: the same requests and events, by Ray instead of pipes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from lce_core.execution import Execution
+from tasks.ray_engine import cluster
+from tasks.ray_engine.host import WorkerHost
+from tasks.slots import Slot
+from tasks.worker_process import END_SECONDS, Event, Worker
+
+_ASKED_SECONDS = 5.0
+"""For a short answer of an actor that is there."""
+
+
+class RayWorker(Worker):
+    """The worker of a slot, on whatever node has room for it."""
+
+    def __init__(self, slot: Slot, execution: Execution) -> None:
+        self._ray = ray = cluster.connected(execution.engine)
+        asked = cluster.needs_of(slot, execution)
+        self._host: Any = (
+            ray.remote(WorkerHost)
+            # An actor that is lost takes its events with it: the unit is tried again, on another.
+            .options(**asked, max_restarts=0, max_concurrency=4, runtime_env=cluster.environment())
+            .remote(slot.to_json(), execution.model_dump_json(), asked["num_gpus"])
+        )
+        self._where, self._why = "", ""
+        self._placed = self._host.whereabouts.remote()
+
+    def is_placed(self, seconds: float) -> bool:
+        """Whether Ray has found a node and the actor has started there, or failed to."""
+        if self._where or self._why:
+            return True
+        if not self._ray.wait([self._placed], timeout=seconds)[0]:
+            self._require_head()
+            return False
+        try:
+            self._where = self._ray.get(self._placed)
+        except self._ray.exceptions.RayError as error:
+            self._note(error)
+        return True
+
+    def answers(self, request: str) -> Iterator[Event]:
+        """See `Worker.answers`; an actor or a node that is lost ends it."""
+        if self._why:
+            return
+        try:
+            stream = self._host.answers.options(num_returns="streaming").remote(request)
+            while True:
+                if not self._ray.wait([stream], timeout=_ASKED_SECONDS)[0]:
+                    self._require_head()
+                elif (event := next(stream, None)) is None:
+                    return
+                else:
+                    yield self._ray.get(event)
+        except self._ray.exceptions.RayError as error:
+            self._note(error)
+
+    @property
+    def account(self) -> str:
+        """Its log, or what Ray says of it."""
+        return f"`ray status` ({self._why})" if self._why else self._where
+
+    @property
+    def died_of_its_step(self) -> bool:
+        """Whether its node lives and did not ask it to end."""
+        if self._why:
+            return False
+        with contextlib.suppress(self._ray.exceptions.RayError):
+            asked = self._host.died_of_its_step.remote()
+            return bool(self._ray.get(asked, timeout=2 * _ASKED_SECONDS))
+        return False
+
+    def ask_to_end(self) -> None:
+        """Lets a step in the middle of which it is come to an orderly end."""
+        if not self._why and not cluster.HEAD.is_lost:
+            self._host.ask_to_end.remote()
+
+    def close(self) -> None:
+        """Ends the worker in order where its node lives, and gives its place back to Ray."""
+        if cluster.HEAD.is_lost:  # nodes without a head end, and what is on them
+            return
+        if self._where and not self._why:
+            with contextlib.suppress(self._ray.exceptions.RayError):
+                self._ray.get(self._host.close.remote(), timeout=END_SECONDS + _ASKED_SECONDS)
+        with contextlib.suppress(self._ray.exceptions.RayError):
+            self._ray.kill(self._host)
+
+    def _require_head(self) -> None:
+        here = self._ray.get_runtime_context()
+
+        def is_alive() -> bool:
+            living = {node["NodeID"] for node in self._ray.nodes() if node["Alive"]}
+            return here.get_node_id() in living
+
+        cluster.HEAD.require(here.gcs_address, is_alive)
+
+    def _note(self, error: Exception) -> None:
+        self._why = f"{type(error).__name__}: {str(error).strip().splitlines()[-1]}"

@@ -1,0 +1,221 @@
+"""Training runs in MLflow while they train, for the hours before the study's runs are projected.
+
+A process of its own follows the loss logs of the study's training runs, which trainers on any host
+of the store write, and adds what is new to one MLflow run each. Such a run is no projection: it
+goes when its training run has become an artifact and the study is projected, and it stays, FAILED,
+where training failed, so that the curve can be looked at. Short training runs are not shown.
+
+The process ends when its standard input does, with the flow that started it or by itself when that
+dies. MLflow is loaded in it alone, and only when there is something to show; whatever goes wrong in
+it stops no training.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lce_core.store.artifacts import Store
+from lce_core.training.loss_log import LOG, read_entries
+from tasks.tracking.content import RUN_KEY
+from tasks.tracking.database import remove, runs_of
+from tasks.tracking.projection import LIVE, experiment_of
+from tasks.tracking.seed_content import curves
+from tasks.tracking.study_content import read_plan
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+EVERY_SECONDS = 5.0
+LEAST_SECONDS = 15.0
+"""A training run is shown once it has been seen for so long."""
+_END_SECONDS = 60.0
+_BATCH = 900
+"""Metrics in one log_batch call; MLflow takes 1000."""
+
+
+@dataclass
+class _Live:
+    """One training run that has begun."""
+
+    since: float
+    run_id: str | None = None
+    shown: list[dict[str, Any]] = field(default_factory=list)
+    """Entries that MLflow has."""
+    finished: bool = False
+    """Whether MLflow knows that it has become an artifact."""
+
+
+class LiveRuns:
+    """The MLflow runs of a study's training in progress.
+
+    Args:
+      store: where training runs keep their logs.
+      plan: the study's plan.json.
+      least_seconds: shorter training runs are not shown.
+    """
+
+    def __init__(
+        self, store: Store, plan: Mapping[str, Any], least_seconds: float = LEAST_SECONDS
+    ) -> None:
+        self._store, self._plan, self._least = store, plan, least_seconds
+        self._trainings = {one["fingerprint"]: one for one in plan["trainings"]}
+        self._live: dict[str, _Live] = {}
+
+    def update(self) -> int:
+        """Brings MLflow up to date with the logs; returns how many entries were added."""
+        # First: the log of what is over by now is read to its end.
+        ended = [name for name in self._open() if self._store.find(name)]
+        changed: dict[str, list[dict[str, Any]]] = {}
+        now = time.monotonic()
+        for name, training in self._trainings.items():
+            entries = self._entries(training)
+            live = self._live.setdefault(name, _Live(now)) if entries else self._live.get(name)
+            if live and now - live.since >= self._least and entries != live.shown:
+                changed[name] = entries
+        if not changed and not ended:
+            return 0
+        with experiment_of(self._store.home, self._plan) as (client, experiment_id):
+            added = [self._show(client, experiment_id, *each) for each in changed.items()]
+            for name, run_id in self._open().items():
+                if name in ended:
+                    client.set_terminated(run_id, "FINISHED")
+                    self._live[name].finished = True
+        return sum(added)
+
+    def close(self) -> None:
+        """Ends the runs of training that ends without an artifact, as FAILED."""
+        self.update()
+        if not (left := self._open()):
+            return
+        with experiment_of(self._store.home, self._plan) as (client, _):
+            for run_id in left.values():
+                client.set_terminated(run_id, "FAILED")
+
+    def _open(self) -> dict[str, str]:
+        """Runs that have not been ended, by training run."""
+        return {
+            name: live.run_id
+            for name, live in self._live.items()
+            if live.run_id and not live.finished
+        }
+
+    def _entries(self, training: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The log as it is: beside the resume points, or, for a run that was shown, at its end."""
+        name = training["fingerprint"]
+        live = self._live.get(name)
+        if live and live.finished:
+            return live.shown
+        entries = read_entries(self._store.home / "progress" / training["checkpoint"] / LOG)
+        if entries or live is None:
+            return entries
+        if live.run_id is None:  # over before it was shown
+            del self._live[name]
+            return []
+        folder = self._store.find(name)
+        return live.shown if folder is None else read_entries(folder / LOG)
+
+    def _show(
+        self,
+        client: MlflowClient,
+        experiment_id: str,
+        name: str,
+        entries: list[dict[str, Any]],
+    ) -> int:
+        """Adds entries to the run. MLflow forgets nothing: a log that differs begins a run anew."""
+        from mlflow.entities import Metric
+
+        live, training = self._live[name], self._trainings[name]
+        if live.run_id is None or entries[: len(live.shown)] != live.shown:
+            for run in runs_of(client, experiment_id):
+                if run.data.tags.get(LIVE) == name:
+                    remove(client, self._store.home, run)
+            live.run_id, live.shown = self._create(client, experiment_id, training), []
+        new = entries[len(live.shown) :]
+        when = round(time.time() * 1000)
+        metrics = [
+            Metric(key, value, when, entry["step"])
+            for entry in new
+            for key, value in curves(training["kind"], entry).items()
+        ]
+        for start in range(0, len(metrics), _BATCH):
+            client.log_batch(live.run_id, metrics[start : start + _BATCH])
+        live.shown = entries
+        return len(new)
+
+    def _create(self, client: MlflowClient, experiment_id: str, training: Mapping[str, Any]) -> str:
+        name = training["folder"].rpartition("/")[2]
+        tags = {
+            LIVE: training["fingerprint"],
+            RUN_KEY: f"{self._plan['study']}/training/{name}",
+            "lce.study": self._plan["study"],
+            "mlflow.note.content": (
+                f"Training in progress, or failed: `{name}`. It goes when the study's own runs are"
+                " written, which then hold its curve."
+            ),
+        }
+        created = client.create_run(experiment_id, None, tags, f"training {name}")
+        run_id: str = created.info.run_id
+        for key in ("base_model", "method", "seed"):
+            if training[key] is not None:
+                client.log_param(run_id, key, training[key])
+        return run_id
+
+
+@contextlib.contextmanager
+def shown_live(home: Path, study: str, least_seconds: float = LEAST_SECONDS) -> Iterator[None]:
+    """While the block runs, the study's training shows in MLflow; its plan has been saved before.
+
+    What the process has to say goes to logs/live-tracking.log.
+    """
+    log = home / "logs" / "live-tracking.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tasks.tracking.live", str(home), study, str(least_seconds)],
+            stdin=subprocess.PIPE,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,  # Ctrl-C is for the flow, whose end it waits for
+        )
+    try:
+        yield
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()
+        try:
+            process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def main(home: Path, study: str, least_seconds: float) -> int:
+    """Follows the study's training until standard input ends."""
+    store = Store(home)
+    plan = read_plan(store, study)
+    if plan is None:  # gone already
+        return 0
+    ended = threading.Event()
+    threading.Thread(target=_wait_for_end, args=(ended,), daemon=True).start()
+    live = LiveRuns(store, plan, least_seconds)
+    while not ended.wait(min(EVERY_SECONDS, least_seconds)):
+        live.update()
+    live.close()
+    return 0
+
+
+def _wait_for_end(ended: threading.Event) -> None:
+    sys.stdin.read()
+    ended.set()
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])))

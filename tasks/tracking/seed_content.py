@@ -1,0 +1,215 @@
+"""A row of the study at one seed as one run: (base model, method, frozen, seed).
+
+A benchmark task is one metric whose step is the evaluated length, so that the charts draw score
+against length.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from catalog.mlflow_pages import row_name, run_key
+from lce_core.methods import METHODS
+from lce_core.store.identity import fingerprint
+from lce_core.store.records import Record
+from lce_core.study.step_kinds import TrainingSpec
+from lce_core.training.loss_log import LOG, read_entries
+from tasks.tracking.content import COLOUR, KIND, NOTE, RUN_KEY, SEED, Metric, RunContent
+
+MAX_CURVE_POINTS = 300
+"""Points kept of a training run's loss; more cannot be told apart in a chart."""
+
+MAX_TELEMETRY_POINTS = 50
+"""Points kept of what else is known of each step."""
+
+TELEMETRY = ("grad_norm", "learning_rate", "tokens_per_second", "mfu", "peak_memory_bytes")
+"""Keys of a log's entries that are shown beside the loss."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A planned step with its record."""
+
+    planned: Mapping[str, Any]
+    folder: Path
+    record: Record
+
+
+def seed_content(
+    plan: Mapping[str, Any],
+    planned: Sequence[Mapping[str, Any]],
+    cells: Sequence[Found],
+    training: Found | None,
+    colour: str,
+) -> RunContent:
+    """The run of a row at a seed.
+
+    Args:
+      plan: the study's plan.json.
+      planned: all its cells.
+      cells: those that are done; at least one.
+      training: the last training run of its weights.
+      colour: of its line, as #rrggbb.
+    """
+    first = planned[0]
+    steps = [*cells, training] if training else list(cells)
+    row, key = row_name(first["method"], first["frozen"]), key_of(plan, first, first["seed"])
+    metrics = [metric for cell in cells for metric in _scores(cell)]
+    metrics += _at_target(plan["target_context"], planned, cells)
+    if training:
+        metrics += _curve(training)
+    return RunContent(
+        key=key,
+        parent=key_of(plan, first),
+        name=f"{row} seed {first['seed']}{of_which_model(plan, first['base_model'])}",
+        start=min(_milliseconds(step.record.started_at) for step in steps),
+        end=max(_milliseconds(step.record.finished_at) for step in steps),
+        params=_params(plan, cells[0], row),
+        metrics=tuple(sorted(metrics, key=lambda metric: (metric.key, metric.step))),
+        tags={
+            KIND: SEED,
+            "lce.study": plan["study"],
+            RUN_KEY: key,
+            "lce.cell_ids_digest": fingerprint(sorted(s.record.fingerprint for s in steps), key),
+            "lce.git_sha": ", ".join(sorted({_commit(step.record) for step in steps})),
+            COLOUR: colour,
+            NOTE: _note(first, row, len(cells), len(planned)),
+        },
+        files=_files(cells, training),
+    )
+
+
+def key_of(plan: Mapping[str, Any], cell: Mapping[str, Any], seed: int | None = None) -> str:
+    """Key of the run of a planned cell's row, or of one of its seeds."""
+    return run_key(plan["study"], cell["base_model"], cell["method"], cell["frozen"], seed)
+
+
+def of_which_model(plan: Mapping[str, Any], base_model: str) -> str:
+    """What a run's name says of its base model."""
+    # The UI cuts long names: the base model is said only where there is a choice.
+    return f", {base_model}" if len(plan["base_contexts"]) > 1 else ""
+
+
+def _params(plan: Mapping[str, Any], cell: Found, row: str) -> dict[str, str]:
+    planned, method = cell.planned, cell.record.spec.get("method", {})
+    values = {
+        "row": row,
+        "method": planned["method"],
+        "frozen": planned["frozen"],
+        "base_model": planned["base_model"],
+        "seed": planned["seed"],
+        # Plans of earlier versions had one target for all methods.
+        "target_context": planned.get("target_context", plan["target_context"]),
+        "trained_context": plan["base_contexts"].get(planned["base_model"]),
+        "train_length": planned["train_length"],
+        "exact_attention": planned["exact_attention"],
+        "family": _family(str(method.get("name", planned["method"]))),
+        "kernel": cell.record.result.get("kernel"),
+    }
+    settings = {k: v for k, v in method.items() if k not in ("name", "version")}
+    values |= {f"method.{key}": value for key, value in settings.items()}
+    return {key: _text(value) for key, value in values.items() if value is not None}
+
+
+def _family(method: str) -> str | None:
+    # A method of somebody's own folder may not be installed here: the run is still shown.
+    return METHODS.load(method).family if method in METHODS.names() else None
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+
+
+def _scores(cell: Found) -> Iterable[Metric]:
+    result, planned = cell.record.result, cell.planned
+    key, when = f"{planned['benchmark']}/{planned['task']}", _milliseconds(cell.record.finished_at)
+    for score in result["scores"]:
+        default = score["metric"] == result["default_metric"]
+        name = key if default else f"{key}.{score['metric']}"
+        yield Metric(name, score["value"], when, planned["eval_length"])
+
+
+def _at_target(
+    target: int, planned: Sequence[Mapping[str, Any]], cells: Sequence[Found]
+) -> Iterable[Metric]:
+    """One scalar a benchmark: its tasks' mean at the target context, once all of them are there.
+
+    Its step is 0, whereupon the UI draws bars rather than lines of one point.
+    """
+    expected = Counter(cell["benchmark"] for cell in planned if cell["eval_length"] == target)
+    for benchmark, number in expected.items():
+        axes = {"benchmark": benchmark, "eval_length": target}
+        group = [cell.record for cell in cells if axes.items() <= cell.planned.items()]
+        if len(group) == number:
+            when = max(_milliseconds(record.finished_at) for record in group)
+            mean = math.fsum(_default_value(record) for record in group) / number
+            yield Metric(f"summary/{benchmark}_at_target", mean, when, 0)
+
+
+def _default_value(record: Record) -> float:
+    scores = {score["metric"]: float(score["value"]) for score in record.result["scores"]}
+    return scores[record.result["default_metric"]]
+
+
+def _curve(training: Found) -> Iterable[Metric]:
+    """Loss and telemetry by optimizer step, thinned evenly, their first and last points kept."""
+    entries = read_entries(training.folder / LOG)
+    when = _milliseconds(training.record.finished_at)
+    loss = TrainingSpec.curve_of(training.record.kind)
+    many = _thinned(len(entries), MAX_CURVE_POINTS)
+    few = _thinned(len(entries), MAX_TELEMETRY_POINTS)
+    for index in sorted(many | few):
+        for name, value in curves(training.record.kind, entries[index]).items():
+            if index in (many if name == loss else few):
+                yield Metric(name, value, when, entries[index]["step"])
+
+
+def curves(kind: str, entry: Mapping[str, Any]) -> dict[str, float]:
+    """Values of an entry of a loss log, by name of the metric.
+
+    Args:
+      kind: of the training run.
+      entry: what its log says of a step; older logs say less.
+    """
+    loss = TrainingSpec.curve_of(kind)
+    group = loss.rpartition("/")[0]
+    known = {f"{group}/{key}": entry[key] for key in TELEMETRY if entry.get(key) is not None}
+    return {loss: entry["loss"], **known}
+
+
+def _thinned(number: int, most: int) -> set[int]:
+    """Indices of at most so many and one of `number` entries."""
+    stride = max(1, math.ceil(number / most))
+    return {*range(0, number, stride), number - 1} if number else set()
+
+
+def _note(first: Mapping[str, Any], row: str, done: int, planned: int) -> str:
+    weights = "the base model's weights" if first["frozen"] else "weights fine-tuned with it"
+    return (
+        f"**{row}** on {first['base_model']}, seed {first['seed']}: {weights}, last trained at"
+        f" {first['train_length']} tokens of context. {done} of {planned} cells are done. A metric"
+        " is `benchmark/task`; its step is the evaluated length in tokens."
+    )
+
+
+def _commit(record: Record) -> str:
+    git = record.environment.get("git", {})
+    return f"{git.get('commit') or 'unknown'}{'-dirty' if git.get('dirty') else ''}"
+
+
+def _files(cells: Sequence[Found], training: Found | None) -> dict[str, str]:
+    files = {"cells.json": [cell.record.model_dump(mode="json") for cell in cells]}
+    if training:
+        files["training.json"] = [training.record.model_dump(mode="json")]
+    return {name: json.dumps(value, indent=1, sort_keys=True) for name, value in files.items()}
+
+
+def _milliseconds(moment: str) -> int:
+    return round(datetime.fromisoformat(moment).timestamp() * 1000)

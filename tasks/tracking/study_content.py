@@ -1,0 +1,80 @@
+"""The runs of a study: for each of its rows the mean over seeds, and below it each seed."""
+
+from __future__ import annotations
+
+import colorsys
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from lce_core.store.artifacts import Store
+from lce_core.store.records import Record
+from tasks.tracking.content import RunContent
+from tasks.tracking.method_content import method_content
+from tasks.tracking.seed_content import Found, seed_content
+
+_GOLDEN = 0.618034
+"""Steps of this share round the circle of hues stay apart, however many there are."""
+
+
+def read_plan(store: Store, study: str) -> dict[str, Any] | None:
+    """The study's plan.json, or None if it was never planned."""
+    try:
+        content = (store.home / "studies" / study / "plan.json").read_bytes()
+    except FileNotFoundError:
+        return None
+    plan: dict[str, Any] = json.loads(content)
+    return plan
+
+
+def run_contents(store: Store, plan: Mapping[str, Any]) -> list[RunContent]:
+    """The runs of the rows that have at least one finished cell, in the order of the plan.
+
+    A row is a (base model, method, frozen). Its own run comes before those of its seeds.
+    """
+    trainings = {found.planned["checkpoint"]: found for found in _read(store, plan["trainings"])}
+    rows: dict[tuple[Any, ...], dict[int, list[Mapping[str, Any]]]] = defaultdict(dict)
+    for cell in plan["cells"]:
+        axes = tuple(cell[axis] for axis in ("base_model", "method", "frozen"))
+        rows[axes].setdefault(cell["seed"], []).append(cell)
+    contents = []
+    for number, by_seed in enumerate(rows.values()):
+        seeds, colour = [], _colour(number)
+        for planned in by_seed.values():
+            cells = list(_read(store, planned))
+            if cells:
+                training = trainings.get(cells[0].planned["checkpoint"])
+                seeds.append(seed_content(plan, planned, cells, training, colour))
+        if seeds:
+            contents += [method_content(plan, by_seed, seeds, colour), *seeds]
+    return contents
+
+
+def _read(store: Store, planned: Iterable[Mapping[str, Any]]) -> Iterable[Found]:
+    for step in planned:
+        if step["folder"] is None:
+            continue
+        folder = store.home / "artifacts" / step["folder"]
+        try:
+            record = Record.read(folder)
+        except (OSError, ValueError):
+            continue
+        sizes = ((folder / name, entry.bytes) for name, entry in record.files.items())
+        if record.fingerprint == step["fingerprint"] and all(_has(*pair) for pair in sizes):
+            yield Found(step, folder, record)
+
+
+def _has(path: Path, size: int) -> bool:
+    try:
+        return path.stat().st_size == size
+    except OSError:
+        return False
+
+
+def _colour(number: int) -> str:
+    """The colour of a row: MLflow's own twenty are drawn by lot, so that methods share them."""
+    light = (0.36, 0.5, 0.64)[number % 3]
+    red, green, blue = colorsys.hls_to_rgb(number * _GOLDEN % 1, light, 0.75)
+    return f"#{round(red * 255):02x}{round(green * 255):02x}{round(blue * 255):02x}"

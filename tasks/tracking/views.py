@@ -1,0 +1,104 @@
+"""What the MLflow UI shows of a study when it is opened: its description and its saved views.
+
+Left to itself the UI draws the first ten runs, whatever they are. A saved view is a tag of the
+experiment that holds the state of its page as JSON; the UI lists it under *Views* and takes it over
+where the address names it. Its form has no documentation, so a browser tests what it draws.
+
+Source: github.com/mlflow/mlflow, mlflow/server/js/src/experiment-tracking/components/
+experiment-page: utils/savedViewEnvelope.ts, models/ExperimentPageUIState.tsx (3.17).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from catalog.mlflow_pages import METHODS_VIEW, SEEDS_VIEW, row_name, view_path
+from tasks.tracking.content import KIND, METHOD, SEED
+from tasks.tracking.method_content import INTERVAL
+
+_SHARED = "mlflow.sharedViewState."
+VIEW_TAGS = (_SHARED + METHODS_VIEW, _SHARED + SEEDS_VIEW)
+
+
+def saved_views(plan: Mapping[str, Any]) -> dict[str, str]:
+    """Tags of the experiment: the view of the methods and that of their seeds."""
+    keys = ["row", "base_model"] if len(plan["base_contexts"]) > 1 else ["row"]
+    by_row = {
+        "aggregateFunction": "average",
+        "groupByKeys": [{"mode": "param", "groupByData": key} for key in keys],
+    }
+    of_seeds = {"groupBy": by_row, "groupsExpanded": _folded(plan, keys)}
+    states = (_state(plan, METHOD), {**_state(plan, SEED), **of_seeds})
+    names = ("All methods, one line each", "Their seeds, grouped by method")
+    return {
+        # The later one is listed first.
+        tag: _json({"name": name, "createdAt": -number, "state": _json(state)})
+        for number, (tag, name, state) in enumerate(zip(VIEW_TAGS, names, states, strict=True))
+    }
+
+
+def _state(plan: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """What differs from the page as it opens by itself, which does for the rest."""
+    return {
+        "searchFilter": f"tags.`{KIND}` = '{kind}'",
+        # By another key than the start, children are rows of their own rather than folded.
+        "orderByKey": "params.`row`",
+        "orderByAsc": True,
+        "runsHiddenMode": "SHOW_ALL",
+        # The UI adds the charts, and sections that are not named here, at the end.
+        "compareRunCharts": [],
+        "compareRunSections": _sections(plan, kind),
+        "isAccordionReordered": True,
+    }
+
+
+def _sections(plan: Mapping[str, Any], kind: str) -> list[dict[str, Any]]:
+    """Of the charts: scores against length, means at the target, scores at one length, the rest."""
+    lengths: dict[str, set[int]] = {}
+    for cell in plan["cells"]:
+        lengths.setdefault(cell["benchmark"], set()).add(cell["eval_length"])
+    curves = [name for name, found in lengths.items() if len(found) > 1]
+    points = [name for name, found in lengths.items() if len(found) == 1]
+    names = [*curves, "summary", *points]
+    several = len({cell["seed"] for cell in plan["cells"]}) > 1
+    widths = [f"{INTERVAL}/{name}" for name in names] if kind == METHOD and several else []
+    return [
+        {
+            "uuid": name,
+            "name": name,
+            "display": name not in widths,
+            "isReordered": False,
+            "deleted": False,
+            "isGenerated": True,
+        }
+        for name in (*names, *widths)
+    ]
+
+
+def _folded(plan: Mapping[str, Any], keys: Sequence[str]) -> dict[str, bool]:
+    """The groups, which the UI unfolds unless told otherwise."""
+    groups = {}
+    for cell in plan["cells"]:
+        values = {**cell, "row": row_name(cell["method"], cell["frozen"])}
+        groups[",".join(f"param.{key}.{values[key]}" for key in keys)] = False
+    return groups
+
+
+def _json(content: Mapping[str, Any]) -> str:
+    return json.dumps(content, sort_keys=True)
+
+
+def description(plan: Mapping[str, Any], experiment_id: str) -> str:
+    """What the page of the experiment begins with, as Markdown."""
+    methods, seeds = (view_path(experiment_id, view) for view in (METHODS_VIEW, SEEDS_VIEW))
+    # Of a long description the UI shows the first paragraph.
+    return (
+        f"**[All methods, one line each]({methods})**; [their seeds, grouped]({seeds})."
+        f" {plan['hypothesis'].strip()}\n\n"
+        "One run is one row of the study, the mean over its seeds, whose runs are folded below it."
+        " A metric is `benchmark/task` and its step is the evaluated length in tokens."
+        f" The target context is {plan['target_context']} tokens; `summary/` holds each"
+        " benchmark's mean over its tasks there. Written from the store by `lce`; edits are lost."
+    )

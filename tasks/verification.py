@@ -1,0 +1,119 @@
+"""Computing cells again in a home of their own, by the workers that compute a study.
+
+The home holds links to what the cells are made from, and nothing else: prompts are built anew, and
+neither results nor failures of the study are touched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+from lce_core.errors import SpecError, WorkerLostError
+from lce_core.execution import Execution
+from lce_core.store.artifacts import Store
+from lce_core.store.lease import Lease
+from lce_core.store.records import Record
+from lce_core.store.steps import Step
+from lce_core.store.verification import VERIFICATIONS
+from lce_core.study.step_kinds import kind_named
+from tasks.workers import Event, Pool
+
+LEASE = "verification"
+
+
+@dataclass(frozen=True)
+class Again:
+    """A step that was computed again, or why it could not be."""
+
+    step: Step
+    folder: Path
+    record: Record | None
+    error: str | None = None
+
+
+@contextlib.contextmanager
+def home_aside(store: Store) -> Iterator[Store]:
+    """An empty store within a store's home, removed at the end; at most one at a time.
+
+    Raises:
+      SpecError: another process verifies.
+    """
+    lease = Lease.acquire(store.home / "leases", LEASE)
+    if lease is None:
+        raise SpecError(
+            f"{store.home}",
+            "a store that another process verifies",
+            "one verification at a time",
+            "wait for its end",
+        )
+    with lease:
+        folder = store.home / VERIFICATIONS / ".aside"
+        shutil.rmtree(folder, ignore_errors=True)  # of one that was killed
+        aside = Store(folder)
+        aside.prepare()
+        try:
+            yield aside
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def compute_again(
+    steps: Sequence[Step], store: Store, aside: Store, execution: Execution
+) -> Generator[Again, None, None]:
+    """Computes steps of `store` in `aside`, those that share a model one after another.
+
+    They are given in the order of their models. A step that fails is given with its error.
+    """
+    for step in steps:
+        _link_parents(step, store, aside)
+    if store.models.is_dir():
+        aside.models.symlink_to(store.models)
+    logs = store.home / "logs"
+    logs.mkdir(exist_ok=True)  # an error names the log of a worker that died
+    (aside.home / "logs").symlink_to(logs)
+    pool = Pool(execution.model_copy(update={"home": aside.home}), trains=False)
+    threads = ThreadPoolExecutor(pool.shape.evaluation)
+    try:
+        ordered = sorted(steps, key=_unit)
+        units = [list(group) for _, group in groupby(ordered, key=_unit)]
+        for unit, ended in zip(units, threads.map(lambda one: _run(pool, one), units), strict=True):
+            for step in unit:
+                event = ended.get(step.fingerprint, {"message": "its worker ended before it"})
+                record = aside.record(step)
+                error = None if record else str(event.get("message"))
+                yield Again(step, aside.path(step), record, error)
+    finally:
+        threads.shutdown(wait=False, cancel_futures=True)
+        pool.close()  # what still computes ends with its worker
+        threads.shutdown()
+
+
+def _unit(step: Step) -> str:
+    return repr(kind_named(step.kind).unit(step))
+
+
+def _run(pool: Pool, unit: Sequence[Step]) -> dict[str, Event]:
+    slot = pool.take(unit[0].kind)
+    assert slot is not None, "there are as many threads as slots"
+    try:
+        ended = pool.run(slot, unit, lambda _: None)
+    except WorkerLostError as error:
+        return {step.fingerprint: {"message": str(error)} for step in unit}
+    finally:
+        pool.give_back(slot)
+    return {event["fingerprint"]: event for event in ended}
+
+
+def _link_parents(step: Step, store: Store, aside: Store) -> None:
+    for parent in step.parents.values():
+        if folder := store.find(parent):
+            link = aside.home / "artifacts" / folder.parent.name / folder.name
+            link.parent.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(FileExistsError):
+                link.symlink_to(folder)

@@ -1,0 +1,192 @@
+"""What differs and should not is listed, and what was computed again is shown.
+
+Strategy: copies of a store whose cells are made alike, in which one fact of one record is changed.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from catalog.build import build_catalog, refresh_catalog
+from catalog.queries import run_query
+from lce_core.store.artifacts import Store
+from lce_core.store.records import Record
+from lce_core.store.verification import Metric, Verification, compare, keep, not_computed
+from tests.support.catalogs.sample_store import STUDY, sample_store
+
+Change = Callable[[dict[str, Any]], object]
+
+
+@pytest.fixture
+def store(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Store:
+    home = sample_store(tmp_path_factory.getbasetemp()).home
+    shutil.copytree(home, tmp_path / "home")
+    return Store(tmp_path / "home")
+
+
+def ask(store: Store, sql: str) -> list[dict[str, Any]]:
+    columns, rows = run_query(build_catalog(store), sql)
+    return [dict(zip(columns, row, strict=True)) for row in rows]
+
+
+def changed(store: Store, pattern: str, change: Change) -> int:
+    """Edits records, which is what no run does; how many."""
+    paths = sorted(store.home.glob(f"artifacts/{pattern}/record.json"))
+    for path in paths:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        change(record)
+        path.write_text(json.dumps(record), encoding="utf-8")
+    return len(paths)
+
+
+def violations(store: Store) -> list[dict[str, Any]]:
+    return ask(store, "FROM control_violations")
+
+
+def test_a_study_of_equal_parts_has_no_violation(store: Store) -> None:
+    assert violations(store) == []
+
+
+def the_same(record: dict[str, Any], **values: Any) -> None:
+    record["spec"] |= values
+
+
+BENCHMARK = {"name": "passkey", "version": 1}
+
+
+@pytest.mark.parametrize(
+    ("change", "factor", "among", "value", "usual"),
+    [
+        (lambda r: the_same(r, benchmark={"name": "passkey", "version": 2}), "benchmark", "all",
+         '{"name":"passkey","version":2}', '{"name":"passkey","version":1}'),
+        (lambda r: the_same(r, evaluation={"precision": "bf16"}), "evaluation", "all",
+         '{"precision":"bf16"}', None),
+        (lambda r: the_same(r, data="ab"), "data", "all", "ab", None),
+        (lambda r: r["result"].update(kernel="cudnn"), "kernel", "exact attention", "cudnn",
+         "sdpa"),
+        (lambda r: r["environment"].update(cpu="other"), "hardware", "all", "other", ...),
+        (lambda r: r["environment"]["libraries"].update(torch="0.1"), "library torch", "all",
+         "0.1", ...),
+        (lambda r: r["environment"]["libraries"].update(new="1"), "library new", "all", "1", None),
+        (lambda r: r["environment"].update(git={"commit": "c0", "dirty": True}), "code", "all",
+         "c0 with changes", ...),
+    ],
+    ids=["benchmark", "evaluation", "data", "kernel", "hardware", "library", "new", "code"],
+)  # fmt: skip
+def test_a_cell_that_differs_from_those_beside_it_is_named(
+    store: Store, change: Change, factor: str, among: str, value: str, usual: Any
+) -> None:
+    changed(store, "cell/*-passkey-*", lambda record: the_same(record, benchmark=BENCHMARK))
+    assert changed(store, "cell/yarn-tuned-passkey-512-s1-*", change) == 1
+    (found,) = violations(store)
+    if usual is not ...:
+        assert found["usual"] == usual
+    done = ask(
+        store,
+        "SELECT count(*) AS n FROM scores WHERE benchmark = 'passkey' AND eval_length = 512"
+        + " AND exact_attention" * (factor == "kernel"),
+    )
+    assert {**found, "usual": ...} == {
+        "study": STUDY, "base_model": "toy_llama", "benchmark": "passkey", "task": "passkey",
+        "eval_length": 512, "factor": factor, "among": among, "value": value, "num_cells": 1,
+        "methods": "yarn tuned", "usual": ..., "num_usual": done[0]["n"] - 1,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "factor", "value"),
+    [
+        (lambda r: r["result"].update(tokens=99), "training tokens", "99"),
+        (lambda r: the_same(r, training={"learning_rate": 1.0}), "training recipe",
+         '{"learning_rate":1.0}'),
+        (lambda r: the_same(r, train_positions="bf16"), "training positions", "bf16"),
+        (lambda r: r["result"].update(state_precision="bf16"), "training precision", "bf16"),
+        (lambda r: r["environment"]["libraries"].update(torch="0.1"), "training library torch",
+         "0.1"),
+        (lambda r: r["environment"].update(accelerators=["H100"]), "training hardware", "H100"),
+    ],
+    ids=["tokens", "recipe", "positions", "precision", "library", "hardware"],
+)  # fmt: skip
+def test_weights_that_were_trained_otherwise_are_named_in_every_cell_they_are_in(
+    store: Store, change: Change, factor: str, value: str
+) -> None:
+    assert changed(store, "finetune/*-yarn-s0-*", change) == 1
+    found = violations(store)
+    assert {(row["factor"], row["among"], row["value"]) for row in found} == {
+        (factor, "tuned", value)
+    }
+    assert {row["methods"] for row in found} == {"yarn tuned"}
+    cells = ask(store, "SELECT count(*) AS n FROM scores WHERE method = 'yarn' AND seed = 0"
+                " AND is_default")  # fmt: skip
+    assert sum(row["num_cells"] for row in found) == cells[0]["n"] == len(found)
+
+
+def test_tokens_of_all_stages_count(store: Store) -> None:
+    # Two runs of 2,560 tokens one after the other, against one of 2,560.
+    (first,) = (json.loads(p.read_text()) for p in store.home.glob(
+        "artifacts/finetune/*-pi-s0-*/record.json"))  # fmt: skip
+    fingerprint = first["fingerprint"]
+    changed(store, "finetune/*-yarn-s0-*", lambda r: r["parents"].update(base=fingerprint))
+    tokens = [row for row in violations(store) if row["factor"] == "training tokens"]
+    assert {(row["value"], row["usual"], row["methods"]) for row in tokens} == {
+        ("5120", "2560", "yarn tuned")
+    }
+
+
+def test_another_base_of_the_same_seed_is_named(store: Store) -> None:
+    (other,) = (json.loads(p.read_text()) for p in store.home.glob(
+        "artifacts/base/*-s1-*/record.json"))  # fmt: skip
+    changed(store, "finetune/*-yarn-s0-*", lambda r: r["parents"].update(base=other["fingerprint"]))
+    found = violations(store)
+    assert {(row["factor"], row["among"], row["value"], row["methods"]) for row in found} == {
+        ("weights", "seed 0", other["fingerprint"][:12], "yarn tuned")
+    }
+
+
+def a_cell(store: Store) -> tuple[Path, Record]:
+    (folder,) = store.home.glob("artifacts/cell/none-frozen-perplexity-512-s0-*")
+    return folder, Record.read(folder)
+
+
+def test_what_was_computed_again_stands_beside_the_scores(store: Store) -> None:
+    cell = a_cell(store)
+    assert ask(store, "FROM verifications") == []
+    keep(store.home, compare(cell, cell, 0.0))
+    rows = ask(store, "FROM verifications")
+    scores = ask(store, f"FROM scores WHERE cell = '{cell[1].fingerprint[:12]}'")
+    assert [(row["metric"], row["committed"], row["again"], row["difference"]) for row in rows] == [
+        (row["metric"], row["value"], row["value"], 0.0) for row in scores
+    ]
+    assert {(row["study"], row["method"], row["agrees"], row["error"]) for row in rows} == {
+        (STUDY, "none", True, None)
+    }
+
+
+def test_a_failed_verification_and_one_of_a_forgotten_cell_are_rows(store: Store) -> None:
+    folder, record = a_cell(store)
+    keep(store.home, not_computed(record, "no data", 0.0))
+    other = compare((folder, record), (folder, record), 0.0).model_dump()
+    other |= {"cell": "0123456789ab", "metrics": [Metric(metric="x", committed=1.0, again=2.0)]}
+    keep(store.home, Verification.model_validate(other))
+    (store.home / "verifications" / "broken.json").write_text("{", encoding="utf-8")
+    rows = ask(store, "FROM verifications ORDER BY cell")
+    found = [(row["study"], row["metric"], row["difference"], row["error"]) for row in rows]
+    assert sorted(found, key=str) == [
+        (STUDY, None, None, "no data"), (None, "x", 1.0, None)
+    ]  # fmt: skip
+
+
+def test_a_verification_makes_the_catalog_again(store: Store) -> None:
+    path = refresh_catalog(store)
+    before = path.stat().st_ino
+    assert refresh_catalog(store).stat().st_ino == before
+    cell = a_cell(store)
+    keep(store.home, compare(cell, cell, 0.0))
+    assert refresh_catalog(store).stat().st_ino != before
+    assert run_query(path, "SELECT count(*) FROM verifications")[1] == [(2,)]

@@ -1,0 +1,102 @@
+"""A mean's interval for other seeds and prompts, in the catalog.
+
+Strategy: scores drawn at random, and t intervals of scipy where the model is as simple as one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tests.catalog.test_catalog import ask
+from tests.support.catalogs.answered_catalog import Answered, written
+
+SEEDS = 3
+
+
+def answered(scores: list[list[float]], **told: object) -> list[Answered]:
+    """A method's cells, one of each seed."""
+    power = told.get("unit") == "perplexity"
+    return [
+        Answered(
+            "yarn", False, seed, "passkey", "single", 512, own,
+            value=float(np.exp(np.mean(own)) if power else np.mean(own)) if own else 0.0,
+            **told,  # type: ignore[arg-type]
+        )
+        for seed, own in enumerate(scores)
+    ]  # fmt: skip
+
+
+def drawn(*size: int) -> list[list[float]]:
+    return [list(map(float, row)) for row in np.random.default_rng(3).random(size)]
+
+
+def interval(values: list[float]) -> tuple[float, float]:
+    low, high = stats.t.interval(
+        0.95, len(values) - 1, loc=np.mean(values), scale=stats.sem(values)
+    )
+    return float(low), float(high)
+
+
+def test_prompts_of_their_own_in_each_seed_leave_a_t_interval_over_seeds(tmp_path: Path) -> None:
+    scores = drawn(SEEDS, 20)
+    (row,) = ask(written(tmp_path / "c.duckdb", answered(scores)), "FROM mean_over_seeds")
+    assert (row["ci_low"], row["ci_high"]) == pytest.approx(
+        interval([float(np.mean(own)) for own in scores])
+    )
+    assert (row["num_seeds"], row["num_documents"]) == (SEEDS, 20)
+    assert row["value"] == pytest.approx(np.mean(scores))
+
+
+def test_seeds_that_agree_on_the_same_prompts_leave_the_interval_over_prompts(
+    tmp_path: Path,
+) -> None:
+    (own,) = drawn(1, 20)
+    cells = answered([own] * SEEDS, seeded=False)
+    (row,) = ask(written(tmp_path / "c.duckdb", cells), "FROM mean_over_seeds")
+    assert (row["ci_low"], row["ci_high"]) == pytest.approx(interval(own))
+    assert row["seed_sd"] == pytest.approx(0, abs=1e-7)
+
+
+def test_a_perplexity_has_the_interval_of_its_logarithm_to_first_order(tmp_path: Path) -> None:
+    (own,) = drawn(1, 20)
+    cells = answered([own] * SEEDS, seeded=False, unit="perplexity")
+    (row,) = ask(written(tmp_path / "c.duckdb", cells), "FROM mean_over_seeds")
+    low, high = interval(own)
+    value = float(np.exp(np.mean(own)))
+    assert row["value"] == pytest.approx(value)
+    assert row["ci_high"] - row["ci_low"] == pytest.approx(value * (high - low))
+
+
+def test_documents_of_unequal_size_leave_the_mean_that_the_study_shows(tmp_path: Path) -> None:
+    scores = drawn(SEEDS, 20)
+    cells = answered(scores, seeded=False, clusters=["a"] * 9 + ["b"] * 6 + ["c"] * 4 + ["d"])
+    built = written(tmp_path / "c.duckdb", cells)
+    (row,) = ask(built, "FROM mean_over_seeds")
+    (shown,) = ask(built, "FROM score_by_length")
+    assert row["value"] == pytest.approx(shown["value"])
+    assert row["num_documents"] == 4
+    assert row["ci_low"] < row["value"] < row["ci_high"]
+
+
+def test_one_seed_has_no_interval_and_a_seed_that_is_missing_no_row(tmp_path: Path) -> None:
+    one = written(tmp_path / "one.duckdb", answered(drawn(1, 20)))
+    (row,) = ask(one, "FROM mean_over_seeds")
+    assert (row["ci_low"], row["ci_high"], row["seed_sd"]) == (None, None, None)
+    holed = written(tmp_path / "holed.duckdb", answered([*drawn(2, 20), []]))
+    assert ask(holed, "FROM mean_over_seeds") == []
+
+
+def test_seeds_that_were_asked_different_documents_are_not_taken_for_the_same(
+    tmp_path: Path,
+) -> None:
+    scores = drawn(2, 4)
+    cells = answered(scores, seeded=False)
+    other = [
+        cells[0],
+        Answered(**{**vars(cells[1]), "samples": [4, 5, 6, 7]}),
+    ]
+    assert ask(written(tmp_path / "c.duckdb", other), "FROM mean_over_seeds") == []

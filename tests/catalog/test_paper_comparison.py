@@ -1,0 +1,359 @@
+"""Our scores beside the papers', and how far two orders of methods agree.
+
+Strategy: the plans of the shipped studies, filled with the papers' own figures, must give these
+back; orders drawn at random are compared with scipy's correlations.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from catalog import build
+from catalog.build import write_tables
+from catalog.queries import logical_digest, run_query
+from flows.settings import study_path
+from lce_core.study.plan import compile_study
+from lce_core.study.study_file import load_study
+from tests.catalog.test_catalog import compares_with_papers, documented_queries
+from tests.catalog.test_reference import SCORES, Row
+
+CONTRADICTED = {"lceg-01", "lceg-02", "lceg-03", "harpe-01", "harpe-02", "yarn-04"}
+
+PRINTED_TWICE = {"our reproduction of LongLora", "three stages, uniform"}
+"""Second variants of a label: LongLoRA trained anew, and HARPE's other split of tokens."""
+
+
+@dataclass(frozen=True)
+class Ours:
+    """A cell of ours, done unless it has no value."""
+
+    method: str
+    frozen: bool
+    benchmark: str
+    task: str
+    eval_length: int
+    value: float | None
+    train_length: int | None = 32768
+    target_context: int = 32768
+    profile: str = "faithful"
+    base_model: str = "llama2_7b"
+    seed: int = 0
+    metric: str = "default"
+    higher_is_better: bool = True
+    study: str = "s"
+
+
+def written(path: Path, cells: list[Ours]) -> Path:
+    rows, scores = [], []
+    for position, cell in enumerate(cells):
+        axes = vars(cell).copy()
+        value, metric = axes.pop("value"), axes.pop("metric")
+        higher = axes.pop("higher_is_better")
+        status = "missing" if value is None else "done"
+        short = f"{position:012}"
+        rows.append(
+            {**axes, "position": position, "cell": short, "exact_attention": True, "attempts": 1,
+             "status": status}
+        )  # fmt: skip
+        if value is not None:
+            scores.append(
+                {"cell": short, "metric": metric, "value": value, "num_samples": 1,
+                 "higher_is_better": higher, "is_default": metric == "default",
+                 "unit": "accuracy" if higher else "perplexity"}
+            )  # fmt: skip
+    tables = {"cell": rows, "score": scores}
+    path.unlink(missing_ok=True)
+    write_tables({name: pa.Table.from_pylist(found) for name, found in tables.items()}, path)
+    return path
+
+
+def ask(catalog: Path, sql: str) -> list[dict[str, Any]]:
+    columns, rows = run_query(catalog, sql)
+    return [dict(zip(columns, row, strict=True)) for row in rows]
+
+
+def printed(row: Row) -> float:
+    return float(row["value"]) / (100 if row["unit"] == "percent" else 1)
+
+
+def by_cell(paper: str) -> Mapping[tuple[str, ...], Row]:
+    """The paper's figures of single cells, by what names them; of two prints the first."""
+    found: dict[tuple[str, ...], Row] = {}
+    for row in SCORES:
+        single = not (row["mean_tasks"] or row["mean_lengths"])
+        if row["paper"] == paper and row["value"] and row["method"] and single:
+            key = tuple(row[name] for name in KEY)
+            found.setdefault(key, row)
+    return found
+
+
+KEY = ("base_model", "method", "frozen", "benchmark", "profile", "task", "eval_length")
+
+
+def reproduced(name: str, paper: str) -> list[Ours]:
+    """A shipped study as planned, with the paper's own figures where it prints one for the cell."""
+    plan, figures = compile_study(load_study(study_path(name)), {}), by_cell(paper)
+    cells = []
+    for c in plan.cells:
+        key = tuple(
+            str(value).lower() if isinstance(value, bool) else str(value)
+            for value in (getattr(c, axis) for axis in KEY)
+        )
+        row = figures.get(key)
+        cells.append(
+            Ours(
+                c.method, c.frozen, c.benchmark, c.task, c.eval_length,
+                printed(row) if row else None, c.train_length, c.target_context, c.profile,
+                c.base_model, c.seed, (row and row["metric"]) or "default",
+                bool(row and row["unit"] != "perplexity"), name,
+            )
+        )  # fmt: skip
+    return cells
+
+
+@pytest.mark.parametrize(
+    ("name", "paper", "tables", "num_rows"),
+    [
+        ("lceg-llama2-7b", "lceg", [1, 2, 3, 4, 10, 11, 12, 13, 14, 15, 16], 1000),
+        ("lceg-phi2", "lceg", [5], 39),
+        ("yarn-llama2-7b", "yarn", [1, 3, 7, 8, 10], 43),
+        ("yarn-llama2-13b", "yarn", [1, 3, 7, 8, 10], 43),
+        ("yarn-llama-7b-ablation", "yarn", [2, 5], 96),
+        ("yarn-llama2-7b-8k", "yarn", [6], 18),
+        ("harpe-llama2-7b", "harpe", [1, 3, 4, 5, 8], 345),
+        ("rope-base-llama2-7b", "rope_base", [4], 4),
+    ],
+)
+def test_a_study_that_finds_the_papers_figures_agrees_with_its_tables(
+    name: str, paper: str, tables: list[int], num_rows: int, tmp_path: Path
+) -> None:
+    built = written(tmp_path / "catalog.duckdb", reproduced(name, paper))
+    rows = [
+        row
+        for row in ask(built, f"FROM paper_comparison WHERE paper = '{paper}'")
+        if row["value"] is not None and row["paper_value"] is not None
+    ]
+    assert {int(row["place"].split()[1]) for row in rows} >= set(tables)
+    assert len(rows) >= num_rows
+    for row in rows:
+        doubted = CONTRADICTED & set((row["errata"] or "").split())
+        if not doubted and row["paper_method"] not in PRINTED_TWICE:
+            assert row["difference"] == pytest.approx(0, abs=1.1e-4), row["id"]
+    for row in ask(built, f"FROM paper_agreement WHERE paper = '{paper}'"):
+        if row["num_columns"] == 1 and row["spearman"] is not None:
+            assert row["spearman"] > 0.6
+            assert row["spearman_low"] is None or row["spearman_low"] < 1
+
+
+@pytest.fixture(scope="module")
+def lceg(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A catalog in which the study of LCEG has found its figures, of two prints the first."""
+    path = tmp_path_factory.mktemp("lceg") / "catalog.duckdb"
+    return written(path, reproduced("lceg-llama2-7b", "lceg"))
+
+
+def test_the_documented_comparisons_run_and_find_something(lceg: Path) -> None:
+    documented = [query for query in documented_queries() if compares_with_papers(query)]
+    assert len(documented) == 4
+    for sql in documented:
+        assert ask(lceg, sql)
+
+
+def test_a_swapped_column_is_seen(lceg: Path) -> None:
+    sql = (
+        "SELECT round(spearman, 4) AS r, round(kendall, 4) AS tau, num_methods"
+        " FROM paper_agreement WHERE place = '{}' AND eval_length = {}"
+    )
+    # Ours are the tasks of Table 12, of which Table 3 exchanges YaRN's and CLEX's mean.
+    (swapped,) = ask(lceg, sql.format("Table 3", 4096))
+    (same,) = ask(lceg, sql.format("Table 3", 8192))
+    assert (same["r"], same["tau"], same["num_methods"]) == (1, 1, 10)
+    assert swapped["num_methods"] == 11
+    assert swapped["r"] < 1
+    assert swapped["tau"] < 1
+
+
+PI = Ours("pi", False, "ruler", "vt", 8192, 0.5)
+OTHERS: Mapping[str, Ours] = {
+    "another base model": replace(PI, base_model="toy_llama"),
+    "another method": replace(PI, method="pi_4"),
+    "frozen": replace(PI, frozen=True),
+    "another profile": replace(PI, profile="fast"),
+    "another task": replace(PI, task="vt_2"),
+    "another length": replace(PI, eval_length=8191),
+    "another benchmark": replace(PI, benchmark="needle"),
+    "trained at another length": replace(PI, train_length=131072),
+    "extended to another context": replace(PI, target_context=131072),
+}
+
+
+def test_a_cell_stands_beside_its_figure(tmp_path: Path) -> None:
+    built = written(tmp_path / "catalog.duckdb", [PI, replace(PI, seed=1, value=0.6)])
+    (row,) = ask(built, "FROM paper_comparison")
+    assert (row["paper"], row["place"], row["printed"]) == ("lceg", "Table 13", "91.20")
+    assert row["value"] == pytest.approx(0.55)
+    assert row["paper_value"] == pytest.approx(0.912)
+    assert row["difference"] == pytest.approx(0.55 - 0.912)
+    assert (row["num_done"], row["num_planned"], row["num_seeds"]) == (2, 2, 2)
+    assert (row["rank"], row["paper_rank"]) == (1, 1)
+    assert ask(built, "FROM paper_agreement") == []
+
+
+@pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS.keys())
+def test_what_differs_on_one_axis_is_not_compared(other: Ours, tmp_path: Path) -> None:
+    built = written(tmp_path / "catalog.duckdb", [other])
+    assert ask(built, "FROM paper_comparison") == []
+
+
+def test_a_mean_with_a_hole_is_no_number(tmp_path: Path) -> None:
+    tasks = next(row["mean_tasks"] for row in SCORES if row["place"] == "Table 3").split()
+    whole = [replace(PI, task=task) for task in tasks]
+    about = "SELECT value, num_done, rank FROM paper_comparison WHERE place = 'Table 3'"
+    built = written(tmp_path / "catalog.duckdb", whole)
+    assert ask(built, about) == [{"value": 0.5, "num_done": 13, "rank": 1}]
+    built = written(tmp_path / "catalog.duckdb", [*whole[:-1], replace(whole[-1], value=None)])
+    assert ask(built, about) == [{"value": None, "num_done": 12, "rank": None}]
+    # Not even planned: not the paper's mean, so no row.
+    assert ask(written(tmp_path / "catalog.duckdb", whole[:-1]), about) == []
+
+
+def test_the_digest_of_what_studies_computed_leaves_the_papers_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = logical_digest(written(tmp_path / "catalog.duckdb", [PI]))
+    with monkeypatch.context() as without:
+        without.setattr("catalog.build.load_papers", lambda connection: None)
+        without.setattr("catalog.build._without_rows", build._without_rows.__wrapped__)
+        built = written(tmp_path / "catalog.duckdb", [PI])
+    assert ask(built, "SELECT count(*) AS n FROM paper_scores") == [{"n": 0}]
+    assert logical_digest(built) == before
+
+
+TABLE_13 = [
+    row for row in SCORES
+    if row["paper"] == "lceg" and row["place"] == "Table 13" and row["value"]
+    and row["task"] == "vt"
+]  # fmt: skip
+
+
+def like(row: Row) -> dict[str, Any]:
+    """What says which method of the paper a cell of ours is."""
+    return {
+        "method": row["method"],
+        "frozen": row["frozen"] == "true",
+        "train_length": int(row["train_length"]),
+        "target_context": int(row["target_context"]) if row["target_context"] else 32768,
+    }
+
+
+def column(values: list[float]) -> list[Ours]:
+    """Our scores of the variable-tracking column of Table 13, in its order of methods."""
+    pairs = zip(TABLE_13, values, strict=False)
+    return [replace(PI, value=value, **like(row)) for row, value in pairs]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("orders") / "catalog.duckdb"
+
+
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(values=st.lists(st.integers(0, 12).map(lambda n: n / 8), min_size=1, max_size=10))
+def test_agreement_is_that_of_scipy(values: list[float], place: Path) -> None:
+    rows = ask(written(place, column(values)), "FROM paper_agreement")
+    if len(values) < 3:
+        assert rows == []
+        return
+    (row,) = rows
+    theirs = [printed(row) for row in TABLE_13][: len(values)]
+    assert (row["num_methods"], row["num_columns"]) == (len(values), 1)
+    if len(set(values)) == 1:
+        assert (row["spearman"], row["kendall"]) == (None, None)
+        return
+    assert row["spearman"] == pytest.approx(stats.spearmanr(values, theirs).statistic)
+    assert row["kendall"] == pytest.approx(stats.kendalltau(values, theirs).statistic)
+    for name, enough in (("spearman", 4), ("kendall", 5)):
+        low, high = row[f"{name}_low"], row[f"{name}_high"]
+        if len(values) < enough:
+            assert (low, high) == (None, None)
+        else:
+            assert -1 <= low <= row[name] <= high <= 1
+            assert low < high
+
+
+def test_an_interval_is_that_of_bonett_and_wright(place: Path) -> None:
+    theirs = [printed(row) for row in TABLE_13]
+    ours = [theirs[1], theirs[0], *theirs[2:-2], theirs[-1], theirs[-2]]
+    (row,) = ask(written(place, column(ours)), "FROM paper_agreement")
+    n, r, tau = len(ours), row["spearman"], row["kendall"]
+    assert (n, r < 1, tau < 1) == (10, True, True)
+    errors = (math.sqrt((1 + r**2 / 2) / (n - 3)), math.sqrt(0.437 / (n - 4)))
+    for name, value, error in zip(("spearman", "kendall"), (r, tau), errors, strict=True):
+        z = np.arctanh(value)
+        for end, sign in (("low", -1), ("high", 1)):
+            bound = np.tanh(z + sign * stats.norm.ppf(0.975) * error)
+            assert row[f"{name}_{end}"] == pytest.approx(bound)
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.5, 0.9])
+def test_intervals_cover_what_they_promise(rho: float, place: Path) -> None:
+    """Orders of ten methods drawn from a population whose correlations are known."""
+    theirs, draws, random = [printed(row) for row in TABLE_13], 400, np.random.default_rng(5)
+    order = np.argsort(theirs)
+    cells = []
+    for draw in range(draws):
+        x, noise = random.normal(size=(2, len(theirs)))
+        y = rho * x + math.sqrt(1 - rho**2) * noise
+        ours = np.empty(len(theirs))
+        ours[order] = y[np.argsort(x)]
+        cells += [replace(cell, study=f"s{draw}") for cell in column([float(v) for v in ours])]
+    rows = ask(written(place, cells), "FROM paper_agreement")
+    assert len(rows) == draws
+    # Of a bivariate normal population; of ten methods Spearman's has a small bias, within this.
+    truth = {"spearman": 6 / math.pi * math.asin(rho / 2), "kendall": 2 / math.pi * math.asin(rho)}
+    for name, true in truth.items():
+        covered = sum(row[f"{name}_low"] <= true <= row[f"{name}_high"] for row in rows)
+        assert 0.92 <= covered / draws <= 0.99
+
+
+def test_a_table_agrees_by_the_mean_place_of_each_method(tmp_path: Path) -> None:
+    cells = []
+    table = [row for row in SCORES if row["place"] == "Table 13" and row["value"]]
+    names = list(dict.fromkeys(row["method"] for row in table))
+    for row in table:
+        # Ours is the alphabet in every task, but two methods are without CWE.
+        left_out = row["task"] == "cwe" and row["method"] in ("pi", "yarn")
+        if row["task"] in ("vt", "cwe", "fwe") and not left_out:
+            value = sorted(names).index(row["method"]) / 10
+            cell = replace(PI, task=row["task"], value=value, **like(row))
+            cells.append(cell)
+    built = written(tmp_path / "catalog.duckdb", cells)
+    rows = ask(built, "FROM paper_agreement")
+    (whole,) = [row for row in rows if row["num_columns"] == 3]
+    assert [row["num_methods"] for row in rows if row["num_columns"] == 1] == [8, 10, 10]
+    shared = [name for name in names if name not in ("pi", "yarn")]
+    assert (whole["num_methods"], whole["task"], whole["benchmark"]) == (len(shared), None, None)
+    values = {(row["method"], row["task"]): -float(row["value"]) for row in table}
+    places = [
+        np.mean(
+            [
+                stats.rankdata([values[other, task] for other in shared])[shared.index(name)]
+                for task in ("vt", "cwe", "fwe")
+            ]
+        )
+        for name in shared
+    ]
+    ours = [-sorted(names).index(name) for name in shared]
+    assert whole["spearman"] == pytest.approx(stats.spearmanr(ours, places).statistic)
+    assert whole["kendall"] == pytest.approx(stats.kendalltau(ours, places).statistic)

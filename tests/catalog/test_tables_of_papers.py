@@ -1,0 +1,464 @@
+"""The papers' tables as views: their side is what is printed, ours is a pivot of the cells.
+
+Strategy: names of columns are read back into task, length and benchmark, and each figure of
+`scores.csv` is looked for there; cells are made up for every figure, with holes, and averaged by
+plain Python. Some figures were read off the papers by hand.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from catalog import build
+from catalog.build import write_tables
+from tests.catalog.test_catalog import DOCUMENT, ask
+from tests.catalog.test_paper_comparison import Ours, written
+from tests.catalog.test_reference import SCORES, SETTINGS, Row, rows_of
+from tests.support.catalogs import paper_tables
+
+PAPERS = ("lceg", "yarn", "harpe", "rope_base")
+TABLES = rows_of("tables")
+PLACES = {table["view"]: table for table in TABLES if table["view"]}
+SCORED = [
+    view
+    for view, table in PLACES.items()
+    if any((row["paper"], row["place"]) == (table["paper"], table["place"]) for row in SCORES)
+]
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("empty") / "catalog.duckdb"
+    write_tables({}, path)
+    return path
+
+
+def test_the_files_are_what_their_generator_writes() -> None:
+    for paper, text in paper_tables.written().items():
+        assert (paper_tables.SQL / f"{paper}.sql").read_text("utf-8") == text
+
+
+def test_every_table_has_its_view_or_the_reason_why_not(empty: Path) -> None:
+    found = ask(
+        empty,
+        "SELECT schema_name || '.' || view_name AS name FROM duckdb_views()"
+        f" WHERE schema_name IN {PAPERS}",
+    )
+    assert {row["name"] for row in found} == PLACES.keys()
+    assert all(bool(table["view"]) != bool(table["reason"]) for table in TABLES)
+    assert ask(empty, "SELECT count(*) AS n FROM paper_tables") == [{"n": len(TABLES)}]
+    # Whatever table has a figure, a setting or a name in the papers' texts is listed.
+    told = {(row["paper"], row["place"]) for row in (*SCORES, *SETTINGS)}
+    listed = {(table["paper"], table["place"]) for table in TABLES}
+    assert {place for place in told if place[1].startswith("Table")} <= listed
+
+
+# The papers' side
+
+
+def figures_of(view: str) -> list[Row]:
+    table = PLACES[view]
+    return [
+        row for row in SCORES if (row["paper"], row["place"]) == (table["paper"], table["place"])
+    ]
+
+
+def plain(name: str) -> str:
+    shorter = name.lower().replace("2wiki", "wiki").replace("violations of the bound", "violations")
+    return re.sub(r"\W", "_", shorter).strip("_")
+
+
+def belongs(figure: Row, column: str) -> bool:
+    """Whether a column, by its name alone, is the figure's."""
+    told = re.fullmatch(r"(.*?)_?(\d+)k", column)
+    if told:
+        column, length = told[1], int(told[2]) * 1024
+        if figure["eval_length"] != str(length):
+            return False
+        if column == "at":
+            return True
+    if column == "average" and not many(figure) and figure["task"] not in ("", "average"):
+        return not figure["eval_length"]  # over lengths, of one task
+    names = (figure["task"], figure["paper_benchmark"])
+    return column in {plain(name) for name in names if name} | {
+        plain(f"{figure['paper_benchmark']} {figure['unit']}")
+    } and (told is not None or column != "average" or not figure["eval_length"] or many(figure))
+
+
+def many(figure: Row) -> bool:
+    """Whether the average is one of tasks, in a table of tasks."""
+    return figure["place"] in TASK_TABLES[figure["paper"]]
+
+
+TASK_TABLES = {
+    "lceg": {"Table 4", *(f"Table {n}" for n in range(11, 17))},
+    "yarn": set(), "harpe": {"Table 5"}, "rope_base": set(),
+}  # fmt: skip
+
+OWN = {
+    "lceg.table_9": ("scale",),
+    "harpe.table_8": ("task",),
+}
+"""What tells rows of one method apart."""
+
+
+def key(row: Any, view: str) -> tuple[str, ...]:
+    def text(name: str) -> str:
+        value = row[name]
+        return (
+            "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+        )
+
+    names = ["base_model", "paper_method", "method", "frozen"]
+    numbers = [float(row[name]) if name == "scale" else row[name] for name in OWN.get(view, ())]
+    return (*(text(name) for name in names), *map(str, numbers))
+
+
+def values_of(view: str) -> list[str]:
+    """Columns between source and lengths."""
+    text = (paper_tables.SQL / f"{PLACES[view]['paper']}.sql").read_text("utf-8")
+    (body,) = re.findall(rf"CREATE VIEW {re.escape(view)} AS(.*?)\nFROM", text, flags=re.DOTALL)
+    return re.findall(r"\) AS (\w+)", body.split("MAP {")[0].split("list_sort")[0])
+
+
+@pytest.mark.parametrize("view", SCORED)
+def test_the_papers_side_is_every_printed_figure_and_nothing_else(view: str, empty: Path) -> None:
+    rows = ask(empty, f"FROM {view}")
+    columns, figures = values_of(view), figures_of(view)
+    assert {row["source"] for row in rows} == {"paper"}
+    assert {row["study"] for row in rows} == {None}
+    assert [key(row, view) for row in rows] == [*dict.fromkeys(key(f, view) for f in figures)]
+    expected: dict[tuple[tuple[str, ...], str], float] = {}
+    for figure in figures:
+        (column,) = (name for name in columns if belongs(figure, name))
+        if figure["value"]:
+            assert (key(figure, view), column) not in expected
+            expected[key(figure, view), column] = float(figure["value"])
+    shown = {
+        (key(row, view), column): row[column]
+        for row in rows
+        for column in columns
+        if row[column] is not None
+    }
+    assert shown == expected
+    # In the order of print.
+    firsts = [next(i for i, f in enumerate(figures) if belongs(f, name)) for name in columns]
+    assert firsts == sorted(firsts)
+    assert list(rows[0]).index("source") + 1 == list(rows[0]).index(columns[0])
+    assert list(rows[0])[-1] == "lengths"
+
+
+@pytest.mark.parametrize(
+    ("view", "where", "column", "value"),
+    [
+        ("lceg.table_1", "method = 'self_extend'", "longb", 33.62),
+        ("lceg.table_2", "method = 'yarn'", "pg19_32k", 5.93),
+        ("lceg.table_2", "method = 'none'", "proof_pile_2k", 3.34),
+        ("lceg.table_3", "method = 'clex'", "at_64k", 30.61),
+        ("lceg.table_4", "method = 'none'", "average", 32.92),
+        ("lceg.table_12", "method = 'ntk_frozen'", "average", 81.14),
+        ("lceg.table_9", "method = 'ntk_frozen' AND scale = 31", "at_64k", 69.01),
+        ("lceg.table_8", "method = 'ntk_32k'", "at_64k", 61.0),
+        ("yarn.table_5", "method = 'yarn' AND NOT frozen", "at_8k", 3.30),
+        ("harpe.table_5", "method = 'abf_multi_stage'", "average", 62.69),
+        ("harpe.table_8", "method = 'yarn' AND task = 'niah_multikey_3'", "average", 36.67),
+        ("harpe.table_2", "true", "head_32", 4.54e6),
+        ("rope_base.table_2", "eval_length = 32768", "lower_bound", 6.4e5),
+        ("rope_base.table_4", "paper_method = 'Method 2'", "long_eval_15k", 0.40),
+    ],
+)  # fmt: skip
+def test_figures_read_off_the_papers_stand_where_they_are_printed(
+    view: str, where: str, column: str, value: float, empty: Path
+) -> None:
+    assert ask(empty, f"SELECT {column} FROM {view} WHERE {where}") == [{column: value}]
+
+
+def test_settings_are_those_of_the_papers(empty: Path) -> None:
+    views = [view for view in PLACES if view not in SCORED and "table" in view]
+    for view in views:
+        table = PLACES[view]
+        settings = [
+            row
+            for row in SETTINGS
+            if (row["paper"], row["place"]) == (table["paper"], table["place"])
+        ]
+        shown = sorted(
+            float(value)
+            for row in ask(empty, f"FROM {view}")
+            for name, value in row.items()
+            if isinstance(value, float | int) and name not in ("eval_length", "frozen")
+        )
+        assert shown == sorted(float(row["value"]) for row in settings if row["value"])
+
+
+def test_a_row_tells_at_which_lengths_it_is_evaluated(empty: Path) -> None:
+    def told(view: str, method: str) -> Any:
+        rows = ask(empty, f"SELECT lengths FROM {view} WHERE method = '{method}' LIMIT 1")
+        return rows[0]["lengths"]
+
+    assert told("lceg.table_4", "none") == [4096]
+    assert told("lceg.table_4", "yarn") == [32768]
+    assert told("lceg.table_3", "none") == [4096]
+    assert told("lceg.table_3", "yarn") == [4096, 8192, 16384, 32768, 65536]
+    of_table_1 = told("lceg.table_1", "yarn")
+    assert of_table_1["ppl"] == of_table_1["ruler"] == [32768]
+    assert (len(of_table_1["needle"]), of_table_1["mshots"]) == (20, None)
+    assert len(told("harpe.table_3", "harpe")["proof_pile"]) == 64
+
+
+# Our side
+
+Cell = tuple[str, str, bool, str, str, str, int, int | None, int | None, str]
+
+
+def parts_of(figure: Row) -> list[Cell]:
+    """Cells that a figure of ours stands on."""
+    if not (figure["method"] and figure["benchmark"] and figure["base_model"]):
+        return []
+    tasks = (figure["mean_tasks"] or figure["task"]).split()
+    lengths = (figure["mean_lengths"] or figure["eval_length"]).split()
+    return [
+        (
+            figure["base_model"], figure["method"], figure["frozen"] == "true",
+            figure["benchmark"], figure["profile"], task, int(length),
+            int(figure["train_length"] or 0) or None, int(figure["target_context"] or 0) or None,
+            figure["metric"] or "default",
+        )
+        for task in tasks
+        for length in lengths
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_our_side_is_a_pivot_of_the_cells(paper: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(7)
+    figures = [row for row in SCORES if row["paper"] == paper]
+    planned = dict.fromkeys(cell for figure in figures for cell in parts_of(figure))
+    all_of_one = next(row["method"] for row in figures if row["method"] not in ("", "none"))
+    scores: dict[Cell, list[float | None]] = {
+        cell: [
+            None if cell[1] == all_of_one or rng.random() < 0.01 else float(rng.random())
+            for _ in range(2)
+        ]
+        for cell in planned
+    }
+    higher = {
+        cell: figure["unit"] != "perplexity" for figure in figures for cell in parts_of(figure)
+    }
+    cells = [
+        Ours(
+            method, frozen, benchmark, task, length, value, train_length, target or 1, profile,
+            base_model, seed, metric, higher[cell], study=paper,
+        )
+        for cell, values in scores.items()
+        for base_model, method, frozen, benchmark, profile, task, length, train_length, target,
+        metric in [cell]
+        for seed, value in enumerate(values)
+    ]  # fmt: skip
+    built = written(tmp_path / "catalog.duckdb", cells)
+    seen = 0
+    for view in (view for view in SCORED if view.startswith(f"{paper}.")):
+        rows = ask(built, f"FROM {view} WHERE study = '{paper}'")
+        sources = [row["source"] for row in rows]
+        if not any(parts_of(figure) for figure in figures_of(view)):
+            assert not rows
+            continue
+        columns = values_of(view)
+        ours = {key(row, view): row for row in rows if row["source"] == "ours"}
+        labelled = [f for f in figures_of(view) if f["method"]]
+        assert list(ours) == [*dict.fromkeys(key(figure, view) for figure in labelled)]
+        assert sources.count("paper") == len({key(figure, view) for figure in figures_of(view)})
+        for figure in labelled:
+            (column,) = (name for name in columns if belongs(figure, name))
+            found = [value for cell in parts_of(figure) for value in scores[cell]]
+            here = ours[key(figure, view)][column]
+            if found and None not in found:
+                mean = fmean(found) * (100 if figure["unit"] == "percent" else 1)
+                assert here == pytest.approx(mean, rel=1e-12), figure["id"]
+                seen += 1
+            else:
+                assert here is None, figure["id"]
+        for row in ours.values():
+            if row["method"] == all_of_one:
+                assert {row[column] for column in columns} == {None}
+    assert seen > (0 if paper == "rope_base" else 50)
+
+
+def test_a_paper_stands_beside_each_study_and_ours_only_beside_its_own(tmp_path: Path) -> None:
+    cells = [
+        Ours("pi", False, "ruler", task, 8192, 0.5, study=study)
+        for study in ("a", "b")
+        for task in next(f for f in figures_of("lceg.table_3"))["mean_tasks"].split()
+    ]
+    built = written(tmp_path / "catalog.duckdb", cells)
+    asked = (
+        "SELECT DISTINCT study, source, count(*) AS n FROM lceg.table_3 GROUP BY ALL ORDER BY ALL"
+    )
+    assert [tuple(row.values()) for row in ask(built, asked)] == [
+        ("a", "ours", 11), ("a", "paper", 11), ("b", "ours", 11), ("b", "paper", 11),
+    ]  # fmt: skip
+    (row,) = ask(built, "FROM lceg.table_3 WHERE study = 'b' AND source = 'ours' AND method = 'pi'")
+    assert (row["at_8k"], row["at_4k"], row["lengths"]) == (50.0, None, [8192])
+
+
+def test_settings_of_our_training_stand_beside_the_papers(tmp_path: Path) -> None:
+    pi = Ours("pi", False, "ruler", "vt", 8192, 0.5)
+    built = tmp_path / "with.duckdb"
+    moment = pa.scalar(0, pa.timestamp("us")).as_py()
+    artifact = {
+        "artifact": "c" * 12, "kind": "finetune", "name": "n", "folder": "f", "intact": True,
+        "num_files": 1, "bytes": 1, "attempts": 1, "seconds": 1.0, "environment": "e",
+        "started_at": moment, "created_at": moment, "result": "{}", "execution": "{}",
+        "spec": json.dumps({
+            "row_length": 512, "num_steps": 10,
+            "training": {"tokens_per_step": 4096, "learning_rate": 1e-4},
+        }),
+    }  # fmt: skip
+    cell = {
+        **{name: value for name, value in vars(pi).items() if name not in NOT_OF_A_CELL},
+        "cell": "0" * 12, "position": 0, "exact_attention": True, "attempts": 1, "status": "done",
+        "checkpoint": "c" * 12,
+    }  # fmt: skip
+    tables = {"cell": [cell], "artifact": [artifact]}
+    write_tables({name: pa.Table.from_pylist(rows) for name, rows in tables.items()}, built)
+    (ours,) = ask(built, "FROM lceg.table_7 WHERE source = 'ours'")
+    assert ours == {
+        "study": "s", "base_model": "llama2_7b", "paper_method": "PI", "method": "pi",
+        "source": "ours", "train_length": 512.0, "train_tokens": 40960.0, "scale": None,
+        "batch_size": 8.0, "learning_rate": 1e-4,
+    }  # fmt: skip
+    (paper,) = ask(built, "FROM lceg.table_7 WHERE source = 'paper' AND method = 'pi'")
+    assert (paper["study"], paper["train_tokens"], paper["batch_size"]) == ("s", 1e9, 32)
+
+
+NOT_OF_A_CELL = ("value", "metric", "higher_is_better")
+
+
+# Figures
+
+UNITS = {"perplexity": "perplexity", "nll_by_position": "nats"}
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Needles at two depths in two seeds, and what else the figures show; one seed is missing."""
+    cells: list[dict[str, Any]] = []
+    rows: dict[str, list[dict[str, Any]]] = {"cell": cells, "score": [], "sample": []}
+    rows["token_nll"] = []
+
+    def add(benchmark: str, task: str, seed: int, value: float | None, method: str) -> str:
+        short = f"{len(cells):012}"
+        cells.append({
+            "study": "s", "position": len(cells), "cell": short, "base_model": "toy_llama",
+            "method": method, "frozen": True, "exact_attention": True, "seed": seed,
+            "benchmark": benchmark, "task": task, "eval_length": 512, "profile": "tiny",
+            "attempts": 1, "status": "missing" if value is None else "done",
+        })  # fmt: skip
+        if value is not None:
+            unit = {"perplexity": "perplexity", "nll_by_position": "nats"}.get(
+                benchmark, "accuracy"
+            )
+            rows["score"].append({
+                "cell": short, "metric": unit, "value": value, "num_samples": 2,
+                "higher_is_better": unit == "accuracy", "is_default": True, "unit": unit,
+            })  # fmt: skip
+        return short
+
+    for method, second in (("pi", 1.0), ("ntk_64k", None)):
+        for seed, value in enumerate((0.5, second)):
+            cell = add("needle", "single", seed, value, method)
+            if value is not None:
+                rows["sample"] += [
+                    {"cell": cell, "sample": n, "eval_length": 512, "depth": depth, "score": score}
+                    for n, (depth, score) in enumerate(((0.0, 1.0), (50.0, 2 * value - 1)))
+                ]
+    add("many_shot", "shots_10", 0, 0.25, "pi")
+    add("many_shot", "shots_2", 0, 0.5, "pi")
+    add("perplexity", "code", 0, 3.0, "pi")
+    add("longbench", "trec", 0, 0.125, "pi")
+    nll = add("nll_by_position", "code", 0, 1.5, "pi")
+    rows["token_nll"] += [{"cell": nll, "position_bin": at, "nll": 1.0 + at} for at in (0, 64)]
+    path = tmp_path_factory.mktemp("figures") / "catalog.duckdb"
+    write_tables({name: pa.Table.from_pylist(found) for name, found in rows.items()}, path)
+    return path
+
+
+def shown(catalog: Path, sql: str) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in ask(catalog, sql)]
+
+
+def test_a_needles_map_is_the_mean_over_seeds_and_empty_where_a_seed_is_missing(
+    drawn: Path,
+) -> None:
+    asked = "SELECT method, eval_length, depth, score, num_samples FROM lceg.figure_1"
+    assert shown(drawn, asked) == [
+        ("ntk_64k", 512, 0.0, None, 1), ("ntk_64k", 512, 50.0, None, 1),
+        ("pi", 512, 0.0, 1.0, 2), ("pi", 512, 50.0, 0.5, 2),
+    ]  # fmt: skip
+    assert {row[0] for row in shown(drawn, "SELECT method FROM lceg.figure_5")} == {"ntk_64k"}
+
+
+def test_the_other_figures_are_points_of_their_benchmarks(drawn: Path) -> None:
+    assert shown(drawn, "SELECT shots, accuracy FROM lceg.figure_2") == [(2, 0.5), (10, 0.25)]
+    assert shown(drawn, "SELECT position_bin, nll FROM lceg.figure_3") == [(0, 1.0), (64, 65.0)]
+    (point,) = ask(drawn, "FROM lceg.figure_4")
+    columns = ("method", "eval_length", "perplexity", "needle", "longbench", "ruler")
+    assert [point[name] for name in columns] == ["pi", 512, 3.0, 0.75, 0.125, None]
+
+
+# Documentation
+
+
+def reference(catalog: Path) -> str:
+    """The tables as Markdown, from the comments in the catalog."""
+    told = ask(
+        catalog,
+        "SELECT schema_name || '.' || view_name AS view, comment FROM duckdb_views()"
+        f" WHERE schema_name IN {PAPERS}",
+    )
+    columns = ask(
+        catalog,
+        "SELECT schema_name || '.' || table_name AS view, column_name AS name, comment"
+        f" FROM duckdb_columns() WHERE schema_name IN {PAPERS} ORDER BY column_index",
+    )
+    assert [column for column in columns if not column["comment"]] == []
+    comments = {row["view"]: row["comment"] for row in told}
+    lines = ["| view | what it shows | columns |", "|---|---|---|"]
+    for view in PLACES:
+        names = " ".join(f"`{column['name']}`" for column in columns if column["view"] == view)
+        lines.append(f"| `{view}` | {comments[view]} | {names} |")
+    return "\n".join(lines)
+
+
+def test_the_documentation_lists_every_table(empty: Path) -> None:
+    text = DOCUMENT.read_text(encoding="utf-8")
+    listed = text.split("<!-- paper tables:begin -->\n")[1].split("\n<!-- paper tables:end -->")[0]
+    assert listed == reference(empty)
+    for table in TABLES:
+        if table["reason"]:
+            assert table["reason"] in text
+
+
+def test_catalogs_after_the_first_are_copies_of_one_without_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build._without_rows()
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("views made twice")
+
+    read: Callable[..., Any] = refuse
+    monkeypatch.setattr("catalog.build.load_papers", read)
+    write_tables({}, tmp_path / "second.duckdb")
+    assert ask(tmp_path / "second.duckdb", "SELECT count(*) AS n FROM paper_scores") == [
+        {"n": 2443}
+    ]

@@ -1,0 +1,213 @@
+"""Each page shows what the catalog holds, foreign text as text, and survives the catalog's loss.
+
+Strategy: run the pages in this process, by Streamlit's own test runner, over a real catalog with
+done, failed, missing and unavailable cells, and compare with SQL.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from catalog.build import build_catalog
+from catalog.mlflow_pages import note_pages
+from catalog.queries import run_query
+from dashboards.app.views.questions import MOST_ROWS
+from tests.support.catalogs.sample_store import STUDY, sample_store
+
+pytestmark = pytest.mark.slow
+
+PAGES = ("matrix", "explorer", "answers", "against", "printed", "questions")
+
+
+@pytest.fixture(autouse=True)
+def _main(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Streamlit puts its script there, which no process that is spawned later could find.
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+
+
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    store = sample_store(tmp_path_factory.getbasetemp())
+    return build_catalog(store, tmp_path_factory.mktemp("built") / "catalog.duckdb")
+
+
+def page(catalog: str, view: str) -> None:
+    # Streamlit runs the text of this function: it knows no name of this file.
+    import importlib
+    from pathlib import Path
+
+    from dashboards.app.asking import Catalog
+    from dashboards.app.shell import framed
+
+    module = importlib.import_module(f"dashboards.app.views.{view}")
+    framed(Catalog(Path(catalog)), view, module.page)
+
+
+def opened(catalog: Path, view: str) -> AppTest:
+    return AppTest.from_function(page, args=(str(catalog), view), default_timeout=60).run()
+
+
+def shown(app: AppTest) -> AppTest:
+    assert [error.message for error in app.exception] == []
+    assert [error.value for error in app.error] == []
+    return app
+
+
+def asked(catalog: Path, sql: str) -> list[tuple[Any, ...]]:
+    return run_query(catalog, sql)[1]
+
+
+def drawn(app: AppTest) -> list[dict[str, Any]]:
+    """What the marks of all charts stand for."""
+    found: list[dict[str, Any]] = []
+    for chart in app.get("vega_lite_chart"):
+        tables = [chart.proto.data.data, *(named.data.data for named in chart.proto.datasets)]
+        for table in filter(None, tables):
+            found += pa.ipc.open_stream(table).read_all().to_pylist()
+    return found
+
+
+@pytest.mark.parametrize("view", PAGES)
+def test_every_page_is_there_and_says_which_study_it_is_about(catalog: Path, view: str) -> None:
+    app = shown(opened(catalog, view))
+    assert app.subheader[0].value == f"{view}: {STUDY}, toy_llama"
+    assert any(caption.value.startswith("Catalog of ") for caption in app.sidebar.caption)
+
+
+def test_the_side_links_to_mlflow_where_it_has_the_study(catalog: Path, tmp_path: Path) -> None:
+    assert opened(catalog, "questions").sidebar.get("link_button") == []
+    beside = tmp_path / "catalog.duckdb"
+    shutil.copy(catalog, beside)
+    note_pages(tmp_path, STUDY, "7", {})
+    links = shown(opened(beside, "questions")).sidebar.get("link_button")
+    assert [link.proto.url for link in links] == [
+        f"http://127.0.0.1:5000/#/experiments/7/runs?viewStateShareKey={view}&compareRunsMode=CHART"
+        for view in ("methods", "seeds")
+    ]
+
+
+def test_the_matrix_counts_every_cell_and_gives_every_reason(catalog: Path) -> None:
+    app = shown(opened(catalog, "matrix"))
+    ((cells, done),) = asked(catalog, "SELECT count(*), count(*) FILTER (status='done') FROM cells")
+    assert f"{done:,} of {cells:,} cells done" in app.get("progress")[0].proto.text
+    fields = drawn(app)
+    assert sum(field["planned"] for field in fields) == cells
+    assert sum(field["done"] for field in fields) == done
+    assert {field["state"] for field in fields} == {
+        "done", "done where it can be", "begun", "failed", "unavailable",
+    }  # fmt: skip
+    reasons = {row[0] for row in asked(catalog, "SELECT DISTINCT reason FROM missing_cells")}
+    assert set(app.dataframe[0].value["why"]) == reasons
+
+
+def test_the_first_chart_of_scores_is_perplexity_of_what_has_all_its_seeds(catalog: Path) -> None:
+    app = shown(opened(catalog, "explorer"))
+    points = {(point["variant"], point["eval_length"]): point["y"] for point in drawn(app)}
+    rows = asked(
+        catalog,
+        "SELECT method || CASE WHEN frozen THEN '' ELSE ' tuned' END, eval_length, value"
+        " FROM benchmark_by_length WHERE benchmark = 'perplexity' AND value IS NOT NULL",
+    )
+    assert points == pytest.approx({(label, length): value for label, length, value in rows})
+
+
+def test_answers_of_a_method_are_those_of_its_cells(catalog: Path) -> None:
+    app = shown(opened(catalog, "answers"))
+    app = shown(app.selectbox(key="method").set_value("ntk_32k tuned").run())
+    app = shown(app.selectbox(key="length").set_value(512).run())
+    table = app.dataframe[0].value
+    rows = asked(
+        catalog,
+        "SELECT seed, sample, prediction, reference FROM samples JOIN cells USING (cell)"
+        " WHERE method = 'ntk_32k' AND benchmark = 'needle' AND samples.eval_length = 512"
+        " ORDER BY ALL",
+    )
+    assert rows
+    columns = ["seed", "sample", "answer", "reference"]
+    assert sorted(map(tuple, table[columns].values.tolist())) == rows
+
+
+def test_two_methods_are_compared_as_the_catalog_does(catalog: Path) -> None:
+    app = shown(opened(catalog, "against"))
+    app = shown(app.selectbox(key="method").set_value("yarn tuned").run())
+    app = shown(app.selectbox(key="against").set_value("none").run())
+    rows = asked(
+        catalog,
+        "SELECT benchmark, eval_length, difference, verdict FROM paired_difference WHERE"
+        " method = 'yarn' AND other_method = 'none' AND NOT frozen AND other_frozen ORDER BY ALL",
+    )
+    table = app.dataframe[0].value
+    columns = ["benchmark", "length", "difference", "verdict"]
+    assert rows
+    assert sorted(map(tuple, table[columns].values.tolist())) == rows
+
+
+def test_text_from_outside_is_never_rendered(catalog: Path) -> None:
+    app = shown(opened(catalog, "matrix"))
+    assert any("<script>" in reason for reason in app.dataframe[0].value["why"])
+    rendered = [*app.markdown, *app.caption, *app.get("html")]
+    assert not any("<script" in str(one.proto) for one in rendered)
+    assert any("<beyond>" in text.value for text in app.text)  # the hypothesis, as it was written
+
+
+def test_the_box_refuses_what_does_not_read(catalog: Path) -> None:
+    app = shown(opened(catalog, "questions"))
+    before = catalog.read_bytes()
+    for query in (
+        "DROP VIEW studies", "SELECT 1; SELECT 2", "SELECT * FROM read_csv('/etc/hostname')",
+        "ATTACH '/tmp/other.duckdb'", "SET enable_external_access = true",
+    ):  # fmt: skip
+        app.text_area[0].set_value(query)
+        app = app.button[0].click().run()
+        assert [error.value for error in app.error] == ["No answer."]
+        assert query.split()[0] in app.code[0].value
+    assert catalog.read_bytes() == before
+
+
+def test_the_box_shows_the_first_rows_of_many(catalog: Path) -> None:
+    app = shown(opened(catalog, "questions"))
+    app.text_area[0].set_value("SELECT range AS n, [1] AS n FROM range(1000000)")
+    app = shown(app.button[0].click().run())
+    assert len(app.dataframe[0].value) == MOST_ROWS
+    assert list(app.dataframe[0].value.columns) == ["n", "n (2)"]
+    assert any("there are more" in caption.value for caption in app.caption)
+
+
+def test_a_page_follows_the_catalog_that_takes_the_place_of_another(
+    catalog: Path, tmp_path: Path
+) -> None:
+    from tests.support.catalogs.holed_catalog import Cell, written
+
+    place = tmp_path / "shown.duckdb"
+    place.write_bytes(catalog.read_bytes())
+    app = shown(opened(place, "matrix"))
+    other = written(tmp_path, [[Cell("none", True, 0, "needle", "single", 128, "done", 1.0)]])
+    other.replace(place)
+    app = shown(app.run())
+    assert app.subheader[0].value == "matrix: study-0, toy_llama"
+    assert "1 of 1 cells done" in app.get("progress")[0].proto.text
+    place.unlink()
+    app = app.run()
+    assert [error.message for error in app.exception] == []
+    assert "lce rebuild catalog" in app.error[0].value
+    assert "no such file" in app.code[0].value
+
+
+def test_a_catalog_of_older_views_says_how_to_make_it_again(tmp_path: Path) -> None:
+    import duckdb
+
+    file = tmp_path / "catalog.duckdb"
+    with duckdb.connect(str(file)) as connection:
+        connection.execute(
+            "CREATE VIEW studies AS SELECT 'toy' AS study, 'toy_llama' AS base_model"
+        )
+    app = opened(file, "explorer")
+    assert [error.message for error in app.exception] == []
+    assert "lce rebuild catalog" in app.error[0].value

@@ -1,0 +1,90 @@
+"""Points of any axes are the catalog's own means, or none.
+
+Strategy: read a catalog with holes, and compare with the views that say the same.
+"""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from dashboards.app.asking import Catalog
+from dashboards.app.points import Measure, Points, measures, points
+from dashboards.contents import Row, select
+from dashboards.families import Variant
+from tests.support.catalogs.answered_catalog import Answered, written
+
+SEEDS = (0, 1)
+
+
+def cells(*, hole: bool) -> list[Answered]:
+    """Two methods at two lengths; one seed of `yarn` at 512 is missing if there is a hole."""
+    found = []
+    for method, seed, length in itertools.product(("none", "yarn"), SEEDS, (128, 512)):
+        for benchmark, task in (("perplexity", "code"), ("perplexity", "books"), ("needle", "one")):
+            absent = hole and (method, seed, length, task) == ("yarn", 1, 512, "code")
+            value = len(method) + seed / 10 + length / 1000 + (task == "code")
+            unit = "accuracy" if benchmark == "needle" else benchmark
+            scores = () if absent else (value,)
+            found.append(
+                Answered(method, True, seed, benchmark, task, length, scores, value, unit=unit)
+            )
+    return found
+
+
+def read(folder: Path, drawn: list[Answered]) -> tuple[Catalog, list[Row]]:
+    catalog = Catalog(written(folder / "catalog.duckdb", drawn))
+    return catalog, catalog.rows("cell_scores", study="s")
+
+
+def perplexity(rows: list[Row]) -> Measure:
+    return next(one for one in measures(rows) if one.column == "perplexity")
+
+
+def drawn(found: Points, *by: str) -> dict[tuple[object, ...], float]:
+    return {tuple(point[name] for name in by): point["y"] for point in found.drawn}
+
+
+@pytest.mark.parametrize("hole", [False, True])
+def test_points_are_the_means_of_the_views_and_no_others(tmp_path: Path, hole: bool) -> None:
+    catalog, rows = read(tmp_path, cells(hole=hole))
+    for view, by in (
+        ("benchmarks", ("variant", "eval_length")),
+        ("scores", ("variant", "eval_length", "task")),
+    ):
+        found = points(rows, by, perplexity(rows))
+        said = {
+            (Variant.of(row).label, *(row[name] for name in by[1:])): row["value"]
+            for row in select(catalog.rows(view, study="s"), benchmark="perplexity")
+        }
+        known = {key: value for key, value in said.items() if value is not None}
+        assert drawn(found, *by) == pytest.approx(known)
+        assert found.num_gaps == len(said) - len(known) == hole
+
+
+def test_a_mean_over_other_lengths_is_called_uneven(tmp_path: Path) -> None:
+    everything = cells(hole=False)
+    _, rows = read(tmp_path, [one for one in everything if one.method == "none" or one.seed == 0])
+    assert points(rows, ("variant",), perplexity(rows)).uneven
+    assert not points(rows, ("variant", "seed"), perplexity(rows)).uneven
+
+
+def test_scores_come_in_the_order_of_the_study_and_costs_come_last(tmp_path: Path) -> None:
+    _, rows = read(tmp_path, cells(hole=False))
+    assert [one.name for one in measures(rows)] == [
+        "perplexity: perplexity", "needle: accuracy",
+        "seconds a cell", "tokens a cell", "FLOPs a cell",
+    ]  # fmt: skip
+
+
+def test_one_score_against_another_has_points_where_both_are_known(tmp_path: Path) -> None:
+    _, rows = read(tmp_path, cells(hole=True))
+    needle = next(one for one in measures(rows) if one.benchmark == "needle")
+    found = points(rows, ("variant", "eval_length"), perplexity(rows), needle)
+    across = {(point["variant"], point["eval_length"]): point["x"] for point in found.drawn}
+    assert across == pytest.approx(
+        {("none", 128): 4.178, ("none", 512): 4.562, ("yarn", 128): 4.178}
+    )
+    assert found.num_gaps == 1

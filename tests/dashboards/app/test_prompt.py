@@ -1,0 +1,212 @@
+"""The page of answers shows what one sample asked: as text, marked, or why it cannot.
+
+Strategy: Streamlit's test runner over a real study, whose decoder's input was noted; prompts come
+from the process that a user's page starts. Long texts are cut by a function that is tried alone.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+from collections.abc import Callable
+from html import unescape
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from streamlit.testing.v1 import AppTest
+
+from dashboards.app import asked
+from dashboards.app.asked import ask
+from dashboards.app.excerpts import AROUND, BEGINNING, END, WHOLE, as_html, shown
+from tests.support.asked_cells import LENGTH, AskedStudy, rewrite_record
+from tests.support.ports import listens, unused_port
+from tests.support.studies import start, wait_until
+
+
+@pytest.fixture(scope="module")
+def study(made_once: Callable[[str, Callable[[Path], None]], Path]) -> AskedStudy:
+    return AskedStudy.of(made_once)
+
+
+@pytest.fixture(autouse=True)
+def _main(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Streamlit puts its script there, which no process that is spawned later could find.
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+
+
+def first_answer(catalog: str) -> None:
+    # Streamlit runs the text of this function: it knows no name of this file.
+    from pathlib import Path
+    from unittest.mock import patch
+
+    from dashboards.app.asking import Catalog
+    from dashboards.app.shell import framed
+    from dashboards.app.views import answers
+
+    # Its test runner cannot click a row.
+    with patch.object(answers, "table", lambda *_, **__: 0):
+        framed(Catalog(Path(catalog)), "answers", answers.page)
+
+
+def opened(home: Path) -> AppTest:
+    catalog = str(home / "catalog.duckdb")
+    app = AppTest.from_function(first_answer, args=(catalog,), default_timeout=120).run()
+    assert [error.message for error in app.exception] == []
+    return app
+
+
+@pytest.mark.slow
+def test_the_page_shows_what_the_decoder_was_given_and_what_is_not_the_same_it_does_not_show(
+    study: AskedStudy, tmp_path: Path
+) -> None:
+    app = opened(study.home)
+    (box,) = [html.proto.body for html in app.get("html") if "<pre" in html.proto.body]
+    written = re.sub(r"</?mark>", "", box.partition(">")[2].removesuffix("</pre>"))
+    cell = study.cell("needle")
+    given_ids = study.recorded[cell][0]
+    text = unescape(written)
+    assert len(given_ids) == LENGTH - 1
+    plain = bytes(token for token in given_ids if token < 256).decode(errors="replace")
+    assert re.sub(r"<(key|query)-[\d-]+>", "", text) == plain
+    assert re.search(r"<mark>&lt;key-\d-\d\d&gt;</mark>", box)
+    assert any("the sha256 of all token ids" in caption.value for caption in app.caption)
+    assert any(f"{LENGTH - 1:,} tokens" in line.value for line in app.text)
+
+    shutil.copytree(study.home, tmp_path / "home")
+    rewrite_record(
+        tmp_path / "home", cell, lambda record: record["spec"]["benchmark"].update(version=99)
+    )
+    app = opened(tmp_path / "home")
+    assert [html for html in app.get("html") if "<pre" in html.proto.body] == []
+    assert [warning.value for warning in app.warning] == ["This prompt cannot be shown."]
+    assert any("VERSION 99, with which the cell was computed" in code.value for code in app.code)
+
+
+@pytest.mark.long
+@pytest.mark.browser
+def test_a_click_on_an_answer_brings_its_prompt_with_the_answer_marked(
+    study: AskedStudy, tmp_path: Path, chromium: str
+) -> None:
+    from playwright.sync_api import sync_playwright
+
+    shutil.copytree(study.home, tmp_path / "home")
+    port = unused_port()
+    server = start(tmp_path / "home", "dashboard", "--port", str(port), "--no-refresh")
+    try:
+        assert server.stdout is not None
+        assert f":{port}" in server.stdout.readline()
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(
+                executable_path=chromium, args=["--no-sandbox", "--disable-gpu"]
+            )
+            page = browser.new_page(viewport={"width": 1280, "height": 1500})
+            page.set_default_timeout(90_000)
+            wait_until(lambda: listens(port), 60)
+            page.goto(f"http://127.0.0.1:{port}/answers")
+            page.get_by_text("Select a row for the whole answer").wait_for()
+            page.wait_for_timeout(1000)
+            page.get_by_test_id("stDataFrame").last.click(position={"x": 18, "y": 55})
+            page.get_by_text("Whole prompt").wait_for()
+            box = page.get_by_role("region", name="Prompt")
+            ids = study.recorded[study.cell("needle")][0]
+            key = next(token for token in ids if token >= 256) - 256
+            assert box.locator("mark").all_inner_texts() == [f"<key-{key // 16}-{key % 16:02d}>"]
+            assert box.inner_text().endswith(f"<query-{ids[-1] - 256 - 128}>")
+            with page.expect_download() as saved:
+                page.get_by_text("Token ids", exact=True).click()
+            assert json.loads(saved.value.path().read_text(encoding="utf-8")) == ids
+            browser.close()
+    finally:
+        server.kill()
+        server.wait()
+        if server.stdout is not None:
+            server.stdout.close()
+
+
+class LeftError(Exception):
+    """What Streamlit raises in a page that somebody leaves."""
+
+
+def sleeping(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Puts a program that takes long in the place of Python."""
+    program = folder / "slow"
+    program.write_text(f"#!/bin/sh\necho $$ > {folder}/pid\nexec sleep 60\n", encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setattr(asked.sys, "executable", str(program))
+    monkeypatch.setattr(asked, "_LOOK_SECONDS", 0.05)
+
+
+def ended(folder: Path) -> bool:
+    pid = (folder / "pid").read_text(encoding="utf-8").strip()
+    return not Path(f"/proc/{pid}").exists()
+
+
+def test_a_process_ends_with_the_page_that_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sleeping(monkeypatch, tmp_path)
+
+    def leave(_: float) -> None:
+        if (tmp_path / "pid").is_file() and (tmp_path / "pid").read_text():
+            raise LeftError
+
+    with pytest.raises(LeftError):
+        ask(tmp_path, "0" * 12, 0, leave)
+    assert ended(tmp_path)
+
+
+def test_a_process_that_takes_too_long_is_ended_and_the_command_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sleeping(monkeypatch, tmp_path)
+    monkeypatch.setattr(asked, "MOST_SECONDS", 0.5)
+    answer = ask(tmp_path, "0" * 12, 3, lambda _: None)
+    assert answer.found is None
+    assert "`lce prompt 000000000000 3`" in answer.reason
+    assert ended(tmp_path)
+
+
+def test_a_process_that_dies_without_a_word_is_told_by_its_status(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asked.sys, "executable", "/bin/false")
+    assert ask(tmp_path, "0" * 12, 0, lambda _: None).reason == "the process ended with 1"
+
+
+TEXTS = st.text(alphabet="ab <>&*_`\x1b\n", min_size=0, max_size=40)
+
+
+@given(st.lists(TEXTS, min_size=1, max_size=4), st.integers(0, 4), st.sampled_from((1, 700)))
+def test_an_excerpt_is_the_text_itself_escaped_and_with_its_gaps_counted(
+    parts: list[str], num_places: int, times: int
+) -> None:
+    needle, places, text = "<b>x</b>", [], ""
+    for number, part in enumerate(parts):
+        text += part * times
+        if number < num_places:
+            places.append((len(text), len(text) + len(needle)))
+            text += needle
+    html = as_html(text, places)
+    assert html.count("<mark>&lt;b&gt;x&lt;/b&gt;</mark>") == len(places)
+    assert not re.search(r"<(?!/?mark>|/?i>)", html)
+    gaps = [int(gap.replace(",", "")) for gap in re.findall(r"<i>\[([\d,]+) char", html)]
+    plain = re.sub(r"\n<i>\[[\d,]+ characters are not shown here\]</i>\n", "", html)
+    plain = unescape(re.sub(r"</?mark>", "", plain)).replace("\N{SYMBOL FOR ESCAPE}", "\x1b")
+    kept = shown(len(text), places)
+    assert plain == "".join(text[first:last] for first, last in kept)
+    assert len(plain) + sum(gaps) == len(text)
+    assert (gaps == []) == (len(kept) == 1)
+
+
+def test_of_a_long_text_the_beginning_the_places_and_the_end_are_shown() -> None:
+    length = 10 * WHOLE
+    assert shown(length, [(20_000, 20_010), (20_400, 20_410)]) == [
+        (0, BEGINNING),
+        (20_000 - AROUND, 20_410 + AROUND),
+        (length - END, length),
+    ]
+    assert shown(WHOLE, [(5, 6)]) == [(0, WHOLE)]

@@ -1,0 +1,48 @@
+"""Axes hold their values, and their ticks can be read."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dashboards.charts import scales
+
+finite = st.floats(-1e6, 1e6).filter(lambda value: value == 0 or abs(value) > 1e-3)
+positive = st.floats(1e-3, 1e6)
+
+
+@given(st.lists(finite, min_size=1, max_size=20))
+def test_a_linear_axis_holds_every_value_between_its_first_and_last_tick(
+    values: list[float],
+) -> None:
+    scale, ticks = scales.linear(values, 300.0, 10.0)
+    slack = 1e-6 * (ticks[-1] - ticks[0])
+    assert ticks[0] - slack <= min(values)
+    assert max(values) <= ticks[-1] + slack
+    assert 2 <= len(ticks) <= 8
+    assert all(9.9 <= scale(value) <= 300.1 for value in values)
+
+
+@given(st.lists(finite, min_size=1, max_size=20))
+def test_an_axis_that_ends_with_the_values_holds_them_even_if_all_are_one(
+    values: list[float],
+) -> None:
+    scale, ticks = scales.within(values, 10.0, 300.0)
+    assert ticks
+    assert all(9.9 <= scale(value) <= 300.1 for value in values)
+
+
+@given(st.lists(positive, min_size=1, max_size=20))
+def test_a_logarithmic_axis_holds_every_value_and_has_ticks(values: list[float]) -> None:
+    scale, ticks = scales.logarithmic(values, 300.0, 10.0)
+    assert ticks
+    assert all(9.9 <= scale(at) <= 300.1 for at in [*values, *ticks])
+
+
+def test_ticks_are_written_as_numbers_in_text_are() -> None:
+    assert [scales.tick_label(tick) for tick in (0.25, 5.0, 1024.0, 2e6)] == [
+        "0.25",
+        "5",
+        "1,024",
+        "2e+06",
+    ]

@@ -1,0 +1,48 @@
+"""What the whiskers over length are: the range of the seeds, or of one seed its interval.
+
+Strategy: catalogs of planted values and intervals, read back from the marks and the table.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from dashboards.contents import read_contents
+from dashboards.sections import against_length
+from tests.support.catalogs.answered_catalog import Answered, written
+
+LENGTHS = (128, 512)
+
+
+def section(path: Path, seeds: int) -> str:
+    """Of `pi`, which scores (seed + 1) / 4 with an interval 0.1 around it; none in longer texts."""
+    cells = [
+        Answered(
+            "pi", True, seed, "passkey", "passkey", length, [1.0, 0.0], value,
+            interval=(value - 0.1, value + 0.1) if length == LENGTHS[0] else (None, None),
+        )
+        for length in LENGTHS
+        for seed, value in enumerate((0.25, 0.5)[:seeds])
+    ]  # fmt: skip
+    return against_length.section(read_contents(written(path, cells), "s").of("toy_llama"))
+
+
+def whiskers(shown: str) -> list[tuple[float, ...]]:
+    facts = r'data-value="([^"]+)" data-lowest="([^"]+)" data-highest="([^"]+)"'
+    return [tuple(map(float, found)) for found in re.findall(facts, shown)]
+
+
+def test_of_one_seed_they_are_the_interval_of_its_cell_where_it_has_one(tmp_path: Path) -> None:
+    shown = section(tmp_path / "catalog.duckdb", seeds=1)
+    assert whiskers(shown) == [(0.25, 0.15, 0.35), (0.25, 0.25, 0.25)]
+    assert shown.count('class="range"') == 1
+    assert '<th scope="col">low</th><th scope="col">high</th>' in shown
+    assert "95 % interval" in shown
+
+
+def test_of_several_they_are_the_range_of_the_seeds(tmp_path: Path) -> None:
+    shown = section(tmp_path / "catalog.duckdb", seeds=2)
+    assert whiskers(shown) == [(0.375, 0.25, 0.5)] * 2
+    assert '<th scope="col">lowest seed</th><th scope="col">highest seed</th>' in shown
+    assert "95 % interval" not in shown

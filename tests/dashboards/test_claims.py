@@ -1,0 +1,253 @@
+"""Sentences say what the tests of the catalog support, and nothing else.
+
+Strategy: a catalog of made-up answers in which it is known who is better; every number of a
+sentence is looked up in the views, and every `beats` in the verdicts.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+
+from catalog.queries import open_catalog
+from dashboards.claims import Claim, answers, claims, headline
+from lce_core.errors import SpecError
+from tests.support.catalogs.answered_catalog import Answered, written
+
+HYPOTHESIS = (
+    "Beyond its context the base model loses passkeys. Without training, LM-Infinite keeps"
+    " perplexity; YaRN beats it at passkeys at 512 tokens. Training helps PI most. Weather is fine."
+)
+SEEDS, PROMPTS, WINDOWS = (0, 1), 60, 20
+LOSS = {
+    ("none", True): 2.0, ("lm_infinite", True): 1.5, ("yarn", True): 1.7,
+    ("yarn", False): 1.4, ("pi", False): 1.4, ("dynamic_yarn", True): 1.7,
+}  # fmt: skip
+FOUND = {
+    ("none", True): 0.1, ("lm_infinite", True): 0.15, ("yarn", True): 0.7,
+    ("yarn", False): 1.0, ("pi", False): 1.0, ("dynamic_yarn", True): 0.72,
+}  # fmt: skip
+
+
+def cells(*, seeds: tuple[int, ...] = SEEDS, windows: int = WINDOWS) -> Iterator[Answered]:
+    rng = np.random.default_rng(5)
+    hard, drawn = rng.normal(0.0, 0.3, WINDOWS), rng.random((2, PROMPTS))
+    for (method, frozen), level in LOSS.items():
+        exact = method != "lm_infinite"
+        # What is as good has the same noise: the two are then the same on every window.
+        own = np.random.default_rng(int(100 * level))
+        for seed in seeds:
+            nll = (level + hard + own.normal(0.0, 0.02, WINDOWS))[:windows]
+            names = [str(number) for number in range(windows)]
+            for length in (128, 512):
+                yield Answered(
+                    method, frozen, seed, "perplexity", "code", length, nll,
+                    float(np.exp(nll.mean())), names, seeded=False, unit="perplexity",
+                    exact_attention=exact,
+                )  # fmt: skip
+                right = drawn[seed] < (FOUND[method, frozen] if length > 128 else 0.9)
+                share = float(right.mean())
+                yield Answered(
+                    method, frozen, seed, "passkey", "single", length, right.astype(float), share,
+                    exact_attention=exact,
+                )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("claimed") / "catalog.duckdb"
+    return written(path, [*cells()], hypothesis=HYPOTHESIS)
+
+
+@pytest.fixture(scope="module")
+def found(catalog: Path) -> list[Claim]:
+    return claimed(catalog)
+
+
+def claimed(catalog: Path) -> list[Claim]:
+    with open_catalog(catalog) as connection:
+        return claims(connection, "s")
+
+
+def rows(catalog: Path, sql: str) -> list[dict[str, Any]]:
+    with open_catalog(catalog) as connection:
+        asked = connection.execute(sql)
+        names = [column[0] for column in asked.description]
+        return [dict(zip(names, row, strict=True)) for row in asked.fetchall()]
+
+
+def one(found: list[Claim], first: str, other: str, benchmark: str, length: int = 512) -> Claim:
+    (claim,) = (
+        c for c in found
+        if c.topic in ("base", "pair") and c.benchmark == benchmark and c.eval_length == length
+        and {(c.method, c.frozen), (c.other_method, c.other_frozen)}
+        == {(name.removesuffix(" tuned"), not name.endswith(" tuned")) for name in (first, other)}
+    )  # fmt: skip
+    return claim
+
+
+def test_every_pair_is_claimed_once_and_beats_is_said_where_the_verdict_is_better(
+    catalog, found
+) -> None:
+    pairs = [claim for claim in found if claim.topic in ("base", "pair")]
+    assert len(pairs) == 4 * 15
+    for claim in pairs:
+        (row,) = rows(
+            catalog,
+            f"FROM paired_difference WHERE holm_family = '{claim.holm_family}'"
+            f" AND method = '{claim.method}'"
+            f" AND frozen = {claim.frozen} AND other_method = '{claim.other_method}'"
+            f" AND other_frozen = {claim.other_frozen}",
+        )
+        shown = ("difference", "p_holm", "smallest_detectable", "num_seeds", "verdict")
+        assert [getattr(claim, name) for name in shown] == [row[name] for name in shown]
+        assert (claim.low, claim.high) == (row["ci_low"], row["ci_high"])
+        assert (" beats " in claim.text) == (row["verdict"] == "better")
+        assert claim.text.isascii()
+
+
+def test_a_difference_that_is_sure_has_the_sentence_of_fixed_form(found) -> None:
+    claim = one(found, "yarn tuned", "yarn", "perplexity")
+    gap, low, high = (f"{abs(x):.2f}" for x in (claim.difference, claim.high, claim.low))
+    assert claim.text == (
+        f"at 4x (512 tokens), yarn tuned beats yarn on perplexity by {gap} [{low}, {high}],"
+        " 2 seeds, p_Holm < 0.001"
+    )
+    assert 0 < float(low) < float(gap) < float(high)
+
+
+def test_what_was_not_found_says_what_could_have_been(found) -> None:
+    claim = one(found, "lm_infinite", "none", "passkey")
+    # All of them below a tenth, so with three decimals.
+    gap, low, high = (f"{x:.3f}" for x in (claim.difference, claim.low, claim.high))
+    assert claim.text == (
+        "at 4x (512 tokens), no difference found between lm_infinite and none on passkey; the study"
+        f" could see {claim.smallest_detectable:.3f} ({gap} [{low}, {high}], 2 seeds, p_Holm"
+        f" {claim.p_holm:.3f})"
+    )
+    same = one(found, "yarn tuned", "pi tuned", "passkey")
+    assert same.text == (
+        "at 4x (512 tokens), pi tuned and yarn tuned score the same on all 120 samples of passkey;"
+        f" the study could see {same.smallest_detectable:.2f}"
+    )
+    assert one(found, "yarn", "none", "passkey", 128).text.startswith("at 128 tokens, ")
+
+
+def test_too_few_samples_are_no_finding_whatever_the_difference(tmp_path: Path) -> None:
+    few = written(tmp_path / "catalog.duckdb", [*cells(seeds=(0,), windows=3)])
+    claim = one(claimed(few), "yarn tuned", "none", "perplexity")
+    assert re.fullmatch(
+        r"at 4x \(512 tokens\), 3 independent samples of perplexity are too few to compare yarn"
+        r" tuned with none: -\d\.\d\d, 1 seed, so of this training run only",
+        claim.text,
+    )
+
+
+def test_seeds_that_disagree_are_told(tmp_path: Path) -> None:
+    changed = []
+    for cell in cells():
+        if (cell.method, cell.frozen, cell.seed, cell.benchmark) == ("yarn", False, 1, "passkey"):
+            changed.append(replace(cell, scores=[0.0] * 57 + [1.0] * 3, value=0.05))
+        else:
+            changed.append(cell)
+    claim = one(
+        claimed(written(tmp_path / "catalog.duckdb", changed)), "yarn tuned", "none", "passkey"
+    )
+    assert claim.verdict == "not in every seed"
+    assert re.fullmatch(
+        r"at 4x \(512 tokens\), yarn tuned is ahead of none on passkey by 0\.\d\d \[.*\], p_Holm"
+        r" < 0\.001, but not in each of 2 seeds \(-0\.\d\d to 0\.\d\d\)",
+        claim.text,
+    )
+
+
+def test_the_first_says_whom_it_beats_and_whom_it_may_not(catalog, found) -> None:
+    (best,) = (
+        c for c in found
+        if (c.topic, c.benchmark, c.eval_length) == ("best", "perplexity", 512)
+    )  # fmt: skip
+    assert best.text == (
+        "at 4x (512 tokens), pi tuned, like yarn tuned, is first of 6 on perplexity"
+        f" ({best.value:.2f}): it beats 4"
+    )
+    losses = {c.value for c in found if (c.topic, c.benchmark) == ("pair", "perplexity")}
+    assert best.value <= min(losses)
+    (base,) = (
+        c for c in found
+        if c.topic == "length" and c.mentions("none") and c.benchmark == "passkey"
+    )  # fmt: skip
+    assert base.text.startswith("none holds passkey >= 0.8")
+    assert base.sentence == f"{base.text}."  # "None holds" would say that no method does
+    assert base.text.endswith("up to 128 tokens [128, 128], of 512 evaluated")
+
+
+def test_a_first_screen_has_perplexity_an_answered_benchmark_and_whether_they_agree(found) -> None:
+    chosen = headline(found)
+    assert [(c.topic, c.benchmark, c.eval_length) for c in chosen] == [
+        ("best", "perplexity", 512), ("best", "passkey", 512), ("order", "passkey", 512),
+    ]  # fmt: skip
+    assert all(claim.at_target for claim in chosen)
+
+
+def test_each_line_of_the_hypothesis_has_the_claims_that_bear_on_it(catalog: Path) -> None:
+    with open_catalog(catalog) as connection:
+        base, alone, beats, helps, weather = answers(connection, "s")
+    assert base.line == "Beyond its context the base model loses passkeys."
+    assert {(c.topic, c.method, c.benchmark) for c in base.claims} == {
+        ("length", "none", "passkey")
+    }
+    assert alone.line == "Without training, LM-Infinite keeps perplexity;"
+    assert [(c.topic, c.method, c.other_method, c.benchmark) for c in alone.claims] == [
+        ("base", "lm_infinite", "none", "perplexity")
+    ]
+    # `it` is not understood, and `dynamic_yarn` is not what `YaRN` means.
+    named = {(c.method, c.frozen) for c in beats.claims}
+    assert named == {("yarn", True), ("yarn", False)}
+    assert {(c.benchmark, c.eval_length) for c in beats.claims} == {("passkey", 512)}
+    assert {c.method for c in helps.claims} == {"pi"}
+    assert {c.topic for c in weather.claims} == {"best"}
+
+
+def test_a_study_that_is_not_there_and_an_older_catalog_are_named(catalog, tmp_path: Path) -> None:
+    with open_catalog(catalog) as connection, pytest.raises(SpecError, match="study of the"):
+        claims(connection, "t")
+    older = tmp_path / "catalog.duckdb"
+    shutil.copyfile(catalog, older)
+    with duckdb.connect(str(older)) as connection:
+        connection.execute("DROP VIEW effective_length")
+    with pytest.raises(SpecError, match="lce rebuild catalog"):
+        claimed(older)
+
+
+def printed(catalog: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    asked = ["--catalog", str(catalog), "--study", "s", *options]
+    return subprocess.run(
+        [sys.executable, "-m", "dashboards.claims", *asked], capture_output=True, text=True
+    )
+
+
+def test_the_command_prints_lines_that_fit_and_numbers_that_are_the_claims(catalog, found) -> None:
+    done = printed(catalog)
+    assert done.returncode == 0, done.stderr
+    assert all(len(line) <= 80 for line in done.stdout.splitlines())
+    text = " ".join(done.stdout.split())
+    for claim in headline(found):
+        assert claim.text in text
+    for line in ("In short", "Best", '"Weather is fine."'):
+        assert line in text
+    only = json.loads(printed(catalog, "--method", "pi", "--json").stdout)
+    assert [one["text"] for one in only] == [c.text for c in found if c.mentions("pi")]
+    wrong = printed(catalog, "--method", "yam")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "yarn" in wrong.stderr

@@ -1,0 +1,33 @@
+"""Every variant stands in one panel, and no panel holds more lines than an eye can follow."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dashboards.families import MOST_LINES, Family, Variant, panels
+
+members = st.lists(
+    st.builds(Variant, st.sampled_from("abcdefghijklmnop"), st.booleans()), unique=True
+)
+
+
+@given(members, st.sets(st.integers(0, 31)))
+def test_panels_hold_each_shown_variant_once_and_at_most_six(
+    known: list[Variant], left_out: set[int]
+) -> None:
+    shown = [one for number, one in enumerate(known) if number not in left_out]
+    family = Family("base", "Change of base", tuple(known))
+    found = panels([family], shown)
+    assert sorted(map(str, (one for part in found for one in part.variants))) == sorted(
+        map(str, shown)
+    )
+    assert all(0 < len(part.variants) <= MOST_LINES for part in found)
+    assert len({part.title for part in found}) == len(found)
+
+
+def test_what_is_too_many_is_parted_by_whether_it_was_tuned() -> None:
+    known = tuple(Variant(name, frozen) for name in "abcd" for frozen in (True, False))
+    found = panels([Family("base", "Base", known)], known)
+    assert [part.title for part in found] == ["Base, frozen", "Base, tuned"]
+    assert all(one.frozen for one in found[0].variants)

@@ -1,0 +1,88 @@
+"""Heat maps never put means over different tasks in one column, and a section shows its papers."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from dashboards.contents import Contents, read_contents
+from dashboards.sections import against_length, glance, papers
+from tests.support.catalogs.holed_catalog import TARGET, Cell, written
+
+
+def contents_of(tmp_path: Path, cells: list[Cell]) -> Contents:
+    return read_contents(written(tmp_path, [cells]), "study-0").of("toy_llama")
+
+
+def test_means_over_different_tasks_stand_in_columns_of_their_own(tmp_path: Path) -> None:
+    cells = [
+        Cell(method, True, 0, "perplexity", task, TARGET, "done", 4.0)
+        for method, tasks in (("none", 2), ("pi", 1), ("yarn", 2))
+        for task in ("code", "books")[:tasks]
+    ]
+    shown = glance.section(contents_of(tmp_path, cells))
+    blocks = set(re.findall(r'data-block="([^"]+)"', shown))
+    assert blocks == {"perplexity: code", "perplexity: books"}
+
+
+def test_a_benchmark_of_many_tasks_has_one_figure_of_its_mean(tmp_path: Path) -> None:
+    cells = [
+        Cell(method, True, 0, "ruler", f"task_{task}", length, "done", task / 8)
+        for method in ("none", "pi")
+        for task in range(5)
+        for length in (128, TARGET)
+    ]
+    shown = against_length.section(contents_of(tmp_path, cells))
+    assert re.findall(r'data-figure="([^"]+)"', shown) == ["ruler: mean of 5 tasks"]
+    marks = re.findall(
+        r'data-method="pi" data-frozen="true" data-x="\d+" data-value="([^"]+)"', shown
+    )
+    assert {float(mark) for mark in marks} == {0.25}
+
+
+def test_papers_stand_beside_ours_or_it_says_that_there_are_none(tmp_path: Path) -> None:
+    contents = contents_of(tmp_path, [Cell("pi", True, 0, "ruler", "qa", TARGET, "done", 0.5)])
+    assert "<table" not in (none := papers.section(contents))
+    assert "No paper prints a figure" in none
+    names = ["paper", "place", "method", "frozen", "benchmark", "task", "eval_length"]
+    row = dict(zip(names, ["lceg", "Table 3", "pi", True, "ruler", "qa", 32768], strict=True))
+    row |= {"value": 0.5, "paper_value": 0.625, "difference": -0.125, "rank": 2, "paper_rank": 1}
+    contents.papers.append(row)
+    shown = papers.section(contents)
+    assert re.findall(r'data-value="([^"]+)"', shown) == [
+        "32768", "0.5", "0.625", "-0.125", "2", "1",
+    ]  # fmt: skip
+    contents.agreement.append({"study": "s", "base_model": "b", "paper": "lceg", "kendall": 0.75})
+    assert papers.section(contents).count('data-save="csv"') == 2
+
+
+def test_shares_won_are_of_the_same_task_beyond_the_trained_context(tmp_path: Path) -> None:
+    losses = {"none": (3.0, 9.0), "pi": (4.0, 5.0), "yarn": (5.0, 5.0)}  # at 128 and the target
+    found = {"none": 0.1, "pi": 0.9, "yarn": 0.8}
+    cells = [
+        Cell(method, True, 0, "perplexity", "code", length, "done", value)
+        for method, values in losses.items()
+        for length, value in zip((128, TARGET), values, strict=True)
+    ]
+    cells += [
+        Cell(method, True, 0, "passkey", "passkey", TARGET, "done", value)
+        for method, value in found.items()
+    ]
+    standing = contents_of(tmp_path, cells).standing
+    assert {(row["measure"], row["method"]): row["won"] for row in standing} == {
+        ("perplexity", "none"): 0.0, ("perplexity", "pi"): 0.75, ("perplexity", "yarn"): 0.75,
+        ("retrieval", "none"): 0.0, ("retrieval", "yarn"): 0.5, ("retrieval", "pi"): 1.0,
+    }  # fmt: skip
+
+
+def test_colours_are_distances_from_the_best_of_the_column(tmp_path: Path) -> None:
+    values = {"none": 4.0, "pi": 4.0 * 1.5**0.5, "yarn": 6.0, "clex": 60.0}
+    cells = [
+        Cell(method, True, 0, "perplexity", "code", TARGET, "done", value)
+        for method, value in values.items()
+    ]
+    shown = glance.section(contents_of(tmp_path, cells))
+    steps = re.findall(r'class="field h(\d+)[^>]*data-value="([^"]+)"', shown)
+    assert sorted((float(value), int(step)) for step, value in steps) == [
+        (4.0, 10), (values["pi"], 5), (6.0, 0), (60.0, 0),
+    ]  # fmt: skip

@@ -1,0 +1,57 @@
+"""LaTeX tables hold the means of the catalog, and text of others cannot break them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from catalog.formatting import number_text
+from catalog.queries import run_query
+from dashboards.latex import write_latex
+from tests.support.catalogs.holed_catalog import TARGET, Cell, written
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Path:
+    values = {("none", True): 9.0, ("pi", False): 5.5, ("own_100%", True): 7.0}
+    cells = [
+        Cell(method, frozen, 0, "perplexity", "code", length, "done", value + length / 1024)
+        for (method, frozen), value in values.items()
+        for length in (128, TARGET)
+    ]
+    cells.append(Cell("yarn", True, 0, "perplexity", "code", 128, "done", 6.0))
+    cells.append(Cell("yarn", True, 0, "perplexity", "code", TARGET, "failed"))
+    return written(tmp_path, [cells])
+
+
+def test_every_mean_stands_in_its_row_and_column(catalog: Path, tmp_path: Path) -> None:
+    text = write_latex(catalog, "study-0", tmp_path / "new" / "tables.tex").read_text("utf-8")
+    shown = {}
+    for line in text.splitlines():
+        if line.endswith("\\\\") and "method &" not in line:
+            name, *cells = line.strip().removesuffix(" \\\\").split(" & ")
+            shown[name] = [re.sub(r"\\textbf{(.*)}", r"\1", cell) for cell in cells]
+    _, rows = run_query(catalog, "SELECT method, frozen, eval_length, value FROM score_by_length")
+    for method, frozen, length, value in rows:
+        name = method.replace("_", "\\_").replace("%", "\\%") + ("" if frozen else " tuned")
+        column = [128, TARGET].index(length)
+        assert shown[name][column] == ("--" if value is None else number_text(value))
+    assert len(shown) == 4
+
+
+def test_the_best_of_a_column_is_bold(catalog: Path, tmp_path: Path) -> None:
+    text = write_latex(catalog, "study-0", tmp_path / "tables.tex").read_text("utf-8")
+    (row,) = (line for line in text.splitlines() if "textbf" in line)
+    assert row.strip().startswith("pi tuned & \\textbf{5.625}")
+    assert row.count("textbf") == 2
+
+
+def test_environments_are_closed_and_lines_end(catalog: Path, tmp_path: Path) -> None:
+    text = write_latex(catalog, "study-0", tmp_path / "tables.tex").read_text("utf-8")
+    assert re.findall(r"\\begin{(\w+)}", text) == ["table", "tabular"]
+    assert re.findall(r"\\end{(\w+)}", text) == ["tabular", "table"]
+    assert not re.search(
+        r"(?<!\\)[%_]", text.split("\n", 1)[1].replace("tab:study-0-toy_llama", "")
+    )

@@ -1,0 +1,110 @@
+"""Scores that surely differ from the base model's have a mark, in HTML, Markdown and LaTeX alike.
+
+Strategy: answers made up so that one task is better, one worse and one the same, and one study so
+small that nothing is sure.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from catalog.queries import run_query
+from dashboards.contents import read_contents
+from dashboards.latex import write_latex
+from dashboards.markdown import write_markdown
+from dashboards.marks import LEGEND, MARKS
+from dashboards.sections import tasks
+from tests.support.catalogs.answered_catalog import BASE_MODEL, Answered, written
+
+RIGHT = {
+    ("none", True): {"vt": 0.5, "qa_1": 0.5, "cwe": 0.5, "passkey": 0.0},
+    ("pi", False): {"vt": 1.0, "qa_1": 0.5, "cwe": 0.0, "passkey": 1.0},
+}
+"""Share of right answers, by method and task."""
+EXPECTED = {"vt": "better", "cwe": "worse", "passkey": "better"}
+
+
+def catalog_of(path: Path, prompts: int) -> Path:
+    return written(
+        path,
+        [
+            Answered(
+                method, frozen, 0, "passkey" if task == "passkey" else "ruler", task, 512,
+                [float(number < share * prompts) for number in range(prompts)], share,
+            )
+            for (method, frozen), shares in RIGHT.items()
+            for task, share in shares.items()
+        ],
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return catalog_of(tmp_path_factory.mktemp("marks") / "catalog.duckdb", 60)
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return catalog_of(tmp_path_factory.mktemp("few") / "catalog.duckdb", 2)
+
+
+def html(catalog: Path) -> str:
+    return tasks.section(read_contents(catalog, "s").of(BASE_MODEL))
+
+
+def test_the_catalog_is_sure_of_what_was_made_up(catalog: Path) -> None:
+    _, rows = run_query(
+        catalog,
+        "SELECT task, verdict FROM paired_difference"
+        " WHERE other_method = 'none' AND p_holm < 0.05 AND task IS NOT NULL",
+    )
+    assert dict(rows) == EXPECTED
+
+
+def test_a_task_has_its_mark_in_the_reports_table(catalog: Path) -> None:
+    shown = html(catalog)
+    found = {}
+    for method, body in re.findall(r'<tr data-method="(\w+)"[^>]*>(.*?)</tr>', shown):
+        for task, text in re.findall(r'<td[^>]*data-task="(\w+)"[^>]*>(.*?)</td>', body):
+            for verdict, mark in MARKS.items():
+                if mark in text:
+                    found[method, task] = verdict
+                    assert f'aria-label="{verdict} than the base model"' in text
+    assert found == {("pi", task): verdict for task, verdict in EXPECTED.items()}
+    assert shown.startswith(f"<p>{LEGEND}</p>")
+
+
+def test_a_task_has_the_same_mark_in_markdown(catalog: Path, tmp_path: Path) -> None:
+    page = write_markdown(catalog, "s", tmp_path / "report").read_text("utf-8")
+    assert page.count(LEGEND) == 1
+    for task in RIGHT["none", True]:
+        (block,) = re.findall(
+            rf"^### \w+ {task}:.*?(?=^#|\Z)", page, flags=re.DOTALL | re.MULTILINE
+        )
+        (line,) = re.findall(r"^\| pi tuned .*$", block, flags=re.MULTILINE)
+        marks = [verdict for verdict, mark in MARKS.items() if mark in line]
+        assert marks == ([EXPECTED[task]] if task in EXPECTED else [])
+        assert not any(mark in block.replace(line, "") for mark in MARKS.values())
+
+
+def test_the_mean_of_a_benchmark_has_its_own_mark_in_latex(catalog: Path, tmp_path: Path) -> None:
+    text = write_latex(catalog, "s", tmp_path / "tables.tex").read_text("utf-8")
+    ruler, passkey = text.split(r"\begin{table}")[1:]
+    if "passkey" in ruler.split("\n")[2]:
+        ruler, passkey = passkey, ruler
+    # Of RULER's three tasks one is better and one as much worse: of the mean nothing is sure.
+    assert "$^{" not in ruler
+    (line,) = (one for one in passkey.splitlines() if "pi tuned" in one)
+    assert line.strip().endswith("$^{+}$ \\\\")
+    assert "$^{+}$ better" in passkey
+
+
+def test_where_nothing_is_sure_there_is_neither_mark_nor_legend(few: Path, tmp_path: Path) -> None:
+    page = write_markdown(few, "s", tmp_path / "report").read_text("utf-8")
+    text = write_latex(few, "s", tmp_path / "tables.tex").read_text("utf-8")
+    for shown in (html(few), page):
+        assert not any(mark in shown for mark in MARKS.values())
+    assert "$^{" not in text

@@ -1,0 +1,170 @@
+"""The PDF holds what the page holds, and a browser that fails leaves everything as it was.
+
+Strategy: print a real catalog's report in an installed Chromium and read the PDF with another
+library; stand in programs that fail for the browser, and look at what is left.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from catalog.build import build_catalog
+from catalog.formatting import number_text
+from catalog.queries import open_catalog, run_query
+from dashboards.claims import claims, headline
+from dashboards.printing import print_page
+from dashboards.sections.tasks import MOST_COLUMNS, _sheets
+from lce_core.errors import ServiceError, SpecError
+from lce_core.store.artifacts import Store
+from tests.support.catalogs.sample_store import STUDY, sample_store
+from tests.support.studies import LCE, environment, lce
+
+A4 = (595.3, 841.9)
+"""In points."""
+
+
+def program(folder: Path, *lines: str) -> Path:
+    """A shell script in place of a browser; $pdf is where it is to print."""
+    path = folder / "browser"
+    find = "for one; do case $one in --print-to-pdf=*) pdf=${one#*=};; esac; done"
+    path.write_text("\n".join(["#!/bin/sh", find, *lines]) + "\n", encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("lines", "got"),
+    [
+        (["exit 0"], "no PDF"),
+        (["echo cannot open display >&2", "exit 3"], "exit code 3"),
+        (['printf "%%PDF-1.4 and no end" > $pdf'], "no PDF"),
+        (['printf "%%PDF-1.4 %%%%EOF" > $pdf', "exit 1"], "exit code 1"),
+        (["kill -SEGV $$"], "exit code -11"),
+    ],
+)
+def test_a_browser_that_fails_leaves_an_earlier_pdf(
+    tmp_path: Path, lines: list[str], got: str
+) -> None:
+    out = tmp_path / "reports" / "toy.pdf"
+    out.parent.mkdir()
+    out.write_bytes(b"earlier")
+    with pytest.raises(ServiceError) as raised:
+        print_page("<p>page", out, program(tmp_path, *lines))
+    assert raised.value.got == got
+    assert raised.value.details == ("cannot open display" if "3" in got else "")
+    assert out.read_bytes() == b"earlier"
+    assert list(out.parent.iterdir()) == [out]
+
+
+def test_a_program_that_does_not_start_is_named(tmp_path: Path) -> None:
+    browser = tmp_path / "browser"
+    browser.write_bytes(b"\x7fELF of another machine")
+    browser.chmod(0o755)
+    with pytest.raises(ServiceError, match=f"{browser}: got a program that does not start"):
+        print_page("<p>page", tmp_path / "toy.pdf", browser)
+    assert list(tmp_path.iterdir()) == [browser]
+
+
+def test_a_browser_without_end_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
+    browser = program(tmp_path, f"sleep 600 & echo $! > {tmp_path / 'child'}", "wait")
+    begun = time.monotonic()
+    with pytest.raises(ServiceError, match=r"got no end after 0.5 s"):
+        print_page("<p>page", tmp_path / "out" / "toy.pdf", browser, seconds=0.5)
+    assert time.monotonic() - begun < 30
+    child = int((tmp_path / "child").read_text())
+    deadline = time.monotonic() + 10
+    while psutil.pid_exists(child) and psutil.Process(child).status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_place_that_takes_no_file_is_refused_before_a_browser_starts(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    browser = program(tmp_path, f"touch {tmp_path / 'started'}")
+    with pytest.raises(SpecError, match="choose another"):
+        print_page("<p>page", tmp_path / "file" / "toy.pdf", browser)
+    assert not (tmp_path / "started").exists()
+
+
+@pytest.mark.parametrize("lengths", [(1, 1), (4, 4, 4, 4), (11, 1), (30, 2), (5,) * 13])
+def test_columns_go_on_sheets_each_once_and_by_task(lengths: tuple[int, ...]) -> None:
+    columns = [(f"task {task}", n) for task, many in enumerate(lengths) for n in range(many)]
+    sheets = list(_sheets(columns))
+    assert [column for sheet in sheets for column in sheet] == columns
+    assert max(map(len, sheets)) <= MOST_COLUMNS
+    whole = [task for task, many in enumerate(lengths) if many <= MOST_COLUMNS]
+    first = 0 if max(lengths) <= MOST_COLUMNS else lengths.index(max(lengths)) + 1
+    for task in (one for one in whole if one >= first):
+        assert sum(any(name == f"task {task}" for name, _ in sheet) for sheet in sheets) == 1
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("home")
+    store = sample_store(tmp_path_factory.getbasetemp())
+    shutil.copytree(store.home, home, dirs_exist_ok=True)
+    build_catalog(Store(home))
+    return home
+
+
+@pytest.mark.long
+@pytest.mark.browser
+def test_the_pdf_has_what_the_page_has_on_a4(home: Path) -> None:
+    import pypdfium2
+
+    out = home / "reports" / f"{STUDY}.pdf"
+    assert lce(home, "report", STUDY, "--format", "pdf").strip() == str(out)
+    assert list(out.parent.iterdir()) == [out]
+    with pypdfium2.PdfDocument(out) as document:
+        assert document.get_metadata_dict()["Title"] == STUDY
+        titles = [item.get_title() for item in document.get_toc()]
+        pages = list(document)
+        texts = [words(page.get_textpage().get_text_range()) for page in pages]
+        for page in pages:
+            assert page.get_size() == pytest.approx(A4, abs=1)
+            assert is_paper(page)
+    catalog = home / "catalog.duckdb"
+    with open_catalog(catalog) as connection:
+        found = [claim.sentence for claim in headline(claims(connection, STUDY))]
+    for sentence in ("retrieval & perplexity <beyond> 4x.", *found):
+        assert words(sentence) in texts[0]
+    assert titles[0] == STUDY
+    assert {"At a glance", "Score against length", "Task by task", "Origin"} <= set(titles)
+    assert all(f"{n} / {len(texts)}" in text for n, text in enumerate(texts, 1))
+    _, rows = run_query(catalog, "SELECT value FROM score_by_length WHERE value IS NOT NULL")
+    assert {number_text(value) for (value,) in rows} <= set(" ".join(texts).split())
+
+
+@pytest.mark.long
+def test_a_command_whose_browser_fails_has_the_exit_code_of_servers(home: Path) -> None:
+    answer = subprocess.run(
+        [*LCE, "report", STUDY, "--format", "pdf", "--out", str(home / "own.pdf")],
+        env=environment(home, LCE_CHROMIUM="/bin/false"),
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert answer.returncode == 3, answer.stderr
+    assert answer.stderr.startswith("lce: /bin/false: got exit code 1; expected a Chromium")
+    assert not (home / "own.pdf").exists()
+
+
+def words(text: str) -> str:
+    return re.sub(r"\s+", " ", text)
+
+
+def is_paper(page: Any) -> bool:
+    """Whether the margins are white and something stands between them."""
+    pixels = page.render(scale=0.5, grayscale=True).to_numpy().squeeze()
+    inner = pixels[20:-20, 20:-20]
+    edges = (pixels[:12], pixels[-6:], pixels[:, :12], pixels[:, -12:])
+    return all((edge > 250).all() for edge in edges) and bool((inner < 128).any())

@@ -1,0 +1,255 @@
+"""The many-shot curve shows what the catalog holds, where it belongs.
+
+Strategy: a catalog of planted answers, read back mark by mark: against SQL as a reader asks it,
+against the planted answers, and against the pixels. Which rows stand together is a property.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from catalog.queries import run_query
+from dashboards.contents import Contents, read_contents, select
+from dashboards.many_shot import pictured, spans_a_decade
+from dashboards.markdown import write_markdown
+from dashboards.sections import shots
+from lce_core.benchmarks.many_shot.trec import CLASSES
+from tests.support.catalogs.answered_catalog import Answered, written
+
+OWN, TARGET = 128, 512
+SHOTS = (1, 10, 100)
+VARIANTS = (("none", True), ("pi", True), ("pi", False), ("yarn", False))
+ORDERS, QUESTIONS = 3, 4
+Mark = dict[str, str]
+
+
+def cell(
+    method: str, frozen: bool, seed: int, count: int, answers: list[float], **facts: Any
+) -> Answered:
+    profile = facts.pop("profile", "fast")
+    return Answered(
+        method, frozen, seed, "many_shot", f"shots_{count}",
+        facts.pop("eval_length", OWN if method == "none" else TARGET), answers,
+        float(np.mean(answers)) if answers else 0.0,
+        clusters=[f"order-{n // QUESTIONS}" for n in range(len(answers))],
+        extra={"profile": profile, "family": "interpolation"}, **facts,
+    )  # fmt: skip
+
+
+def planted() -> Iterator[Answered]:
+    """Three seeds of everything, but for one of yarn after 100 examples."""
+    rng = np.random.default_rng(13)
+    for place, (method, frozen) in enumerate(VARIANTS):
+        for count in SHOTS:
+            for seed in range(3):
+                gone = (method, count, seed) == ("yarn", 100, 2)
+                right = rng.random(ORDERS * QUESTIONS) < 0.2 * (place + math.log10(count))
+                yield cell(
+                    method, frozen, seed, count, [] if gone else right.astype(float).tolist()
+                )
+
+
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(tmp_path_factory.mktemp("shots") / "catalog.duckdb", list(planted()))
+
+
+def of(catalog: Path) -> Contents:
+    return read_contents(catalog, "s").of("toy_llama")
+
+
+@pytest.fixture(scope="module")
+def pictures(catalog: Path) -> list[ET.Element]:
+    section = shots.section(of(catalog))
+    return [ET.fromstring(found) for found in re.findall(r"<svg.*?</svg>", section, re.DOTALL)]
+
+
+def marks(pictures: list[ET.Element], fact: str) -> list[tuple[Mark, float, float]]:
+    """What carries this fact: its attributes, and its x and y in pixels."""
+    found = []
+    for part in (part for picture in pictures for part in picture.iter()):
+        if f"data-{fact}" in part.attrib:
+            x, y = map(float, re.findall(r"[-\d.]+", part.attrib["transform"]))
+            found.append((part.attrib, x, y))
+    return found
+
+
+def asked(catalog: Path, sql: str) -> set[tuple[Any, ...]]:
+    return {
+        tuple(round(value, 10) if isinstance(value, float) else value for value in row)
+        for row in run_query(catalog, sql)[1]
+    }
+
+
+def shown(pictures: list[ET.Element], *facts: str) -> set[tuple[Any, ...]]:
+    return {
+        (
+            mark["data-method"],
+            mark["data-frozen"] == "true",
+            *(round(float(mark[f"data-{fact}"]), 10) for fact in facts),
+        )
+        for mark, _, _ in marks(pictures, facts[-1])
+    }
+
+
+def test_every_mark_is_a_row_of_the_papers_figure(
+    catalog: Path, pictures: list[ET.Element]
+) -> None:
+    rows = asked(
+        catalog,
+        "SELECT method, frozen, shots, accuracy FROM lceg.figure_2 WHERE accuracy IS NOT NULL",
+    )
+    assert shown(pictures, "x", "value") == rows
+    assert len(rows) == len(VARIANTS) * len(SHOTS) - 1
+
+
+def test_every_mark_is_the_mean_of_all_planted_answers(pictures: list[ET.Element]) -> None:
+    answers: dict[tuple[Any, ...], list[float]] = {}
+    for one in planted():
+        answers.setdefault((one.method, one.frozen, int(one.task[6:])), []).extend(one.scores)
+    whole = {
+        (*key, round(float(np.mean(all_of)), 10))
+        for key, all_of in answers.items()
+        if len(all_of) == 3 * ORDERS * QUESTIONS
+    }
+    assert shown(pictures, "x", "value") == whole
+
+
+def test_whiskers_are_the_interval_for_other_seeds_and_prompts_within_the_unit(
+    catalog: Path, pictures: list[ET.Element]
+) -> None:
+    rows = asked(
+        catalog,
+        "SELECT method, frozen, regexp_extract(task, '\\d+')::BIGINT, greatest(0, ci_low),"
+        " least(1, ci_high), value FROM mean_over_seeds WHERE benchmark = 'many_shot'",
+    )
+    assert shown(pictures, "x", "lowest", "highest", "value") == rows
+    assert any(low < value < high for *_, low, high, value in rows)
+    assert any(low == 0 for *_, low, _, _ in rows)
+    drawn = [part for one in pictures for part in one.iter() if part.get("class") == "range"]
+    facts = [mark for mark, _, _ in marks(pictures, "value")]
+    assert len(drawn) == sum(mark["data-lowest"] != mark["data-highest"] for mark in facts)
+
+
+def test_marks_and_chance_stand_where_their_numbers_say(pictures: list[ET.Element]) -> None:
+    for picture in pictures:
+        found = marks([picture], "value")
+        values = [float(mark["data-value"]) for mark, _, _ in found]
+        decades = [math.log10(float(mark["data-x"])) for mark, _, _ in found]
+        slope, start = np.polyfit(values, [y for _, _, y in found], 1)
+        assert slope < 0
+        assert np.allclose([y for _, _, y in found], start + slope * np.array(values), atol=0.02)
+        rate, left = np.polyfit(decades, [x for _, x, _ in found], 1)
+        assert rate > 0
+        assert np.allclose([x for _, x, _ in found], left + rate * np.array(decades), atol=0.02)
+        (level,) = (one for one in picture.iter() if one.get("class") == "landmark")
+        (height,) = re.findall(r"M[\d.]+ ([\d.]+)H", level.attrib["d"])
+        assert float(height) == pytest.approx(start + slope / len(CLASSES), abs=0.05)
+        assert "chance" in [part.text for part in picture.iter()]
+
+
+def test_where_a_seed_is_missing_a_cross_shows_the_others(pictures: list[ET.Element]) -> None:
+    (cross, _, _) = marks(pictures, "value-of-done")[0]
+    others = [
+        answer
+        for one in planted()
+        if (one.method, one.task) == ("yarn", "shots_100")
+        for answer in one.scores
+    ]
+    assert (cross["data-method"], cross["data-x"]) == ("yarn", "100")
+    assert float(cross["data-value-of-done"]) == pytest.approx(np.mean(others))
+    assert "2 of 3 seeds" in cross["data-told"]
+
+
+def test_the_table_holds_what_the_marks_show(catalog: Path, pictures: list[ET.Element]) -> None:
+    section = shots.section(of(catalog))
+    heads = re.findall(r'<th scope="col">([^<]+)</th>', section)
+    body = section.partition("<tbody>")[2].partition("</tbody>")[0]
+    rows = [
+        re.findall(r'<td(?: class="number" data-value="([^"]+)")?>([^<]*)</td>', row)
+        for row in body.split("</tr>")[:-1]
+    ]
+    table = [dict(zip(heads, (exact or text for exact, text in row), strict=True)) for row in rows]
+    facts = ("examples", "low", "high", "accuracy")
+    assert {
+        (row["method"], row["weights"] == "frozen", *(round(float(row[f]), 10) for f in facts))
+        for row in table
+    } == shown(pictures, "x", "lowest", "highest", "value")
+    assert {(row["method"], row["length"]) for row in table} == {
+        ("none", str(OWN)), ("pi", str(TARGET)), ("yarn", str(TARGET)),
+    }  # fmt: skip
+    assert f"in its own {OWN} tokens" in section
+    assert f"one of {len(CLASSES)} classes" in section
+
+
+def test_with_one_seed_the_interval_is_the_cells_own(tmp_path: Path) -> None:
+    answers = [1.0, 0.0, 0.0, 0.0]
+    cells = [
+        cell("pi", True, 0, count, answers, interval=(-0.125, 0.5), profile="tiny")
+        for count in (10, 25)
+    ]
+    section = shots.section(of(written(tmp_path / "catalog.duckdb", cells)))
+    found = re.findall(r'data-value="0.25" data-lowest="([^"]+)" data-highest="([^"]+)"', section)
+    assert [(float(low), float(high)) for low, high in found] == [(0.0, 0.5)] * 2
+    # Nobody knows here how many key tokens the base model has.
+    assert "landmark" not in section
+    assert "hance" not in section
+
+
+@pytest.mark.parametrize("counts", [(), (10,)], ids=["no cells", "one number of examples"])
+def test_no_curve_no_figure(tmp_path: Path, counts: tuple[int, ...]) -> None:
+    other = Answered(
+        "pi", True, 0, "needle", "needle", TARGET, [1.0], 1.0, extra={"profile": "tiny"}
+    )
+    cells = [cell("pi", True, 0, count, [1.0, 0.0], profile="tiny") for count in counts]
+    assert shots.section(of(written(tmp_path / "catalog.duckdb", cells or [other]))) == ""
+
+
+def test_markdown_has_a_picture_of_it(catalog: Path, tmp_path: Path) -> None:
+    page = write_markdown(catalog, "s", tmp_path / "report")
+    (name,) = re.findall(r"!\[many-shot[^\]]*512 tokens\]\(([^)]+)\)", page.read_text("utf-8"))
+    parts = list(ET.parse(page.with_name(name)).iter())
+    texts = [part.text for part in parts if part.tag.endswith("text")]
+    assert {"pi", "pi tuned", "yarn tuned", "1", "100"} <= set(texts)
+    assert any("chance, 0.02" in (text or "") for text in texts)
+
+
+variants = st.sampled_from(("none", "pi", "yarn"))
+drawn_rows = st.lists(
+    st.tuples(variants, st.booleans(), st.sampled_from((4, 8, 16)), st.integers(1, 40)),
+    unique=True,
+)
+
+
+@given(drawn_rows)
+def test_each_method_stands_at_its_own_lengths_with_every_control_beside_it(
+    drawn: list[tuple[str, bool, int, int]],
+) -> None:
+    names = ("method", "frozen", "eval_length", "shots")
+    rows = [{**dict(zip(names, one, strict=True)), "value_of_done": 0.5} for one in drawn]
+    methods = [row for row in rows if row["method"] != "none"]
+    found = dict(pictured(rows))
+    for length, beside in found.items():
+        counts = [row["shots"] for row in beside]
+        assert len(set(counts)) > 1
+        assert spans_a_decade(beside) == (max(counts) / min(counts) > 10)
+        own = select(methods, eval_length=length)
+        assert [row for row in own if row in beside] == own
+        assert all(row in own for row in beside if row["method"] != "none")
+        for frozen in (True, False):
+            known = {row["eval_length"] for row in select(rows, method="none", frozen=frozen)}
+            at = {row["eval_length"] for row in select(beside, method="none", frozen=frozen)}
+            if methods:
+                assert at == ({length} if length in known else {max(known)} if known else set())
+    for length in {row["eval_length"] for row in methods} - set(found):
+        assert len({row["shots"] for row in select(methods, eval_length=length)}) == 1

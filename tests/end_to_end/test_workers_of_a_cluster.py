@@ -1,0 +1,106 @@
+"""`lce worker`: several processes over one store, as a cluster starts them.
+
+Each has a host name of its own where the kernel allows it, so that leases are judged as on hosts.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lce_core.store.artifacts import Store
+from tests.support.studies import (
+    LCE,
+    TINY_STEPS,
+    environment,
+    results,
+    start,
+    wait_until,
+    write_study,
+)
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+
+Arguments = tuple[str, ...]
+NAMED = """
+import socket, sys
+name = sys.argv.pop(1)
+socket.gethostname = lambda: name
+from flows.cli import main
+main()
+"""
+
+
+def on_host(name: str, home: Path, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", NAMED, name, "worker", *arguments],
+        env=environment(home),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def steps_computed(output: str) -> int:
+    found = re.search(r"(\d+) steps computed", output)
+    assert found, output
+    return int(found[1])
+
+
+def test_workers_on_three_hosts_compute_each_step_once_and_what_one_run_computes(
+    finished: Path, text: Arguments, tmp_path: Path
+) -> None:
+    home, study = tmp_path / "home", write_study(tmp_path)
+    hosts = [on_host(f"host-{n}", home, study, "--slots", "1", *text) for n in range(3)]
+    outputs = [host.communicate(timeout=500)[0] for host in hosts]
+    assert [host.returncode for host in hosts] == [0, 0, 0], outputs
+    assert sum(map(steps_computed, outputs)) == TINY_STEPS, outputs
+    assert results(home) == results(finished)
+    assert all("begins" in output and "ended" in output for output in outputs[:1])
+    assert not (home / "prefect").exists()
+    again = subprocess.run(
+        [*LCE, "worker", study, *text], env=environment(home), capture_output=True, text=True
+    )
+    assert again.returncode == 0
+    assert steps_computed(again.stdout) == 0
+
+
+def test_sigterm_gives_leases_back_and_loses_nothing(
+    finished: Path, text: Arguments, tmp_path: Path
+) -> None:
+    home, study = tmp_path / "home", write_study(tmp_path)
+    how = tmp_path / "how.yaml"
+    how.write_text("{checkpoint_seconds: 0.2, slots: 1}\n", encoding="utf-8")
+    arguments = (study, "--execution", str(how), *text)
+    preempted = on_host("one", home, *arguments, "--grace", "0")
+    wait_until(lambda: list(home.glob("progress/*/point-*/point.json")))
+    done = len(list(Store(home).records()))
+    preempted.send_signal(signal.SIGTERM)
+    output = preempted.communicate(timeout=60)[0]
+    assert preempted.returncode == 130, output
+    assert "asked to end" in output
+    assert "Traceback" not in output
+    # Judged from elsewhere such a lease would live for a minute and a half.
+    assert list((home / "leases").glob("*.json")) == []
+    assert list((home / "failures").glob("*.json")) == []
+    assert list((home / "artifacts").glob("*/.attempt*")) == []
+    assert list(home.glob("progress/*/point-*/point.json"))
+    other = on_host("two", home, *arguments)
+    output = other.communicate(timeout=500)[0]
+    assert other.returncode == 0, output
+    assert steps_computed(output) == TINY_STEPS - done
+    assert results(home) == results(finished)
+
+
+def test_a_run_and_a_worker_share_a_study(finished: Path, text: Arguments, tmp_path: Path) -> None:
+    home, study = tmp_path / "home", write_study(tmp_path)
+    worker, run = on_host("two", home, study, *text), start(home, "run", study, *text)
+    outputs = [process.communicate(timeout=500)[0] for process in (worker, run)]
+    assert [worker.returncode, run.returncode] == [0, 0], outputs
+    assert sum(map(steps_computed, outputs)) == TINY_STEPS, outputs
+    assert results(home) == results(finished)

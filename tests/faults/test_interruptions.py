@@ -1,0 +1,114 @@
+"""A run that is killed, interrupted, doubled or out of disk loses nothing and leaves nothing.
+
+Strategy: real runs in new homes, each with a Prefect server and workers of its own; what must be
+gone is looked for by the mark that all processes of a run inherit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from lce_core.store.artifacts import Store
+from tests.support.processes import marked, new_marker, survivors
+from tests.support.studies import (
+    TINY_STEPS,
+    computed,
+    lce,
+    new_home,
+    scores,
+    start,
+    wait_until,
+    write_study,
+)
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+
+Arguments = tuple[str, ...]
+
+
+def test_kill_9_loses_nothing_and_leaves_no_process(
+    finished: Path, text: Arguments, tmp_path: Path
+) -> None:
+    home, marker = new_home(finished, tmp_path / "home"), new_marker()
+    how = tmp_path / "how.yaml"
+    how.write_text("checkpoint_seconds: 0.2\n", encoding="utf-8")
+    arguments = ("run", write_study(tmp_path), "--execution", str(how), *text)
+
+    def kill_at(files: str) -> int:
+        """Kills a run when such files are there; how many steps are then done."""
+        environment = marked(home, marker)
+        with start(home, *arguments, env=environment, stdout=subprocess.DEVNULL) as driver:
+            wait_until(lambda: list(home.glob(files)))
+            driver.send_signal(signal.SIGKILL)
+        wait_until(lambda: not survivors(marker), 30)
+        return len(list(Store(home).records()))
+
+    in_training = kill_at("progress/*/point-*/point.json")
+    in_evaluation = kill_at("artifacts/cell/toy*")
+    assert in_training < in_evaluation < TINY_STEPS
+    assert computed(lce(home, *arguments)) == TINY_STEPS - in_evaluation
+    assert scores(home) == scores(finished)
+    assert not list((home / "artifacts").glob("*/.attempt*"))
+    _, record = next(r for r in Store(home).records() if r[1].kind == "base")
+    assert record.result["resumed_from"] > 0
+    assert not survivors(marker)
+
+
+def test_two_runs_at_once_compute_each_step_once(
+    finished: Path, text: Arguments, tmp_path: Path
+) -> None:
+    home, study = new_home(finished, tmp_path / "home"), write_study(tmp_path)
+    runs = [start(home, "run", study, *text) for _ in range(2)]
+    outputs = [run.communicate(timeout=500)[0] for run in runs]
+    assert [run.returncode for run in runs] == [0, 0], outputs
+    assert sum(computed(output) for output in outputs) == TINY_STEPS
+    assert scores(home) == scores(finished)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl_c", "sigterm"])
+def test_an_interrupt_ends_with_one_line_and_no_process(
+    number: signal.Signals, finished: Path, text: Arguments, tmp_path: Path
+) -> None:
+    home, marker = new_home(finished, tmp_path / "home"), new_marker()
+    run = start(
+        *(home, "run", write_study(tmp_path), *text),
+        env=marked(home, marker),
+        # A suite started in the background ignores SIGINT, and its children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    wait_until(lambda: list((home / "artifacts").glob("rows/jsonl*")))
+    run.send_signal(number)
+    output = run.communicate(timeout=60)[0]
+    assert run.returncode == 130
+    assert "interrupted; the same command goes on" in output
+    assert "Traceback" not in output
+    wait_until(lambda: not survivors(marker), 30)
+
+
+def test_a_full_disk_stops_the_run_and_keeps_what_is_done(
+    finished: Path, text: Arguments, tmp_path: Path
+) -> None:
+    disk, study = tmp_path / "disk", write_study(tmp_path)
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=48m", "tmpfs", str(disk)]).returncode:
+        pytest.skip("mounting a small disk needs root")
+    try:
+        home = new_home(finished, disk / "home")
+        run = start(home, "run", study, *text)
+        wait_until(lambda: list((home / "artifacts").glob("held_out/jsonl*")))
+        with contextlib.suppress(OSError), (disk / "filler").open("wb") as file:
+            while True:
+                file.write(b"0" * 4096)
+                file.flush()
+        output = run.communicate(timeout=300)[0]
+        assert run.returncode == 3, output
+        assert "free some space" in output
+        assert [record.kind for _, record in Store(home).records()]
+        assert not list((home / "artifacts").glob("*/.attempt*"))
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)

@@ -1,0 +1,95 @@
+"""A long cell over running text: killed in the middle, and shared by slots and hosts.
+
+Strategy: a cell of 4,000 overlapping windows is computed once by one worker in one go, then in
+ranges by two slots that are killed, and to its end by two hosts. What was committed before the kill
+is marked by the seconds that it says it took, which end up in the record.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lce_core.store.array_files import from_bytes, to_bytes
+from lce_core.store.artifacts import Store
+from lce_core.store.records import Record
+from tests.end_to_end.test_workers_of_a_cluster import on_host
+from tests.support.processes import marked, new_marker, survivors
+from tests.support.studies import TINY, library_text, results, start, wait_until, write_study
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+
+STUDY: dict[str, Any] = TINY | {
+    "study": "long",
+    "base_models": [{"name": "toy_llama", "steps": 4}],
+    "methods": [{"name": "self_extend", "window": 64, "group": 16}],
+    "benchmarks": [
+        {
+            "name": "perplexity",
+            "profile": "clean",
+            "stride": 4,
+            "last": 32,
+            "lengths": [256],
+            "domains": ["code"],
+        }
+    ],
+}
+
+
+def cell_of(home: Path) -> Record:
+    (found,) = (record for _, record in Store(home).records() if record.kind == "cell")
+    return found
+
+
+def ranges_of(home: Path) -> Iterator[Path]:
+    return (path for path in home.glob("progress/*/*.arrays") if "text" not in path.name)
+
+
+def test_a_cell_in_ranges_outlives_kill_9_and_is_shared(tmp_path: Path) -> None:
+    library_text(tmp_path / "text")
+    text = ("--data-folder", f"text={tmp_path / 'text'}")
+    alone, home, study = tmp_path / "alone", tmp_path / "home", write_study(tmp_path, STUDY)
+    how = tmp_path / "how.yaml"
+    how.write_text("{checkpoint_seconds: 0.2, slots: 2}\n", encoding="utf-8")
+    arguments = ("worker", study, *text)
+    with start(alone, *arguments, "--slots", "1") as run:
+        assert run.wait(timeout=200) == 0
+    for kind in ("rows", "held_out", "base"):
+        if (alone / "artifacts" / kind).is_dir():
+            shutil.copytree(alone / "artifacts" / kind, home / "artifacts" / kind)
+
+    marker = new_marker()
+    environment = marked(home, marker)
+    arguments += ("--execution", str(how))
+    with start(home, *arguments, env=environment) as run:
+        wait_until(lambda: len(list(ranges_of(home))) > 12, 60)
+        run.send_signal(signal.SIGKILL)
+        output = run.communicate()[0]
+    wait_until(lambda: not survivors(marker), 30)
+    assert "beside 1" in output
+    committed = list(ranges_of(home))
+    for path in committed:
+        arrays = from_bytes(path.read_bytes())
+        assert arrays is not None
+        arrays["seconds"] += 1000
+        path.write_bytes(to_bytes(arrays))
+
+    how.write_text("{checkpoint_seconds: 0.2, slots: 1}\n", encoding="utf-8")
+    here = start(home, *arguments)
+    wait_until(lambda: list(home.glob("leases/*.*.json")), 60)
+    beside = on_host("another", home, *arguments[1:])
+    outputs = [run.communicate(timeout=200)[0] for run in (here, beside)]
+    assert (here.returncode, beside.returncode) == (0, 0), outputs
+    assert "beside 1" in outputs[1], outputs
+    assert results(home) == results(alone)
+    cell, whole = cell_of(home), cell_of(alone)
+    assert cell.result == whole.result
+    assert cell.files == whole.files
+    assert 1000 * len(committed) < cell.seconds < 1000 * (len(committed) + 1)
+    assert not list((home / "progress").iterdir())
+    assert not list((home / "leases").glob("*.json"))

@@ -1,0 +1,106 @@
+"""A run over a Ray cluster: what one machine computes, also when a node dies in the middle.
+
+Strategy: a cluster of two nodes, each with a declared GPU; the driver is a run as users start one.
+Whoever loses a node comes last.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from lce_core.store.artifacts import Store
+from tests.faults.output import DUMPS
+from tests.support.processes import marked, new_marker, playing, survivors
+from tests.support.ray_nodes import LOOPBACK, kill_node, processes_of, two_nodes
+from tests.support.studies import (
+    TINY_STEPS,
+    computed,
+    new_home,
+    results,
+    start,
+    wait_until,
+    write_study,
+)
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+
+Arguments = tuple[str, ...]
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with two_nodes() as found:
+        yield found
+
+
+def computing() -> list[int]:
+    """Processes that an actor left behind, on any node."""
+    found = [*processes_of("head"), *processes_of("far")]
+    return [process.pid for process in found if "tasks.worker" in " ".join(words(process))]
+
+
+def words(process: psutil.Process) -> list[str]:
+    with contextlib.suppress(psutil.Error):
+        return process.cmdline()
+    return []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl_c", "sigterm"])
+def test_an_interrupt_gives_leases_back_and_leaves_the_cluster_as_it_was(
+    number: signal.Signals, finished: Path, text: Arguments, address: str, tmp_path: Path
+) -> None:
+    home, marker = new_home(finished, tmp_path / "home"), new_marker()
+    run = start(
+        *(home, "run", write_study(tmp_path), "--engine", f"ray:{address}", *text),
+        env=marked(home, marker) | LOOPBACK,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    wait_until(lambda: list((home / "artifacts").glob("rows/jsonl*")), 120)
+    run.send_signal(number)
+    output = run.communicate(timeout=60)[0]
+    assert run.returncode == 130, output
+    assert "interrupted; the same command goes on" in output
+    for word in DUMPS:
+        assert word not in output, output
+    wait_until(lambda: not survivors(marker), 30)
+    # By actors, which are not of the run's family.
+    wait_until(lambda: not list((home / "leases").glob("*.json")), 30)
+    wait_until(lambda: not computing(), 30)
+    assert all(processes_of(node) for node in ("head", "far"))
+
+
+def test_a_study_loses_a_node_in_the_middle_and_nothing_else(
+    finished: Path, text: Arguments, address: str, tmp_path: Path
+) -> None:
+    home, marker = new_home(finished, tmp_path / "home"), new_marker()
+    run = start(
+        *(home, "run", write_study(tmp_path), "--engine", f"ray:{address}", *text),
+        env=marked(home, marker) | LOOPBACK,
+    )
+
+    def on_far_node() -> bool:
+        """Whether it computes, and something is done."""
+        far = {process.pid for process in processes_of("far")}
+        busy = [one for one in playing(marker, "worker") if one.pid in far]
+        return bool(busy) and bool(list((home / "artifacts").glob("rows/jsonl*")))
+
+    wait_until(on_far_node, 120)
+    kill_node("far")
+    before = {record.fingerprint for _, record in Store(home).records()}
+    output = run.communicate(timeout=300)[0]
+    assert run.returncode == 0, output
+    assert 0 < len(before) < TINY_STEPS
+    assert computed(output) == TINY_STEPS
+    assert results(home) == results(finished)
+    for word in (*DUMPS, "raylet"):
+        assert word not in output, output
+    assert not list((home / "artifacts").glob("*/.attempt*"))
+    assert not list((home / "failures").glob("*.json"))
+    assert {record.execution["engine"] for _, record in Store(home).records()} == {f"ray:{address}"}
+    wait_until(lambda: not survivors(marker), 30)

@@ -1,0 +1,140 @@
+"""A run whose Prefect server dies: nothing is lost, and the user reads a sentence, not a dump.
+
+Strategy: real runs in new homes; the server that a run started is killed while cells are computed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from flows.servers.daemons import ask
+from flows.servers.temporary_server import temporary_server
+from lce_core.store.artifacts import Store
+from tests.faults.output import DUMPS
+from tests.support.processes import marked, new_marker, playing, survivors
+from tests.support.studies import (
+    TINY_STEPS,
+    computed,
+    new_home,
+    scores,
+    start,
+    wait_until,
+    write_study,
+)
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+
+Arguments = tuple[str, ...]
+DIED = "Prefect's server died; it is started again."
+GIVEN_UP = "Prefect's server does not start again; the run goes on without it."
+
+UNTOLD = "is gone: it shows no end of this run."
+
+
+def server_at_work(marker: str, home: Path) -> psutil.Process:
+    """The server of a run that has computed something and has more to do."""
+    wait_until(lambda: list((home / "artifacts").glob("rows/jsonl*")))
+    (server,) = playing(marker, "server")
+    return server
+
+
+def test_a_killed_server_is_there_again_and_shows_the_whole_run(
+    finished: Path, text: Arguments, tmp_path: Path
+) -> None:
+    home, marker = new_home(finished, tmp_path / "home"), new_marker()
+    run = start(home, "run", write_study(tmp_path), *text, env=marked(home, marker))
+    server_at_work(marker, home).kill()
+    output = run.communicate(timeout=500)[0]
+    assert run.returncode == 0, output
+    assert output.count(DIED) == 1
+    for word in (*DUMPS, UNTOLD, GIVEN_UP):
+        assert word not in output
+    assert computed(output) == TINY_STEPS
+    assert scores(home) == scores(finished)
+    wait_until(lambda: not survivors(marker), 30)
+    with temporary_server(home) as server:
+        url = server.wait_ready()
+        (run_now,) = ask(f"{url}/flow_runs/filter", {"sort": "START_TIME_DESC", "limit": 1})
+        assert run_now["state_type"] == "COMPLETED"
+
+
+@contextlib.contextmanager
+def taken(port: int) -> Iterator[None]:
+    """Somebody else listens on the port, and hangs up on whoever calls."""
+    with socket.create_server(("127.0.0.1", port)) as listener:
+
+        def hang_up() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    listener.accept()[0].close()
+
+        thread = threading.Thread(target=hang_up, daemon=True)
+        thread.start()
+        yield
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+def port_of(server: psutil.Process) -> int:
+    command = server.cmdline()
+    return int(command[command.index("--port") + 1])
+
+
+def test_a_run_whose_server_cannot_come_back_ends_without_it(
+    finished: Path, text: Arguments, tmp_path: Path
+) -> None:
+    home, marker = new_home(finished, tmp_path / "home"), new_marker()
+    run = start(home, "run", write_study(tmp_path), *text, env=marked(home, marker))
+    server = server_at_work(marker, home)
+    port = port_of(server)
+    server.kill()
+    server.wait()
+    with taken(port):
+        wait_until(lambda: len(list(Store(home).records())) == TINY_STEPS)
+        done = time.monotonic()
+        output = run.communicate(timeout=120)[0]
+        waited = time.monotonic() - done
+        busy = os.getloadavg()[0] / (os.cpu_count() or 1)
+    assert run.returncode == 0, output
+    assert [output.count(words) for words in (DIED, GIVEN_UP, UNTOLD)] == [1, 1, 1]
+    for word in DUMPS:
+        assert word not in output
+    assert computed(output) == TINY_STEPS
+    assert scores(home) == scores(finished)
+    wait_until(lambda: not survivors(marker), 30)
+    # 30 s for the server, and 15 s for what catalog, MLflow and table take: longer only by as much
+    # as others take the cores.
+    assert waited < 30 + 15 * max(1, busy), (waited, busy)
+
+
+def test_ctrl_c_without_a_server_ends_as_with_one(
+    finished: Path, text: Arguments, tmp_path: Path
+) -> None:
+    home, marker = new_home(finished, tmp_path / "home"), new_marker()
+    run = start(
+        *(home, "run", write_study(tmp_path), *text),
+        env=marked(home, marker),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    server = server_at_work(marker, home)
+    port = port_of(server)
+    server.kill()
+    server.wait()
+    with taken(port):
+        run.send_signal(signal.SIGINT)
+        output = run.communicate(timeout=60)[0]
+    assert run.returncode == 130, output
+    assert "interrupted; the same command goes on" in output
+    for word in DUMPS:
+        assert word not in output
+    wait_until(lambda: not survivors(marker), 30)

@@ -1,0 +1,133 @@
+"""A run whose surroundings fail under it: server silent, projections deleted, store read-only.
+
+Strategy: real runs in new homes, disturbed while cells are computed, compared with the small study
+that nothing disturbed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lce_core.store.artifacts import Store
+from tests.faults.output import DUMPS
+from tests.support.processes import marked, new_marker, playing, survivors
+from tests.support.studies import (
+    TINY_STEPS,
+    computed,
+    lce,
+    new_home,
+    scores,
+    start,
+    wait_until,
+    write_study,
+)
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+
+Arguments = tuple[str, ...]
+SILENT_SECONDS = 20
+
+
+def begun(home: Path) -> bool:
+    """Whether something is done, and not all."""
+    return 0 < len(list(Store(home).records())) < TINY_STEPS
+
+
+def test_a_server_that_is_silent_for_20_seconds_delays_nothing_but_its_records(
+    finished: Path, text: Arguments, tmp_path: Path
+) -> None:
+    home, marker = new_home(finished, tmp_path / "home"), new_marker()
+    run = start(home, "run", write_study(tmp_path), *text, env=marked(home, marker))
+    wait_until(lambda: begun(home))
+    (server,) = playing(marker, "server")
+    server.suspend()
+    time.sleep(SILENT_SECONDS)
+    server.resume()
+    output = run.communicate(timeout=300)[0]
+    assert run.returncode == 0, output
+    for word in DUMPS:
+        assert word not in output
+    assert computed(output) == TINY_STEPS
+    assert scores(home) == scores(finished)
+    wait_until(lambda: not survivors(marker), 30)
+
+
+def test_catalog_and_mlflow_that_vanish_are_made_again(
+    finished: Path, text: Arguments, tmp_path: Path
+) -> None:
+    home, study = new_home(finished, tmp_path / "home"), write_study(tmp_path)
+    lce(home, "run", study, "--select", "method=none", *text)  # both are there
+    run = start(home, "run", study, *text)
+    done = len(list(Store(home).records()))
+    wait_until(lambda: len(list(Store(home).records())) > done)
+    (home / "catalog.duckdb").unlink()
+    shutil.rmtree(home / "mlflow")
+    output = run.communicate(timeout=300)[0]
+    assert run.returncode == 0, output
+    assert scores(home) == scores(finished)
+    assert (home / "mlflow").exists()
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path) -> Iterator[Path]:
+    """A file system of its own, which can be made read-only."""
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=200m", "tmpfs", str(folder)]
+    if subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("mounting a disk needs root")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def remount(disk: Path, how: str) -> int:
+    return subprocess.run(
+        ["mount", "-o", f"remount,{how}", str(disk)], capture_output=True
+    ).returncode
+
+
+def test_a_store_that_turns_read_only_stops_the_run_and_keeps_what_is_done(
+    finished: Path, text: Arguments, tmp_path: Path
+) -> None:
+    study = write_study(tmp_path)
+    with small_disk(tmp_path / "disk") as disk:
+        home = new_home(finished, disk / "home")
+        artifacts, marker = home / "artifacts", new_marker()
+        artifacts.mkdir()
+        subprocess.run(["mount", "--bind", str(artifacts), str(artifacts)], check=True)
+        try:
+            run = start(home, "run", study, *text, env=marked(home, marker))
+            wait_until(lambda: begun(home))
+            done = {path for path, _ in Store(home).records()}
+            wait_until(lambda: remount(artifacts, "bind,ro") == 0)  # not while a file is written
+            output = run.communicate(timeout=300)[0]
+            assert run.returncode == 3, output
+            assert "Read-only file system" in output
+            assert "make it writable" in output
+            assert "Traceback" not in output
+            assert done <= {path for path, _ in Store(home).records()}
+            wait_until(lambda: not survivors(marker), 30)
+            assert remount(artifacts, "bind,rw") == 0
+            lce(home, "run", study, *text)
+            assert scores(home) == scores(finished)
+        finally:
+            subprocess.run(["umount", "--lazy", str(artifacts)], check=True)
+
+
+def test_four_drivers_at_once_compute_each_step_once(
+    finished: Path, text: Arguments, tmp_path: Path
+) -> None:
+    home, study = new_home(finished, tmp_path / "home"), write_study(tmp_path)
+    runs = [start(home, "run", study, *text) for _ in range(4)]
+    outputs = [run.communicate(timeout=500)[0] for run in runs]
+    assert [run.returncode for run in runs] == [0, 0, 0, 0], outputs
+    assert sum(computed(output) for output in outputs) == TINY_STEPS
+    assert scores(home) == scores(finished)

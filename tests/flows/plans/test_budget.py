@@ -1,0 +1,163 @@
+"""What a budget pays for: whole blocks over all methods, the same ones each time, never too dear.
+
+The study is the smoke study with more methods and seeds; prices are those of an A100's data sheet,
+which no machine's load moves.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flows.plans import plan_view
+from flows.plans.budget import Block, Budget, Chosen, within_budget
+from flows.plans.planning import Inspection, inspect_study
+from flows.plans.pricing import prices_of
+from flows.settings import STUDIES, make_execution
+from lce_core.errors import SpecError
+from lce_core.store.artifacts import Attempt
+
+SMOKE: dict[str, Any] = yaml.safe_load((STUDIES / "smoke.yaml").read_text(encoding="utf-8"))
+STUDY = {**SMOKE, "methods": [*SMOKE["methods"], {"name": "pi", "tuned": True}], "seeds": [1, 0]}
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Inspection:
+    return looked_up(tmp_path_factory.mktemp("budget"))
+
+
+def looked_up(folder: Path) -> Inspection:
+    file = folder / "study.yaml"
+    file.write_text(yaml.safe_dump(STUDY), encoding="utf-8")
+    return inspect_study(str(file), make_execution({"home": folder / "home", "slots": 2}))
+
+
+def chosen(found: Inspection, budget: str, device: str | None = None) -> Chosen:
+    return within_budget(found.plan, found.states, found.execution, budget, device)
+
+
+def everything(found: Inspection) -> Chosen:
+    return chosen(found, "1000gpuh")
+
+
+def places(blocks: tuple[Block, ...]) -> list[tuple[int, str, int]]:
+    return [(block.seed, block.benchmark, block.eval_length) for block in blocks]
+
+
+@pytest.mark.parametrize(
+    ("text", "hours", "unit"),
+    [("8gpuh", 8, "gpuh"), ("0.5 cpuh", 0.5, "cpuh"), ("2h", 2, "h"), (".25", 0.25, "h")],
+)
+def test_a_budget_is_a_number_and_a_unit(text: str, hours: float, unit: str) -> None:
+    budget = Budget.parse(text)
+    assert (budget.hours, budget.unit) == (hours, unit)
+    assert Budget.parse(str(budget)) == budget
+
+
+@pytest.mark.parametrize(
+    "text", ["", "gpuh", "8 gpus", "-8gpuh", "0h", "8,5h", "nan", "infh", "8hh"]
+)
+def test_other_words_are_no_budget(text: str) -> None:
+    with pytest.raises(SpecError, match="8gpuh, 100cpuh"):
+        Budget.parse(text)
+
+
+def test_blocks_go_seed_by_seed_and_from_short_to_long(found: Inspection) -> None:
+    assert places(everything(found).taken) == [
+        (seed, benchmark, length)
+        for seed in (1, 0)
+        for length in (128, 256)
+        for benchmark in ("perplexity", "passkey")
+    ]
+
+
+@settings(max_examples=25)
+@given(share=st.floats(0.01, 1.2))
+def test_whole_blocks_are_taken_and_cost_no_more_than_allowed(
+    found: Inspection, share: float
+) -> None:
+    whole = everything(found)
+    try:
+        part = chosen(found, f"{share * whole.hours:.15f}gpuh")
+    except SpecError:
+        assert share < 0.5  # of the dear training that the first block needs
+        return
+    budget = part.budget.hours
+    assert part.hours <= budget
+    prices = prices_of(part.plan, found.states, found.execution, "a100")
+    todo = [s for p, s in part.plan.steps.items() if found.states[p].state == "to do"]
+    assert prices.total(todo).seconds / 3600 <= part.hours * (1 + 1e-9)
+    assert sorted(places(part.taken + part.left_out)) == sorted(places(whole.taken))
+    # Over all methods, with all that they need.
+    taken = set(places(part.taken))
+    cells = [c for c in found.plan.cells if (c.seed, c.benchmark, c.eval_length) in taken]
+    assert list(part.plan.cells) == cells
+    for step in part.plan.steps.values():
+        assert set(step.parents.values()) <= set(part.plan.steps)
+    assert all(cell.step.fingerprint in part.plan.steps for cell in cells if cell.step)
+    again = chosen(found, f"{share * whole.hours:.15f}gpuh")
+    assert (again.taken, again.hours) == (part.taken, part.hours)
+
+
+def test_too_little_says_the_price_of_the_cheapest_block_which_then_pays_for_it(
+    found: Inspection,
+) -> None:
+    with pytest.raises(SpecError) as raised:
+        chosen(found, "0.000000001gpuh")
+    told = raised.value.expected
+    assert "of the cheapest: toy_llama" in told
+    assert chosen(found, told.split()[2].rstrip(",")).taken
+
+
+def test_what_is_done_costs_nothing_and_the_next_run_goes_on(tmp_path: Path) -> None:
+    before = looked_up(tmp_path)
+    whole = everything(before)
+    half = f"{0.6 * whole.hours:.15f}gpuh"
+    first = chosen(before, half)
+    assert first.taken
+    assert first.left_out
+
+    def write(attempt: Attempt) -> dict[str, str]:
+        (attempt.out / "file").write_text("a")
+        return {}
+
+    for step in first.plan.steps.values():
+        before.store.ensure(step, write, {"threads": 1, "device": "cpu"})
+    after = looked_up(tmp_path)
+    second = chosen(after, half)
+    assert places(second.taken) == places(first.left_out)
+    assert not second.left_out
+    # What is done stays in the plan, so that the run's table has it.
+    assert len(second.plan.cells) == len(after.plan.cells)
+
+
+def test_hours_on_the_clock_are_shared_by_slots(found: Inspection) -> None:
+    workers, clock = chosen(found, "1000cpuh"), chosen(found, "1000h")
+    assert clock.hours == pytest.approx(workers.hours / 2, rel=1e-6)
+    assert (workers.device, everything(found).device) == ("cpu", "a100")
+    h100 = chosen(found, "1000gpuh", "h100")
+    assert h100.device == "h100"
+    assert h100.hours < everything(found).hours
+
+
+def test_what_is_left_out_is_said_in_80_columns(
+    found: Inspection, capsys: pytest.CaptureFixture[str]
+) -> None:
+    part = chosen(found, f"{0.5 * everything(found).hours:.15f}gpuh")
+    lines = list(part.lines())
+    assert all(len(line) <= 80 for line in lines)
+    assert f"{len(part.taken)} of 8 blocks" in lines[0]
+    left = "\n".join(lines)
+    for block in part.left_out:
+        assert block.benchmark in left
+        assert str(block.eval_length) in left
+    told = part.to_json()
+    assert [one["eval_length"] for one in told["left_out"]] == [
+        block.eval_length for block in part.left_out
+    ]
+    assert plan_view.WIDTH == 80

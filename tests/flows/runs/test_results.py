@@ -1,0 +1,183 @@
+"""The table of `lce run` says where cells are missing, and marks the best only among the others."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+from pathlib import Path
+
+import yaml
+from rich.console import Console
+
+from flows.runs.results import show_results
+from flows.settings import STUDIES
+from lce_core.study.plan import StudyPlan
+from lce_core.study.study_file import parse_study
+from tests.support.catalogs.holed_catalog import TARGET, Cell, written
+
+LENGTHS = [128, TARGET]
+TINY = {"profile": "tiny", "lengths": LENGTHS}
+
+
+def table(
+    home: Path,
+    methods: list[dict[str, object]],
+    *benchmarks: str,
+    seeds: int = 1,
+    seed: int | None = None,
+) -> str:
+    """What is printed into a file for a study of this name in the home's catalog."""
+    smoke = yaml.safe_load((STUDIES / "smoke.yaml").read_text(encoding="utf-8"))
+    study = parse_study(
+        json.dumps(
+            {
+                **smoke,
+                "study": "study-0",
+                "methods": methods,
+                "benchmarks": [{"name": name, **TINY} for name in benchmarks],
+                "seeds": list(range(seeds)),
+            }
+        ),
+        "test",
+    )
+    text = io.StringIO()
+    show_results(StudyPlan(study, {}, ()), home, Console(file=text, width=200), seed)
+    return text.getvalue()
+
+
+def test_a_method_without_all_its_cells_has_no_number_and_is_never_the_best(tmp_path: Path) -> None:
+    values = {
+        ("none", "perplexity"): (5.0, 11.58), ("none", "needle"): (1.0, 0.456),
+        ("pi", "perplexity"): (6.5, 120.0), ("pi", "needle"): (1.0, 0.75),
+        ("yarn", "perplexity"): (4.0, 3.0), ("yarn", "needle"): (1.0, 1.0),
+    }  # fmt: skip
+    cells = [
+        Cell(
+            method, method != "pi", seed, benchmark, benchmark, length,
+            # Of yarn, which would be the best everywhere, the second seed is not done.
+            "failed" if (method, seed, length) == ("yarn", 1, TARGET) else "done", value,
+        )
+        for (method, benchmark), pair in values.items()
+        for length, value in zip(LENGTHS, pair, strict=True)
+        for seed in (0, 1)
+    ]  # fmt: skip
+    written(tmp_path, [cells])
+    methods: list[dict[str, object]] = [{"name": "none"}, {"name": "pi", "tuned": True}]
+    lines = table(
+        tmp_path, [*methods, {"name": "yarn"}], "perplexity", "needle", seeds=2
+    ).splitlines()
+    assert [line.rstrip() for line in lines] == [
+        "study-0: mean over 2 seeds; trained context 128; target context 256",
+        "          perplexity         needle",
+        "method           128    512     128   512",
+        "none            5.00  11.58*   1.00* 0.46",
+        "pi tuned        6.50    120    1.00* 0.75*",
+        "yarn            4.00*   1/2    1.00*  1/2",
+        "lower is better: perplexity",
+        "higher is better: needle",
+        "*: best of the column, among methods whose cells are all done.",
+        "2/3: two of three cells are done, so there is no mean. Which are not, and why:",
+        "  lce sql \"FROM missing_cells WHERE study = 'study-0'\"",
+        "tuned: fine-tuned at the target context, else frozen. ~: approximate attention.",
+    ]
+
+
+def test_one_seed_alone_has_its_own_numbers_and_no_best(tmp_path: Path) -> None:
+    cells = [
+        Cell(method, True, seed, "perplexity", task, LENGTHS[0], status, value + seed)
+        for method, status in (("none", "done"), ("pi", "done"), ("yarn", "failed"))
+        for task, value in (("code", 4.0), ("books", 16.0))[: 1 if method == "pi" else 2]
+        for seed in (0, 1)
+    ]
+    written(tmp_path, [cells])
+    methods: list[dict[str, object]] = [{"name": name} for name in ("none", "pi", "yarn")]
+    text = table(tmp_path, methods, "perplexity", seeds=2, seed=1)
+    lines = [line.rstrip() for line in text.splitlines()]
+    assert lines[0] == "study-0: seed 1, one of 2; trained context 128; target context 256"
+    assert [line.split()[:2] for line in lines[3:6]] == [
+        ["none", "11.00"], ["pi", "5.00!"], ["yarn", "0/2"],
+    ]  # fmt: skip
+    assert "best" not in text
+
+
+def test_a_mean_over_other_tasks_than_most_of_its_column_is_marked(tmp_path: Path) -> None:
+    cells = [
+        Cell(method, True, 0, "perplexity", task, length, "done", value)
+        for method, tasks in (("none", 2), ("pi", 1), ("yarn", 2))
+        for task, value in (("code", 4.0), ("books", 16.0))[:tasks]
+        for length in LENGTHS
+    ]
+    written(tmp_path, [cells])
+    methods: list[dict[str, object]] = [{"name": name} for name in ("none", "pi", "yarn")]
+    lines = [line.rstrip() for line in table(tmp_path, methods, "perplexity").splitlines()]
+    assert lines[1:6] == [
+        "        perplexity",
+        "method         128    512",
+        "none         10.00  10.00",
+        "pi            4.00!  4.00!",
+        "yarn         10.00  10.00",
+    ]
+    assert "!: a mean over other tasks than most of its column, not to be compared" in lines[7]
+
+
+def test_without_holes_nothing_is_said_of_them(tmp_path: Path) -> None:
+    cells = [Cell("none", True, 0, "needle", "needle", n, "done", 0.5) for n in LENGTHS]
+    written(tmp_path, [cells])
+    text = table(tmp_path, [{"name": "none"}], "needle")
+    assert "*" not in text  # the only method is no best
+    assert "are done" not in text
+
+
+def test_the_table_keeps_80_columns_with_any_number_of_cells(tmp_path: Path) -> None:
+    axes = itertools.product(("needle", "passkey", "perplexity", "ruler"), LENGTHS, range(40))
+    cells = [
+        Cell("dynamic_ntk_aware", True, 0, benchmark, f"task_{number}", length, "done", 12345.6)
+        for benchmark, length, number in axes
+    ]
+    cells += [
+        Cell("none", True, c.seed, c.benchmark, c.task, c.eval_length, "failed") for c in cells
+    ]
+    written(tmp_path, [[*cells, Cell("none", True, 1, "needle", "needle", TARGET, "done")]])
+    benchmarks = ("needle", "passkey", "perplexity", "ruler")
+    text = table(tmp_path, [{"name": "none"}, {"name": "dynamic_ntk_aware"}], *benchmarks)
+    assert max(map(len, text.splitlines())) <= 80
+    assert text.count("0/40") == 7
+    assert text.count("1/41") == 1
+
+
+def test_a_benchmark_listed_twice_is_one_block_and_own_lengths_are_told(tmp_path: Path) -> None:
+    cells = [Cell("none", True, 0, "needle", "needle", 128, "done", 0.5)]
+    cells += [Cell("pi", True, 0, "needle", "needle", TARGET, "done", 0.25)]
+    written(tmp_path, [cells])
+    pi = {"name": "pi", "target_context": 1024}
+    own = {"name": "yarn", "tuned": True, "target_context": 512, "train_length": 256}
+    home = tmp_path
+    study = parse_study(
+        json.dumps(
+            {
+                **yaml.safe_load((STUDIES / "smoke.yaml").read_text(encoding="utf-8")),
+                "study": "study-0",
+                "methods": ["none", pi, own],
+                "benchmarks": [
+                    {"name": "needle", "profile": "tiny", "lengths": [TARGET], "methods": ["pi"]},
+                    {"name": "needle", "profile": "tiny", "lengths": [128], "methods": ["none"]},
+                ],
+            }
+        ),
+        "test",
+    )
+    text = io.StringIO()
+    show_results(StudyPlan(study, {}, ()), home, Console(file=text, width=200))
+    lines = [line.rstrip() for line in text.getvalue().splitlines()]
+    assert lines[1:6] == [
+        "            needle",
+        "method         128   512",
+        "none          0.50     -",
+        "pi               -  0.25",
+        "yarn tuned       -     -",
+    ]
+    assert lines[-2:] == [
+        "pi: extended to 1024 tokens",
+        "yarn tuned: extended to 512 tokens, trained on rows of 256 tokens",
+    ]

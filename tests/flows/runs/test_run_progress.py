@@ -1,0 +1,110 @@
+"""How far a run is, told from the events that workers send.
+
+Events are those of `tasks.worker`; only the clock is set by hand.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from flows.runs.display import TerminalDisplay
+from flows.runs.run_progress import RunProgress
+from lce_core.store.steps import Step
+from lce_core.study.pricing.time_left import Predicted
+from lce_core.study.units import Unit
+from tasks.board import Board
+
+
+class Clock:
+    """Stands for `time.monotonic`."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr("tasks.board.time.monotonic", clock)
+    return clock
+
+
+CELLS = tuple(Step("cell", name, {}, {}, {}, name) for name in ("a", "b", "c", "d"))
+UNIT = Unit("evaluate", "cell", CELLS)
+
+
+def progress(board: Board, num_cells: int = 10, seconds: float = 60.0) -> RunProgress:
+    predicted = {step.fingerprint: Predicted(seconds, ("cell",)) for step in CELLS}
+    return RunProgress([UNIT], predicted, num_cells, 1, board)
+
+
+def step(name: str, **more: Any) -> dict[str, Any]:
+    return {"event": "step", "fingerprint": name, "status": "computed", **more}
+
+
+def test_cells_count_as_they_finish_and_correct_the_time_left() -> None:
+    board = Board()
+    run = progress(board)
+    assert (str(run), run.time, run.done) == ("6 of 10 cells", "~4 min left", 0)
+    board.post("evaluate", step("a", seconds=120.0))
+    board.post("evaluate", step("b", seconds=120.0))
+    # Two at twice the prediction: of all steps 300 s for 180, of cells 240 + 60 x 300/180 for 180.
+    assert (str(run), run.time, run.done) == ("8 of 10 cells", "about 4 min left", 0.5)
+    board.post("evaluate", step("c", status="existing", seconds=0.1))
+    assert str(run) == "9 of 10 cells"
+    run.end(UNIT)
+    assert (str(run), run.time, run.done) == ("10 of 10 cells", "about 0 s left", 1)
+
+
+def test_a_step_that_failed_is_left_until_its_unit_ends() -> None:
+    board = Board()
+    run = progress(board)
+    board.post("evaluate", step("a", status="failed", seconds=1.0))
+    assert (str(run), run.time) == ("6 of 10 cells", "~4 min left")
+    run.end(UNIT)
+    assert str(run) == "10 of 10 cells"
+
+
+def test_what_a_running_step_says_of_itself_counts(clock: Clock) -> None:
+    board = Board()
+    run = progress(board, seconds=100.0)
+    told = {"event": "progress", "fingerprint": "a"}
+    board.post("evaluate", {**told, "done": 0, "total": 4})
+    clock.now = 80.0
+    assert run.time == "~5 min left"  # 20 s of it and three times 100 s
+    board.post("evaluate", {**told, "done": 1, "total": 4})
+    assert run.time == "~9 min left"  # 240 s more of it
+    board.post("evaluate", step("a", seconds=80.0))
+    assert board.running_steps() == {}
+    board.post("evaluate", {**told, "fingerprint": "b", "step": 3, "steps": 4, "loss": 1.0})
+    assert board.running_steps()["b"].done == 0.75
+    board.finish("evaluate")
+    assert board.running_steps() == {}
+
+
+def test_where_there_is_no_terminal_the_first_line_tells_the_prior(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    display = TerminalDisplay(progress(Board()), Console())
+    display.finish(UNIT)
+    display.close()
+    assert capsys.readouterr().out == "6 of 10 cells, ~4 min left\n"
+
+
+def test_in_a_terminal_of_80_columns_a_line_holds_all_of_it() -> None:
+    board = Board()
+    console = Console(force_terminal=True, width=80, record=True, height=10)
+    display = TerminalDisplay(progress(board, num_cells=16200), console)
+    console.print(display._view())
+    display.finish(UNIT)
+    display.close()
+    lines = [line.rstrip() for line in console.export_text().splitlines()]
+    (line,) = [line for line in lines if "16,196 of 16,200 cells" in line][:1]
+    assert re.search(r"of 16,200 cells [━╸╺ ]{10,} 0% 0:00:0\d ~4 min left", line)
+    assert len(line) <= 80

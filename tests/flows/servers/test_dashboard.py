@@ -1,0 +1,158 @@
+"""`lce dashboard` as users have it: refusals, its pages in a browser, and an end without leftovers.
+
+Strategy: refusals in this process; then the real command on a real catalog, read by a headless
+Chromium that notes every request and every complaint.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from catalog.build import build_catalog
+from dashboards.app import __main__ as served
+from flows.servers.dashboard import become_dashboard
+from lce_core.errors import SpecError
+from lce_core.store.artifacts import Store
+from tests.support.accessibility import faults
+from tests.support.catalogs.sample_store import STUDY, sample_store
+from tests.support.ports import listens, unused_port
+from tests.support.processes import marked, new_marker, survivors
+from tests.support.studies import start, wait_until
+
+FIRST_VIEW_SECONDS = 90.0
+"""Far more than a free core needs: the browser and the server may share one with other tests."""
+PAGES = ("Scores", "Answers", "Method against method", "Papers", "SQL", "Matrix")
+WIDTHS = (800, 1280)
+AXE_WIDTHS = (1280, 400)
+
+
+def test_a_port_that_is_taken_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(SpecError, match=rf"{port}, on which .* listens"):
+            become_dashboard(tmp_path, port, refresh=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_home_without_a_catalog_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["app", "--port", "8501", "--catalog", str(tmp_path / "catalog.duckdb")]
+    monkeypatch.setattr(sys, "argv", asked)
+    assert served.main() == 2
+    assert "no such file" in (said := capsys.readouterr().err)
+    assert "lce rebuild catalog" in said
+
+
+@dataclass
+class Dashboard:
+    """The command at work."""
+
+    url: str
+    pid: int
+    marker: str
+
+
+@pytest.fixture(scope="module")
+def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
+    home, marker, port = tmp_path_factory.mktemp("home"), new_marker(), unused_port()
+    store = sample_store(tmp_path_factory.getbasetemp())
+    shutil.copytree(store.home, home, dirs_exist_ok=True)
+    build_catalog(Store(home))
+    process = start(home, "dashboard", "--port", str(port), env=marked(home, marker))
+    assert process.stdout is not None
+    said = process.stdout.readline()
+    assert f"http://127.0.0.1:{port}" in said
+    wait_until(lambda: listens(port), 60)
+    yield Dashboard(f"http://127.0.0.1:{port}", process.pid, marker)
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+@pytest.mark.long
+@pytest.mark.browser
+def test_every_page_is_drawn_without_complaint_or_a_request_elsewhere(
+    dashboard: Dashboard, chromium: str
+) -> None:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=chromium,
+            args=["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-sync"],
+        )
+        page = browser.new_page(viewport={"width": 1280, "height": 900})
+        requests: list[str] = []
+        complaints: list[str] = []
+        page.on("request", lambda request: requests.append(request.url))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else 0)
+        page.set_default_timeout(1000 * FIRST_VIEW_SECONDS)
+        page.goto(dashboard.url)
+        page.get_by_test_id("stVegaLiteChart").locator("svg.marks").first.wait_for()
+        page.get_by_role("heading", name=f"Matrix: {STUDY}").wait_for()
+        # Its middle is a field; the chart of the first view is drawn again once it is wide enough.
+        page.wait_for_timeout(1000)
+        page.get_by_test_id("stVegaLiteChart").first.click()
+        page.get_by_text("Click a field for its cells.").wait_for(state="detached")
+        for title in PAGES:
+            page.get_by_test_id("stSidebarNav").get_by_text(title, exact=True).click()
+            page.get_by_role("heading", name=f"{title}: {STUDY}").wait_for()
+            assert page.get_by_test_id("stException").count() == 0
+            for width in WIDTHS:
+                page.set_viewport_size({"width": width, "height": 900})
+                wide = page.evaluate(
+                    "document.documentElement.scrollWidth > document.documentElement.clientWidth"
+                )
+                assert not wide, f"{title} at {width} px"
+        assert complaints == []
+        known = (dashboard.url, dashboard.url.replace("http", "ws"), "data:", "blob:")
+        assert [url for url in requests if not url.startswith(known)] == []
+        browser.close()
+
+
+@pytest.mark.long
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_core_finds_no_serious_fault_on_any_page(
+    dashboard: Dashboard, chromium: str, scheme: Literal["light", "dark"]
+) -> None:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=chromium,
+            args=["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-sync"],
+        )
+        page = browser.new_page(color_scheme=scheme)
+        page.set_default_timeout(1000 * FIRST_VIEW_SECONDS)
+        page.goto(dashboard.url)
+        for title in PAGES:
+            page.set_viewport_size({"width": 1280, "height": 900})
+            page.get_by_test_id("stSidebarNav").get_by_text(title, exact=True).click()
+            page.get_by_role("heading", name=f"{title}: {STUDY}").wait_for()
+            page.wait_for_timeout(1000)  # what is being drawn again is pale
+            for width in AXE_WIDTHS:
+                page.set_viewport_size({"width": width, "height": 900})
+                assert faults(page) == [], f"{title} at {width} px"
+        browser.close()
+
+
+@pytest.mark.long
+def test_an_interrupt_ends_it_and_what_keeps_its_catalog_fresh(dashboard: Dashboard) -> None:
+    assert len(survivors(dashboard.marker)) == 2
+    os.kill(dashboard.pid, signal.SIGINT)
+    wait_until(lambda: survivors(dashboard.marker) == [], 60)

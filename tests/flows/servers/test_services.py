@@ -1,0 +1,320 @@
+"""Servers on loopback: real Prefect servers, a real worker and the real MLflow UI.
+
+Strategy: everything runs in processes of its own with its home in a temporary folder; what must be
+gone is looked for by the mark its processes carry, not by what we were told.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from flows.servers import services
+from flows.servers.daemons import answers, ask, environment, find, launch, marked, tail
+from flows.servers.doctor import leftovers
+from flows.servers.ports import holder, require_free
+from flows.servers.temporary_server import TemporaryServer, client_settings, temporary_server
+from flows.settings import shipped_studies
+from lce_core.errors import ServiceError, SpecError
+from tests.support.ports import unused_port
+from tests.support.repository import ROOT
+
+FLOW = """
+from prefect import flow, task
+
+@task
+def double(n): return 2 * n
+
+@flow(name="doubling")
+def doubling(): return [double(n) for n in range(20)]
+
+doubling()
+"""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """One home for the file, so that Prefect's database is migrated once."""
+    folder = tmp_path_factory.mktemp("home")
+    yield folder
+    services.down(folder)
+    assert below(folder) == []
+
+
+@pytest.fixture(autouse=True)
+def _no_server_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+
+
+def below(home: Path) -> list[psutil.Process]:
+    """Running processes that work for this home."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            ours = process.environ().get("PREFECT_HOME") == str(home / "prefect")
+            if ours and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except (psutil.Error, OSError):
+            continue
+    return found
+
+
+def gone(home: Path, seconds: float = 15) -> bool:
+    limit = time.monotonic() + seconds
+    while below(home) and time.monotonic() < limit:
+        time.sleep(0.1)
+    return below(home) == []
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_two_runs_that_meet_a_new_database_both_get_a_server(home: Path) -> None:
+    # First in the file: here the database is new.
+    with temporary_server(home) as one, temporary_server(home) as two:
+        assert answers(f"{one.wait_ready()}/health")
+        assert answers(f"{two.wait_ready()}/health")
+        assert one.url != two.url
+    assert gone(home)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_a_temporary_server_keeps_the_record_of_every_task_and_leaves_nothing(home: Path) -> None:
+    with temporary_server(home) as server:
+        settings = client_settings(home, server.wait_ready())
+        command = [sys.executable, "-c", FLOW]
+        done = subprocess.run(
+            command, env={**os.environ, **settings}, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+    assert gone(home)
+    with temporary_server(home) as server:  # another process, the same database
+        url = server.wait_ready()
+        assert len(ask(f"{url}/task_runs/filter", {"limit": 200})) == 20
+        (run,) = ask(f"{url}/flow_runs/filter", {})
+        assert run["state_type"] == "COMPLETED"
+    assert gone(home)
+
+
+@pytest.mark.slow
+def test_starting_returns_at_once_and_loads_no_prefect(home: Path) -> None:
+    # At once: before the server, which takes seconds on any machine, can have answered.
+    code = (
+        "import sys, pathlib; from flows.servers.daemons import answers\n"
+        "from flows.servers.temporary_server import temporary_server\n"
+        "with temporary_server(pathlib.Path(sys.argv[1])) as server:\n"
+        "    print(server.url, answers(f'{server.url}/health'), 'prefect' in sys.modules)"
+    )
+    command = [sys.executable, "-c", code, str(home)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    url, *found = done.stdout.split()
+    assert url.startswith("http://127.0.0.1:"), done.stderr
+    assert found == ["False", "False"]
+    assert gone(home)
+
+
+@pytest.mark.slow
+def test_a_temporary_server_dies_with_a_killed_run(home: Path) -> None:
+    code = (
+        "import sys, pathlib, time; from flows.servers.temporary_server import TemporaryServer\n"
+        "server = TemporaryServer(pathlib.Path(sys.argv[1])); server.start()\n"
+        "print(server.wait_ready(), flush=True); time.sleep(600)"
+    )
+    command = [sys.executable, "-c", code, str(home)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None
+        url = run.stdout.readline().strip()
+        assert answers(f"{url}/health")
+        assert len(below(home)) >= 3  # supervisor, guard and server
+        run.send_signal(signal.SIGKILL)
+    assert gone(home)
+    assert not answers(f"{url}/health")
+
+
+@pytest.mark.slow
+def test_a_server_dies_with_its_killed_supervisor_and_another_takes_its_place(home: Path) -> None:
+    told: list[str] = []
+    with temporary_server(home, told.append) as server:
+        url = server.wait_ready()
+        first = {process.pid for process in below(home)}
+        assert server._process is not None
+        server._process.kill()
+        limit = time.monotonic() + 60
+        while first & {process.pid for process in below(home)} and time.monotonic() < limit:
+            time.sleep(0.05)
+        assert not first & {process.pid for process in below(home)}
+        while not answers(f"{url}/health") and time.monotonic() < limit:
+            time.sleep(0.1)
+        assert answers(f"{url}/health")
+        assert told == ["Prefect's server died; it is started again."]
+    assert gone(home)
+    assert not answers(f"{url}/health")
+
+
+@pytest.mark.slow
+def test_a_server_that_does_not_start_again_is_given_up_with_a_word(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    with temporary_server(home, told.append) as server:
+        server.wait_ready()
+        assert server._process is not None
+        monkeypatch.setenv("PYTHONHOME", str(home / "nowhere"))  # no Python starts with that
+        server._process.kill()
+        limit = time.monotonic() + 60
+        while len(told) < 2 and time.monotonic() < limit:
+            time.sleep(0.1)
+    assert told[0] == "Prefect's server died; it is started again."
+    assert told[1].startswith("Prefect's server does not start again; the run goes on without it.")
+    assert len(told) == 2
+    assert "Fatal Python error" in server.log.read_text(errors="replace")
+    assert gone(home)
+
+
+@pytest.mark.slow
+def test_a_given_server_is_used_and_not_stopped(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with temporary_server(home) as theirs:
+        url = theirs.wait_ready()
+        monkeypatch.setenv("PREFECT_API_URL", url)
+        with temporary_server(home) as ours:
+            assert ours.wait_ready() == url
+            assert not ours.started_here
+        assert answers(f"{url}/health")
+    assert gone(home)
+
+
+def test_a_given_server_that_does_not_answer_is_named(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"http://127.0.0.1:{unused_port()}/api"
+    monkeypatch.setenv("PREFECT_API_URL", url)
+    with pytest.raises(ServiceError, match=f"PREFECT_API_URL: got {url}"):
+        TemporaryServer(home).start()
+
+
+@pytest.mark.slow
+def test_a_server_that_cannot_start_shows_its_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "prefect").mkdir()
+    (tmp_path / "prefect" / "prefect.db").write_text("no database, but long enough to be read")
+    with temporary_server(tmp_path) as server, pytest.raises(ServiceError, match="not a database"):
+        server.wait_ready()
+    assert gone(tmp_path)
+
+
+def test_a_taken_port_is_refused_with_its_holder_and_nothing_starts(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(SpecError) as refused:
+            services.up(tmp_path, {"server": unused_port(), "mlflow": port})
+    message = str(refused.value)
+    assert f"--mlflow-port: got {port}" in message
+    assert f"PID {os.getpid()}" in message
+    assert "lce down" in message
+    assert list((tmp_path / "services").glob("*.json")) == []
+    assert below(tmp_path) == []
+
+
+@pytest.mark.parametrize("port", [0, -1, 65536])
+def test_a_port_that_is_none_is_refused(port: int) -> None:
+    with pytest.raises(SpecError, match="from 1 to 65535"):
+        require_free(port, "--port")
+
+
+def test_nobody_holds_an_unused_port() -> None:
+    port = unused_port()
+    require_free(port, "--port")
+    assert "another user" in holder(port)
+
+
+def test_settings_of_the_user_do_not_reach_our_servers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PREFECT_SERVER_DATABASE_CONNECTION_URL", "sqlite:////elsewhere.db")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://elsewhere")
+    monkeypatch.setenv("HTTP_PROXY", "http://proxy")
+    settings = environment(tmp_path)
+    assert "PREFECT_SERVER_DATABASE_CONNECTION_URL" not in settings
+    assert "MLFLOW_TRACKING_URI" not in settings
+    assert settings["HTTP_PROXY"] == "http://proxy"
+    assert "127.0.0.1" in settings["NO_PROXY"]
+
+
+def test_a_state_file_of_a_dead_process_or_a_reused_pid_is_no_service(tmp_path: Path) -> None:
+    sleeper = launch(tmp_path, "sleeper", [sys.executable, "-c", "import time; time.sleep(99)"], {})
+    assert find(tmp_path, "sleeper") is not None
+    state = tmp_path / "services" / "sleeper.json"
+    content = json.loads(state.read_text())
+    state.write_text(json.dumps({**content, "started": content["started"] - 60}))
+    assert find(tmp_path, "sleeper") is None
+    psutil.Process(sleeper.pid).kill()
+    assert gone(tmp_path)
+    state.write_text(json.dumps(content))
+    assert find(tmp_path, "sleeper") is None
+
+
+@pytest.mark.slow
+def test_down_finds_descendants_that_lost_their_parent(tmp_path: Path) -> None:
+    spawn = (
+        "import subprocess, sys;"
+        " subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(99)'],"
+        " start_new_session=True)"
+    )
+    launch(tmp_path, "worker", [sys.executable, "-c", spawn], {})
+    limit = time.monotonic() + 60
+    while find(tmp_path, "worker") and time.monotonic() < limit:
+        time.sleep(0.05)
+    (orphan,) = marked(tmp_path)
+    check = leftovers(tmp_path)
+    assert not check.ok
+    assert str(orphan.pid) in check.detail
+    assert services.down(tmp_path) == []
+    assert below(tmp_path) == []
+
+
+@pytest.mark.slow
+def test_up_brings_server_worker_deployments_and_mlflow_and_down_leaves_nothing(
+    home: Path,
+) -> None:
+    ports = {"server": unused_port(), "mlflow": unused_port()}
+    server, mlflow, worker = services.up(home, ports)
+    assert answers(f"{server.url}/health"), tail(Path(server.log))
+    assert answers(f"{mlflow.url}/health")
+    for service in (server, mlflow):
+        root = psutil.Process(service.pid)
+        for process in (root, *root.children(recursive=True)):
+            try:
+                sockets = process.net_connections("tcp")
+            except psutil.NoSuchProcess:  # a helper of the server that had just ended
+                continue
+            bound = {s.laddr.ip for s in sockets if s.status == psutil.CONN_LISTEN}
+            assert bound <= {"127.0.0.1"}, process.cmdline()
+    deployments = ask(f"{server.url}/deployments/filter", {})
+    names = {deployment["name"]: deployment for deployment in deployments}
+    assert len(names) == len(shipped_studies())
+    assert names["controlled-study"]["parameters"] == {"study": "toy"}
+    again = services.up(home, ports)
+    assert [service.pid for service in again] == [server.pid, mlflow.pid, worker.pid]
+    assert all(service.already for service in again)
+    checks = {check.name: check for check in services.doctor(home)}
+    assert checks["services"].ok
+    assert checks["orphan processes"].ok
+    assert services.down(home) == ["server", "mlflow", "worker"]
+    assert below(home) == []
+    require_free(ports["server"], "--port")
+    require_free(ports["mlflow"], "--mlflow-port")

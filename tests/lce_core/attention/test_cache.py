@@ -1,0 +1,129 @@
+"""Caches that append in place, against transformers' DynamicCache and its concatenations.
+
+The other side rotates all keys anew in every pass. Models are random and float64: rotation works
+on each element, so whatever differs is a mistake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import DynamicCache
+
+from lce_core.attention.cache import PreallocatedCache, PreallocatedLayer
+from lce_core.attention.placement import PlacedKeys, Placement
+from lce_core.contracts.tiny_models import BASES, TARGET, fits, stock, tokens
+from lce_core.extension.extended_model import ExtendedModel, extend
+from lce_core.models import LanguageModel
+from lce_core.rope import RopeTable
+from tests.support.extended_models import method, over_bases, over_methods
+
+TABLE = RopeTable(1e4 ** (-np.arange(4) / 4))
+
+
+@pytest.fixture(autouse=True)
+def _inference() -> Iterator[None]:
+    with torch.no_grad():
+        yield
+
+
+def fed(model: ExtendedModel, cache: DynamicCache, pieces: tuple[torch.Tensor, ...]) -> Any:
+    return torch.cat([model.hidden_states(piece, cache) for piece in pieces], dim=1)
+
+
+@over_bases
+@over_methods
+def test_states_are_those_over_transformers_own_cache(base: LanguageModel, name: str) -> None:
+    chosen = method(name)
+    if not fits(chosen, base):
+        pytest.skip("the method's parameters do not fit this geometry")
+    model = extend(stock(base), base, chosen, target=TARGET)
+    model.begin_request(40)
+    ours, theirs = model.new_cache(40), DynamicCache()
+    pieces = tokens(36, batch=3).split((20, 1, 1, 7, 1, 6), dim=1)
+    exact: dict[str, Any] = {"rtol": 0, "atol": 1e-12}
+    torch.testing.assert_close(fed(model, ours, pieces), fed(model, theirs, pieces), **exact)
+    # Cut back below a window and read on, with other texts gone.
+    for cache in (ours, theirs):
+        model.cut_back(cache, 9)
+        cache.batch_select_indices(torch.tensor([0, 2]))
+    others = tokens(20, seed=1).split((5, 1, 1, 13), dim=1)
+    torch.testing.assert_close(fed(model, ours, others), fed(model, theirs, others), **exact)
+    assert ours.get_seq_length() == theirs.get_seq_length()
+
+
+def test_what_is_there_stays_where_it_is() -> None:
+    cache, step = PreallocatedCache(40), torch.ones(2, 3, 1, 8)
+    cache.update(torch.ones(2, 3, 5, 8), torch.ones(2, 3, 5, 8), 0)
+    layer: Any = cache.layers[0]
+    places = layer.keys.data_ptr(), layer.values.data_ptr()
+    for token in range(35):
+        keys, values = cache.update(step * token, -step * token, 0)
+        assert (keys.data_ptr(), values.data_ptr()) == places
+        assert keys[1, 2, 5 + token, 7] == -values[1, 2, 5 + token, 7] == token
+    # More room is made where texts are longer than was said.
+    keys, _ = cache.update(step * 99, step, 0)
+    assert keys[0, 0, :, 0].tolist() == [1.0] * 5 + list(range(35)) + [99.0]
+
+
+def test_what_methods_of_the_base_class_put_there_is_taken_over() -> None:
+    layer = PreallocatedLayer(10, hands_itself_over=False)
+    layer.update(torch.arange(6.0).view(2, 1, 3, 1), torch.zeros(2, 1, 3, 1))
+    layer.batch_repeat_interleave(2)
+    keys, _ = layer.update(torch.full((4, 1, 1, 1), 9.0), torch.zeros(4, 1, 1, 1))
+    assert keys[:, 0, :, 0].tolist() == [[0, 1, 2, 9]] * 2 + [[3, 4, 5, 9]] * 2
+
+
+@settings(max_examples=60)
+@given(
+    st.integers(1, 5),
+    st.integers(1, 3),
+    st.sampled_from([None, 12]),
+    st.lists(st.integers(-6, 5).filter(bool), min_size=1, max_size=12),
+)
+def test_placed_keys_are_keys_rotated_anew(
+    window: int, group: int, ceiling: int | None, steps: list[int]
+) -> None:
+    # A text grows and is cut back; keys are those of the text as it is then.
+    placement = Placement(TABLE, group, ceiling)
+    held, keys = PlacedKeys(placement), torch.empty(1, 2, 0, 8, dtype=torch.float64)
+    for number, step in enumerate(steps):
+        if step > 0:
+            generator = torch.Generator().manual_seed(number)
+            new = torch.randn(1, 2, step, 8, dtype=torch.float64, generator=generator)
+            keys = torch.cat((keys, new), dim=2)
+        else:
+            keys = keys[:, :, : max(0, keys.shape[2] + step)]
+            held.cut_back(keys.shape[2])
+        if keys.shape[2]:
+            seen = slice(max(0, keys.shape[2] - window), keys.shape[2])
+            found = held.get(keys, seen, 30)
+            assert torch.equal(found, placement.rotate(keys[:, :, seen], seen))
+
+
+@pytest.mark.parametrize(("name", "rotated"), [("self_extend", 2), ("harpe", 1), ("rerope", 1)])
+def test_a_token_rotates_its_own_key_alone(
+    name: str, rotated: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = extend(stock(BASES[0]), BASES[0], method(name), target=TARGET)
+    model.begin_request(40)
+    cache = model.new_cache(40)
+    model.hidden_states(tokens(30), cache)
+    sizes: list[int] = []
+    rotate = Placement.rotate
+
+    def counted(self: Placement, keys: torch.Tensor, seen: slice, *how: Any) -> torch.Tensor:
+        sizes.append(keys.shape[2])
+        return rotate(self, keys, seen, *how)
+
+    monkeypatch.setattr(Placement, "rotate", counted)
+    for token in tokens(6, seed=2).split(1, dim=1):
+        sizes.clear()
+        model.hidden_states(token, cache)
+        assert sizes == [1] * rotated * 2  # layers

@@ -1,0 +1,172 @@
+"""How much memory a layer's attention takes beside inputs and outputs: counted, and measured.
+
+At 131,072 tokens and 32 heads it is counted on tensors without contents; at a small size torch's
+allocator says it, with budgets that are as much smaller. Cut into heads, outputs are the same.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from lce_core.attention import flash, registered, rotation
+from lce_core.attention.inputs import AttentionInputs
+from lce_core.attention.registered import num_parts
+from lce_core.attention.schemes import (
+    CacheSinks,
+    FullCausal,
+    GroupedNeighbour,
+    LambdaShaped,
+    Rectified,
+)
+from lce_core.rope import RopeTable
+
+LENGTH, HEADS, HEAD_DIM = 131_072, 32, 128
+GIGABYTE = 1_000_000_000
+LARGE: list[Any] = [
+    LambdaShaped(4096, 10),
+    CacheSinks(4096, 4),
+    GroupedNeighbour(1024, 64),
+    Rectified(2048),
+    Rectified(2048, 16),
+    FullCausal(),
+]
+SMALL: list[Any] = [
+    LambdaShaped(64, 3),
+    CacheSinks(64, 3),
+    GroupedNeighbour(16, 4),
+    Rectified(32),
+    Rectified(32, 4),
+    FullCausal(),
+]
+over_schemes = pytest.mark.parametrize("scheme", SMALL, ids=str)
+
+
+@pytest.fixture(autouse=True)
+def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Cosines and masks of a test are its own: some have no contents."""
+    monkeypatch.setattr(rotation, "_KEPT", rotation._Kept())
+    with torch.no_grad():
+        yield
+    rotation.frequencies.cache_clear()
+    flash._band.cache_clear()
+
+
+class Held(TorchDispatchMode):
+    """The most bytes that tensors made meanwhile held at one time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = self.most = 0
+        self._seen: set[int] = set()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        given = {
+            id(one.untyped_storage())
+            for one in torch.utils._pytree.tree_leaves((args, kwargs))
+            if isinstance(one, torch.Tensor)
+        }
+        for one in torch.utils._pytree.tree_leaves(result):
+            if isinstance(one, torch.Tensor) and id(one.untyped_storage()) not in given:
+                storage = one.untyped_storage()
+                if id(storage) not in self._seen:
+                    self._add(storage)
+        return result
+
+    def _add(self, storage: Any) -> None:
+        place, size = id(storage), storage.nbytes()
+        self._seen.add(place)
+        self.now += size
+        self.most = max(self.most, self.now)
+        weakref.finalize(storage, self._remove, place, size)
+
+    def _remove(self, place: int, size: int) -> None:
+        self._seen.discard(place)
+        self.now -= size
+
+
+def table(scheme: Any, heads: int, pairs: int) -> RopeTable:
+    inv_freq = 1e4 ** (-np.arange(pairs) / pairs)
+    if isinstance(scheme, FullCausal):
+        inv_freq = np.stack([inv_freq / (1 + head) for head in range(heads)])
+    return RopeTable(inv_freq)
+
+
+def layer(scheme: Any, rope: RopeTable) -> Callable[..., torch.Tensor]:
+    class Module:
+        lce_scheme = scheme, rope
+
+    return lambda *states: registered._attention(Module(), *states, None, scaling=0.1)[0]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("scheme", LARGE, ids=str)
+def test_a_layer_takes_at_most_a_gigabyte_at_131072_tokens_and_32_heads(
+    scheme: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rotation, "_BLOCK", 16 * rotation._BLOCK)  # fewer steps, more memory
+    attend = layer(scheme, table(scheme, HEADS, HEAD_DIM // 2))
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        states = [
+            torch.empty(1, LENGTH, HEADS, HEAD_DIM, dtype=torch.bfloat16).transpose(1, 2)
+            for _ in range(3)
+        ]
+        with Held() as held:
+            output = attend(*states)
+    assert output.shape == (1, LENGTH, HEADS, HEAD_DIM)
+    assert 0 < held.most - output.nbytes <= GIGABYTE
+
+
+@over_schemes
+def test_measured_memory_keeps_budgets_at_a_small_size(
+    scheme: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Lengths and budgets are a 64th of the above.
+    length = LENGTH // 64
+    monkeypatch.setattr(registered, "_TEMPORARIES", registered._TEMPORARIES // 64)
+    monkeypatch.setattr(rotation, "_KEPT_BYTES", rotation._KEPT_BYTES // 64)
+    states = [
+        torch.randn(1, length, HEADS, HEAD_DIM, dtype=torch.bfloat16).transpose(1, 2)
+        for _ in range(3)
+    ]
+    attend = layer(scheme, table(scheme, HEADS, HEAD_DIM // 2))
+    with torch.profiler.profile(profile_memory=True) as profile:
+        output = attend(*states)
+    recorded: Any = profile.profiler
+    blocks = [e for e in recorded.kineto_results.events() if e.name() == "[memory]"]
+    held = np.cumsum([e.nbytes() for e in sorted(blocks, key=lambda e: e.start_ns())])
+    extra = int(held.max()) - output.nbytes
+    assert 0 < extra <= GIGABYTE // 64 + (8 << 20)  # blocks and segments keep their size
+    rope = table(scheme, HEADS, HEAD_DIM // 2)
+    assert num_parts(AttentionInputs(*states, rope, 0, 0.1)) == 16  # type: ignore[arg-type]
+
+
+@over_schemes
+@pytest.mark.parametrize("kv_heads", [2, 4])
+def test_parts_of_heads_give_what_all_heads_give(
+    scheme: Any, kv_heads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    query = torch.randn(2, 4, 70, 8, generator=generator, dtype=torch.float64)
+    key, value = torch.randn(2, 2, kv_heads, 70, 8, generator=generator, dtype=torch.float64)
+    rope = table(scheme, kv_heads, 4)
+    if rope.inv_freq.ndim == 2:
+        rope = RopeTable(np.repeat(rope.inv_freq, 4 // kv_heads, axis=0))
+    attend = layer(scheme, rope)
+    whole = attend(query, key, value)
+    monkeypatch.setattr(registered, "_TEMPORARIES", 1)
+    assert num_parts(AttentionInputs(query, key, value, rope, 0, 0.1)) == kv_heads
+    torch.testing.assert_close(attend(query, key, value), whole, rtol=0, atol=1e-13)
+    # Pieces of a text, over a cache that keeps no rotated keys.
+    later = attend(query[:, :, 60:], key, value)
+    torch.testing.assert_close(later, whole[:, 60:], rtol=0, atol=1e-12)

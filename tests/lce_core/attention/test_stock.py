@@ -1,0 +1,109 @@
+"""Texts in pieces under torch's own attention: no mask is written out, and nothing changes.
+
+The other side is stock transformers, in one pass or with its own masks; models are float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import DynamicCache, StaticCache
+
+from lce_core.attention import stock as stock_attention
+from lce_core.contracts.tiny_models import TARGET, stock, tokens
+from lce_core.extension.extended_model import ExtendedModel, extend
+from lce_core.models import LanguageModel
+from tests.support.extended_models import method, over_bases
+
+
+@pytest.fixture(autouse=True)
+def _inference() -> Iterator[None]:
+    with torch.no_grad():
+        yield
+
+
+def extended(base: LanguageModel, **how: Any) -> ExtendedModel:
+    model = extend(stock(base), base, method("none"), target=TARGET, **how)
+    model.begin_request(40)
+    return model
+
+
+def whole(base: LanguageModel) -> torch.Tensor:
+    return stock(base).model(tokens(40)).last_hidden_state
+
+
+class Masks(TorchDispatchMode):
+    """Notes the shapes of tensors of truth values: masks are made of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shapes: list[tuple[int, ...]] = []
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor) and result.dtype == torch.bool and result.ndim > 1:
+            self.shapes.append(tuple(result.shape))
+        return result
+
+
+@over_bases
+@pytest.mark.parametrize("cuts", [(17, 23), (20, 1, 19), (1, 38, 1)])
+def test_pieces_have_no_mask_and_equal_one_pass(base: LanguageModel, cuts: tuple[int, ...]) -> None:
+    model, cache = extended(base), DynamicCache()
+    with Masks() as masks:
+        pieces = [model.hidden_states(piece, cache) for piece in tokens(40).split(cuts, dim=1)]
+    assert [shape for shape in masks.shapes if shape[-1] > 1 and shape[-2] > 1] == []
+    torch.testing.assert_close(torch.cat(pieces, dim=1), whole(base), rtol=1e-4, atol=1e-4)
+
+
+@over_bases
+def test_masks_of_callers_and_of_static_caches_are_kept(base: LanguageModel) -> None:
+    model, expected = extended(base), whole(base)
+    cache: Any = StaticCache(config=model.model.config, max_cache_len=40)
+    decoder: Any = model.model.get_decoder()
+    pieces = [
+        decoder(input_ids=piece, past_key_values=cache, use_cache=True).last_hidden_state
+        for piece in tokens(40).split((25, 14, 1), dim=1)
+    ]
+    torch.testing.assert_close(torch.cat(pieces, dim=1), expected, rtol=1e-4, atol=1e-4)
+    padding = torch.ones(2, 40, dtype=torch.long)
+    padding[:, :3] = 0
+    ours = decoder(input_ids=tokens(40), attention_mask=padding, use_cache=False)
+    theirs = stock(base).model(tokens(40), attention_mask=padding, use_cache=False)
+    states, others = ours.last_hidden_state[:, 3:], theirs.last_hidden_state[:, 3:]
+    torch.testing.assert_close(states, others, rtol=1e-4, atol=1e-4)
+
+
+@over_bases
+def test_pieces_that_record_gradients_have_their_masks(base: LanguageModel) -> None:
+    model, cache = extended(base), DynamicCache()
+    with torch.enable_grad():
+        pieces = [model.hidden_states(piece, cache) for piece in tokens(40).split(20, dim=1)]
+        torch.cat(pieces, dim=1).square().sum().backward()
+    other = stock(base)
+    with torch.enable_grad():
+        other.model(tokens(40)).last_hidden_state.square().sum().backward()
+    ours, theirs = (one.get_input_embeddings().weight.grad for one in (model.model, other))
+    torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3)
+
+
+def test_where_there_is_no_kernel_masks_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stock_attention, "backend", lambda device, dtype: "blocked")
+    given: dict[str, Any] = {"batch_size": 1, "kv_offset": 0, "device": torch.device("cpu")}
+    mask = stock_attention._mask(
+        q_length=2,
+        kv_length=5,
+        q_offset=3,
+        mask_function=stock_attention.causal_mask_function,
+        attention_mask=None,
+        dtype=torch.float32,
+        **given,
+    )
+    assert mask is not None
+    assert mask[0, 0].tolist() == [[True] * 4 + [False], [True] * 5]

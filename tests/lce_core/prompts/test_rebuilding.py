@@ -1,0 +1,191 @@
+"""The prompts of a finished cell are those that its model was given, or nothing is shown.
+
+Strategy: a real study whose decoder's input was noted as it ran; the other side is built by a cache
+that knows none of it, or by a process of its own. What does not fit is then changed in a copy.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lce_core.benchmarks._prompted import cache
+from lce_core.benchmarks._prompted.cache import PromptCache
+from lce_core.errors import DataError, SpecError, StoreError, UnavailableError
+from lce_core.prompts.reading import asked_sample, places_of
+from lce_core.prompts.rebuilding import asked_cell
+from lce_core.store.artifacts import Store
+from tests.support.asked_cells import LENGTH, AskedStudy, rewrite_record
+
+NUM_BYTES = 256
+CELLS = (
+    ("needle", "single"), ("passkey", "single"),
+    ("ruler", "niah_multiquery"), ("ruler", "niah_multikey_2"),
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def study(made_once: Callable[[str, Callable[[Path], None]], Path]) -> AskedStudy:
+    return AskedStudy.of(made_once)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "CACHE", PromptCache(max_tokens=1 << 20))
+
+
+@pytest.fixture
+def copied(study: AskedStudy, tmp_path: Path) -> AskedStudy:
+    shutil.copytree(study.home, tmp_path / "home")
+    return AskedStudy(tmp_path / "home", study.recorded)
+
+
+def spelled(ids: list[int]) -> str:
+    """What the toy model's tokens say, by the rule that their ids follow."""
+    found, text = [], bytearray()
+    for token in ids:
+        if token < NUM_BYTES:
+            text.append(token)
+            continue
+        found.append(text.decode(errors="replace"))
+        text = bytearray()
+        key = token - NUM_BYTES
+        found.append(f"<key-{key // 16}-{key % 16:02d}>" if key < 128 else f"<query-{key - 128}>")
+    return "".join([*found, text.decode(errors="replace")])
+
+
+@pytest.mark.parametrize(("benchmark", "task"), CELLS)
+def test_prompts_are_token_for_token_those_that_the_decoder_was_given(
+    study: AskedStudy, benchmark: str, task: str
+) -> None:
+    cell = study.cell(benchmark, task)
+    found = asked_cell(Store(study.home), cell)
+    given = study.recorded[cell]
+    assert len(given) == sum(map(len, found.prompts)) > 1
+    assert [prompt.ids.tolist() for prompts in found.prompts for prompt in prompts] == given
+    assert found.has_digest
+    assert {len(prompts) for prompts in found.prompts} == {4 if task == "niah_multiquery" else 1}
+
+
+@pytest.mark.parametrize(("benchmark", "task"), CELLS)
+def test_the_text_is_what_the_ids_say_and_the_answer_stands_where_it_is_marked(
+    study: AskedStudy, benchmark: str, task: str
+) -> None:
+    cell = asked_cell(Store(study.home), study.cell(benchmark, task))
+    sample = asked_sample(cell, len(cell.samples) - 1)
+    assert sample.inserted_every is None
+    references = str(sample.sample["reference"]).split(" | ")
+    for prompt, reference in zip(sample.prompts, references, strict=True):
+        assert prompt.text == spelled(prompt.ids)
+        assert {prompt.text[first:last] for first, last in prompt.places} == {reference}
+        assert prompt.first_token is not None
+        before = spelled(prompt.ids[: prompt.first_token])
+        assert len(before) == prompt.places[0][0]
+        assert prompt.is_exact
+    if benchmark == "needle":
+        share = sample.prompts[0].first_token or 0
+        assert share / (LENGTH - 3) == pytest.approx(sample.sample["depth"] / 100, abs=0.01)
+
+
+@pytest.mark.slow
+def test_a_process_of_its_own_says_the_same_as_json(study: AskedStudy) -> None:
+    cell = study.cell("passkey")
+    asked = ("--home", str(study.home), "--cell", cell, "--sample", "2")
+    command = [sys.executable, "-m", "lce_core.prompts", *asked]
+    answer = subprocess.run(command, capture_output=True, text=True)
+    assert answer.returncode == 0, answer.stderr
+    found = json.loads(answer.stdout)
+    assert [prompt["ids"] for prompt in found["prompts"]] == [study.recorded[cell][2]]
+    assert "The pass key is" in found["prompts"][0]["text"]
+    assert found["sample"]["sample"] == 2
+
+
+def changed(home: Path, cell: str, place: tuple[str, ...], value: Any) -> None:
+    def change(record: dict[str, Any]) -> None:
+        part = record
+        for key in place[:-1]:
+            part = part[key]
+        part[place[-1]] = value
+
+    rewrite_record(home, cell, change)
+
+
+def test_another_seed_or_digest_is_told_from_the_cell(copied: AskedStudy) -> None:
+    cell = copied.cell("passkey")
+    changed(copied.home, cell, ("result", "prompts_sha256"), "0" * 64)
+    with pytest.raises(DataError, match=r"token ids with the sha256 \w{12}, not 000000000000"):
+        asked_cell(Store(copied.home), cell)
+    # A record of an earlier version has no digest: lengths, references and depths decide.
+    changed(copied.home, cell, ("result", "prompts_sha256"), None)
+    found = asked_cell(Store(copied.home), cell)
+    assert not found.has_digest
+    changed(copied.home, cell, ("spec", "seed"), 5)
+    with pytest.raises(DataError, match=r"sample 0 with the reference '[0-9]+', not '[0-9]+'"):
+        asked_cell(Store(copied.home), cell)
+
+
+def test_another_version_of_the_benchmark_is_named_with_what_computed_the_cell(
+    copied: AskedStudy,
+) -> None:
+    cell = copied.cell("needle")
+    changed(copied.home, cell, ("spec", "benchmark", "version"), 99)
+    changed(copied.home, cell, ("environment", "git"), {"commit": "ab" * 20})
+    changed(copied.home, cell, ("environment", "libraries", "numpy"), "1.0.0")
+    with pytest.raises(SpecError, match="VERSION 99, with which") as refused:
+        asked_cell(Store(copied.home), cell)
+    assert "commit abababababab, numpy 1.0.0" in str(refused.value)
+
+
+def test_missing_or_damaged_text_is_said(copied: AskedStudy) -> None:
+    cell = copied.cell("needle")
+    (stream,) = copied.home.glob("artifacts/held_out/*/stream-0.bin")
+    stream.write_bytes(stream.read_bytes()[:-4] + b"abcd")
+    with pytest.raises(UnavailableError, match="no such text in the store, or not all of it"):
+        asked_cell(Store(copied.home), cell)
+    shutil.rmtree(stream.parent)
+    with pytest.raises(UnavailableError, match="run the study again"):
+        asked_cell(Store(copied.home), cell)
+
+
+def test_samples_that_somebody_changed_are_not_compared_with(copied: AskedStudy) -> None:
+    cell = copied.cell("passkey")
+    (samples,) = copied.home.glob(f"artifacts/cell/*-{cell}/samples.parquet")
+    samples.write_bytes(samples.read_bytes() + b" ")
+    with pytest.raises(StoreError, match="not as they were committed"):
+        asked_cell(Store(copied.home), cell)
+
+
+def test_a_cell_without_prompts_and_a_sample_that_is_not_there_are_refused(
+    study: AskedStudy,
+) -> None:
+    store = Store(study.home)
+    with pytest.raises(SpecError, match="perplexity, which builds no prompts"):
+        asked_cell(store, study.cell("perplexity"))
+    with pytest.raises(SpecError, match="0 to 2"):
+        asked_sample(asked_cell(store, study.cell("passkey")), 3)
+    for cell in ("0" * 12, "../../etc", ""):
+        with pytest.raises(SpecError, match="the id of a finished cell"):
+            asked_cell(store, cell)
+
+
+@pytest.mark.parametrize(
+    ("answers", "text", "expected"),
+    [
+        (["12"], "12 is 12, not 123 or 312.", ["12", "12"]),
+        (["<key-0-01>"], "abc<key-0-01>def", ["<key-0-01>"]),
+        (["a", "a b"], "see a b", ["a b"]),
+        (["", " "], "nothing", []),
+        (["(x"], "f(x) (x", ["(x", "(x"]),
+    ],
+)
+def test_answers_are_found_as_words_of_their_own(
+    answers: list[str], text: str, expected: list[str]
+) -> None:
+    assert [text[first:last] for first, last in places_of(answers, text)] == expected

@@ -1,0 +1,59 @@
+"""The bootstrap interval against distributions that are known exactly.
+
+Resampled means of zeros and ones are binomial; those of two clusters have three values.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lce_core.statistics.estimates import bootstrap_mean
+
+
+def binomial_quantile(number: int, share: float, level: float) -> int:
+    """Smallest count that is not exceeded with probability `level`."""
+    total, count = 0.0, -1
+    while total < level:
+        count += 1
+        total += math.comb(number, count) * share**count * (1 - share) ** (number - count)
+    return count
+
+
+@pytest.mark.parametrize(("right", "number"), [(50, 100), (30, 100), (120, 150)])
+def test_the_interval_of_zeros_and_ones_is_the_binomials_central_95_per_cent(
+    right: int, number: int
+) -> None:
+    estimate = bootstrap_mean([1.0] * right + [0.0] * (number - right))
+    low, high = (binomial_quantile(number, right / number, level) for level in (0.025, 0.975))
+    # One count is three standard errors of a quantile of 2,000 draws.
+    assert estimate.low == pytest.approx(low / number, abs=1 / number)
+    assert estimate.high == pytest.approx(high / number, abs=1 / number)
+
+
+def test_weights_count_in_clusters_too() -> None:
+    values, weights, clusters = [1.0, 2.0, 3.0, 10.0], [1, 2, 3, 4], ["a", "a", "b", "b"]
+    estimate = bootstrap_mean(values, weights=weights, clusters=clusters)
+    assert estimate.value == pytest.approx((1 + 4 + 9 + 40) / 10, rel=1e-12)
+    # Both draws are of one cluster in half of the cases: its own mean.
+    assert estimate.low == pytest.approx((1 + 4) / 3, rel=1e-12)
+    assert estimate.high == pytest.approx((9 + 40) / 7, rel=1e-12)
+
+
+@settings(max_examples=50)
+@given(
+    st.lists(
+        st.tuples(st.floats(-1e3, 1e3), st.floats(0.1, 10), st.integers(0, 3)),
+        min_size=1,
+        max_size=20,
+    )
+)
+def test_the_mean_is_weighed_whatever_the_clusters(rows: list[tuple[float, float, int]]) -> None:
+    values, weights, clusters = zip(*rows, strict=True)
+    estimate = bootstrap_mean(values, weights=weights, clusters=clusters, resamples=10)
+    expected = np.average(values, weights=weights)
+    assert estimate.value == pytest.approx(expected, rel=1e-9, abs=1e-9)

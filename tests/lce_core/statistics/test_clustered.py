@@ -1,0 +1,133 @@
+"""Intervals over documents: against scipy where documents are prompts, and coverage by simulation.
+
+Simulated answers within a document are alike; the mean that the intervals must contain is known.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from lce_core.errors import DataError
+from lce_core.statistics.clustered import ClusteredEstimate, clustered_mean
+from tests.support.oracles.error_rates import at_least, between
+
+numbers = st.floats(-1e3, 1e3).map(lambda value: round(value, 3))
+answers = st.lists(st.tuples(numbers, st.integers(0, 6)), min_size=1, max_size=30)
+shares = st.lists(st.tuples(st.sampled_from([0.0, 1.0]), st.integers(0, 6)), min_size=1)
+
+
+def bounds(found: ClusteredEstimate) -> tuple[float, float]:
+    assert found.low is not None
+    assert found.high is not None
+    return found.low, found.high
+
+
+def mean_of(rows, **options) -> ClusteredEstimate:
+    values, clusters = zip(*rows, strict=True)
+    return clustered_mean(values, clusters, **options)
+
+
+@settings(max_examples=60)
+@given(st.one_of(answers, shares), st.permutations(range(7)), st.randoms())
+def test_names_of_documents_and_order_mean_nothing(rows, names, random) -> None:
+    one = mean_of(rows)
+    other = mean_of(random.sample([(v, f"d{names[c]}") for v, c in rows], len(rows)))
+    assert (one.num_samples, one.num_clusters) == (other.num_samples, other.num_clusters)
+    assert one.value == pytest.approx(other.value, abs=1e-9)
+    if one.low is None:
+        assert len({c for _, c in rows}) == 1
+    else:
+        assert bounds(one) == pytest.approx(bounds(other), abs=1e-6)
+        assert one.low <= one.value <= one.high
+
+
+@settings(max_examples=60)
+@given(shares)
+def test_shares_stay_shares_and_swap_with_right_and_wrong(rows) -> None:
+    one, other = mean_of(rows), mean_of([(1 - v, c) for v, c in rows])
+    if one.low is not None:
+        assert 0 <= one.low < one.high <= 1
+        assert bounds(one) == pytest.approx((1 - other.high, 1 - other.low), abs=1e-9)
+
+
+@settings(max_examples=30)
+@given(st.one_of(answers, shares))
+def test_a_higher_level_is_wider(rows) -> None:
+    one, other = mean_of(rows, level=0.8), mean_of(rows, level=0.99)
+    if one.low is not None:
+        assert other.low <= one.low
+        assert other.high >= one.high
+
+
+def test_single_prompts_have_the_interval_of_student_or_of_clopper_and_pearson() -> None:
+    data = np.random.default_rng(0).normal(size=15)
+    theirs = stats.ttest_1samp(data, 0).confidence_interval(0.9)
+    assert bounds(clustered_mean(data, level=0.9)) == pytest.approx(tuple(theirs), rel=1e-12)
+    exact = stats.binomtest(40, 40).proportion_ci(0.95, "exact")
+    assert bounds(clustered_mean([1.0] * 40)) == pytest.approx(tuple(exact), rel=1e-12)
+    # n - 1 independent answers have the unbiased variance of n.
+    exact = stats.binomtest(30, 39).proportion_ci(0.95, "exact")
+    found = bounds(clustered_mean([1.0] * 300 + [0.0] * 90))
+    narrower = stats.binomtest(300, 390).proportion_ci(0.95, "exact")
+    assert found == pytest.approx(tuple(narrower), abs=3e-4)
+    assert found[0] > exact[0]
+
+
+def test_documents_of_equal_size_have_the_interval_of_their_means() -> None:
+    data = np.random.default_rng(1).normal(size=(12, 5))
+    theirs = stats.ttest_1samp(data.mean(axis=1), 0).confidence_interval()
+    ours = clustered_mean(data.ravel(), np.repeat(np.arange(12), 5).tolist())
+    assert bounds(ours) == pytest.approx(tuple(theirs), rel=1e-9)
+
+
+def test_documents_of_unequal_size_have_the_robust_error_of_a_regression_on_a_constant() -> None:
+    values, clusters = np.array([1.0, 3.0, 2.0, 7.0, 8.0, 5.0]), np.array([0, 0, 1, 2, 2, 2])
+    # (X'X)^-1 X' u_g u_g' X (X'X)^-1 with X a column of ones, times G / (G - 1): CR1 with N - 1.
+    design, residuals = np.ones((6, 1)), values - values.mean()
+    bread = np.linalg.inv(design.T @ design)
+    scores = [design[clusters == g].T @ residuals[clusters == g] for g in range(3)]
+    meat = sum(np.outer(score, score) for score in scores)
+    error = math.sqrt(1.5 * (bread @ meat @ bread)[0, 0])
+    half = stats.t.ppf(0.975, 2) * error
+    found = clustered_mean(values, clusters.tolist())
+    assert bounds(found) == pytest.approx((values.mean() - half, values.mean() + half))
+
+
+def test_all_right_is_as_sure_as_there_are_documents() -> None:
+    found = clustered_mean([1.0] * 40, [index // 10 for index in range(40)])
+    assert (found.value, found.high) == (1.0, 1.0)
+    assert found.low == pytest.approx(0.025 ** (1 / 4))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("num_documents", [10, 40])
+def test_intervals_over_documents_contain_the_mean(num_documents: int) -> None:
+    rng, runs = np.random.default_rng(num_documents), 2000
+    numbers_hold = shares_hold = 0
+    for _ in range(runs):
+        sizes = rng.integers(2, 7, size=num_documents)
+        documents = np.repeat(np.arange(num_documents), sizes)
+        values = rng.normal(size=num_documents)[documents] + rng.normal(size=documents.size)
+        low, high = bounds(clustered_mean(values, documents.tolist()))
+        numbers_hold += low <= 0 <= high
+        # Beta(4, 1) documents: answers are alike, four of five are right.
+        right = rng.random(documents.size) < rng.beta(4, 1, size=num_documents)[documents]
+        low, high = bounds(clustered_mean(right.astype(float), documents.tolist()))
+        shares_hold += low <= 0.8 <= high
+    between(numbers_hold, runs, 0.935, 0.96)
+    at_least(shares_hold, runs, 0.945)
+
+
+@pytest.mark.parametrize(
+    ("values", "clusters", "level"),
+    [([], None, 0.9), ([1.0], ["a", "b"], 0.9), ([np.inf], None, 0.9), ([1.0, 2.0], None, 95)],
+)
+def test_what_has_no_mean_or_no_level_is_refused(values, clusters, level) -> None:
+    with pytest.raises(DataError):
+        clustered_mean(values, clusters, level=level)

@@ -1,0 +1,106 @@
+"""Effective length: the rule on small tables, its properties, and coverage by simulation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lce_core.errors import DataError
+from lce_core.statistics.effective_length import EffectiveLength, effective_length
+from tests.support.oracles.error_rates import at_most
+
+LENGTHS = (1024, 2048, 4096, 8192, 16384)
+tables = st.lists(
+    st.lists(st.sampled_from([0.0, 1.0]), min_size=1, max_size=30), min_size=1, max_size=5
+).map(lambda rows: dict(zip(LENGTHS, rows, strict=False)))
+
+
+def answers(*right: int, of: int = 100) -> dict[int, list[float]]:
+    """So many right answers at each length."""
+    return {n: [1.0] * k + [0.0] * (of - k) for n, k in zip(LENGTHS, right, strict=False)}
+
+
+@pytest.mark.parametrize(
+    ("right", "expected"),
+    [
+        # Clopper and Pearson: 92 of 100 right is at least 84.8 %, 93 at least 86.1 %; of five
+        # lengths, at 99 %, 76 of 100 is at most 86.1 % and 75 at most 85.3 %.
+        ((100, 99, 93, 75, 0), (4096, 4096, 4096)),
+        ((100, 99, 92, 76, 0), (4096, 2048, 8192)),
+        ((100, 99, 20, 99, 99), (2048, 2048, 2048)),
+        ((100, 100, 100, 100, 100), (16384, 16384, 16384)),
+        ((10, 100, 100, 100, 100), (0, 0, 0)),
+        ((80, 80, 80, 80, 80), (0, 0, 16384)),
+    ],
+)
+def test_the_first_length_that_fails_ends_it(right, expected) -> None:
+    found = effective_length(answers(*right), 0.856)
+    assert (found.tokens, found.low, found.high, found.longest) == (*expected, 16384)
+
+
+def test_losses_must_not_exceed_the_threshold() -> None:
+    rng = np.random.default_rng(0)
+    losses = {
+        n: rng.normal(mean, 0.1, size=50) for n, mean in zip(LENGTHS, (2, 2, 4), strict=False)
+    }
+    found = effective_length(losses, 3.0, higher_is_better=False)
+    assert found == EffectiveLength(2048, 2048, 2048, 4096)
+    mirrored = {n: -one for n, one in losses.items()}
+    assert effective_length(mirrored, -3.0) == found
+
+
+def test_prompts_on_one_document_are_less_sure_than_as_many_documents() -> None:
+    scores = answers(92, 92)
+    documents = {n: [index // 25 for index in range(100)] for n in scores}
+    assert effective_length(scores, 0.8).low == 2048
+    found = effective_length(scores, 0.8, clusters=documents)
+    assert (found.tokens, found.low, found.high) == (2048, 0, 2048)
+    one = {n: ["the same"] * 100 for n in scores}
+    assert effective_length(scores, 0.8, clusters=one).low == 0
+
+
+@settings(max_examples=50)
+@given(tables, st.floats(0.05, 0.95), st.floats(0.0, 0.5), st.randoms())
+def test_a_higher_threshold_and_the_order_of_lengths(table, threshold, more, random) -> None:
+    found = effective_length(table, threshold)
+    assert found.low <= found.tokens <= found.high <= found.longest
+    harder = effective_length(table, min(1.0, threshold + more))
+    assert (harder.low, harder.tokens, harder.high) <= (found.low, found.tokens, found.high)
+    assert harder.tokens <= found.tokens
+    assert harder.high <= found.high
+    shuffled = dict(random.sample(list(table.items()), len(table)))
+    assert effective_length(shuffled, threshold) == found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("chances", "true"),
+    [
+        # The last is the worst case for the upper bound, the third that for the lower one.
+        ((0.95, 0.9, 0.7, 0.5, 0.2), 2048),
+        ((0.9, 0.88, 0.86, 0.84, 0.82), 4096),
+        ((0.99, 0.99, 0.8499, 0.99, 0.99), 2048),
+        ((0.85, 0.85, 0.85, 0.85, 0.85), 16384),
+    ],
+)
+def test_either_bound_is_wrong_in_at_most_one_of_forty_studies(chances, true: int) -> None:
+    rng, runs = np.random.default_rng(round(1000 * sum(chances))), 500
+    too_long = too_short = 0
+    for _ in range(runs):
+        table = {
+            n: (rng.random(80) < chance).astype(float)
+            for n, chance in zip(LENGTHS, chances, strict=True)
+        }
+        found = effective_length(table, 0.85)
+        too_long += found.low > true
+        too_short += found.high < true
+    at_most(too_long, runs, 0.025)
+    at_most(too_short, runs, 0.025)
+
+
+@pytest.mark.parametrize("scores", [{}, {4096: []}, {4096: [float("nan")]}])
+def test_lengths_without_scores_are_refused(scores) -> None:
+    with pytest.raises(DataError):
+        effective_length(scores, 0.5)

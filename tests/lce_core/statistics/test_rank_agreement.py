@@ -1,0 +1,147 @@
+"""Rank agreement: by counting pairs, by properties, by printed values, and coverage by simulation.
+
+Simulated scores are bivariate normal, whose rank correlations follow from their correlation.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lce_core.errors import DataError
+from lce_core.statistics.rank_agreement import (
+    RankAgreement,
+    perplexity_agreement,
+    rank_agreement,
+)
+from tests.support.oracles.error_rates import at_least, at_most
+
+numbers = st.integers(-20, 20).map(float)
+tables = st.lists(st.tuples(numbers, numbers), min_size=2, max_size=14)
+
+
+def of(rows) -> RankAgreement:
+    first, second = zip(*rows, strict=True)
+    return rank_agreement(first, second)
+
+
+def signs(values) -> list[int]:
+    return [int(np.sign(b - a)) for a, b in itertools.combinations(values, 2)]
+
+
+@settings(max_examples=60)
+@given(tables)
+def test_kendall_counts_pairs_and_spearman_correlates_ranks(rows) -> None:
+    first, second = zip(*rows, strict=True)
+    found, ours, theirs = of(rows), signs(first), signs(second)
+    if not any(ours) or not any(theirs):
+        assert found.kendall.value is found.spearman.value is found.p_value is None
+        return
+    both = sum(a * b for a, b in zip(ours, theirs, strict=True))
+    untied = math.sqrt(sum(map(abs, ours)) * sum(map(abs, theirs)))
+    assert found.kendall.value == pytest.approx(both / untied, abs=1e-12)
+    below = [[sum(o < v for o in one) + sum(o == v for o in one) / 2 for v in one]
+             for one in (first, second)]  # fmt: skip
+    assert found.spearman.value == pytest.approx(np.corrcoef(below)[0, 1], abs=1e-12)
+
+
+@settings(max_examples=60)
+@given(tables, st.randoms())
+def test_order_scale_and_side_mean_nothing_and_reversal_turns_the_sign(rows, random) -> None:
+    one = of(rows)
+    other = of([(b, math.exp(a / 4)) for a, b in random.sample(rows, len(rows))])
+    turned = of([(a, -b) for a, b in rows])
+    for ours, theirs, reverse in zip(
+        (one.spearman, one.kendall),
+        (other.spearman, other.kendall),
+        (turned.spearman, turned.kendall),
+        strict=True,
+    ):
+        if ours.value is None:
+            assert theirs.value is reverse.value is None
+            continue
+        assert ours.value == pytest.approx(theirs.value, abs=1e-9)
+        assert ours.value == pytest.approx(-reverse.value, abs=1e-9)
+        if ours.low is not None:
+            assert -1 <= ours.low <= ours.value <= ours.high <= 1
+            assert ours.low < ours.high
+            assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=1e-9)
+            assert (ours.low, ours.high) == pytest.approx((-reverse.high, -reverse.low), abs=1e-9)
+
+
+def test_five_methods_by_hand() -> None:
+    # Orders 1 2 3 4 5 and 2 1 4 3 5: squares of rank differences 4, 2 of 10 pairs reversed.
+    found = rank_agreement([1, 2, 3, 4, 5], [20, 10, 40, 30, 50])
+    assert (found.spearman.value, found.kendall.value) == pytest.approx((0.8, 0.6))
+    # z = 1.0986 and 0.6931, variances 1.32 / 2 and 0.437 / 1.
+    half = 1.959964 * math.sqrt(0.66)
+    expected = (math.tanh(1.098612 - half), math.tanh(1.098612 + half))
+    assert (found.spearman.low, found.spearman.high) == pytest.approx(expected, abs=1e-6)
+    half = 1.959964 * math.sqrt(0.437)
+    expected = (math.tanh(0.693147 - half), math.tanh(0.693147 + half))
+    assert (found.kendall.low, found.kendall.high) == pytest.approx(expected, abs=1e-6)
+    # Of the 120 orders, 1, 4 and 9 have 0, 1 and 2 reversed pairs.
+    assert found.p_value == pytest.approx(2 * 14 / 120)
+
+
+def test_the_same_order_of_few_methods_is_not_sure() -> None:
+    found = rank_agreement(range(6), range(6))
+    assert (found.kendall.value, found.kendall.high) == (1.0, 1.0)
+    assert 0 < found.kendall.low < 0.8
+    assert found.p_value == pytest.approx(2 / 720)
+    four = rank_agreement(range(4), range(4))
+    assert (four.kendall.value, four.kendall.low, four.spearman.high) == (1.0, None, None)
+
+
+def test_lower_perplexity_agrees_with_higher_scores_and_approximate_methods_can_hide_it() -> None:
+    perplexity = [5.0, 6.0, 7.0, 8.0, 9.0, 4.0, 4.5]
+    downstream = [0.9, 0.8, 0.7, 0.6, 0.5, 0.1, 0.2]
+    exact = [True] * 5 + [False] * 2
+    found = perplexity_agreement(perplexity, downstream, exact)
+    assert found.exact_methods == rank_agreement([-p for p in perplexity[:5]], downstream[:5])
+    assert found.exact_methods.kendall.value == 1.0
+    assert found.all_methods.num_methods == 7
+    # 10 pairs of exact methods agree, 10 with an approximate one and the one of these do not.
+    assert found.all_methods.kendall.value == pytest.approx((10 - 11) / 21)
+    none = perplexity_agreement(perplexity, downstream, [False] * 7).exact_methods
+    assert (none.num_methods, none.kendall.value) == (0, None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("correlation", [0.0, 0.5, 0.8])
+def test_intervals_of_eleven_methods_contain_the_correlation(correlation: float) -> None:
+    rng, runs = np.random.default_rng(round(10 * correlation)), 1500
+    tau = 2 / math.pi * math.asin(correlation)
+    rho = 6 / math.pi * math.asin(correlation / 2)
+    of_tau = of_rho = small = 0
+    for _ in range(runs):
+        first, noise = rng.normal(size=(2, 11))
+        second = correlation * first + math.sqrt(1 - correlation**2) * noise
+        found = rank_agreement(first, second)
+        of_tau += found.kendall.low <= tau <= found.kendall.high
+        of_rho += found.spearman.low <= rho <= found.spearman.high
+        small += found.p_value <= 0.05
+    at_least(of_tau, runs, 0.95)
+    # Bonett and Wright 2000: Spearman's covers a little less in small samples.
+    at_least(of_rho, runs, 0.93)
+    if correlation == 0:
+        at_most(small, runs, 0.05)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: rank_agreement([], []),
+        lambda: rank_agreement([1, 2], [1]),
+        lambda: rank_agreement([1, 2], [1, float("nan")]),
+        lambda: perplexity_agreement([1, 2], [1, 2], [True]),
+    ],
+)
+def test_scores_that_are_not_of_the_same_methods_are_refused(call) -> None:
+    with pytest.raises(DataError):
+        call()

@@ -1,0 +1,122 @@
+"""Means over seeds: a worked analysis of variance, single parts against scipy, and coverage.
+
+Simulated scores are a mean, a seed's part, a prompt's part and noise; the mean is known.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from lce_core.errors import DataError
+from lce_core.statistics.seeds import SeedMean, mean_over_seeds
+from tests.support.oracles.error_rates import at_least, between
+
+numbers = st.floats(-1e3, 1e3).map(lambda value: round(value, 3))
+tables = st.integers(2, 5).flatmap(
+    lambda width: st.lists(
+        st.lists(numbers, min_size=width, max_size=width), min_size=2, max_size=5
+    )
+)
+
+
+def bounds(found: SeedMean) -> tuple[float, float]:
+    assert found.low is not None
+    assert found.high is not None
+    return found.low, found.high
+
+
+def same(one: SeedMean, other: SeedMean) -> None:
+    assert one.value == pytest.approx(other.value, abs=1e-9)
+    assert bounds(one) == pytest.approx(bounds(other), abs=1e-5)
+    assert one.seed_sd == pytest.approx(other.seed_sd, abs=1e-4)
+    assert one.prompt_sd == pytest.approx(other.prompt_sd, abs=1e-4)
+
+
+@settings(max_examples=60)
+@given(tables, st.booleans(), st.randoms())
+def test_the_order_of_seeds_and_prompts_means_nothing(table, same_prompts, random) -> None:
+    places = random.sample(range(len(table[0])), len(table[0]))
+    shuffled = [[row[place] for place in places] for row in random.sample(table, len(table))]
+    one = mean_over_seeds(table, same_prompts=same_prompts)
+    same(one, mean_over_seeds(shuffled, same_prompts=same_prompts))
+    assert one.low <= one.value <= one.high
+
+
+@settings(max_examples=60)
+@given(tables)
+def test_shared_prompts_never_make_the_interval_narrower_than_the_seeds_do(table) -> None:
+    crossed = mean_over_seeds(table, same_prompts=True)
+    nested = mean_over_seeds(table, same_prompts=False)
+    assert crossed.low <= nested.low + 1e-6
+    assert crossed.value == nested.value
+
+
+def test_an_analysis_of_variance_by_hand() -> None:
+    # Seeds' means 2, 4, 6; prompts' means 3, 5; the rest 0: squares of 8, 6 and 0.
+    found = mean_over_seeds([[1.0, 3.0], [3.0, 5.0], [5.0, 7.0]], same_prompts=True)
+    seeds, prompts = 4.302653**2 * 8 / 6, 12.706205**2 * 6 / 6
+    half = math.sqrt(seeds + prompts)
+    assert bounds(found) == pytest.approx((4 - half, 4 + half), rel=1e-6)
+    assert (found.seed_sd, found.prompt_sd) == pytest.approx((2.0, math.sqrt(2)))
+    assert (found.num_samples, found.num_seeds) == (6, 3)
+
+
+def test_prompts_of_their_own_leave_the_interval_to_the_means_of_the_seeds() -> None:
+    rng = np.random.default_rng(0)
+    scores = [rng.normal(size=size) for size in (10, 20, 30, 40)]
+    theirs = stats.ttest_1samp([one.mean() for one in scores], 0).confidence_interval()
+    assert bounds(mean_over_seeds(scores, same_prompts=False)) == pytest.approx(tuple(theirs))
+
+
+def test_many_seeds_that_do_not_differ_leave_it_to_the_prompts() -> None:
+    prompts = np.random.default_rng(1).normal(size=30)
+    found = mean_over_seeds([prompts] * 4, same_prompts=True)
+    theirs = stats.ttest_1samp(prompts, 0).confidence_interval()
+    assert bounds(found) == pytest.approx(tuple(theirs))
+    assert found.seed_sd == 0
+    assert found.prompt_sd == pytest.approx(prompts.std(ddof=1))
+
+
+@pytest.mark.parametrize("same_prompts", [True, False])
+def test_one_seed_says_nothing_about_others(same_prompts: bool) -> None:
+    found = mean_over_seeds([[1.0, 2.0, 3.0]], same_prompts=same_prompts)
+    assert (found.value, found.low, found.high, found.seed_sd) == (2.0, None, None, None)
+    assert found.prompt_sd == 1.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed_sd", [0.0, 0.1, 0.5, 2.0])
+def test_intervals_contain_the_mean_however_much_seeds_and_prompts_differ(seed_sd: float) -> None:
+    rng, runs = np.random.default_rng(round(10 * seed_sd)), 1500
+    crossed = nested = 0
+    for _ in range(runs):
+        of_seeds = seed_sd * rng.normal(size=(3, 1))
+        noise = rng.normal(size=(3, 100))
+        low, high = bounds(mean_over_seeds(of_seeds + noise, same_prompts=False))
+        nested += low <= 0 <= high
+        shared = of_seeds + rng.normal(size=100) + noise
+        low, high = bounds(mean_over_seeds(shared, same_prompts=True))
+        crossed += low <= 0 <= high
+    between(nested, runs, 0.95, 0.95)
+    at_least(crossed, runs, 0.95)
+
+
+def test_the_spread_of_seeds_is_estimated_without_that_of_their_prompts() -> None:
+    rng = np.random.default_rng(2)
+    of_seeds = 0.5 * rng.normal(size=(400, 1))
+    for prompts, same_prompts in ((rng.normal(size=(400, 6)), False), (rng.normal(size=6), True)):
+        table = of_seeds + prompts + rng.normal(size=(400, 6)) * (0.5 if same_prompts else 0)
+        found = mean_over_seeds(table, same_prompts=same_prompts)
+        assert found.seed_sd == pytest.approx(of_seeds.std(), rel=0.15)
+
+
+@pytest.mark.parametrize("scores", [[], [[]], [[1.0, 2.0], [1.0]], [[1.0, float("nan")]]])
+def test_seeds_that_do_not_fit_are_refused(scores) -> None:
+    with pytest.raises(DataError):
+        mean_over_seeds(scores, same_prompts=True)

@@ -1,0 +1,276 @@
+"""What a collection removes and what it never does, in stores of a real plan's steps.
+
+Every step of the smoke study is committed with a file of this test in place of its result.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from flows.settings import STUDIES
+from lce_core.errors import DataError, SpecError
+from lce_core.store.artifacts import Attempt, Store
+from lce_core.store.garbage import Garbage, Roots, collect_garbage, find_garbage
+from lce_core.store.lease import Lease
+from lce_core.study.lock import lock_of
+from lce_core.study.plan import StudyPlan, compile_study
+from lce_core.study.reachable import roots_of
+from lce_core.study.study_file import parse_study
+from tests.support.catalogs.sample_store import sample_store
+
+SMOKE: dict[str, Any] = yaml.safe_load((STUDIES / "smoke.yaml").read_text(encoding="utf-8"))
+CHILD = """
+import shutil, sys, threading
+from pathlib import Path
+from lce_core.store.artifacts import Store
+from lce_core.store.garbage import collect_garbage
+from lce_core.study.reachable import roots_of
+acts = {"rename": Path.rename, "remove": shutil.rmtree}
+stop, number, begun = sys.argv[2], int(sys.argv[3]), []
+def until_stopped(name):
+    def act(*arguments, **how):
+        begun.append(name)
+        if begun.count(stop) == number:
+            print("stopped", flush=True)
+            threading.Event().wait()
+        return acts[name](*arguments, **how)
+    return act
+Path.rename, shutil.rmtree = until_stopped("rename"), until_stopped("remove")
+store = Store(Path(sys.argv[1]))
+collect_garbage(store, lambda: roots_of(store, ()), 0)
+"""
+"""Collects until so many folders have been renamed, or removed, and then waits to be killed."""
+
+
+def planned(text: Path, **edits: Any) -> StudyPlan:
+    corpus = {"name": "jsonl_folder", "folder": "text", "domain_names": ["code"]}
+    study = parse_study(yaml.safe_dump({**SMOKE, "corpus": corpus, **edits}), "smoke.yaml")
+    return compile_study(study, {"text": text} if text.is_dir() else {})
+
+
+def write(attempt: Attempt) -> dict[str, object]:
+    (attempt.out / "a.txt").write_text(attempt.step.fingerprint, encoding="utf-8")
+    return {}
+
+
+def fill(store: Store, plan: StudyPlan) -> None:
+    store.prepare()
+    for step in plan.steps.values():
+        store.ensure(step, write, {})
+    store.save_plan(plan.study.study, plan.to_json(), "smoke.yaml")
+
+
+def collect(store: Store, *locks: Path, prompt_bytes: int = 10**9) -> list[Garbage]:
+    return collect_garbage(store, lambda: roots_of(store, locks), prompt_bytes)
+
+
+def is_whole(store: Store, plan: StudyPlan) -> bool:
+    return all(store.record(step) for step in plan.steps.values())
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    folder = tmp_path / "text"
+    folder.mkdir()
+    (folder / "a.jsonl").write_text('{"text": "one two"}\n', encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "home")
+
+
+def test_what_a_study_no_longer_names_goes_and_nothing_else(store: Store, text: Path) -> None:
+    old, new = planned(text), planned(text, training={**SMOKE["training"], "warmup_steps": 3})
+    fill(store, old)
+    assert collect(store) == []
+    fill(store, new)  # the same study, changed
+    gone = {step.fingerprint for step in old.steps.values()} - set(new.steps)
+    kinds = {old.steps[print_].kind for print_ in gone}
+    assert kinds == {"finetune", "cell"}  # rows, held-out text and base are those of both
+    listed = find_garbage(store, roots_of(store, ()), 10**9)
+    assert {one.path for one in listed} == {store.path(old.steps[print_]) for print_ in gone}
+    assert all(one.bytes > 64 for one in listed)
+    assert all(one.path.is_dir() for one in listed)
+    assert collect(store) == listed
+    assert not any(one.path.exists() for one in listed)
+    assert is_whole(store, new)
+    assert collect(store) == []
+
+
+def test_a_plan_reaches_what_its_missing_steps_will_be_made_from(store: Store, text: Path) -> None:
+    plan = planned(text)
+    store.prepare()
+    for step in plan.steps.values():
+        if step.kind == "rows":
+            store.ensure(step, write, {})
+    store.save_plan("smoke", plan.to_json(), "smoke.yaml")
+    assert collect(store) == []
+    # A plan of an earlier version does not name them: they are kept because it cannot say.
+    content = plan.to_json()
+    del content["steps"]
+    store.save_plan("smoke", content, "smoke.yaml")
+    assert collect(store) == []
+
+
+def test_a_lock_keeps_what_the_study_was(store: Store, text: Path, tmp_path: Path) -> None:
+    old, new = planned(text), planned(text, seeds=[5])
+    fill(store, old)
+    fill(store, new)
+    published = tmp_path / "published.lock"
+    published.write_text(lock_of(old).text(), encoding="utf-8")
+    assert collect(store, published) == []
+    store.keep_lock("smoke", lock_of(old).text())
+    assert collect(store) == []
+    (store.home / "studies" / "smoke" / "study.lock").unlink()
+    assert collect(store)
+    assert not is_whole(store, old)
+    assert is_whole(store, new)
+
+
+def test_results_stay_where_the_data_they_need_are_out_of_reach(store: Store, text: Path) -> None:
+    plan = planned(text)
+    fill(store, plan)
+    without = planned(text / "none")
+    assert not without.steps
+    store.save_plan("smoke", without.to_json(), "smoke.yaml")
+    assert collect(store) == []
+    assert is_whole(store, plan)
+    only_base = planned(text / "none", benchmarks=SMOKE["benchmarks"][:1])
+    store.save_plan("smoke", only_base.to_json(), "smoke.yaml")
+    gone = {one.path.name for one in collect(store)}
+    kept = SMOKE["benchmarks"][0]["name"]
+    cells = [step for step in plan.steps.values() if step.kind == "cell"]
+    assert gone == {Path(step.folder).name for step in cells if step.axes["benchmark"] != kept}
+
+
+def test_leftovers_of_steps_go(store: Store, text: Path) -> None:
+    plan = planned(text)
+    fill(store, plan)
+    done, *_, waiting = plan.steps.values()
+    (store.path(waiting) / "record.json").unlink()
+    places = {
+        "finished": store.home / "progress" / done.short,
+        "unfinished": store.home / "progress" / waiting.short,
+        "unknown": store.home / "progress" / "0123456789ab",
+        "attempt": store.home / "artifacts" / "cell" / ".attempt-0123456789ab-1",
+    }
+    for folder in places.values():
+        folder.mkdir()
+        (folder / "a").write_text("a", encoding="utf-8")
+    for name in (done.short, waiting.short, "0123456789ab"):
+        note = {"folder": f"cell/x-{name}", "axes": {}}
+        (store.home / "failures" / f"{name}.json").write_text(json.dumps(note), encoding="utf-8")
+    gone = {(one.what, one.path.name) for one in collect(store)}
+    assert gone == {
+        ("progress", done.short),
+        ("progress", "0123456789ab"),
+        ("attempt", ".attempt-0123456789ab-1"),
+        ("failure", f"{done.short}.json"),
+        ("failure", "0123456789ab.json"),
+    }
+    assert places["unfinished"].is_dir()
+    assert store.failure(waiting)
+
+
+def test_the_oldest_prompts_go_until_the_rest_fits(store: Store, text: Path) -> None:
+    fill(store, planned(text))
+    for age, name in enumerate(("new", "old", "oldest")):
+        file = store.prompts / f"{name}.safetensors"
+        file.write_bytes(bytes(100))
+        os.utime(file, (1_000_000 - age, 1_000_000 - age))
+    assert [one.path.stem for one in collect(store, prompt_bytes=299)] == ["oldest"]
+    assert {one.path.stem for one in collect(store, prompt_bytes=0)} == {"new", "old"}
+
+
+def test_nothing_goes_while_a_step_is_computed(store: Store, text: Path) -> None:
+    plan = planned(text)
+    fill(store, plan)
+    fill(store, planned(text, seeds=[5]))
+    lease = Lease.acquire(store.home / "leases", "0123456789ab")
+    assert lease
+    with lease:
+        with pytest.raises(SpecError, match="0123456789ab"):
+            collect(store)
+        assert is_whole(store, plan)
+        assert find_garbage(store, roots_of(store, ()), 0)  # listing is free
+    assert collect(store)
+
+
+def test_without_a_readable_plan_or_lock_nothing_goes(store: Store, text: Path) -> None:
+    plan = planned(text)
+    fill(store, plan)
+    folder = store.home / "studies" / "smoke"
+    for content in ("{", "[]", "{}", '{"cells": [1]}'):
+        (folder / "plan.json").write_text(content, encoding="utf-8")
+        with pytest.raises(DataError, match="no plan"):
+            collect(store)
+    (folder / "plan.json").unlink()
+    with pytest.raises(SpecError, match="no lock"):
+        collect(store)
+    (folder / "study.lock").write_text("<<<<<<<", encoding="utf-8")
+    with pytest.raises(DataError, match="no lock"):
+        collect(store)
+    assert is_whole(store, plan)
+
+
+@pytest.mark.parametrize(("stop", "number"), [("rename", 2), ("rename", 14), ("remove", 2)])
+def test_a_collection_that_is_killed_loses_nothing_reachable(
+    store: Store, text: Path, stop: str, number: int
+) -> None:
+    keep, drop = planned(text), planned(text, seeds=[5])
+    fill(store, drop)
+    fill(store, keep)
+    assert len(find_garbage(store, roots_of(store, ()), 0)) >= 14
+    cells = store.home / "artifacts"
+
+    def left() -> int:
+        return sum(bool(store.find(step.fingerprint)) for step in drop.steps.values())
+
+    command = [sys.executable, "-c", CHILD, str(store.home), stop, str(number)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "stopped\n"
+        child.kill()
+    assert is_whole(store, keep)
+    assert list(cells.glob("*/.attempt-garbage-*"))
+    collect(store)
+    assert is_whole(store, keep)
+    assert find_garbage(store, roots_of(store, ()), 0) == []
+    assert left() == sum(step.fingerprint in keep.steps for step in drop.steps.values())
+
+
+def test_an_artifact_under_a_name_of_nobody_stays(store: Store, text: Path) -> None:
+    fill(store, planned(text))
+    notes = store.home / "artifacts" / "cell" / "my-notes"
+    notes.mkdir()
+    assert find_garbage(store, roots_of(store, ()), 0) == []
+    assert all(one.path != notes for one in find_garbage(store, Roots(), 0))
+
+
+def test_what_stays_keeps_what_it_was_made_from(store: Store, text: Path) -> None:
+    plan = planned(text)
+    fill(store, plan)
+    cell = next(step for step in plan.steps.values() if "checkpoint" in step.parents)
+    kept = {cell.fingerprint}
+    for step in reversed(plan.steps.values()):
+        if step.fingerprint in kept:
+            kept |= set(step.parents.values())
+    assert {plan.steps[print_].kind for print_ in kept} >= {"cell", "base", "rows", "held_out"}
+    gone = {one.path for one in find_garbage(store, Roots({cell.short}), 0)}
+    assert gone == {store.path(s) for s in plan.steps.values() if s.fingerprint not in kept}
+
+
+def test_a_store_of_an_earlier_version_keeps_all_that_its_plan_may_need(tmp_path: Path) -> None:
+    shown = sample_store(tmp_path)
+    assert "steps" not in shown.plans()[0]
+    assert find_garbage(shown, roots_of(shown, ()), 10**9) == []

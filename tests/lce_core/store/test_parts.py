@@ -1,0 +1,107 @@
+"""Parts of a step: committed one by one, and gone with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lce_core.store.artifacts import Attempt, Store
+from lce_core.store.garbage import Roots, find_garbage
+from lce_core.store.lease import Lease
+from lce_core.store.parts import Parts, folders_asking
+from tests.support.free_steps import free_step
+
+STEP = free_step("cell", "long", {"n": 1}, {}, {"benchmark": "perplexity"})
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    store = Store(tmp_path / "home")
+    store.prepare()
+    return store
+
+
+@pytest.fixture
+def parts(store: Store) -> Parts:
+    """Two of a step that are asked for, one of them done."""
+    parts = store.parts(STEP)
+    parts.open()
+    parts.ask({"parts": {"a": [0], "b": [1]}})
+    parts.write("a", {"nll": np.arange(3.0)})
+    return parts
+
+
+def write(attempt: Attempt) -> dict[str, Any]:
+    (attempt.out / "a").write_text("a")
+    return {}
+
+
+def test_a_part_is_read_as_it_was_written_and_nobody_is_asked_for_it_again(parts: Parts) -> None:
+    found = parts.read("a")
+    assert found is not None
+    np.testing.assert_array_equal(found["nll"], np.arange(3.0))
+    assert parts.read("b") is None
+    assert parts.free() == ["b"]
+
+
+def test_a_part_has_a_lease_of_its_own(store: Store, parts: Parts) -> None:
+    lease = parts.lease("b")
+    assert lease is not None
+    assert parts.left() == {"b": True}
+    assert parts.free() == []
+    assert parts.lease("b") is None
+    with store_lease(store):  # the step's is another
+        pass
+    lease.release()
+    assert parts.left() == {"b": False}
+
+
+def store_lease(store: Store) -> Lease:
+    lease = Lease.acquire(store.home / "leases", STEP.short)
+    assert lease is not None
+    return lease
+
+
+def test_who_asks_is_found_and_no_folder_of_another_sort(store: Store, parts: Parts) -> None:
+    (store.home / "progress" / "of-training").mkdir()
+    assert folders_asking(store.home) == {STEP.short}
+
+
+def test_parts_go_with_the_commit_of_their_step(store: Store, parts: Parts) -> None:
+    store.ensure(STEP, write, {})
+    assert not parts.folder.exists()
+    with pytest.raises(FileNotFoundError):
+        parts.write("b", {"nll": np.zeros(1)})
+    assert not parts.folder.exists()
+
+
+def test_what_a_killed_process_left_of_parts_is_swept(store: Store, parts: Parts) -> None:
+    parts.folder.rename(store.home / "aside")
+    store.ensure(STEP, write, {})
+    (store.home / "aside").rename(parts.folder)  # killed between commit and removal
+    lease = parts.lease("b")
+    assert lease is not None
+    content = lease._path.read_text(encoding="utf-8")
+    lease._path.write_text(content.replace('"pid": ', '"pid": 9'), encoding="utf-8")
+    store.sweep()
+    assert not parts.folder.exists()
+    assert not list((store.home / "leases").glob("*.json"))
+
+
+def test_a_live_lease_of_a_part_is_not_swept(store: Store, parts: Parts) -> None:
+    lease = parts.lease("b")
+    assert lease is not None
+    store.sweep()
+    assert parts.left() == {"b": True}
+    assert parts.folder.is_dir()
+    lease.release()
+
+
+def test_parts_of_a_step_that_nobody_plans_are_garbage(store: Store, parts: Parts) -> None:
+    kept = Roots(ids={STEP.short})
+    assert find_garbage(store, kept, 0) == []
+    (found,) = find_garbage(store, Roots(), 0)
+    assert (found.path, found.what) == (parts.folder, "progress")

@@ -1,0 +1,155 @@
+"""Two results of a cell are compared number by number, and samples of cells follow from a seed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lce_core.errors import SpecError
+from lce_core.store.artifacts import Attempt, Store
+from lce_core.store.cell_tables import SAMPLES, SAMPLES_FILE, TOKEN_NLL, TOKEN_NLL_FILE
+from lce_core.store.records import Record
+from lce_core.store.verification import compare, keep, kept, not_computed, sampled
+from tests.support.free_steps import free_step
+
+Cell = tuple[Path, Record]
+PRINTS = [hashlib.sha256(str(n).encode()).hexdigest() for n in range(200)]
+
+
+def draw(prints: list[str], sample: str, seed: int = 0) -> list[str]:
+    return sampled(prints, lambda one: one, sample, seed)
+
+
+@given(st.integers(1, 200), st.floats(0.01, 100), st.integers(0, 5))
+def test_a_share_is_rounded_up_and_drawn_in_order(count: int, share: float, seed: int) -> None:
+    share = round(share, 2)
+    drawn = draw(PRINTS[:count], f"{share}%", seed)
+    assert len(drawn) == math.ceil(count * share / 100)
+    assert drawn == [one for one in PRINTS[:count] if one in drawn]
+    assert drawn == draw(PRINTS[:count], f"{share}%", seed)
+
+
+def test_another_seed_draws_others_and_a_grown_study_mostly_the_same() -> None:
+    assert draw(PRINTS, "10") != draw(PRINTS, "10", seed=1)
+    assert len(draw(PRINTS, "10")) == 10
+    assert draw(PRINTS, "1000") == PRINTS
+    fewer = draw(PRINTS[:150], "10")
+    assert set(draw(PRINTS, "10")) & set(PRINTS[:150]) <= set(fewer)
+
+
+@pytest.mark.parametrize("sample", ["0%", "101%", "-5%", "0", "2.5", "five", "", "5 %x"])
+def test_a_sample_that_is_none_is_refused(sample: str) -> None:
+    with pytest.raises(SpecError, match="a share such as 5%"):
+        draw(PRINTS, sample)
+
+
+@pytest.fixture
+def cell(tmp_path: Path) -> Cell:
+    store = Store(tmp_path / "home")
+    store.prepare()
+    step = free_step("cell", "x", {"n": 1}, {})
+    store.ensure(step, write, {})
+    record = store.record(step)
+    assert record
+    return store.path(step), record
+
+
+def write(attempt: Attempt) -> dict[str, Any]:
+    write_samples(attempt.out, [0.5, 1.0, math.nan])
+    bins = [{"position_bin": start, "nll": 2.0 + start} for start in (0, 64)]
+    pq.write_table(pa.Table.from_pylist(bins, TOKEN_NLL), attempt.out / TOKEN_NLL_FILE)
+    return {"scores": [{"metric": "accuracy", "value": 0.75}, {"metric": "nll", "value": 2.5}]}
+
+
+def write_samples(folder: Path, scores: list[float]) -> None:
+    rows = [
+        {"sample": n, "num_prompt_tokens": 8, "depth": None, "prediction": f"p{n}",
+         "reference": "r", "score": score, "cluster": None}
+        for n, score in enumerate(scores)
+    ]  # fmt: skip
+    pq.write_table(pa.Table.from_pylist(rows, SAMPLES), folder / SAMPLES_FILE)
+
+
+def again(cell: Cell, **result: Any) -> Cell:
+    """A copy of the cell with another result."""
+    folder = cell[0].parent / "again"
+    shutil.copytree(cell[0], folder)
+    return folder, cell[1].model_copy(update={"result": {**cell[1].result, **result}})
+
+
+def test_a_result_agrees_with_itself_bit_for_bit(cell: Cell) -> None:
+    found = compare(cell, again(cell), 0.0)
+    assert (found.identical, found.agrees, found.same_environment) == (True, True, True)
+    assert (found.num_samples, found.num_same_samples) == (3, 3)
+    assert (found.largest_sample_difference, found.largest_nll_difference) == (0.0, 0.0)
+    assert [metric.difference for metric in found.metrics] == [0.0, 0.0]
+
+
+def test_a_metric_that_moved_agrees_within_a_tolerance_only(cell: Cell) -> None:
+    scores = [{"metric": "accuracy", "value": 0.7575}, {"metric": "nll", "value": 2.5}]
+    other = again(cell, scores=scores)
+    for tolerance, agrees in ((0.0, False), (0.009, False), (0.011, True)):
+        found = compare(cell, other, tolerance)
+        assert (found.identical, found.agrees) == (False, agrees)
+        assert found.metrics[0].difference == pytest.approx(0.0075)
+
+
+def test_a_metric_that_only_one_has_does_not_agree(cell: Cell) -> None:
+    found = compare(cell, again(cell, scores=cell[1].result["scores"][:1]), 1.0)
+    assert not found.agrees
+    assert (found.metrics[1].again, found.metrics[1].difference) == (None, None)
+
+
+def test_samples_are_compared_one_by_one(cell: Cell) -> None:
+    other = again(cell)
+    write_samples(other[0], [0.5, 0.25, math.nan])
+    found = compare(cell, other, 0.0)
+    assert (found.num_same_samples, found.agrees, found.identical) == (2, False, False)
+    assert found.largest_sample_difference == 0.75
+    write_samples(other[0], [0.5, 1.0])
+    found = compare(cell, other, 0.0)
+    assert (found.num_samples, found.num_same_samples, found.agrees) == (3, 2, False)
+
+
+def test_an_answer_that_scores_the_same_agrees_and_is_not_identical(cell: Cell) -> None:
+    other = again(cell)
+    table = pq.read_table(other[0] / SAMPLES_FILE).to_pylist()
+    table[0]["prediction"] = "another"
+    pq.write_table(pa.Table.from_pylist(table, SAMPLES), other[0] / SAMPLES_FILE)
+    found = compare(cell, other, 0.0)
+    assert (found.num_same_samples, found.agrees, found.identical) == (2, True, False)
+
+
+def test_losses_by_position_are_compared(cell: Cell) -> None:
+    other = again(cell)
+    bins = [{"position_bin": start, "nll": 2.5 + start} for start in (0, 64)]
+    pq.write_table(pa.Table.from_pylist(bins, TOKEN_NLL), other[0] / TOKEN_NLL_FILE)
+    found = compare(cell, other, 0.0)
+    assert (found.largest_nll_difference, found.agrees) == (0.5, False)
+    assert found.num_same_samples == 3
+
+
+def test_arrays_count_for_being_identical(cell: Cell) -> None:
+    entry = next(iter(cell[1].files.values()))
+    first = cell[1].model_copy(update={"files": {**cell[1].files, "arrays.safetensors": entry}})
+    found = compare((cell[0], first), again(cell), 0.0)
+    assert (found.agrees, found.identical) == (True, False)
+
+
+def test_what_is_kept_reads_back(cell: Cell, tmp_path: Path) -> None:
+    first, second = compare(cell, again(cell), 0.0), not_computed(cell[1], "no data", 0.5)
+    files = [keep(tmp_path, one) for one in (first, second)]
+    assert len(set(files)) == 2
+    (tmp_path / "verifications" / "x.json").write_text("{", encoding="utf-8")
+    assert list(kept(tmp_path)) == [first, second]
+    assert json.loads(files[1].read_text(encoding="utf-8"))["error"] == "no data"

@@ -1,0 +1,211 @@
+"""Speeds: fits recover rates that made the timings; data sheets order devices as they are.
+
+Records are real ones of a store, written by `Store.ensure`; their times are set by hand.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flows.settings import STUDIES
+from lce_core.store.artifacts import Attempt, Store
+from lce_core.store.records import RECORD
+from lce_core.study.plan import compile_study
+from lce_core.study.pricing.device_types import DEVICE_TYPES, device_type_of
+from lce_core.study.pricing.finished import Finished, finished_on
+from lce_core.study.pricing.speed import (
+    Rates,
+    Speed,
+    fitted,
+    from_data_sheet,
+    speed_of,
+    timed_matmul,
+)
+from lce_core.study.step_cost import Decoding, StepCost
+from lce_core.study.step_kinds import step_cost
+from lce_core.study.study_file import load_study
+
+GUESS = Rates(1e9, 1e9, 1e-3)
+EXECUTION = {"threads": 1, "device": "auto"}
+
+
+def finished(kind: str, cost: StepCost, seconds: float) -> Finished:
+    return Finished(kind, cost, seconds, planned=cost, group=(kind,))
+
+
+@settings(max_examples=30)
+@given(rate=st.floats(1e9, 1e12), beside=st.floats(0, 2), training=st.floats(1e9, 1e12))
+def test_a_fit_finds_the_rates_that_made_the_timings(
+    rate: float, beside: float, training: float
+) -> None:
+    costs = [StepCost(1, flops) for flops in (1e9, 3e9, 2e10, 5e11, 7e10)]
+    cells = [finished("cell", cost, cost.flops / rate + beside) for cost in costs]
+    tunes = [finished("finetune", cost, cost.flops / training) for cost in costs]
+    # Below a millisecond a record's time is rounding.
+    usable = [one for one in cells + tunes if one.seconds > 0.1]
+    if {one.kind for one in usable} != {"cell", "finetune"}:
+        return
+    speed = fitted(usable, lambda: GUESS)
+    for one in usable:
+        assert speed.seconds(one.kind, one.cost) == pytest.approx(one.seconds, rel=0.02)
+
+
+def test_decoding_is_fitted_from_steps_that_decoded() -> None:
+    made = Speed("cpu", "measured", GUESS, Rates(2e10, 1e10, 2e-3), {"cell": 0.3})
+    costs = [
+        StepCost(1, flops, Decoding(8, 1e6, read, layers))
+        for flops, read, layers in (
+            (1e9, 1e9, 30),
+            (1e11, 2e9, 60),
+            (3e10, 3e11, 10),
+            (1e10, 0.0, 0),
+            (1e9, 1e11, 900),
+            (5e11, 5e10, 3000),
+        )
+    ]
+    cells = [finished("cell", cost, made.seconds("cell", cost)) for cost in costs]
+    found = fitted(cells, lambda: GUESS)
+    assert found.evaluation.flops == pytest.approx(2e10, rel=0.01)
+    assert found.evaluation.bandwidth == pytest.approx(1e10, rel=0.01)
+    assert found.evaluation.layer_seconds == pytest.approx(2e-3, rel=0.01)
+
+
+def test_what_nothing_was_measured_of_is_guessed() -> None:
+    speed = fitted([], lambda: GUESS)
+    assert (speed.origin, speed.training, speed.evaluation) == ("guessed", GUESS, GUESS)
+    cells = [finished("cell", StepCost(1, 1e10), 2.0)]
+    speed = fitted(cells, lambda: GUESS)
+    assert speed.origin == "measured"
+    assert speed.training == GUESS
+    assert speed.evaluation.bandwidth == GUESS.bandwidth
+    assert speed.seconds("cell", StepCost(1, 1e10)) == pytest.approx(2.0)
+
+
+def test_a_timed_product_gives_rates_that_a_computer_has() -> None:
+    rates = timed_matmul()
+    assert 1e7 < rates.flops < 1e14
+    assert 1e7 < rates.bandwidth < 1e13
+
+
+def test_gpus_are_ordered_as_their_data_sheets_are() -> None:
+    prompts = StepCost(1, 1e15)
+    answers = StepCost(0, 0.0, Decoding(1000, 1e12, 1e13, 32_000))
+    speeds = {name: from_data_sheet(device) for name, device in DEVICE_TYPES.items()}
+    seconds = {
+        name: (speed.seconds("finetune", prompts), speed.seconds("cell", answers))
+        for name, speed in speeds.items()
+    }
+    assert seconds["a100"] > seconds["h100"]
+    assert seconds["h100"][0] == seconds["h200"][0]
+    assert seconds["h100"][1] > seconds["h200"][1]
+
+
+def test_seven_billion_weights_decode_in_what_was_computed_for_them() -> None:
+    # 24 ms a token at batch 1 and 4,096 tokens on an H100, 27 ms on an A100.
+    weights, cached = 6.607e9, 4096 * 2 * 32 * 4096
+    token = StepCost(0, 0.0, Decoding(1, 2 * weights, 2 * (weights + cached), 32))
+    found = [
+        from_data_sheet(DEVICE_TYPES[name]).evaluation.seconds(token) for name in ("h100", "a100")
+    ]
+    assert found == pytest.approx([0.024, 0.027], rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("driver", "name"),
+    [
+        ("NVIDIA A100-SXM4-80GB", "a100"),
+        ("NVIDIA H100 80GB HBM3", "h100"),
+        ("NVIDIA H200", "h200"),
+        ("NVIDIA GeForce RTX 4090", None),
+    ],
+)
+def test_devices_are_known_by_the_names_that_drivers_give(driver: str, name: str | None) -> None:
+    found = device_type_of(driver)
+    assert (found.name if found else None) == name
+
+
+def test_only_records_of_this_cpu_and_these_threads_count(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    plan = compile_study(load_study(STUDIES / "smoke.yaml"), {})
+    cells = [step for step in plan.steps.values() if step.axes.get("benchmark") == "passkey"][:4]
+
+    def write(attempt: Attempt) -> dict[str, str]:
+        (attempt.out / "file").write_text("a")
+        return {}
+
+    changes = [
+        {},
+        {"environment": {"cpu": "another", "accelerators": []}},
+        {"execution": {**EXECUTION, "threads": 7}},
+        {"environment": {"cpu": None, "accelerators": ["NVIDIA H100"]}},
+    ]
+    for step, change in zip(cells, changes, strict=True):
+        store.ensure(step, write, EXECUTION)
+        file = store.path(step) / RECORD
+        record = {**json.loads(file.read_text()), "seconds": 4.0}
+        if "environment" in change and change["environment"]["cpu"] is None:
+            change = {"environment": {**record["environment"], "accelerators": ["NVIDIA H100"]}}
+        file.write_text(json.dumps({**record, **change}))
+    here = finished_on("cpu", store, 1)
+    (found,) = here
+    assert (found.kind, found.cost, found.seconds) == ("cell", step_cost(cells[0]), 4.0)
+    assert [one.seconds for one in finished_on("h100", store, 1)] == [4.0]
+    assert not finished_on("a100", store, 1)
+    speed = speed_of("cpu", here)
+    assert speed.origin == "measured"
+    assert speed.seconds("cell", found.cost) == pytest.approx(4.0)
+    assert speed_of("cpu", finished_on("cpu", store, 2)).origin == "guessed"
+
+
+def test_what_a_record_does_not_say_of_text_read_off_others_is_not_guessed(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    plan = compile_study(load_study(STUDIES / "smoke.yaml"), {})
+    short, long = [s for s in plan.steps.values() if s.axes.get("benchmark") == "perplexity"][:2]
+    half = step_cost(long).tokens // 2
+
+    def write(attempt: Attempt) -> dict[str, int]:
+        (attempt.out / "file").write_text("a")
+        return {} if attempt.step == short else {"passed_tokens": half}
+
+    for step in (short, long):
+        store.ensure(step, write, EXECUTION)
+    (found,) = finished_on("cpu", store, 1)
+    assert found.group == ("cell", "perplexity", long.axes["method"])
+    assert found.cost.tokens == found.planned.tokens == half
+
+
+def test_answers_that_ended_early_are_planned_whole(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    plan = compile_study(load_study(STUDIES / "smoke.yaml"), {})
+    step = next(s for s in plan.steps.values() if s.axes.get("benchmark") == "passkey")
+    whole = step_cost(step)
+
+    def write(attempt: Attempt) -> dict[str, int]:
+        (attempt.out / "file").write_text("a")
+        return {"passed_tokens": whole.tokens // 2}
+
+    store.ensure(step, write, {**EXECUTION, "processes": 2})
+    (found,) = finished_on("cpu", store, 1)
+    assert found.cost.tokens < whole.tokens
+    assert found.planned.decoding == whole.decoding
+    assert found.cost.decoding.tokens < whole.decoding.tokens
+
+
+def test_processes_of_a_training_run_share_it(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    plan = compile_study(load_study(STUDIES / "smoke.yaml"), {})
+    step = next(s for s in plan.steps.values() if s.kind == "finetune")
+
+    def write(attempt: Attempt) -> dict[str, int]:
+        (attempt.out / "file").write_text("a")
+        return {}
+
+    store.ensure(step, write, {**EXECUTION, "processes": 2})
+    file = store.path(step) / RECORD
+    file.write_text(json.dumps({**json.loads(file.read_text()), "seconds": 4.0}))
+    assert [one.seconds for one in finished_on("cpu", store, 1)] == [8.0]

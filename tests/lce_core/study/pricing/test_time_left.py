@@ -1,0 +1,160 @@
+"""Time left: worked by hand on small runs, and as properties over random ones.
+
+Timings are made here from rates that the estimate does not know; it has to find them.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lce_core.store.steps import Step
+from lce_core.study.pricing.time_left import Pace, Predicted, Running, TimeLeft, spoken
+from lce_core.study.units import Unit
+
+SECONDS = st.floats(0.01, 1e4)
+GROUPS = st.sampled_from([("cell", "passkey"), ("cell", "ruler"), ("finetune", "yarn")])
+
+
+def unit(*names: str, needs: tuple[str, ...] = ()) -> Unit:
+    parents = {f"role{index}": need for index, need in enumerate(needs)}
+    steps = tuple(Step("cell", name, {}, parents, {}, name) for name in names)
+    return Unit(names[0], "cell", steps)
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> tuple[list[Unit], dict[str, Predicted]]:
+    """Units whose steps need steps of earlier units."""
+    units: list[Unit] = []
+    predicted: dict[str, Predicted] = {}
+    for number in range(draw(st.integers(1, 6))):
+        names = [f"{number}-{index}" for index in range(draw(st.integers(1, 3)))]
+        known = sorted(predicted)
+        needs = draw(st.lists(st.sampled_from(known), max_size=2, unique=True)) if known else []
+        units.append(unit(*names, needs=tuple(needs)))
+        predicted |= {name: Predicted(draw(SECONDS), draw(GROUPS)) for name in names}
+    return units, predicted
+
+
+def test_the_rest_is_what_the_slots_share_or_the_longest_chain() -> None:
+    units = [unit("base"), unit("tune", needs=("base",)), unit("a"), unit("b"), unit("c")]
+    seconds = {"base": 60.0, "tune": 30.0, "a": 10.0, "b": 10.0, "c": 10.0}
+    predicted = {name: Predicted(value, ("cell",)) for name, value in seconds.items()}
+    assert TimeLeft(units, predicted, 1).seconds({}) == 120
+    assert TimeLeft(units, predicted, 2).seconds({}) == 90
+    assert TimeLeft(units, predicted, 8).seconds({}) == 90
+
+
+def test_a_running_step_counts_for_what_is_left_of_it() -> None:
+    left = TimeLeft([unit("a")], {"a": Predicted(100, ("cell",))}, 1)
+    assert left.seconds({"a": Running(40)}) == 60
+    assert left.seconds({"a": Running(400)}) == 10  # longer than predicted, and still not done
+    assert left.seconds({"a": Running(400, done=0.8)}) == pytest.approx(100)
+    # After a tenth of the way four tenths of what it says count, 500 s, and six of the 100 s.
+    assert left.seconds({"a": Running(50, done=0.1)}) == pytest.approx(0.9 * (60 + 200))
+    assert left.seconds({"a": Running(10, done=0.1)}) == pytest.approx(90)
+
+
+@settings(max_examples=60)
+@given(run=runs(), slots=st.integers(1, 4), data=st.data())
+def test_it_is_never_negative_and_falls_to_zero(
+    run: tuple[list[Unit], dict[str, Predicted]], slots: int, data: st.DataObject
+) -> None:
+    units, predicted = run
+    left = TimeLeft(units, predicted, slots)
+    for one in units:
+        for step in one.steps:
+            running = {step.fingerprint: Running(data.draw(SECONDS), data.draw(st.floats(0, 1)))}
+            assert left.seconds(running) >= 0
+            assert 0 <= left.done < 1
+            assert left.seconds({}) > 0
+            took = data.draw(st.none() | SECONDS)
+            left.end(step.fingerprint, took)
+    assert left.seconds({}) == 0
+    assert left.done == 1
+
+
+@settings(max_examples=60)
+@given(run=runs(), slots=st.integers(1, 4))
+def test_it_falls_with_every_step_that_takes_what_was_predicted(
+    run: tuple[list[Unit], dict[str, Predicted]], slots: int
+) -> None:
+    units, predicted = run
+    left = TimeLeft(units, predicted, slots)
+    before, done = left.seconds({}), left.done
+    for one in units:
+        for step in one.steps:
+            left.end(step.fingerprint, predicted[step.fingerprint].seconds)
+            assert left.seconds({}) <= before * (1 + 1e-9)
+            assert left.done >= done
+            before, done = left.seconds({}), left.done
+
+
+@settings(max_examples=40)
+@given(
+    rates=st.fixed_dictionaries(
+        {("cell", "a"): st.floats(0.1, 10), ("train", "b"): st.floats(0.1, 10)}
+    ),
+    seed=st.integers(0, 1000),
+)
+def test_noisy_timings_give_the_true_rate_of_each_group(
+    rates: dict[tuple[str, ...], float], seed: int
+) -> None:
+    noise, pace = random.Random(seed), Pace()
+    for _ in range(400):
+        for group, rate in rates.items():
+            predicted = noise.uniform(1, 10)
+            pace.learn(group, predicted, predicted * rate * noise.uniform(0.7, 1.3))
+    for group, rate in rates.items():
+        assert pace.factor(group) == pytest.approx(rate, rel=0.1)
+
+
+def test_a_group_without_timings_takes_the_next_wider_ones() -> None:
+    pace = Pace()
+    assert pace.factor(("cell", "passkey", "yarn")) == 1
+    for _ in range(1000):
+        pace.learn(("cell", "passkey", "pi"), 1.0, 3.0)
+        pace.learn(("cell", "ruler", "pi"), 1.0, 5.0)
+    assert pace.factor(("cell", "passkey", "yarn")) == pytest.approx(3, rel=0.01)
+    assert pace.factor(("cell", "needle", "yarn")) == pytest.approx(4, rel=0.01)
+
+
+def test_one_odd_step_does_not_rule() -> None:
+    pace = Pace()
+    pace.learn(("cell",), 1.0, 100.0)
+    assert pace.factor(("cell",)) < 80
+    for _ in range(200):
+        pace.learn(("cell",), 1.0, 1.0)
+    assert pace.factor(("cell",)) == pytest.approx(1.5, abs=0.02)
+
+
+def test_steps_that_were_there_or_given_up_teach_nothing() -> None:
+    predicted = {name: Predicted(10, ("cell",)) for name in "abc"}
+    left = TimeLeft([unit("a", "b", "c")], predicted, 1)
+    left.end("a")
+    left.end("unknown", 5)
+    assert not left.is_measured
+    assert left.seconds({}) == 20
+    left.end("b", 40)
+    left.end("b", 40)
+    assert left.is_measured
+    assert 10 < left.seconds({}) < 40
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0, "0 s"),
+        (42.3, "42 s"),
+        (99.4, "99 s"),
+        (360, "6 min"),
+        (7200, "2.0 h"),
+        (40 * 3600, "40 h"),
+        (12 * 86400, "12 d"),
+    ],
+)
+def test_durations_are_told_in_the_unit_that_fits(seconds: float, words: str) -> None:
+    assert spoken(seconds) == words

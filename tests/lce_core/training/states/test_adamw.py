@@ -1,0 +1,90 @@
+"""Strategy: torch's AdamW in fp32 is the oracle; in bf16 the mean over many like weights has to be
+its result, where rounding to the nearest would lose every update."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from lce_core.training.states.adamw import RoundedAdamW
+from lce_core.training.states.gradient_sums import GradientSums
+
+SETTINGS: dict[str, Any] = {"lr": 1e-3, "betas": (0.9, 0.95), "weight_decay": 0.1}
+
+
+def _optimizer(weight: torch.nn.Parameter, **changes: Any) -> RoundedAdamW:
+    return RoundedAdamW({"weight": weight}, seed=3, **(SETTINGS | changes))
+
+
+def test_fp32_weights_are_updated_as_by_torch() -> None:
+    start = torch.linspace(-1, 1, 60).reshape(12, 5)
+    ours, theirs = (torch.nn.Parameter(start.clone()) for _ in range(2))
+    pair = (_optimizer(ours), torch.optim.AdamW([theirs], **SETTINGS))
+    for step in range(6):
+        gradient = torch.sin(start * 7 + step)
+        for weight, optimizer in zip((ours, theirs), pair, strict=True):
+            weight.grad = gradient.clone()
+            optimizer.step()
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-6)
+    for key, value in pair[1].state[theirs].items():
+        torch.testing.assert_close(pair[0].state[ours][key], value)
+
+
+def test_updates_far_below_the_last_bit_add_up() -> None:
+    # 200 steps of 1e-5 from 1, below which neighbours in bf16 lie 0.0039 apart.
+    weight = torch.nn.Parameter(torch.ones(64, 128, dtype=torch.bfloat16))
+    optimizer = _optimizer(weight, lr=1e-5, weight_decay=0.0)
+    for _ in range(200):
+        weight.grad = torch.ones_like(weight)
+        optimizer.step()
+    found = weight.detach().double()
+    assert found.mean().item() == pytest.approx(1 - 2e-3, abs=4 * 0.0039 / 2 / 90)
+    assert {tensor.dtype for tensor in optimizer.state[weight].values()} == {
+        torch.float32,
+        torch.bfloat16,
+    }
+
+
+def test_the_second_moment_falls_though_its_decay_is_below_half_a_bit() -> None:
+    weight = torch.nn.Parameter(torch.zeros(64, 128, dtype=torch.bfloat16))
+    optimizer = _optimizer(weight, betas=(0.9, 0.999))
+    for step in range(300):
+        weight.grad = torch.full_like(weight, float(step == 0))
+        optimizer.step()
+    found = optimizer.state[weight]["exp_avg_sq"].double().mean().item()
+    assert found == pytest.approx(0.001 * 0.999**299, rel=0.01)
+
+
+def test_gradients_are_clipped_as_by_torch() -> None:
+    values = torch.linspace(-3, 3, 30).reshape(6, 5)
+    ours, theirs = (torch.nn.Parameter(torch.ones(6, 5)) for _ in range(2))
+    ours.grad, theirs.grad = values.clone(), values.clone()
+    optimizer, stock = _optimizer(ours), torch.optim.AdamW([theirs], **SETTINGS)
+    norm = optimizer.clip(0.5, lambda squares: squares)
+    assert norm == pytest.approx(float(torch.nn.utils.clip_grad_norm_([theirs], 0.5)))
+    optimizer.step()
+    stock.step()
+    moments = [found["exp_avg"] for found in (optimizer.state[ours], stock.state[theirs])]
+    torch.testing.assert_close(*moments)
+
+
+def test_sums_of_many_gradients_do_not_stand_still() -> None:
+    summed, stock = (torch.nn.Parameter(torch.zeros(64, 64, dtype=torch.bfloat16)) for _ in "ab")
+    sums = GradientSums({"weight": summed}, seed=5)
+    sums.begin(0)
+    for _ in range(600):
+        summed.sum().backward()
+        assert summed.grad is None
+        stock.sum().backward()
+    sums.give_back()
+    assert stock.grad is not None
+    assert stock.grad.unique().tolist() == [256]
+    assert summed.grad is not None
+    assert summed.grad.double().mean().item() == pytest.approx(600, abs=1)
+    sums.begin(1)
+    summed.grad = None
+    summed.sum().backward()
+    sums.give_back()
+    assert summed.grad.unique().tolist() == [1]

@@ -1,0 +1,143 @@
+"""Strategy: memory that runs out is provoked where autograd saves tensors, and by name where only a
+GPU could tell; an undisturbed run of the same job is the oracle of what the ladder arrives at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch.autograd.graph import saved_tensors_hooks
+
+from lce_core.errors import SpecError
+from lce_core.models import MODELS
+from lce_core.training import ladder
+from lce_core.training.loss_model import LossModel
+from lce_core.training.run import run
+from tests.support.training_jobs import BASE, ROW_LENGTH, losses, silent
+
+GPU = torch.device("cuda", 0)
+H100, H200 = 85_000_000_000, 150_000_000_000
+"""Bytes of memory that drivers report."""
+
+
+def _works_with(monkeypatch: pytest.MonkeyPatch, kept: str, dtype: torch.dtype) -> None:
+    """Lets every forward pass be out of memory but with these."""
+    stock = LossModel.forward
+
+    def forward(self: LossModel, tokens: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        if (self.kept, self.model.dtype, len(tokens)) != (kept, dtype, 1):
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9 GiB.\nmore")
+        return stock(self, tokens, weights)
+
+    monkeypatch.setattr(LossModel, "forward", forward)
+
+
+def test_one_row_too_many_for_the_memory_is_computed_in_parts(
+    make_job: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    undisturbed = make_job(num_steps=2, micro_batch_tokens=ROW_LENGTH)
+    run(undisturbed, silent)
+    stock, budget = LossModel.forward, 500_000
+
+    def forward(self: LossModel, tokens: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        saved = 0
+
+        def count(tensor: torch.Tensor) -> torch.Tensor:
+            nonlocal saved
+            saved += 0 if isinstance(tensor, torch.nn.Parameter) else tensor.nbytes
+            if saved > budget:
+                raise torch.OutOfMemoryError(f"CUDA out of memory: {saved} bytes")
+            return tensor
+
+        with saved_tensors_hooks(count, lambda tensor: tensor):
+            return stock(self, tokens, weights)
+
+    monkeypatch.setattr(LossModel, "forward", forward)
+    job = make_job(num_steps=2, micro_batch_tokens=ROW_LENGTH)
+    facts = run(job, silent)
+    assert facts["gradient_checkpointing"] == "attention"
+    (wanting,) = facts["out_of_memory"]
+    assert wanting.startswith("1 row a pass, gradient_checkpointing none, fp32 states: CUDA out")
+    assert losses(job) == losses(undisturbed)
+
+
+def test_a_run_out_of_memory_goes_down_the_ladder_and_ends_the_same(
+    make_job: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    undisturbed = make_job(num_steps=2)
+    run(undisturbed, silent)
+    _works_with(monkeypatch, "offload", torch.float32)
+    job = make_job(num_steps=2, micro_batch_tokens=3 * ROW_LENGTH)
+    facts = run(job, silent)
+    assert facts["micro_rows"] == 1
+    assert [text.split(",")[:2] for text in facts["out_of_memory"]] == [
+        ["3 rows a pass", " gradient_checkpointing none"],
+        ["1 row a pass", " gradient_checkpointing none"],
+        ["1 row a pass", " gradient_checkpointing attention"],
+        ["1 row a pass", " gradient_checkpointing full"],
+    ]
+    assert losses(job) == pytest.approx(losses(undisturbed), abs=1e-5)
+
+
+@pytest.mark.parametrize("allowed", ["fp32", "fp32_or_bf16"])
+def test_states_become_bf16_only_where_the_study_allows_it(
+    make_job: Any, monkeypatch: pytest.MonkeyPatch, allowed: str
+) -> None:
+    _works_with(monkeypatch, "attention", torch.bfloat16)
+    training = {"precision": "bf16", "state_precision": allowed}
+    job = make_job(training, num_steps=2, micro_batch_tokens=ROW_LENGTH)
+    if allowed == "fp32":
+        numbers = r"an unknown amount on each of 1 cpu .* none, fp32 .* offload, fp32 states: CUDA"
+        with pytest.raises(SpecError, match=numbers) as caught:
+            run(job, silent)
+        assert "weights, gradients and moments 0.0" in str(caught.value)
+        assert "set state_precision: bf16" in str(caught.value)
+        return
+    facts = run(job, silent)
+    assert (facts["state_precision"], facts["gradient_checkpointing"]) == ("bf16", "attention")
+    assert len(facts["out_of_memory"]) == 5
+
+
+def _first(make_job: Any, capacity: int, training: dict[str, Any], **changes: Any) -> str:
+    """What a run of Llama-2-7B begins with on GPUs of this memory."""
+    tokens = changes.pop("tokens", 32768)
+    lengths = {"row_length": tokens, "target_context": tokens, "micro_batch_tokens": tokens}
+    given = {"precision": "bf16", "tokens_per_step": 256 * tokens, **training}
+    job = make_job(given, **{**lengths, **changes})
+    found = ladder.rungs(job, MODELS.load("llama2_7b")(), GPU, capacity)
+    return ladder.described(found[0])
+
+
+BF16 = {"state_precision": "bf16"}
+
+
+@pytest.mark.parametrize(
+    ("capacity", "training", "changes", "expected"),
+    [
+        (H100, BF16, {}, "full, bf16"),
+        (H100, BF16, {"tokens": 65536}, "offload, bf16"),
+        (H200, {}, {}, "full, fp32"),
+        (H200, {}, {"tokens": 65536}, "offload, fp32"),
+        (H200, BF16, {"tokens": 65536}, "attention, bf16"),
+        (H100, {}, {"processes": 8}, "attention, fp32"),
+        (H100, {}, {"processes": 8, "gradient_checkpointing": "none"}, "none, fp32"),
+        (H200, {"state_precision": "fp32_or_bf16"}, {"tokens": 131072}, "full, bf16"),
+    ],
+)
+def test_a_gpu_begins_with_what_the_estimate_says_will_do(
+    make_job: Any, capacity: int, training: dict[str, Any], changes: dict[str, Any], expected: str
+) -> None:
+    found = _first(make_job, capacity, training, **changes)
+    assert found == f"1 row a pass, gradient_checkpointing {expected} states"
+
+
+def test_memory_that_cannot_suffice_is_refused_before_anything_is_loaded(make_job: Any) -> None:
+    with pytest.raises(SpecError, match=r"85\.0 GB on each of 1 cuda .* moments 107\.8, .*: bf16"):
+        _first(make_job, H100, {})
+
+
+def test_short_rows_pass_together_as_long_as_they_fit(make_job: Any) -> None:
+    job = make_job(micro_batch_tokens=8 * ROW_LENGTH)
+    assert [rung.micro_rows for rung in ladder.all_rungs(job)[:4]] == [8, 4, 2, 1]
+    assert ladder.rungs(job, BASE, GPU, H100)[0].micro_rows == 8

@@ -1,0 +1,151 @@
+"""Strategy: torch's MemTracker counts the tensors of a true training step, with layers of true
+width that are not computed (FakeTensorMode); the estimate has to come close from above."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.distributed._tools.mem_tracker import MemTracker
+from transformers import masking_utils
+
+from lce_core.models import MODELS, LanguageModel, ModelShape
+from lce_core.recipe import Training
+from lce_core.training import recomputation
+from lce_core.training.job import TrainingJob
+from lce_core.training.loss_model import LossModel
+from lce_core.training.memory import SHARE, estimate, num_parameters
+
+LLAMA = type(MODELS.load("llama2_7b")())
+PHI = type(MODELS.load("phi2")())
+
+
+def _cut(base: type[Any], layers: int) -> LanguageModel:
+    """A base model with fewer layers."""
+    shape = base.shape
+    changed = ModelShape(
+        num_layers=layers,
+        hidden_size=shape.hidden_size,
+        intermediate_size=shape.intermediate_size,
+        vocab_size=shape.vocab_size,
+        gated_mlp=shape.gated_mlp,
+        tied_embeddings=shape.tied_embeddings,
+    )
+
+    class Cut(base):  # type: ignore[misc]
+        shape: ClassVar[ModelShape] = changed
+
+    cut: LanguageModel = Cut()
+    return cut
+
+
+def _job(tokens: int, states: str, kept: str, **changes: Any) -> TrainingJob:
+    training = {"learning_rate": 1e-5, "tokens_per_step": tokens, "precision": "bf16"}
+    return TrainingJob(
+        base_model={},
+        method=None,
+        training=Training(**training, state_precision=states),  # type: ignore[arg-type]
+        from_scratch=True,
+        base_folder=None,
+        rows=Path("rows"),
+        seed=0,
+        num_steps=1,
+        row_length=tokens,
+        target_context=tokens,
+        out=Path("out"),
+        resume=Path("resume"),
+        gradient_checkpointing=kept,  # type: ignore[arg-type]
+        **changes,
+    )
+
+
+def _measured(base: Any, job: TrainingJob) -> float:
+    """Bytes at the fullest moment of a backward pass that finds gradients and moments there."""
+    config = base.config()
+    config.num_hidden_layers = base.shape.num_layers
+    config.max_position_embeddings = job.row_length
+    from transformers import AutoModelForCausalLM
+
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        model = AutoModelForCausalLM.from_config(
+            config, dtype=job.state_dtype, attn_implementation="sdpa"
+        )
+        recomputation.enable(model, job.kept)
+        mixed = job.state_dtype == torch.float32
+        module = LossModel(model, "bf16" if mixed else "fp32", job.kept).train()
+        optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+        tokens = torch.zeros(1, job.row_length, dtype=torch.int64)
+        weights = torch.ones(1, job.row_length)
+        tracker = MemTracker()
+        tracker.track_external(module, optimizer)
+        with tracker:
+            module(tokens, weights).backward()
+            optimizer.step()
+            tracker.reset_mod_stats()
+            module(tokens, weights).backward()
+            (found,) = tracker.get_tracker_snapshot("peak").values()
+    return float(found["Total"])
+
+
+@pytest.mark.parametrize("name", ["llama2_7b", "llama2_13b", "phi2"])
+def test_weights_are_counted(name: str) -> None:
+    base = MODELS.load(name)()
+    counted = base.num_parameters()  # type: ignore[attr-defined]
+    assert num_parameters(base) == pytest.approx(counted, rel=2e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("base", "layers", "tokens", "states", "kept"),
+    [
+        (LLAMA, 3, 8192, "fp32", "none"),
+        (LLAMA, 3, 8192, "fp32", "attention"),
+        (LLAMA, 3, 8192, "fp32", "full"),
+        (LLAMA, 2, 16384, "fp32", "full"),
+        (LLAMA, 2, 32768, "fp32", "full"),
+        (LLAMA, 3, 8192, "bf16", "none"),
+        (LLAMA, 3, 16384, "bf16", "attention"),
+        (LLAMA, 2, 32768, "bf16", "full"),
+        (PHI, 2, 16384, "bf16", "full"),
+        (PHI, 2, 16384, "fp32", "full"),
+    ],
+)
+def test_the_estimate_comes_close_to_what_a_step_takes(
+    base: type[Any],
+    layers: int,
+    tokens: int,
+    states: str,
+    kept: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # It reads numbers of positions, which are not there.
+    monkeypatch.setattr(masking_utils, "find_packed_sequence_indices", lambda *_, **__: None)
+    cut, job = _cut(base, layers), _job(tokens, states, kept)
+    found = _measured(cut, job)
+    expected = estimate(job, cut, sharded=False)
+    beside = expected.total - expected.context - expected.states
+    assert found - expected.states <= beside * 1.02
+    # Phi has one norm a layer, where two are counted.
+    most = 1.06 if base is LLAMA else 1.25
+    assert beside <= most * (found - expected.states), (found, str(expected))
+
+
+def test_seven_billion_weights_fit_as_the_documents_say() -> None:
+    base = LLAMA()
+    total = {
+        (states, kept, tokens, processes): estimate(
+            _job(tokens, states, kept, processes=processes), base, sharded=processes > 1
+        ).total
+        for states in ("fp32", "bf16")
+        for kept in ("attention", "full", "offload")
+        for tokens in (32768, 65536)
+        for processes in (1, 8)
+    }
+    gpu = SHARE * 85.0e9  # an H100 of 80 GB as its driver counts it
+    assert total["bf16", "full", 32768, 1] < gpu < total["bf16", "full", 65536, 1]
+    assert total["bf16", "offload", 65536, 1] < gpu
+    assert total["fp32", "offload", 32768, 1] > gpu
+    assert total["fp32", "attention", 32768, 8] < gpu

@@ -1,0 +1,85 @@
+"""Catalogs of made-up answers to prompts, written without a store: for tests of comparisons."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from catalog.build import write_tables
+
+BASE_MODEL, TRAINED = "toy_llama", 128
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A planned cell and what its prompts scored; not done if there are no scores."""
+
+    method: str
+    frozen: bool
+    seed: int
+    benchmark: str
+    task: str
+    eval_length: int
+    scores: Sequence[float]
+    value: float = 0.0
+    clusters: Sequence[str | None] = ()
+    """Empty: every prompt is its own."""
+    samples: Sequence[int] = ()
+    """Empty: numbered from 0."""
+    seeded: bool = True
+    exact_attention: bool = True
+    unit: str = "accuracy"
+    interval: tuple[float | None, float | None] = (None, None)
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+def written(path: Path, cells: Sequence[Answered], *, hypothesis: str = "h") -> Path:
+    """The catalog of one study, `s`, with target context 512; `path` must be new."""
+    study = {
+        "study": "s", "hypothesis": hypothesis, "target_context": 512, "base_model": BASE_MODEL,
+        "trained_context": TRAINED,
+    }  # fmt: skip
+    rows: dict[str, list[dict[str, Any]]] = {"study": [study]}
+    for position, cell in enumerate(cells):
+        for table, found in _rows(f"{position:012}", position, cell).items():
+            rows.setdefault(table, []).extend(found)
+    write_tables({name: pa.Table.from_pylist(found) for name, found in rows.items()}, path)
+    return path
+
+
+def _rows(short: str, position: int, cell: Answered) -> dict[str, list[dict[str, Any]]]:
+    planned = {
+        "study": "s", "position": position, "cell": short, "base_model": BASE_MODEL,
+        "method": cell.method, "frozen": cell.frozen, "exact_attention": cell.exact_attention,
+        "seed": cell.seed, "benchmark": cell.benchmark, "task": cell.task,
+        "eval_length": cell.eval_length, "profile": "tiny", "attempts": 1,
+        "status": "done" if len(cell.scores) else "missing",
+        "reason": None if len(cell.scores) else "not run yet", **cell.extra,
+    }  # fmt: skip
+    if not len(cell.scores):
+        return {"cell": [planned]}
+    artifact = {
+        "artifact": short, "kind": "cell", "name": short, "folder": short, "intact": True,
+        "num_files": 1, "bytes": 1, "attempts": 1, "seconds": 1.0, "environment": "e",
+        "spec": json.dumps({"seed": cell.seed} if cell.seeded else {}), "result": "{}",
+        "execution": "{}", "started_at": pa.scalar(0, pa.timestamp("us")).as_py(),
+        "created_at": pa.scalar(0, pa.timestamp("us")).as_py(),
+    }  # fmt: skip
+    score = {
+        "cell": short, "metric": cell.unit, "value": cell.value, "unit": cell.unit,
+        "num_samples": len(cell.scores), "higher_is_better": cell.unit == "accuracy",
+        "is_default": True, "ci_low": cell.interval[0], "ci_high": cell.interval[1],
+    }  # fmt: skip
+    clusters = cell.clusters or [None] * len(cell.scores)
+    samples = cell.samples or range(len(cell.scores))
+    asked = [
+        {"cell": short, "sample": number, "eval_length": cell.eval_length, "score": float(value),
+         "cluster": cluster}
+        for number, value, cluster in zip(samples, cell.scores, clusters, strict=True)
+    ]  # fmt: skip
+    return {"cell": [planned], "artifact": [artifact], "score": [score], "sample": asked}

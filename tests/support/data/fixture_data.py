@@ -1,0 +1,141 @@
+"""Small stand-ins of every data set that benchmarks read, in their published form.
+
+They are found by the data set's name, so that a benchmark's tests need no list of benchmarks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from lce_core.benchmarks._data import DataSet
+from lce_core.benchmarks.longbench import TASKS as LONGBENCH_TASKS
+from lce_core.benchmarks.many_shot.trec import LABELS
+from lce_core.benchmarks.short_context.data import TASKS as SHORT_TASKS
+from lce_core.contracts.toy_text import STORY
+from tests.support.data.short_context_rows import made_up
+from tests.support.data.subsets import state_rows
+from tests.support.ruler.prompts import stand_in_data
+
+_CLASSES = ["Food", "Other number", "Number of something", "Date"]
+
+
+def fixture_folders(data_sets: Iterable[DataSet], root: Path) -> dict[str, Path]:
+    """A folder for each data set, filled on first use.
+
+    Raises:
+      AssertionError: a data set without a stand-in.
+    """
+    folders = {}
+    for data_set in data_sets:
+        writer = WRITERS.get(data_set.name)
+        assert writer is not None, (
+            f"data set {data_set.name!r} has no stand-in: add one to {Path(__file__).name}"
+        )
+        folder = root / data_set.name
+        if not folder.exists():
+            folder.mkdir()
+            writer(folder)
+        folders[data_set.name] = folder
+    return folders
+
+
+def _ruler(folder: Path) -> None:
+    aside = folder.parent / f"{folder.name}-all"
+    aside.mkdir()
+    for file in stand_in_data(aside)[folder.name].iterdir():
+        file.rename(folder / file.name)
+
+
+def _longbench(folder: Path) -> None:
+    answers = {
+        "trec": "Number of something",
+        "passage_count": "17",
+        "passage_retrieval_en": "Paragraph 15",
+        "lcc": "    return value",
+        "repobench-p": "    return value",
+    }
+    for task in LONGBENCH_TASKS:
+        rows = [
+            {
+                "input": f"Which boat number {number} is it?",
+                "context": f"Harbour {number // 2} has boats {{like this}}. " * 30,
+                "answers": [answers.get(task, f"the boat number {number} of two")],
+                "length": 180,
+                "dataset": task,
+                "language": "en",
+                "all_classes": _CLASSES if task == "trec" else None,
+                "_id": str(number),
+            }
+            for number in range(4)
+        ]
+        lines = "".join(json.dumps(row) + "\n" for row in rows)
+        (folder / f"{task}.jsonl").write_text(lines, encoding="utf-8")
+        state_rows(folder, {f"{task}.jsonl": len(rows)})
+
+
+def _trec(folder: Path) -> None:
+    codes = sorted(LABELS)[:12]
+    for name, count in (("train.txt", 24), ("test.txt", 12)):
+        lines = [f"{codes[i % 12]} What of {name[:2]} {i} ?\n" for i in range(count)]
+        (folder / name).write_text("".join(lines), encoding="latin-1")
+        state_rows(folder, {name: count})
+
+
+def _long_eval(folder: Path) -> None:
+    for lines in range(4, 36, 2):  # so that one of them fills a length of hundreds of tokens
+        rows = [_long_eval_row(lines, row) for row in range(4)]
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        (folder / f"{lines}_lines.jsonl").write_text(text, encoding="utf-8")
+        state_rows(folder, {f"{lines}_lines.jsonl": len(rows)})
+
+
+def _long_eval_row(num_lines: int, row: int) -> dict[str, object]:
+    names = [
+        f"{how}-{what}"
+        for what in ("ship", "lamp", "hill", "rain", "port", "week")
+        for how in ("old", "new", "red", "dry", "wet", "big")
+    ]
+    numbers = [1000 + 37 * row + 11 * place for place in range(num_lines)]
+    lines = [f"line {a}: REGISTER_CONTENT is <{b}>" for a, b in zip(names, numbers, strict=False)]
+    asked = row % num_lines
+    question = f"Now the record is over. Tell me what is in line {names[asked]}?"
+    return {
+        "prompt": "\n".join(["Below is a record of lines.", *lines, question]),
+        "random_idx": [names[asked], asked],
+        "expected_number": numbers[asked],
+        "num_lines": num_lines,
+    }
+
+
+def _books(folder: Path) -> None:
+    for name in ("a", "b"):
+        (folder / f"{name}.txt").write_text(f"Book {name}. {STORY * 100}", encoding="utf-8")
+
+
+def _short_context(task: str) -> Callable[[Path], None]:
+    return lambda folder: _made_up(task, folder)
+
+
+def _made_up(task: str, folder: Path) -> None:
+    made_up(task, folder, num_questions=4)
+
+
+WRITERS: dict[str, Callable[[Path], None]] = {
+    "essays": _ruler,
+    "squad": _ruler,
+    "hotpotqa": _ruler,
+    "longbench": _longbench,
+    "trec": _trec,
+    "long_eval": _long_eval,
+    "pg19": _books,
+    "proof_pile": _books,
+    "govreport": _books,
+    **{
+        data_set.name: _short_context(task)
+        for task, asked in SHORT_TASKS.items()
+        for data_set in asked.splits.values()
+    },
+}
+"""What writes a stand-in into an empty folder, by the data set's name."""

@@ -1,0 +1,32 @@
+"""Fixtures of tests that disturb a study: the small one, finished once in the whole suite.
+
+They are loaded with every test, on machines too that have nothing to run a study with: so what they
+need is imported where they need it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def finished(made_once: Callable[[str, Callable[[Path], None]], Path]) -> Path:
+    """The home of the small study, run without disturbance, once in the whole suite."""
+    from tests.support.studies import TINY_STEPS, computed, lce, library_text, write_study
+
+    def run(folder: Path) -> None:
+        library_text(folder / "text")
+        named = ("--data-folder", f"text={folder / 'text'}")
+        output = lce(folder / "home", "run", write_study(folder), *named)
+        assert computed(output) == TINY_STEPS
+
+    return made_once("tiny", run) / "home"
+
+
+@pytest.fixture(scope="session")
+def text(finished: Path) -> tuple[str, str]:
+    """The arguments that say where the small study's text lies."""
+    return ("--data-folder", f"text={finished.parent / 'text'}")

@@ -1,0 +1,108 @@
+"""What a run asks of Ray, where no cluster is needed to see it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flows.settings import make_execution
+from lce_core.errors import ServiceError, SpecError
+from lce_core.execution import Execution
+from tasks.machines import Machines
+from tasks.ray_engine import cluster
+from tasks.slots import Shape, Slot
+from tests.support.ports import unused_port
+from tests.support.repository import ROOT
+
+
+@pytest.mark.parametrize("engine", ["local", "ray", "ray:head:6379", "ray:10.0.0.1:6379"])
+def test_an_engine_is_local_ray_or_ray_at_an_address(engine: str) -> None:
+    assert Execution(home=Path(), engine=engine).engine == engine
+
+
+@pytest.mark.parametrize("engine", ["", "dask", "ray:", "ray:head", "ray://head:10001", "raya"])
+def test_any_other_engine_is_refused(engine: str, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"execution\.engine: got .*expected local, ray or ray:H"):
+        make_execution({"home": tmp_path, "engine": engine})
+
+
+def test_without_ray_a_run_says_how_to_install_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ServiceError, match=r"--engine ray: got no package ray.*pip install .*ray"):
+        make_execution({"home": tmp_path, "engine": "ray"})
+
+
+def test_a_run_on_this_machine_loads_no_ray() -> None:
+    code = "import sys, tasks.workers, flows.settings; raise SystemExit('ray' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
+
+
+def test_where_nothing_listens_a_run_says_so_at_once(tmp_path: Path) -> None:
+    engine = f"ray:127.0.0.1:{unused_port()}"
+    with pytest.raises(ServiceError, match=rf"no Ray cluster at {engine[4:]} .*refused.*ray start"):
+        make_execution({"home": tmp_path, "engine": engine})
+
+
+@pytest.mark.timeout(30)
+def test_what_ray_remembers_of_a_cluster_that_is_gone_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    # Of clusters that run on this machine for others, it would take one.
+    monkeypatch.setattr("ray._private.services.find_gcs_addresses", set)
+    port = unused_port()
+    (tmp_path / "ray").mkdir()
+    (tmp_path / "ray" / "ray_current_cluster").write_text(f"127.0.0.1:{port}", encoding="utf-8")
+    with pytest.raises(ServiceError, match=rf"--engine ray: got no Ray cluster at .*:{port} "):
+        make_execution({"home": tmp_path, "engine": "ray"})
+
+
+@pytest.mark.parametrize(
+    ("slot", "asked"),
+    [
+        (Slot((3,), ("3",)), {"num_gpus": 1, "num_cpus": 2}),
+        (Slot((0, 1, 2, 3), ("0", "1", "2", "3")), {"num_gpus": 4, "num_cpus": 8}),
+        (Slot((1,)), {"num_gpus": 0, "num_cpus": 2}),
+    ],
+    ids=["evaluation", "training", "cpu"],
+)
+def test_an_actor_asks_for_the_gpus_and_threads_of_its_slot(
+    slot: Slot, asked: dict[str, int]
+) -> None:
+    assert cluster.needs_of(slot, Execution(home=Path(), threads=2)) == asked
+
+
+def test_an_actor_finds_this_code_and_the_hub_as_it_is_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("SECRET", "none of theirs")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["/elsewhere", str(ROOT)]))
+    given = cluster.environment()["env_vars"]
+    assert given["HF_HUB_OFFLINE"] == "1"
+    assert given["PYTHONPATH"] == os.pathsep.join([str(ROOT), "/elsewhere"])
+    assert "SECRET" not in given
+
+
+@pytest.mark.parametrize(
+    ("gpus", "given", "shape"),
+    [
+        ((8, 8), {"slots": 16, "processes": 8}, Shape(2, 16, 8)),
+        ((6, 6), {"slots": 12, "processes": 4}, Shape(2, 12, 4)),
+        ((1, 1, 0), {"slots": 2}, Shape(2, 2, 1)),
+        ((0, 0), {"slots": 5}, Shape(5, 5, 1)),
+        ((8, 8), {"slots": 4}, Shape(4, 4, 1)),
+    ],
+)
+def test_a_training_run_lies_within_one_node(
+    gpus: tuple[int, ...], given: dict[str, int], shape: Shape
+) -> None:
+    found = Machines(gpus, cpus=64).shape(Execution(home=Path(), **given))  # type: ignore[arg-type]
+    assert found == shape

@@ -1,0 +1,194 @@
+"""What a run takes next, beside others in the same store: leases and artifacts are real ones."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lce_core.errors import NonFiniteError, SpecError
+from lce_core.store.artifacts import Attempt, Store
+from lce_core.store.lease import Lease
+from lce_core.store.steps import Step
+from lce_core.study.units import Unit
+from tasks.agenda import Agenda
+from tests.support.free_steps import free_step
+
+
+def cell(name: str, benchmark: str = "passkey", **parents: Step) -> Step:
+    return free_step("cell", name, {"name": name}, parents, {"benchmark": benchmark})
+
+
+def a_unit(*steps: Step) -> Unit:
+    return Unit(steps[0].name, steps[0].kind, steps)
+
+
+A, B, C, D = (cell(name) for name in "abcd")
+ONE, TWO = a_unit(A, B), a_unit(C, D)
+TEXT = a_unit(cell("t", "perplexity"), cell("u", "perplexity"))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    store = Store(tmp_path / "home")
+    store.prepare()
+    return store
+
+
+@pytest.fixture
+def others(store: Store) -> Iterator[Others]:
+    with ExitStack() as leases:
+        yield Others(store, leases)
+
+
+class Others:
+    """Another run in the same store."""
+
+    def __init__(self, store: Store, leases: ExitStack) -> None:
+        self._store, self._leases = store, leases
+
+    def hold(self, step: Step) -> Lease:
+        lease = Lease.acquire(self._store.home / "leases", step.short)
+        assert lease is not None
+        return self._leases.enter_context(lease)
+
+    def finish(self, step: Step) -> None:
+        def write(attempt: Attempt) -> dict[str, Any]:
+            (attempt.out / "a").write_text("a")
+            return {}
+
+        self._store.ensure(step, write, {})
+
+    def fail(self, step: Step, error: Exception) -> None:
+        self._store.note_failure(step, error, {})
+
+
+def agenda(store: Store, *units: Unit, done: frozenset[str] = frozenset()) -> Agenda:
+    return Agenda(units, set(done), store, {})
+
+
+def take(found: Agenda, *, refuse: tuple[str, ...] = ()) -> tuple[str, list[str], bool] | None:
+    """Name and steps of what is taken next, and whether others have the rest."""
+    taken = found.take(lambda unit: unit.name not in refuse)
+    if taken is None:
+        return None
+    return taken.unit.name, [step.name for step in taken.unit.steps], taken.shared
+
+
+def test_units_are_taken_in_order_and_parents_first(store: Store) -> None:
+    child = a_unit(cell("child", parent=A))
+    found = agenda(store, child, ONE, TWO)
+    assert take(found, refuse=("a",)) == ("c", ["c", "d"], False)
+    assert take(found) == ("a", ["a", "b"], False)
+    assert take(found) is None
+    found.done |= {A.fingerprint}
+    assert take(found) == ("child", ["child"], False)
+    assert found.waiting == []
+
+
+def test_what_nobody_holds_comes_before_the_rest_of_what_is_held(
+    store: Store, others: Others
+) -> None:
+    others.hold(A)
+    found = agenda(store, ONE, TWO)
+    assert take(found) == ("c", ["c", "d"], False)
+    assert take(found) == ("a", ["b"], True)
+    assert take(found) is None
+    assert found.num_held == 1
+    assert [step.name for unit in found.waiting for step in unit.steps] == ["a"]
+
+
+def test_of_text_whose_windows_are_read_off_longer_ones_nothing_is_shared(
+    store: Store, others: Others
+) -> None:
+    lease = others.hold(TEXT.steps[0])
+    found = agenda(store, TEXT)
+    assert take(found) is None
+    assert found.num_held == 1
+    lease.release()  # whoever held it has died
+    assert take(found) == ("t", ["t", "u"], False)
+
+
+def test_what_others_finished_is_neither_taken_nor_waited_for(store: Store, others: Others) -> None:
+    child = a_unit(cell("child", parent=A))
+    found = agenda(store, ONE, TWO, child)
+    others.finish(A)
+    others.finish(C)
+    others.finish(D)
+    assert take(found) is None  # without a listing it is seen that something has changed
+    assert found.is_due
+    ended = found.look()
+    assert [one.step.name for one in ended] == ["a", "c", "d"]
+    assert take(found) == ("a", ["b"], False)
+    assert take(found) == ("child", ["child"], False)
+    assert found.waiting == []
+
+
+def test_what_others_found_impossible_is_given_up_and_what_may_pass_is_not(
+    store: Store, others: Others
+) -> None:
+    others.fail(C, NonFiniteError("before", "nan", "a number", "look"))  # and is tried again
+    found = agenda(store, ONE, TWO)
+    others.fail(A, NonFiniteError("step 3", "loss nan", "a finite loss", "look"))
+    others.fail(B, SpecError("a", "b", "c", "d"))
+    assert take(found) is None
+    assert found.is_due
+    (ended,) = found.look()
+    assert ended.step == A
+    assert ended.given_up is not None
+    assert ended.given_up.state == "failed"
+    assert "non_finite" in ended.given_up.reason
+    assert A.fingerprint not in found.done
+    assert take(found) == ("a", ["b"], False)
+    assert take(found) == ("c", ["c", "d"], False)
+
+
+@pytest.mark.parametrize("damage", ["file", "record"])
+def test_an_artifact_that_was_damaged_before_is_no_work_of_others(
+    store: Store, others: Others, damage: str
+) -> None:
+    others.finish(A)
+    name = "a" if damage == "file" else "record.json"
+    (store.path(A) / name).write_text("{")
+    found = agenda(store, ONE)
+    assert found.look() == []
+    assert take(found) == ("a", ["a", "b"], False)
+
+
+def test_a_folder_that_is_no_artifact_does_not_keep_a_step_from_being_taken(store: Store) -> None:
+    found = agenda(store, ONE)
+    store.path(A).mkdir(parents=True)
+    assert take(found) is None
+    assert found.look() == []
+    assert take(found) == ("a", ["a", "b"], False)
+
+
+def test_steps_found_held_are_put_back_and_taken_once_they_are_free(
+    store: Store, others: Others
+) -> None:
+    found = agenda(store, ONE)
+    taken = found.take(lambda unit: True)
+    assert taken is not None
+    lease = others.hold(B)
+    found.put_back(taken.unit, [B.fingerprint])
+    assert take(found) is None
+    assert found.num_held == 1
+    lease.release()
+    assert take(found) == ("a", ["b"], False)
+
+
+def test_a_disk_on_which_no_lease_can_be_judged_is_left_to_the_worker_to_name(
+    store: Store, others: Others, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others.hold(A)
+    found = agenda(store, ONE)
+
+    def read_only(*_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr("lce_core.store.lease._now_of_file_system", read_only)
+    assert take(found) == ("a", ["a", "b"], False)

@@ -1,0 +1,147 @@
+"""The pages that reports and commands link to, in the real MLflow UI and a real browser.
+
+Strategy: a study of more methods than the UI draws by itself is projected, the UI is served as
+`lce up` serves it, and what Chromium has drawn on each page is counted.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from catalog.mlflow_pages import MlflowPages, pages_of
+from flows.servers.daemons import answers, environment
+from lce_core.store.artifacts import Store
+from lce_core.store.records import write_json
+from tasks.tracking import artifact_root, project, tracking_uri
+from tests.support.ports import unused_port
+from tests.support.tracked_studies import plan_study
+
+pytestmark = [pytest.mark.long, pytest.mark.browser]
+
+NUM_METHODS = 12
+"""Two more than the UI draws of its own accord."""
+SCORES = {"passkey/single", "passkey/single.overlap"}
+SUMMARY = "summary/passkey_at_target"
+SECONDS = 90.0
+DRAWN = """charts => charts.map(chart => ({
+    title: chart.closest('[data-testid]').innerText.split('\\n')[0],
+    lines: [...chart.querySelectorAll('.scatterlayer path.js-line')]
+        .filter(line => line.style.strokeOpacity === '1' && line.getAttribute('d').includes('L'))
+        .map(line => line.style.stroke),
+    bars: chart.querySelectorAll('.barlayer .point path').length,
+}))"""
+"""Titles of the charts, colours of their lines, each of which is drawn again, pale, under itself,
+and numbers of their bars."""
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MlflowPages]:
+    """The pages of a study whose UI runs."""
+    home = tmp_path_factory.mktemp("pages")
+    store = Store(home)
+    store.prepare()
+    rows = tuple((f"method_{number:02}", False) for number in range(NUM_METHODS))
+    plan_study(store, rows=rows)
+    project(store, "small")
+    port, log = unused_port(), home / "mlflow.log"
+    address = f"http://127.0.0.1:{port}"
+    command = [sys.executable, "-m", "mlflow", "server", "--workers", "1"]
+    command += ["--host", "127.0.0.1", "--port", str(port)]
+    command += ["--backend-store-uri", tracking_uri(home)]
+    command += ["--artifacts-destination", artifact_root(home).as_uri()]
+    with log.open("wb") as out:
+        server = subprocess.Popen(command, stdout=out, stderr=out, env=environment(home), cwd=home)
+    try:
+        limit = time.monotonic() + SECONDS
+        while not answers(f"{address}/health") and time.monotonic() < limit:
+            assert server.poll() is None, log.read_text(encoding="utf-8")
+            time.sleep(0.2)
+        (home / "services").mkdir()
+        write_json(home / "services" / "mlflow.json", {"url": address})
+        noted = pages_of(home, "small")
+        assert noted is not None
+        assert noted.server == address
+        yield noted
+    finally:
+        server.terminate()
+        server.wait()
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: str) -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(
+            executable_path=chromium, args=["--no-sandbox", "--disable-gpu"]
+        )
+        yield opened
+        opened.close()
+
+
+def drawn(browser: Any, address: str) -> dict[str, dict[str, Any]]:
+    """What the charts on a page show, by title, once those of scores at lengths have all lines."""
+    page = browser.new_page(viewport={"width": 1600, "height": 1600})
+    page.set_default_timeout(SECONDS * 1000)
+    page.goto(address)
+    page.wait_for_selector(".js-plotly-plot .scatterlayer path.js-line", state="attached")
+    limit = time.monotonic() + SECONDS
+    while True:
+        charts = {c["title"]: c for c in page.eval_on_selector_all(".js-plotly-plot", DRAWN)}
+        whole = set(charts) >= SCORES and all(
+            len(charts[c]["lines"]) == NUM_METHODS for c in SCORES
+        )
+        if whole or time.monotonic() > limit:
+            page.wait_for_timeout(500)  # for what else it may draw
+            charts = {c["title"]: c for c in page.eval_on_selector_all(".js-plotly-plot", DRAWN)}
+            page.close()
+            return charts
+        page.wait_for_timeout(200)
+
+
+def test_the_page_of_the_methods_draws_a_line_of_its_own_colour_for_each(
+    pages: MlflowPages, browser: Any
+) -> None:
+    charts = drawn(browser, pages.methods)
+    assert set(charts) == SCORES | {SUMMARY}
+    for title in SCORES:
+        assert len(charts[title]["lines"]) == NUM_METHODS
+        assert len(set(charts[title]["lines"])) == NUM_METHODS
+    assert charts[SUMMARY]["bars"] == NUM_METHODS
+
+
+def test_the_page_of_the_seeds_draws_a_line_for_each_group_of_them(
+    pages: MlflowPages, browser: Any
+) -> None:
+    charts = drawn(browser, pages.seeds)
+    assert {title: len(charts[title]["lines"]) for title in SCORES} == dict.fromkeys(
+        SCORES, NUM_METHODS
+    )
+
+
+def test_the_experiment_leads_to_both_and_folds_the_seeds(pages: MlflowPages, browser: Any) -> None:
+    page = browser.new_page(viewport={"width": 1600, "height": 1400})
+    page.set_default_timeout(SECONDS * 1000)
+    page.goto(f"{pages.methods.partition('?')[0]}")
+    page.wait_for_selector("text=method_00")
+    addresses = page.eval_on_selector_all("a", "links => links.map(link => link.href)")
+    assert {pages.methods, pages.seeds} <= set(addresses)
+    assert page.locator("text=method_11").count() > 0
+    assert page.locator("text=method_00 seed 0").count() == 0
+    page.close()
+
+
+def test_the_page_of_a_method_is_its_run(pages: MlflowPages, browser: Any) -> None:
+    address = pages.run("toy_llama", "method_03", frozen=True)
+    assert address is not None
+    page = browser.new_page()
+    page.set_default_timeout(SECONDS * 1000)
+    page.goto(address)
+    page.wait_for_selector("h2:has-text('method_03'), h1:has-text('method_03')")
+    page.close()

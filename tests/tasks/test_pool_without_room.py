@@ -1,0 +1,136 @@
+"""A pool whose workers find less room than it has slots, as on a cluster that lost a node.
+
+Strategy: the pool is the real one; its workers are told whether they have a place, and compute when
+a test lets them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lce_core.execution import Execution
+from tasks.slots import Slot
+from tasks.worker_process import Event, Worker
+from tasks.workers import Pool
+from tests.support.free_steps import free_step
+
+STEP = free_step("rows", "toy", {}, {})
+ENDED: Event = {"event": "step", "fingerprint": STEP.fingerprint, "status": "computed"}
+
+
+class Room:
+    """Places of a cluster, and the workers that have one."""
+
+    def __init__(self, places: int) -> None:
+        self.places, self.started, self.closed = places, 0, 0
+        self.go = threading.Semaphore(0)
+
+    def worker(self, slot: Slot, execution: Execution) -> Worker:
+        self.started += 1
+        return Placed(self, len(slot.places))
+
+
+class Placed(Worker):
+    account, died_of_its_step = "", False
+
+    def __init__(self, room: Room, width: int) -> None:
+        self.room, self.width, self.has_place = room, width, False
+
+    def is_placed(self, seconds: float) -> bool:
+        if not self.has_place and self.room.places >= self.width:
+            self.room.places -= self.width
+            self.has_place = True
+        elif not self.has_place:
+            threading.Event().wait(0.01)
+        return self.has_place
+
+    def answers(self, request: str) -> Iterator[Event]:
+        assert self.has_place
+        assert self.room.go.acquire(timeout=60)
+        yield ENDED
+        yield {"event": "end"}
+
+    def ask_to_end(self) -> None:
+        """Not asked."""
+
+    def close(self) -> None:
+        self.room.places += self.width * self.has_place
+        self.room.closed += 1
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Iterator[Callable[[Room], Pool]]:
+    made: list[Pool] = []
+
+    def make(room: Room) -> Pool:
+        made.append(Pool(Execution(home=tmp_path, slots=4, device="cpu")))
+        made[0]._start = room.worker
+        return made[0]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+class Running(threading.Thread):
+    """A unit of one step on a slot."""
+
+    def __init__(self, pool: Pool, *places: int) -> None:
+        super().__init__(daemon=True)
+        self.pool, self.slot = pool, Slot(places)
+        self.said: list[Any] = []
+        self.ended: list[Event] = []
+        self.start()
+
+    def run(self) -> None:
+        self.ended = self.pool.run(self.slot, [STEP], self.say)
+
+    def say(self, event: Event) -> None:
+        self.said.append(event.get("stage"))
+
+    def wait_for_room(self) -> None:
+        while "waiting for room" not in self.said:
+            assert self.is_alive()
+
+
+@pytest.mark.timeout(20)
+def test_a_unit_without_room_says_so_and_takes_over_the_worker_of_the_next_that_ends(
+    pool: Callable[[Room], Pool],
+) -> None:
+    room = Room(1)
+    cluster = pool(room)
+    first = Running(cluster, 0)
+    while room.places:
+        pass
+    second = Running(cluster, 1)
+    second.wait_for_room()
+    room.go.release()
+    first.join(60)
+    again = Running(cluster, 0)  # the slot is free again, but the second has waited longer
+    again.wait_for_room()
+    assert not second.ended
+    room.go.release()
+    second.join(60)
+    room.go.release()
+    again.join(60)
+    assert first.ended == second.ended == again.ended == [ENDED]
+    # Three were asked for; the first, with its models, did all the work.
+    assert (room.started, room.closed) == (3, 2)
+
+
+@pytest.mark.timeout(20)
+def test_idle_workers_end_where_another_needs_their_room(pool: Callable[[Room], Pool]) -> None:
+    room = Room(3)
+    cluster = pool(room)
+    room.go.release(3)
+    for place in (0, 1):
+        Running(cluster, place).join(60)
+    wide = Running(cluster, 2, 3)
+    wide.join(60)
+    assert wide.ended == [ENDED]
+    assert room.closed == 1  # one of two was enough

@@ -1,0 +1,113 @@
+"""Training and evaluation share GPUs: how many of each at a time, and on which."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from lce_core.execution import Execution
+from tasks.slots import Shape, Slot, Slots, shape_of
+from tasks.workers import Pool
+
+EIGHT = [str(number) for number in range(8)]
+
+
+def shape(num_gpus: int, **given: int) -> tuple[int, int, int]:
+    found = shape_of(Execution(home=Path(), **given), num_gpus)  # type: ignore[arg-type]
+    return found.training, found.evaluation, found.places
+
+
+@pytest.mark.parametrize(
+    ("num_gpus", "given", "slots"),
+    [
+        (0, {"slots": 4}, (4, 4, 4)),
+        (0, {"slots": 4, "processes": 2}, (4, 4, 4)),
+        (0, {"slots": 4, "training_slots": 1}, (1, 4, 4)),
+        (0, {"slots": 1, "evaluation_slots": 3}, (1, 3, 3)),
+        (8, {"slots": 8, "processes": 8}, (1, 8, 8)),
+        (8, {"slots": 8, "processes": 4}, (2, 8, 8)),
+        (8, {"slots": 8}, (8, 8, 8)),
+        (8, {"slots": 8, "processes": 3}, (2, 8, 8)),
+        (8, {"slots": 2, "processes": 4}, (2, 2, 8)),
+        (8, {"slots": 8, "training_slots": 1, "processes": 2}, (1, 8, 8)),
+        (8, {"slots": 8, "evaluation_slots": 2, "processes": 4}, (2, 2, 8)),
+        (4, {"slots": 8, "processes": 8}, (0, 4, 4)),
+    ],
+)
+def test_how_many_at_a_time(
+    num_gpus: int, given: dict[str, int], slots: tuple[int, int, int]
+) -> None:
+    assert shape(num_gpus, **given) == slots
+
+
+def taken(slots: Slots, kind: str) -> Slot:
+    slot = slots.take(kind)
+    assert slot is not None
+    return slot
+
+
+def test_one_training_run_takes_all_gpus_and_evaluation_one_each() -> None:
+    slots = Slots(Shape(training=1, evaluation=8, width=8), EIGHT)
+    training = taken(slots, "finetune")
+    assert training.gpus == tuple(EIGHT)
+    assert slots.take("cell") is None
+    assert slots.take("base") is None
+    slots.give_back(training)
+    cells = [taken(slots, "cell") for _ in EIGHT]
+    assert [slot.gpus for slot in cells] == [(gpu,) for gpu in EIGHT]
+    assert slots.take("rows") is None
+    for slot in cells[1:]:
+        slots.give_back(slot)
+        assert slots.take("finetune") is None
+    assert slots.is_crowded_out("finetune")
+    slots.give_back(cells[0])
+    assert not slots.is_crowded_out("finetune")
+    assert taken(slots, "finetune") == training
+
+
+def test_training_takes_aligned_groups_so_that_two_runs_fit_beside_each_other() -> None:
+    slots = Slots(Shape(training=2, evaluation=8, width=4), EIGHT)
+    cell = taken(slots, "cell")
+    first = taken(slots, "finetune")
+    assert (cell.places, first.places) == ((0,), (4, 5, 6, 7))
+    assert slots.take("finetune") is None
+    assert slots.is_crowded_out("finetune")
+    slots.give_back(cell)
+    assert taken(slots, "finetune").places == (0, 1, 2, 3)
+    assert not slots.is_crowded_out("finetune")  # at its limit: no other kind is in its way
+
+
+def test_a_limit_of_one_kind_leaves_places_to_the_other() -> None:
+    slots = Slots(Shape(training=1, evaluation=2, width=1), ())
+    assert taken(slots, "finetune").places == (0,)
+    assert slots.take("finetune") is None
+    assert taken(slots, "cell").places == (1,)
+    assert slots.take("cell") is None
+
+
+def test_a_worker_that_is_there_is_preferred_and_one_that_would_have_to_end_is_spared() -> None:
+    slots = Slots(Shape(training=1, evaluation=4, width=2), EIGHT[:4])
+    warm = [(0, 1), (3,)]
+    assert [slots.take("cell", warm).places for _ in range(4)] == [(3,), (2,), (0,), (1,)]  # type: ignore[union-attr]
+
+
+def test_a_slot_travels_as_json() -> None:
+    slot = Slot((2, 3), ("2", "3"))
+    assert Slot.from_json(slot.to_json()) == slot
+
+
+@pytest.mark.timeout(30)
+def test_a_pool_without_training_leaves_gpus_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    asked = Execution(home=tmp_path, slots=3, processes=4)
+    with closing(Pool(asked)) as pool:
+        assert pool.shape == Shape(training=1, evaluation=3, width=4)
+    with closing(Pool(asked, trains=False)) as pool, closing(Pool(asked, trains=False)) as other:
+        assert pool.shape == Shape(training=0, evaluation=3, width=4)
+        assert other.shape.evaluation == 1

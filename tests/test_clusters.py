@@ -1,0 +1,187 @@
+"""The files of docs/clusters.md: as far as they can be read without a cluster."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import shlex
+import subprocess
+from typing import Any
+
+import pytest
+import typer.main
+import yaml
+
+from flows.cli import app
+from flows.settings import shipped_studies
+from flows.study import controlled_study
+from lce_core.execution import Execution
+from tests.support.repository import ROOT
+
+DOCUMENT = (ROOT / "docs" / "clusters.md").read_text(encoding="utf-8")
+
+
+def examples(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", DOCUMENT, flags=re.MULTILINE | re.DOTALL)
+
+
+def script() -> str:
+    (found,) = [one for one in examples("bash") if one.startswith("#!")]
+    return found
+
+
+def documents() -> dict[str, Any]:
+    loaded = [one for text in examples("yaml") for one in yaml.safe_load_all(text)]
+    return {one.get("kind", "deployments"): one for one in loaded}
+
+
+def require_worker(arguments: list[str]) -> None:
+    """The arguments are a shipped study and what `lce worker` takes."""
+    group: Any = typer.main.get_command(app)
+    # Parsed, not run; raises where an option or a value is not one.
+    context = group.commands["worker"].make_context("worker", list(arguments))
+    assert set(context.params["studies"]) <= set(shipped_studies())
+
+
+def test_the_slurm_script_is_a_script_whose_options_come_first() -> None:
+    assert subprocess.run(["bash", "-n"], input=script(), text=True).returncode == 0
+    lines = script().splitlines()
+    asked = [line for line in lines if line.startswith("#SBATCH")]
+    assert lines[1 : 1 + len(asked)] == asked
+    keys = [line.split(" ", 1)[1].split("=")[0] for line in asked]
+    assert len(keys) == len(set(keys))
+    assert {"--array", "--signal", "--requeue", "--time"} <= set(keys)
+
+
+def test_the_slurm_script_starts_a_worker_that_has_time_to_end() -> None:
+    (command,) = re.findall(r"^srun (lce worker .*?) \|\|", script(), re.MULTILINE | re.DOTALL)
+    arguments = shlex.split(command.replace("\\\n", " "))
+    assert arguments.pop() == "${folders[@]}"
+    require_worker(arguments[2:])
+    grace = float(arguments[arguments.index("--grace") + 1])
+    (seconds,) = re.findall(r"--signal=TERM@(\d+)", script())
+    assert grace + 10 < int(seconds)  # and ten more for a worker to give its lease back
+
+
+def test_the_slurm_script_requeues_what_was_preempted_and_nothing_else() -> None:
+    fakes = 'srun() { return "$CODE"; }; scontrol() { echo "$@"; }\n'
+    for code, said in ((0, ""), (1, ""), (130, "requeue 7_3\n")):
+        done = subprocess.run(
+            ["bash", "-c", fakes + script()],
+            env={"CODE": str(code), "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "3"},
+            capture_output=True,
+            text=True,
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (code, said, "")
+
+
+def test_the_kubernetes_job_hangs_together() -> None:
+    job, claim = documents()["Job"], documents()["PersistentVolumeClaim"]
+    assert (job["apiVersion"], claim["apiVersion"]) == ("batch/v1", "v1")
+    assert set(job["spec"]) <= {
+        *("parallelism", "completions", "completionMode", "backoffLimit", "podFailurePolicy"),
+        *("template", "activeDeadlineSeconds", "ttlSecondsAfterFinished", "suspend"),
+    }
+    pod = job["spec"]["template"]["spec"]
+    assert pod["restartPolicy"] == "Never"  # a failure policy asks for it
+    (container,) = pod["containers"]
+    assert {mount["name"] for mount in container["volumeMounts"]} == {
+        volume["name"] for volume in pod["volumes"]
+    }
+    named = [one.get("persistentVolumeClaim", {}).get("claimName") for one in pod["volumes"]]
+    claims = [name for name in named if name]
+    assert claims == [claim["metadata"]["name"]]
+    assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
+    assert all(isinstance(one["value"], str) for one in container["env"])
+    assert all(isinstance(one, str) for one in container["args"])
+    assert container["command"] == ["lce", "worker"]
+    require_worker(container["args"])
+    grace = float(container["args"][container["args"].index("--grace") + 1])
+    assert grace + 10 < pod["terminationGracePeriodSeconds"]
+
+
+def test_the_kubernetes_job_ends_where_no_further_pod_would_help() -> None:
+    job = documents()["Job"]["spec"]
+    (container,) = job["template"]["spec"]["containers"]
+    rules = {}
+    for rule in job["podFailurePolicy"]["rules"]:
+        assert len(rule) == 2
+        if codes := rule.get("onExitCodes"):
+            assert (codes["containerName"], codes["operator"]) == (container["name"], "In")
+            rules |= dict.fromkeys(codes["values"], rule["action"])
+    assert rules == {2: "FailJob", 130: "Ignore"}
+
+
+def test_the_ray_job_hangs_together() -> None:
+    job = documents()["RayJob"]
+    assert (job["apiVersion"], set(job)) == (
+        "ray.io/v1",
+        {"apiVersion", "kind", "metadata", "spec"},
+    )
+    # As the types of KubeRay's API name them.
+    assert set(job["spec"]) <= {
+        *("entrypoint", "backoffLimit", "shutdownAfterJobFinishes", "ttlSecondsAfterFinished"),
+        *("rayClusterSpec", "submissionMode", "runtimeEnvYAML", "activeDeadlineSeconds", "suspend"),
+    }
+    cluster = job["spec"]["rayClusterSpec"]
+    assert set(cluster) == {"rayVersion", "headGroupSpec", "workerGroupSpecs"}
+    assert f"ray=={cluster['rayVersion']}\n" in (ROOT / "constraints.txt").read_text("utf-8")
+    head, (group,) = cluster["headGroupSpec"], cluster["workerGroupSpecs"]
+    assert set(head) == {"rayStartParams", "template"}
+    counts = {"replicas", "minReplicas", "maxReplicas"}
+    assert set(group) == {"groupName", "rayStartParams", "template"} | counts
+    assert len({group[name] for name in counts}) == 1  # what is there when the run begins is used
+    claim = documents()["PersistentVolumeClaim"]["metadata"]["name"]
+    for part in (head, group):
+        assert all(isinstance(one, str) for one in part["rayStartParams"].values())
+        pod = part["template"]["spec"]
+        (container,) = pod["containers"]
+        assert {mount["name"] for mount in container["volumeMounts"]} == {
+            volume["name"] for volume in pod["volumes"]
+        }
+        named = [one.get("persistentVolumeClaim", {}).get("claimName") for one in pod["volumes"]]
+        assert claim in named
+        assert all(isinstance(one["value"], str) for one in container["env"])
+        assert {"name": "RAY_USAGE_STATS_ENABLED", "value": "0"} in container["env"]
+    assert head["rayStartParams"]["num-cpus"] == "0"  # the driver alone is there
+
+
+def test_the_ray_job_runs_a_study_on_its_own_cluster_whose_nodes_hold_a_training_run() -> None:
+    spec = documents()["RayJob"]["spec"]
+    command, asked = shlex.split(spec["entrypoint"])[:2], shlex.split(spec["entrypoint"])[2:]
+    assert command == ["lce", "run"]
+    group: Any = typer.main.get_command(app)
+    given = group.commands["run"].make_context("run", asked).params
+    assert given["study"] in shipped_studies()
+    assert Execution(home=ROOT, engine=given["engine"]).engine == "ray"  # KubeRay sets RAY_ADDRESS
+    (workers,) = spec["rayClusterSpec"]["workerGroupSpecs"]
+    (container,) = workers["template"]["spec"]["containers"]
+    limits = container["resources"]["limits"]
+    assert given["processes"] <= limits["nvidia.com/gpu"] <= limits["cpu"]
+
+
+def test_ray_nodes_start_without_statistics_and_dashboard() -> None:
+    (section,) = re.findall(r"^## Ray\n(.*?)^## ", DOCUMENT, flags=re.MULTILINE | re.DOTALL)
+    starts = re.findall(r"^ray start .*?(?=\s+#|$)", section, flags=re.MULTILINE)
+    assert len(starts) == 2
+    assert all("--disable-usage-stats" in one for one in starts)
+    assert all("--include-dashboard=false" in one for one in starts if "--head" in one)
+
+
+def test_the_deployment_is_one_that_the_flow_and_its_execution_take() -> None:
+    (deployment,) = documents()["deployments"]["deployments"]
+    assert deployment["entrypoint"] == "flows/study.py:controlled_study"
+    assert set(deployment["parameters"]) <= set(inspect.signature(controlled_study.fn).parameters)
+    assert deployment["parameters"]["study"] in shipped_studies()
+    Execution.model_validate(deployment["parameters"]["execution"])
+    shipped = yaml.safe_load((ROOT / "prefect.yaml").read_text(encoding="utf-8"))["deployments"][0]
+    assert set(deployment) <= set(shipped)
+    assert set(deployment["work_pool"]) <= set(shipped["work_pool"])
+    same = {"stream_output", "env"}
+    assert set(deployment["work_pool"]["job_variables"]) == same
+
+
+@pytest.mark.parametrize("code", ["0", "1", "2", "3", "130"])
+def test_the_exit_codes_of_a_worker_are_listed(code: str) -> None:
+    (row,) = [line for line in DOCUMENT.splitlines() if line.startswith("| ends |")]
+    assert re.search(rf"\b{code}: ", row)

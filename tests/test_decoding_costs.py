@@ -1,0 +1,64 @@
+"""perf/decoding.py on the toy model: what it counts, and that it compares answers and times them.
+
+Counts are exact; times are not looked at.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.repository import ROOT
+
+SIZES = ["--model", "toy_llama", "--layers", "2", "--window", "32", "--threads", "1"]
+
+
+@pytest.fixture(scope="module")
+def script() -> Any:
+    spec = importlib.util.spec_from_file_location("perf_decoding", ROOT / "perf" / "decoding.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look themselves up
+    spec.loader.exec_module(module)
+    return module
+
+
+def run(script: Any, tmp_path: Path, *options: str) -> dict[str, Any]:
+    out = tmp_path / "found.json"
+    script.main([*SIZES, *options, "--out", str(out)])
+    found: dict[str, Any] = json.loads(out.read_text())
+    return found
+
+
+def test_a_token_reads_each_key_and_value_once_and_copies_none(script: Any, tmp_path: Path) -> None:
+    short, long = (
+        {
+            row["method"]: row
+            for row in run(script, tmp_path, "--length", str(length), "--no-times")["counts"]
+        }
+        for length in (400, 1000)
+    )
+    for method, row in long.items():
+        assert row["kernels"] == short[method]["kernels"]
+        # What a longer text costs more, so that what every token costs drops out.
+        more = (1000 * row["moved"] - 400 * short[method]["moved"]) / 600
+        linear = method in ("lm_infinite", "streaming_llm")
+        assert more == pytest.approx(0 if linear else 1, abs=1e-6)
+
+
+def test_answers_are_compared_and_every_method_is_timed(
+    script: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sizes = ["--length", "300", "--stock-length", "200", "--batch", "2", "--stock-batch", "3"]
+    found = run(script, tmp_path, *sizes, "--new-tokens", "3", "--repeats", "1")
+    names = [row["name"] for row in found["times"]]
+    others = [one.label for one in script.METHODS_TIMED[1:]]
+    assert names == ["generate() against none", *(f"{name} against none" for name in others)]
+    assert all(row["ratio"] > 0 for row in found["times"])
+    assert "| generate() against none | 3 | 200 |" in capsys.readouterr().out
