@@ -224,6 +224,8 @@ class Store:
         if lease is None:
             return None
         with lease:
+            if lease.is_takeover:
+                self._remove_attempts(step)
             if record := self.record(step):
                 return Outcome(record, "existing")
             return Outcome(self._compute(step, run, lease, execution), "computed")
@@ -320,6 +322,11 @@ class Store:
         """All studies as last planned, by name."""
         paths = sorted((self.home / "studies").glob("*/plan.json"))
         return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+
+    def _remove_attempts(self, step: Step) -> None:
+        """Removes what dead owners of the step's lease left unfinished."""
+        for folder in self.path(step).parent.glob(f"{ATTEMPT}{step.short}-*"):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _compute(
         self,

@@ -92,8 +92,10 @@ class Lease:
     Used as a context manager. `still_ours` must hold before anything is committed.
     """
 
-    def __init__(self, path: Path, token: str) -> None:
+    def __init__(self, path: Path, token: str, *, is_takeover: bool) -> None:
         self._path, self._token = path, token
+        self.is_takeover = is_takeover
+        """Whether a dead owner held it, who may have left something half done."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._beat, daemon=True)
 
@@ -105,6 +107,7 @@ class Lease:
         with locked(folder):
             if is_held(folder, name):
                 return None
+            is_takeover = path.exists()
             # The token tells apart two leases of one process, and one that was taken over.
             token = uuid.uuid4().hex
             aside = folder / f".{name}.{token}"
@@ -112,7 +115,7 @@ class Lease:
             content = {**owner(), "token": token, "since": time.time()}
             aside.write_text(json.dumps(content), encoding="utf-8")
             aside.replace(path)
-        return cls(path, token)
+        return cls(path, token, is_takeover=is_takeover)
 
     def still_ours(self) -> bool:
         """Whether no other process has taken the lease over.

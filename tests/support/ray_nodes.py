@@ -52,12 +52,14 @@ def two_nodes() -> Iterator[str]:
     # Sockets lie there, whose paths may have a hundred characters.
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp") as folder:
         log = Path(folder) / "cluster.log"
+        # There a cluster notes its address, by default where every cluster of the machine does.
+        (Path(folder) / "ray").mkdir()
         with (
             log.open("wb") as errors,
             subprocess.Popen(
                 [sys.executable, "-m", "tests.support.ray_nodes", folder],
                 cwd=ROOT,
-                env={**os.environ, **LOOPBACK, "CUDA_VISIBLE_DEVICES": "0,1"},
+                env={**os.environ, **LOOPBACK, "CUDA_VISIBLE_DEVICES": "0,1", "RAY_TMPDIR": folder},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,

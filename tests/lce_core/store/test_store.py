@@ -214,6 +214,20 @@ def test_a_killed_writer_is_taken_over_and_its_attempt_swept(store: Store, tmp_p
     assert store.ensure(a_step(), write, {}).status == "computed"
 
 
+def test_who_takes_a_step_over_removes_what_the_dead_left(store: Store, tmp_path: Path) -> None:
+    other = store.home / "artifacts" / "cell" / f".attempt-{a_step(2).short}-12345678"
+    other.mkdir(parents=True)
+    note = tmp_path / "note"
+    writer = child(store, 60.0, note)
+    wait_for(note)
+    attempts = store.home / "artifacts" / "cell"
+    assert len(list(attempts.glob(f".attempt-{a_step().short}*"))) == 1
+    writer.send_signal(signal.SIGKILL)
+    writer.communicate()
+    assert store.ensure(a_step(), write, {}).status == "computed"
+    assert list(attempts.glob(".attempt*")) == [other]  # another step's is its next owner's
+
+
 def test_a_step_that_another_process_computes_is_left_to_it(store: Store, tmp_path: Path) -> None:
     note = tmp_path / "note"
     writer = child(store, 60.0, note)
