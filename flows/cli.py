@@ -65,12 +65,21 @@ def main() -> None:
     except LceError as error:
         typer.echo(f"lce: {error}", err=True)
         code = exit_code(error)
-    running = sys.modules.get("flows.running")
-    if running and running.server_is_gone:
+    if _lost_its_services():
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code if isinstance(code, int) else 1)
     sys.exit(code)
+
+
+def _lost_its_services() -> bool:
+    """Whether a server or a cluster died whose client, as Python ends, would wait for it or crash.
+
+    Prefect's asks for minutes; Ray's has been seen to end with a segmentation fault.
+    """
+    running = sys.modules.get("flows.running")
+    cluster = sys.modules.get("tasks.ray_engine.cluster")
+    return bool((running and running.server_is_gone) or (cluster and cluster.HEAD.is_lost))
 
 
 def exit_code(error: LceError) -> int:

@@ -3,7 +3,8 @@
 One tiny model that is not trained further, five methods, a hundred tasks at twenty lengths, a
 hundred answers each, by `lce run` as it is: plan, Prefect, workers, leases, commits, catalog and
 MLflow. Then the same command again, which must compute nothing, in one Prefect task; the catalog
-built anew from the store, whose logical digest must not move; and a naive flow beside it, one
+built anew from the store, whose logical digest must not move; the report of all of it; one
+question to the catalog and to MLflow, with the same answer; and a naive flow beside it, one
 Prefect task a cell with its result persisted and cached by its inputs, run twice in the same kind
 of server. The naive flow has fewer cells; its rerun is compared by the cell.
 
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from searching import searching_seconds
 
 from catalog.queries import logical_digest, run_query
 from flows.servers.temporary_server import client_settings, temporary_server
@@ -39,6 +41,8 @@ LIMITS = {
     "everything done, s": 20.0,
     "everything done, Prefect tasks": 1,
     "catalog from the store, s": 20.0,
+    "report, s": 30.0,
+    "report, MB": 10.0,
     "naive rerun, times ours by the cell": 20.0,
 }
 """At least for the last one, at most for the others."""
@@ -106,6 +110,8 @@ def measure(folder: Path, cells: int, naive: int) -> dict[str, Any]:
     done_tasks = task_runs(home) - tasks
     rebuilt, _ = timed([*LCE, "rebuild", "catalog"], home)
     assert logical_digest(catalog) == digest
+    reported, _ = timed([*LCE, "report", "scale"], home)
+    searching = searching_seconds(home, "scale", "coins")
     script = folder / "naive.py"
     script.write_text(NAIVE, encoding="utf-8")
     with temporary_server(folder / "naive", print) as server:
@@ -126,6 +132,10 @@ def measure(folder: Path, cells: int, naive: int) -> dict[str, Any]:
         "everything done, ms a cell": 1000 * again / num_cells,
         "everything done, Prefect tasks": done_tasks,
         "catalog from the store, s": rebuilt,
+        "report, s": reported,
+        "report, MB": (home / "reports" / "scale.html").stat().st_size / 1e6,
+        "means by method and length from the catalog, s": searching["catalog"],
+        "the same by MLflow's search API, s": searching["mlflow"],
         f"naive flow of {naive:,}, ms a cell": 1000 * naive_first,
         f"naive flow of {naive:,} again, ms a cell": 1000 * naive_again,
         "naive rerun, times ours by the cell": naive_again * num_cells / again,

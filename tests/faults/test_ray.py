@@ -1,7 +1,7 @@
 """A run over a Ray cluster: what one machine computes, also when a node dies in the middle.
 
 Strategy: a cluster of two nodes, each with a declared GPU; the driver is a run as users start one.
-Whoever loses a node comes last.
+Whoever loses a node comes late, whoever loses the head last.
 """
 
 from __future__ import annotations
@@ -104,3 +104,30 @@ def test_a_study_loses_a_node_in_the_middle_and_nothing_else(
     assert not list((home / "failures").glob("*.json"))
     assert {record.execution["engine"] for _, record in Store(home).records()} == {f"ray:{address}"}
     wait_until(lambda: not survivors(marker), 30)
+
+
+def test_a_study_loses_the_head_and_goes_on_without_a_cluster(
+    finished: Path, text: Arguments, address: str, tmp_path: Path
+) -> None:
+    home, marker, study = new_home(finished, tmp_path / "home"), new_marker(), write_study(tmp_path)
+    run = start(
+        *(home, "run", study, "--engine", f"ray:{address}", *text),
+        env=marked(home, marker) | LOOPBACK,
+    )
+    wait_until(lambda: list((home / "artifacts").glob("rows/jsonl*")), 120)
+    kill_node("head")
+    before = {record.fingerprint for _, record in Store(home).records()}
+    output = run.communicate(timeout=180)[0]
+    assert run.returncode == 3, output
+    assert f"Ray's head at {address}: got no answer for 30 s" in output
+    assert "start the cluster again, then run again" in output
+    for word in (*DUMPS, "raylet"):
+        assert word not in output, output
+    wait_until(lambda: not survivors(marker), 30)
+    again = start(home, "run", study, *text)
+    output = again.communicate(timeout=300)[0]
+    assert again.returncode == 0, output
+    # A node that lives a little longer than the head may still end its step.
+    assert 0 < computed(output) <= TINY_STEPS - len(before)
+    assert results(home) == results(finished)
+    assert not list((home / "artifacts").glob("*/.attempt*"))

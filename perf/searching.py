@@ -1,0 +1,78 @@
+"""One question to the catalog and to MLflow's search API: each method's mean score by length.
+
+Used by perf/scale.py, on the store that it leaves: MLflow holds what the catalog holds, a run for
+each method and seed, a metric for each task, a step for each length. A search for runs gives a
+metric's last point only, so the others are asked for metric by metric.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from catalog.queries import CATALOG, run_query
+from tasks.tracking import tracking_uri
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+Means = dict[tuple[str, int], float]
+"""Mean over tasks and seeds, by method and length."""
+
+SQL = """
+SELECT method, eval_length, avg(value) FROM score_by_length
+WHERE study = $study AND benchmark = $benchmark GROUP BY ALL
+"""
+REPEATS = 3
+
+
+def searching_seconds(home: Path, study: str, benchmark: str) -> dict[str, float]:
+    """Seconds of the answer by either, the fastest of three, without imports."""
+    from mlflow import MlflowClient
+
+    client = MlflowClient(tracking_uri(home))
+
+    def by_catalog() -> Means:
+        asked = {"study": study, "benchmark": benchmark}
+        rows = run_query(home / CATALOG, SQL, parameters=asked)[1]
+        return {(method, length): value for method, length, value in rows}
+
+    def by_mlflow() -> Means:
+        return _searched(client, study, benchmark)
+
+    ours, theirs = by_catalog(), by_mlflow()
+    assert ours
+    assert ours.keys() == theirs.keys()
+    assert all(math.isclose(ours[key], theirs[key], rel_tol=1e-12) for key in ours)
+    return {"catalog": _fastest(by_catalog), "mlflow": _fastest(by_mlflow)}
+
+
+def _searched(client: MlflowClient, study: str, benchmark: str) -> Means:
+    experiment = client.get_experiment_by_name(study)
+    found: dict[tuple[str, int], list[float]] = defaultdict(list)
+    token = None
+    while True:
+        page = client.search_runs(
+            [experiment.experiment_id], "tags.`lce.kind` = 'seed'", page_token=token
+        )
+        for run in page:
+            for key in run.data.metrics:
+                if key.startswith(f"{benchmark}/"):
+                    for point in client.get_metric_history(run.info.run_id, key):
+                        found[run.data.params["method"], point.step].append(point.value)
+        token = page.token
+        if not token:
+            return {key: math.fsum(values) / len(values) for key, values in found.items()}
+
+
+def _fastest(answer: Callable[[], Means]) -> float:
+    seconds = []
+    for _ in range(REPEATS):
+        start = time.perf_counter()
+        answer()
+        seconds.append(time.perf_counter() - start)
+    return min(seconds)
