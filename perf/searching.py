@@ -53,6 +53,7 @@ def searching_seconds(home: Path, study: str, benchmark: str) -> dict[str, float
 
 def _searched(client: MlflowClient, study: str, benchmark: str) -> Means:
     experiment = client.get_experiment_by_name(study)
+    assert experiment is not None
     found: dict[tuple[str, int], list[float]] = defaultdict(list)
     token = None
     while True:
