@@ -14,7 +14,7 @@ from pathlib import Path
 
 from catalog.mlflow_pages import MlflowPages, pages_of
 from catalog.queries import open_catalog
-from dashboards.claims import Answer, answers, claims, headline
+from dashboards.claims import Answer, Claim, answers, claims, headline
 from dashboards.contents import Contents, read_contents
 from dashboards.families import Variant, controls, families
 from dashboards.sections import (
@@ -25,6 +25,7 @@ from dashboards.sections import (
     downstream,
     glance,
     header,
+    leaders,
     mlflow_links,
     origin,
     papers,
@@ -84,15 +85,15 @@ def report_page(catalog: Path, study: str, *, on_paper: bool = False) -> str:
     """
     contents = read_contents(catalog, study)
     with open_catalog(catalog) as connection:
-        first = [claim.sentence for claim in headline(claims(connection, study))]
+        found = claims(connection, study)
         said = answers(connection, study)
     pages = None if on_paper else pages_of(catalog.parent, study)
-    return render(contents, first, said, pages, on_paper=on_paper)
+    return render(contents, found, said, pages, on_paper=on_paper)
 
 
 def render(
     contents: Contents,
-    first: Sequence[str] = (),
+    found: Sequence[Claim] = (),
     said: Sequence[Answer] = (),
     pages: MlflowPages | None = None,
     *,
@@ -102,12 +103,12 @@ def render(
 
     Args:
       contents: what the catalog holds of the study.
-      first: what it found, as sentences, the most telling first.
+      found: what it found.
       said: the lines of its hypothesis with what bears on each.
       pages: where its runs are in MLflow.
       on_paper: whether it is to be printed.
     """
-    parts = [*_parts(contents, said, on_paper=on_paper)]
+    parts = [*_parts(contents, found, said, on_paper=on_paper)]
     if body := mlflow_links.section(contents, pages):
         parts.append(("mlflow", "In MLflow", body))
     links = "".join(f'<a href="#{key}">{escape(title)}</a>' for key, title, _ in parts)
@@ -126,7 +127,7 @@ def render(
         # Of its own, so that a saved picture takes it along.
         f'<style id="of-figures">\n{_asset("figures.css")}</style>\n'
         f'<style media="print">\n{_asset("print.css")}</style>\n</head>\n<body>\n<main>\n'
-        f"{header.section(contents, first)}\n"
+        f"{header.section(contents, [one.sentence for one in headline(found)])}\n"
         f'<div class="bar"><nav aria-label="sections">{links}</nav>{_picker(contents)}</div>\n'
         f'{sections}\n</main>\n<div id="told" role="status" hidden></div>\n'
         f"<script>\n{_asset('report.js')}</script>\n</body>\n</html>\n"
@@ -134,7 +135,7 @@ def render(
 
 
 def _parts(
-    contents: Contents, said: Sequence[Answer], *, on_paper: bool
+    contents: Contents, found: Sequence[Claim], said: Sequence[Answer], *, on_paper: bool
 ) -> Iterator[tuple[str, str, str]]:
     """Key, title and body of each section that has something to show."""
     several = len(contents.studies) > 1
@@ -147,7 +148,8 @@ def _parts(
             for key, title, section in _OF_A_BASE_MODEL
         ]
         own = [answer for answer in said if answer.base_model == base]
-        sections.insert(1, ("answers", "Hypothesis", answered.section(own)))
+        sections.insert(1, ("leaders", "First at each length", leaders.section(of_it, found)))
+        sections.insert(2, ("answers", "Hypothesis", answered.section(own)))
         for key, title, body in sections:
             if body:
                 yield (f"{key}-{base}", f"{title}, {base}", body) if several else (key, title, body)

@@ -251,15 +251,17 @@ def _leader(rows: list[Row], trained: int | None, several: bool) -> Claim:
     same = by_verdict.get("the same", [])
     alike = [row for row in own if row["verdict"] in ("no difference found", "not in every seed")]
     unknown = by_verdict.get("too few", [])
-    with_it = f", like {wording.listed(_others(same))}," if same else ""
+    level = [row for row in own if row["difference"] == 0 and row["verdict"] != "the same"]
+    where = wording.at(best["eval_length"], trained)
     head = (
-        f"{wording.at(best['eval_length'], trained)}, {wording.label(*leader)}{with_it} is first of"
-        f" {len(own) + 1} on {wording.measured(best, several)} ({wording.number(best['value'])})"
+        f"{where}, {_first_of(own, same, level)} on {wording.measured(best, several)}"
+        f" ({wording.number(best['value'])})"
     )
+    they = "each" if len(same) > wording.NAMED else "it"
     limits = [r["smallest_detectable"] for r in alike if r["smallest_detectable"] is not None]
     parts = []
     if beaten:
-        parts.append("it beats all others" if beaten == len(own) else f"it beats {beaten}")
+        parts.append(_beats_all(own) if beaten == len(own) else f"{they} beats {beaten}")
     if alike:
         could_see = f"; the study could see {wording.number(max(limits))}" if limits else ""
         parts.append(f"no sure difference was found to {wording.listed(_others(alike))}{could_see}")
@@ -291,6 +293,29 @@ def _leader(rows: list[Row], trained: int | None, several: bool) -> Claim:
         num_seeds=best["num_seeds"],
         smallest_detectable=max(limits, default=None),
     )
+
+
+def _first_of(own: Sequence[Row], same: Sequence[Row], level: Sequence[Row]) -> str:
+    """Who is first, and who is so with it: the same on every prompt, or of the same score."""
+    leader, number = wording.label(*_first(own[0])), len(own) + 1
+    if len(same) > wording.NAMED:
+        others = f", {wording.listed(_others(level))} level with them" if level else ""
+        return f"{len(same) + 1} of {number} methods, {leader} among them{others}, are first"
+    beside = [
+        f"{how} {wording.listed(_others(rows))}"
+        for how, rows in (("like", same), ("level with", level))
+        if rows
+    ]
+    return f"{', '.join([leader, *beside])}{',' * bool(beside)} is first of {number}"
+
+
+def _beats_all(rows: Sequence[Row]) -> str:
+    """With the one that comes next, and by how much."""
+    closest = min(rows, key=lambda row: abs(row["difference"]))
+    (name,) = _others([closest])
+    others = f"all others, {name} as the next" if len(rows) > 1 else name
+    how_sure = f"{wording.seeds(closest)}, {wording.p_value(closest['p_holm'])}"
+    return f"it beats {others} by {_ahead(closest)}, {how_sure}"
 
 
 def _lengths(views: Views) -> Iterator[Claim]:

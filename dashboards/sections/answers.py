@@ -18,7 +18,9 @@ def section(said: Sequence[Answer]) -> str:
         return ""
     return (
         "<p>Whether a line holds is for the reader to say. Below it stand the findings about the"
-        " methods, benchmarks and lengths that it names, each as far as its test supports it.</p>"
+        " methods, benchmarks and lengths that it names, each as far as its test supports it. A"
+        " method <i>holds</i> a score up to the length to which it keeps 90 % of the accuracy, or"
+        " exceeds by at most 10 % the perplexity, that the base model has within its context.</p>"
         f'<dl class="answers">{"".join(map(_answer, said))}</dl>'
     )
 

@@ -192,6 +192,64 @@ def test_the_first_says_whom_it_beats_and_whom_it_may_not(catalog, found) -> Non
     assert base.text.endswith("up to 128 tokens [128, 128], of 512 evaluated")
 
 
+def test_the_first_that_beats_all_says_who_is_next_and_by_how_much(tmp_path: Path) -> None:
+    apart = [cell for cell in cells() if (cell.method, cell.frozen) != ("pi", False)]
+    catalog = written(tmp_path / "catalog.duckdb", apart)
+    (best,) = (
+        c for c in claimed(catalog)
+        if (c.topic, c.benchmark, c.eval_length) == ("best", "perplexity", 512)
+    )  # fmt: skip
+    (gap,) = rows(
+        catalog,
+        "FROM paired_difference WHERE benchmark = 'perplexity' AND eval_length = 512"
+        " AND method = 'yarn' AND NOT frozen ORDER BY abs(difference) LIMIT 1",
+    )
+    by, low, high = (abs(gap[name]) for name in ("difference", "ci_high", "ci_low"))
+    assert gap["other_method"] == "lm_infinite"
+    assert best.text == (
+        f"at 4x (512 tokens), yarn tuned is first of 5 on perplexity ({best.value:.2f}): it beats"
+        f" all others, lm_infinite as the next by {by:.2f} [{low:.2f}, {high:.2f}], 2 seeds,"
+        " p_Holm < 0.001"
+    )
+    two = [cell for cell in apart if cell.method in ("none", "lm_infinite")]
+    (best,) = (
+        c for c in claimed(written(tmp_path / "two.duckdb", two))
+        if (c.topic, c.benchmark, c.eval_length) == ("best", "perplexity", 512)
+    )  # fmt: skip
+    assert ": it beats none by 1." in best.text or ": it beats none by 2." in best.text
+
+
+def test_of_many_that_are_the_same_one_is_named_and_the_others_are_counted(
+    tmp_path: Path,
+) -> None:
+    right = [1.0] * 40
+    crowd = [
+        Answered(method, True, 0, "passkey", "single", 512, right, 1.0)
+        for method in ("pi", "yarn", "ntk", "clex", "harpe", "rerope")
+    ]
+    wrong = Answered("none", True, 0, "passkey", "single", 512, [0.0] * 40)
+    found = claimed(written(tmp_path / "catalog.duckdb", [wrong, *crowd]))
+    (best,) = (c for c in found if c.topic == "best")
+    assert re.fullmatch(
+        r"at 4x \(512 tokens\), 6 of 7 methods, \w+ among them, are first on passkey \(1\.00\):"
+        r" each beats 1",
+        best.text,
+    )
+
+
+def test_whoever_scores_as_much_without_a_test_is_named_as_level(tmp_path: Path) -> None:
+    turned = []
+    for cell in cells(seeds=(0,)):
+        if cell.benchmark == "passkey" and cell.frozen and cell.method in ("yarn", "none"):
+            right = [1.0, 0.0, 0.0] if cell.method == "yarn" else [0.0, 1.0, 0.0]
+            turned.append(replace(cell, scores=right, value=1 / 3))
+    found = claimed(written(tmp_path / "catalog.duckdb", turned))
+    (best,) = (c for c in found if c.topic == "best" and c.eval_length == 512)
+    assert "none, level with yarn, is first of 2 on passkey (0.33)" in best.text.replace(
+        "yarn, level with none,", "none, level with yarn,"
+    )
+
+
 def test_a_first_screen_has_perplexity_an_answered_benchmark_and_whether_they_agree(found) -> None:
     chosen = headline(found)
     assert [(c.topic, c.benchmark, c.eval_length) for c in chosen] == [
