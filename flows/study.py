@@ -13,13 +13,13 @@ from typing import Any
 
 from prefect import flow
 from prefect.logging import get_run_logger
-from prefect.runtime import deployment
 from prefect.task_runners import ThreadPoolTaskRunner
 from rich.console import Console
 
 from flows.keeping.locking import meet_lock
 from flows.plans.pricing import places_here
 from flows.request import request_for
+from flows.runs.deployed import is_deployed
 from flows.runs.display import ArtifactDisplay, Display, TerminalDisplay
 from flows.runs.first_seed import FirstSeedDisplay
 from flows.runs.interrupts import sigterm_interrupts
@@ -86,7 +86,7 @@ def _compute(
     for attempt in work.swept:
         get_run_logger().info("removed the unfinished attempt %s", attempt)
     # `lce run` says it at the terminal.
-    if deployment.id and (met := meet_lock(request, Store(how.home))):
+    if is_deployed() and (met := meet_lock(request, Store(how.home))):
         get_run_logger().warning(met)
     if work.chosen:
         get_run_logger().info("\n".join(work.chosen))
@@ -111,6 +111,6 @@ def _compute(
 
 
 def _display(progress: RunProgress) -> Display:
-    if deployment.id:
+    if is_deployed():
         return ArtifactDisplay(progress)
     return TerminalDisplay(progress, Console(file=sys.stderr))

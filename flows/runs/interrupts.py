@@ -11,13 +11,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from prefect.runtime import deployment
+from flows.runs.deployed import is_deployed
 
 
 @contextmanager
 def sigterm_interrupts() -> Iterator[None]:
     """Raises KeyboardInterrupt at SIGTERM, save in a deployment's run, which Prefect cancels."""
-    if deployment.id or threading.current_thread() is not threading.main_thread():
+    if is_deployed() or threading.current_thread() is not threading.main_thread():
         yield
         return
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
