@@ -41,7 +41,7 @@ _AXES = (
     "train_length",
     "checkpoint",
 )
-_MACHINE = ("host", "platform", "python", "cpu", "cpu_count")
+_MACHINE = ("host", "platform", "python", "cpu", "cpu_count", "instructions")
 _NUMBERS = (
     ("", "measured", ("tokens", "flops")),
     ("predicted_", "predicted", ("tokens", "flops")),

@@ -1,7 +1,8 @@
 """A study's results as a folder to keep beside code: Markdown, pictures, and every score as CSV.
 
-README.md has the hypothesis, the pictures, what each method gains on the base model at the same
-tokens, a table for each task and where the numbers come from.
+README.md has the hypothesis, who is first at each length and how sure that is, the findings on each
+line, the pictures, what each method gains on the base model at the same tokens, a table for each
+task and where the numbers come from.
 A value stands with its interval: over samples where the study has one seed, else the range over its
 seeds. scores.csv has every metric of every cell unrounded, and its sha256 stands in README.md.
 """
@@ -10,14 +11,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from catalog.formatting import format_rows, number_text
-from catalog.queries import run_query
+from catalog.queries import open_catalog, run_query
 from dashboards import pictures
 from dashboards.against_base import differences
+from dashboards.claims import Answer, Claim, answers, claims, firsts, headline
+from dashboards.claims.wording import COULD_SEE, HOLDS
 from dashboards.comparable import comparable
 from dashboards.contents import Contents, Row, read_contents, select
 from dashboards.many_shot import pictured
@@ -45,11 +49,13 @@ def write_markdown(catalog: Path, study: str, out: Path) -> Path:
       SpecError: there is no catalog, it does not hold the study, or the folder cannot be written.
     """
     contents = read_contents(catalog, study)
+    with open_catalog(catalog) as connection:
+        found, said = claims(connection, study), answers(connection, study)
     scores = run_query(catalog, _SCORES.format(study=study))
     try:
         out.mkdir(parents=True, exist_ok=True)
         (out / SCORES).write_text(format_rows(*scores, "csv") + "\n", encoding="utf-8")
-        page = "\n".join(_page(contents, out)) + "\n"
+        page = "\n".join(_page(contents, found, said, out)) + "\n"
         (out / PAGE).write_text(page, encoding="utf-8")
     except OSError as error:
         raise SpecError(
@@ -61,25 +67,57 @@ def write_markdown(catalog: Path, study: str, out: Path) -> Path:
     return out / PAGE
 
 
-def _page(contents: Contents, out: Path) -> Iterator[str]:
+def _page(
+    contents: Contents, found: Sequence[Claim], said: Sequence[Answer], out: Path
+) -> Iterator[str]:
     (run,) = contents.run
     seeds = f"{run['seeds']} seed{'s'[: run['seeds'] > 1]}"
     yield f"# {contents.study}\n"
-    yield f"Expected: {contents.studies[0]['hypothesis']}\n"
+    if expected := contents.studies[0]["hypothesis"]:
+        yield f"Expected: {_prose(expected)}\n"
     yield (
         f"{run['done']} of {run['cells']} cells are done, {seeds}, profiles"
         f" {run['profiles'] or '-'}. Methods extend to"
-        f" {contents.studies[0]['target_context']:,} tokens."
+        f" {contents.studies[0]['target_context']:,} tokens.\n"
     )
+    yield from (f"- {one.sentence}" for one in headline(found))
     for study in contents.studies:
+        base = study["base_model"]
+        yield f"\n## {base}, trained on {study['trained_context']:,} tokens\n"
+        yield from _came_out(found, base, study["trained_context"])
+        yield from _of_hypothesis([answer for answer in said if answer.base_model == base])
         yield from _base_model(contents, study, out)
     yield from _gaps(contents)
     yield from _origin(contents, out)
 
 
+def _came_out(found: Sequence[Claim], base_model: str, trained: int | None) -> Iterator[str]:
+    by_length = firsts(found, base_model, trained)
+    if not by_length:
+        return
+    yield "### First at each length\n"
+    yield f"{COULD_SEE} The others, pair by pair: `lce claims`.\n"
+    for first in by_length.values():
+        yield from (f"- {one.sentence}" for one in first)
+
+
+def _of_hypothesis(said: Sequence[Answer]) -> Iterator[str]:
+    if not any(answer.claims for answer in said):
+        return
+    yield f"\n### The hypothesis, and the findings that bear on each line\n\n{HOLDS}\n"
+    for answer in said:
+        yield f"- {_prose(answer.line)}"
+        yield from (f"  - {claim.sentence}" for claim in answer.claims)
+    yield ""
+
+
+def _prose(text: str) -> str:
+    """What its author wrote, where Markdown would take a word in angle brackets for a tag."""
+    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", text)
+
+
 def _base_model(contents: Contents, study: Row, out: Path) -> Iterator[str]:
     name, trained = study["base_model"], study["trained_context"]
-    yield f"\n## {name}, trained on {trained:,} tokens\n"
     scores = select(contents.scores, base_model=name)
     benchmarks = comparable(select(contents.benchmarks, base_model=name), scores)
     if any(row["value"] is not None for row in benchmarks):
@@ -179,13 +217,12 @@ def _origin(contents: Contents, out: Path) -> Iterator[str]:
     for row in contents.environments:
         dirty = " with uncommitted changes" if row["git_dirty"] else ""
         commit = f"commit `{row['git_commit'][:12]}`{dirty}" if row["git_commit"] else "no checkout"
-        hardware = ", ".join(filter(None, (row["accelerators"], row["cpu"])))
         versions = json.loads(row["libraries"])
         software = ", ".join(
             f"{key} {versions[key]}" for key in ("torch", "transformers") if key in versions
         )
         yield (
-            f"- {row['num_artifacts']} cells: {commit}; {hardware}; Python {row['python']},"
+            f"- {row['num_artifacts']} cells: {commit}; {row['hardware']}; Python {row['python']},"
             f" {software};"
             f" {row['first_used']:%Y-%m-%d %H:%M} to {row['last_used']:%Y-%m-%d %H:%M} UTC"
         )

@@ -97,7 +97,10 @@ places AS (
         e.git_commit || CASE WHEN e.git_dirty THEN ' with changes' ELSE '' END AS code,
         e.python,
         e.platform,
-        CASE WHEN e.accelerators = '' THEN e.cpu ELSE e.accelerators END AS hardware,
+        CASE
+            WHEN e.accelerators != '' THEN e.accelerators
+            ELSE e.cpu || coalesce(', ' || e.instructions, '')
+        END AS hardware,
         e.libraries::JSON::MAP(VARCHAR, VARCHAR) AS libraries
     FROM store.environment e
 ),

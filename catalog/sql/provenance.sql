@@ -96,6 +96,7 @@ SELECT
     e.python,
     e.cpu,
     e.cpu_count,
+    e.instructions,
     e.accelerators,
     e.libraries,
     count(*) AS num_artifacts,
@@ -116,6 +117,8 @@ COMMENT ON COLUMN environments.platform IS 'Operating system.';
 COMMENT ON COLUMN environments.python IS 'Version of Python.';
 COMMENT ON COLUMN environments.cpu IS 'Model of the processor.';
 COMMENT ON COLUMN environments.cpu_count IS 'Logical processors of the machine.';
+COMMENT ON COLUMN environments.instructions IS
+    'Vector instructions of the processor that torch used: AVX2, AVX512, DEFAULT. NULL if torch was not loaded, or an earlier version did not say.';
 COMMENT ON COLUMN environments.accelerators IS
     'Names of the GPUs, separated by commas; empty if none was used.';
 COMMENT ON COLUMN environments.libraries IS

@@ -128,6 +128,7 @@ CREATE TABLE store.environment (
     python VARCHAR,
     cpu VARCHAR,
     cpu_count BIGINT,
+    instructions VARCHAR,
     accelerators VARCHAR,
     libraries VARCHAR
 );

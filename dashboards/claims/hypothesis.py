@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dashboards.claims.claim import Claim
-from dashboards.claims.found import BASE, PERPLEXITY, claims, read_views
+from dashboards.claims.found import claims
+from dashboards.claims.views import BASE, CONTROL, PERPLEXITY, Method, read_views
 
 if TYPE_CHECKING:
     import duckdb
@@ -89,9 +90,9 @@ def _bearing(line: str, found: Sequence[Claim], trained: int | None) -> list[Cla
     ]
     of_base = any(word in words for word in _OF_BASE)
     if spoken:
-        alone = [one for one in chosen if one.topic == "base" and _is_of(one, spoken)]
+        alone = _against_controls(chosen, spoken, of_base=of_base)
         both = [one for one in chosen if one.topic == "pair" and _compares(one, spoken)]
-        # Whom a line compares comes first; a method alone is held against the base model.
+        # Whom a line compares comes first; a method alone is held against its control.
         picked = [*alone, *both] if of_base else [*both, *alone]
     elif of_base:
         everywhere = chosen if lengths else [one for one in found if one.benchmark in benchmarks]
@@ -167,8 +168,29 @@ def _fits(one: Claim, words: str) -> bool:
     return not any(word in words for word in _TUNED) or states == {False}
 
 
-def _is_of(one: Claim, spoken: Mapping[str, str]) -> bool:
-    return one.method in spoken or one.other_method in spoken
+def _against_controls(
+    found: Sequence[Claim], spoken: Mapping[str, str], *, of_base: bool
+) -> list[Claim]:
+    """Methods that a line speaks of against the model that had the same training and no method.
+
+    Tuned ones against the base model only where the line speaks of that, or there is no other.
+    """
+    at_base, at_control = (
+        [(one, side) for one in found if (side := _beside(one, control)) and side[0] in spoken]
+        for control in (BASE, CONTROL)
+    )
+    tuned = [one for one, (_, frozen) in at_control if not frozen]
+    if tuned and not of_base:
+        at_base = [(one, side) for one, side in at_base if side[1]]
+    return [*(one for one, _ in at_base), *tuned]
+
+
+def _beside(one: Claim, control: Method) -> tuple[str | None, bool | None] | None:
+    """The method that a claim holds against a control; None if it is not about one."""
+    if one.topic not in ("base", "pair"):
+        return None
+    sides = (one.method, one.frozen), (one.other_method, one.other_frozen)
+    return next((side for side, other in (sides, sides[::-1]) if other == control), None)
 
 
 def _compares(one: Claim, spoken: Mapping[str, str]) -> bool:

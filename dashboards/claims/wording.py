@@ -8,6 +8,16 @@ from typing import Any
 NAMED = 4
 """Methods that a sentence names; the others are counted."""
 
+COULD_SEE = (
+    "Differences are those on the same prompts, with 95 % intervals. What a study could see is the"
+    " smallest difference that its test finds four times in five; smaller ones may be there."
+)
+HOLDS = (
+    "A method holds a score up to the length to which it keeps 90 % of the accuracy, or exceeds by"
+    " at most 10 % the perplexity, that the base model has within its context."
+)
+"""What words of the sentences mean, for readers of a page."""
+
 
 def label(method: str, frozen: bool) -> str:
     """As in every table of a study."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from dashboards.claims import Answer
+from dashboards.claims.wording import HOLDS
 
 
 def section(said: Sequence[Answer]) -> str:
@@ -18,9 +19,8 @@ def section(said: Sequence[Answer]) -> str:
         return ""
     return (
         "<p>Whether a line holds is for the reader to say. Below it stand the findings about the"
-        " methods, benchmarks and lengths that it names, each as far as its test supports it. A"
-        " method <i>holds</i> a score up to the length to which it keeps 90 % of the accuracy, or"
-        " exceeds by at most 10 % the perplexity, that the base model has within its context.</p>"
+        " methods, benchmarks and lengths that it names, each as far as its test supports it."
+        f" {escape(HOLDS)}</p>"
         f'<dl class="answers">{"".join(map(_answer, said))}</dl>'
     )
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from dashboards.claims import Claim
-from dashboards.claims.wording import at
+from dashboards.claims import Claim, firsts
+from dashboards.claims.wording import COULD_SEE, at
 from dashboards.contents import Contents
 
 
@@ -19,30 +19,19 @@ def section(contents: Contents, found: Sequence[Claim]) -> str:
     """
     (study,) = contents.studies
     trained = study["trained_context"]
-    first = [
-        one
-        for one in found
-        if one.topic == "best"
-        and one.base_model == study["base_model"]
-        and (one.eval_length or 0) > (trained or 0)
-    ]
-    if not first:
+    by_length = firsts(found, study["base_model"], trained)
+    if not by_length:
         return ""
+    listed = "".join(
+        f"<dt>{escape(at(length, trained).capitalize())}</dt>"
+        f"<dd><ul>{''.join(map(_item, first))}</ul></dd>"
+        for length, first in by_length.items()
+    )
     return (
-        "<p>Differences are those on the same prompts, with 95 % intervals. What a study <i>could"
-        " see</i> is the smallest difference that its test finds four times in five; smaller ones"
-        " may be there. The others, pair by pair: <code>lce claims</code>.</p>"
-        f'<dl class="answers">{"".join(_at(length, trained, first) for length in _lengths(first))}'
-        "</dl>"
+        f"<p>{escape(COULD_SEE)} The others, pair by pair: <code>lce claims</code>.</p>"
+        f'<dl class="answers">{listed}</dl>'
     )
 
 
-def _lengths(found: Sequence[Claim]) -> list[int]:
-    return sorted({one.eval_length for one in found if one.eval_length is not None})
-
-
-def _at(length: int, trained: int | None, found: Sequence[Claim]) -> str:
-    items = "".join(
-        f"<li>{escape(one.sentence)}</li>" for one in found if one.eval_length == length
-    )
-    return f"<dt>{escape(at(length, trained).capitalize())}</dt><dd><ul>{items}</ul></dd>"
+def _item(one: Claim) -> str:
+    return f"<li>{escape(one.sentence)}</li>"

@@ -57,11 +57,10 @@ def _table(heads: tuple[str, ...], rows: str) -> str:
 
 
 def _environment(row: Row) -> str:
-    hardware = ", ".join(filter(None, (row["accelerators"], row["cpu"])))
     software = f"Python {row['python']}, {_versions(row['libraries'])}"
     return (
         f"<tr><td>{_commit(row)}</td><td>{escape(row['host'] or '')}</td>"
-        f"<td>{escape(hardware)}</td><td>{escape(software)}</td>"
+        f"<td>{escape(row['hardware'])}</td><td>{escape(software)}</td>"
         f'<td class="number">{row["num_artifacts"]:,}</td>'
         f"<td>{row['first_used']:%Y-%m-%d %H:%M} to {row['last_used']:%Y-%m-%d %H:%M} UTC</td></tr>"
     )

@@ -1,4 +1,5 @@
 SELECT e.* EXCLUDE (num_artifacts, first_used, last_used),
+    concat_ws(', ', nullif(e.accelerators, ''), e.cpu, e.instructions) AS hardware,
     count(DISTINCT a.artifact) AS num_artifacts,
     min(a.started_at) AS first_used,
     max(a.created_at) AS last_used

@@ -67,9 +67,14 @@ class Record(BaseModel):
         return cls.model_validate_json((folder / RECORD).read_bytes())
 
 
-@functools.cache
 def environment() -> dict[str, Any]:
     """Code, libraries and hardware of this process; no secrets, no environment variables."""
+    # A process may load torch after it made its first artifact.
+    return {**_host(), "instructions": _instructions(), "accelerators": _accelerators()}
+
+
+@functools.cache
+def _host() -> dict[str, Any]:
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -78,7 +83,6 @@ def environment() -> dict[str, Any]:
         "cpu_count": os.cpu_count(),
         "libraries": _versions(),
         "git": git_state(Path(__file__).parent),
-        "accelerators": _accelerators(),
     }
 
 
@@ -142,9 +146,19 @@ def cpu_name() -> str:
     return names[0] if names else platform.processor()
 
 
+def _loaded_torch() -> Any:
+    """Only asked of processes that loaded it anyway: a planner must not pay for it."""
+    return sys.modules.get("torch")
+
+
+def _instructions() -> str | None:
+    """Vector instructions that torch's CPU kernels use here: on them rounding depends."""
+    torch = _loaded_torch()
+    return None if torch is None else torch.backends.cpu.get_cpu_capability()
+
+
 def _accelerators() -> list[str]:
-    # Only asked of processes that loaded torch anyway: a planner must not pay for it.
-    torch = sys.modules.get("torch")
+    torch = _loaded_torch()
     if torch is None or not torch.cuda.is_available():
         return []
     return [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]

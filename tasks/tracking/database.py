@@ -9,9 +9,11 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
 from filelock import FileLock
 
@@ -46,6 +48,29 @@ def tracking_uri(home: Path) -> str:
 def note(home: Path) -> Path:
     """The file that says of which state of the store each study is shown."""
     return database(home).with_name("projected.json")
+
+
+def is_here(home: Path) -> bool:
+    """Whether there is a database, and it keeps its files in this store; imports no MLflow.
+
+    It names them by their place: in a store that was moved or copied it would write to the old one.
+    """
+    if not database(home).exists():
+        return False
+    try:
+        with contextlib.closing(
+            sqlite3.connect(f"{database(home).as_uri()}?mode=ro", uri=True)
+        ) as it:
+            # The experiment that MLflow itself makes with the database.
+            found = it.execute(
+                "SELECT artifact_location FROM experiments WHERE experiment_id = 0"
+            ).fetchone()
+    except sqlite3.Error:
+        return True  # whoever opens it says what is wrong with it
+    if found is None:
+        return True
+    folder = Path(unquote(urlsplit(found[0]).path)).parent
+    return folder.resolve() == artifact_root(home).resolve()
 
 
 def initialise(home: Path) -> None:
@@ -96,8 +121,9 @@ def remove(client: MlflowClient, home: Path, run: Run) -> None:
 
 def _create_database(home: Path) -> None:
     final = database(home)
-    if final.exists():
+    if is_here(home):
         return
+    final.unlink(missing_ok=True)
     aside = final.with_name(".new.db")
     for leftover in final.parent.glob(".new.db*"):
         leftover.unlink()

@@ -1,6 +1,7 @@
 """The MLflow projection: a study's records as one experiment, rewritten only where they changed.
 
-MLflow is a view of the store, never a source: its database may be deleted and comes back equal.
+MLflow is a view of the store, never a source: its database may be deleted and comes back equal, and
+does so in a store that was moved.
 Everything is written by one process at a time under a file lock, with timestamps taken from the
 records, so that projecting twice changes nothing. A changed run is deleted for good and rewritten,
 because MLflow can neither take back a metric nor change a param. MLflow itself is imported inside
@@ -23,7 +24,7 @@ from lce_core.errors import SpecError
 from lce_core.store.artifacts import Store
 from lce_core.store.identity import fingerprint
 from tasks.tracking.content import NOTE, RUN_KEY, RunContent
-from tasks.tracking.database import artifact_root, database, note, opened, remove, runs_of
+from tasks.tracking.database import artifact_root, is_here, note, opened, remove, runs_of
 from tasks.tracking.study_content import read_plan, run_contents
 from tasks.tracking.views import VIEW_TAGS, description, saved_views
 
@@ -59,7 +60,7 @@ class ProjectionReport:
 
 def is_current(store: Store, study: str) -> bool:
     """Whether MLflow shows the study as the store has it; imports no MLflow."""
-    if not database(store.home).exists() or pages_of(store.home, study) is None:
+    if not is_here(store.home) or pages_of(store.home, study) is None:
         return False
     return noted(note(store.home)).get(study) == state_digest(store, _MAKER, study)
 

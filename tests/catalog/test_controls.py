@@ -70,14 +70,18 @@ BENCHMARK = {"name": "passkey", "version": 1}
         (lambda r: the_same(r, data="ab"), "data", "all", "ab", None),
         (lambda r: r["result"].update(kernel="cudnn"), "kernel", "exact attention", "cudnn",
          "sdpa"),
-        (lambda r: r["environment"].update(cpu="other"), "hardware", "all", "other", ...),
+        (lambda r: r["environment"].update(cpu="other", instructions=None), "hardware", "all",
+         "other", ...),
+        (lambda r: r["environment"].update(cpu="EPYC", instructions="AVX512"), "hardware", "all",
+         "EPYC, AVX512", ...),
         (lambda r: r["environment"]["libraries"].update(torch="0.1"), "library torch", "all",
          "0.1", ...),
         (lambda r: r["environment"]["libraries"].update(new="1"), "library new", "all", "1", None),
         (lambda r: r["environment"].update(git={"commit": "c0", "dirty": True}), "code", "all",
          "c0 with changes", ...),
     ],
-    ids=["benchmark", "evaluation", "data", "kernel", "hardware", "library", "new", "code"],
+    ids=["benchmark", "evaluation", "data", "kernel", "hardware", "instructions", "library", "new",
+         "code"],
 )  # fmt: skip
 def test_a_cell_that_differs_from_those_beside_it_is_named(
     store: Store, change: Change, factor: str, among: str, value: str, usual: Any

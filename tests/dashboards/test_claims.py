@@ -277,6 +277,32 @@ def test_each_line_of_the_hypothesis_has_the_claims_that_bear_on_it(catalog: Pat
     assert {c.topic for c in weather.claims} == {"best"}
 
 
+@pytest.mark.parametrize(
+    ("line", "controls"),
+    [
+        ("Fine-tuned, PI is better.", [("pi", False, False)]),
+        ("PI is better than the base model.", [("pi", False, True), ("pi", False, False)]),
+        ("YaRN is better.", [("yarn", True, True), ("yarn", False, False)]),
+        ("YaRN is better without training.", [("yarn", True, True)]),
+    ],
+)
+def test_a_tuned_method_is_held_against_what_was_trained_as_much_without_it(
+    tmp_path: Path, line: str, controls: list[tuple[str, bool, bool]]
+) -> None:
+    right = {
+        ("none", True): 5, ("none", False): 20, ("yarn", True): 30, ("yarn", False): 40,
+        ("pi", False): 39,
+    }  # fmt: skip
+    cells = [
+        Answered(method, frozen, 0, "passkey", "single", 512, [1.0] * n + [0.0] * (40 - n), n / 40)
+        for (method, frozen), n in right.items()
+    ]
+    with open_catalog(written(tmp_path / "c.duckdb", cells, hypothesis=line)) as connection:
+        (answer,) = answers(connection, "s")
+    assert {claim.other_method for claim in answer.claims} == {"none"}
+    assert [(c.method, c.frozen, c.other_frozen) for c in answer.claims] == controls
+
+
 def test_a_study_that_is_not_there_and_an_older_catalog_are_named(catalog, tmp_path: Path) -> None:
     with open_catalog(catalog) as connection, pytest.raises(SpecError, match="study of the"):
         claims(connection, "t")

@@ -16,7 +16,8 @@ import pytest
 
 from catalog.build import build_catalog
 from catalog.formatting import number_text
-from catalog.queries import run_query
+from catalog.queries import open_catalog, run_query
+from dashboards.claims import answers, claims, headline
 from dashboards.markdown import write_markdown
 from lce_core.errors import SpecError
 from lce_core.store.artifacts import Store
@@ -47,6 +48,8 @@ def tables(page: str) -> dict[str, dict[str, dict[str, str]]]:
     for block in page.split("\n### ")[1:]:
         title, _, rest = block.partition(":")
         lines = [line for line in rest.splitlines() if line.startswith("| ")]
+        if not lines:
+            continue
         head, *body = ([part.strip() for part in line.strip("| ").split(" | ")] for line in lines)
         if head[0] == "method":
             found[title] = {
@@ -114,6 +117,28 @@ def test_every_score_is_in_the_csv_whose_digest_the_page_names(catalog: Path, fo
     assert sorted(kept) == sorted(tuple(row.values()) for row in rows(catalog, sql))
     digest = hashlib.sha256((folder / "scores.csv").read_bytes()).hexdigest()
     assert digest in (folder / "README.md").read_text(encoding="utf-8")
+
+
+def test_findings_stand_before_the_pictures_and_below_the_lines_they_bear_on(
+    catalog: Path, folder: Path
+) -> None:
+    page = (folder / "README.md").read_text(encoding="utf-8")
+    with open_catalog(catalog) as connection:
+        found, said = claims(connection, STUDY), answers(connection, STUDY)
+    head, first, lines = re.split(r"### First at each length|### The hypothesis", page)[:3]
+    assert [f"- {one.sentence}" for one in headline(found)] == re.findall("^- .*", head, re.M)
+    best = [one for one in found if one.topic == "best" and (one.eval_length or 0) > 128]
+    assert best
+    assert {f"- {one.sentence}" for one in best} == set(re.findall("^- .*", first, re.M))
+    shown = lines.split("![")[0]
+    assert re.findall("^ *- .*", shown, re.M) == [
+        told
+        for answer in said
+        for told in (
+            f"- {answer.line.replace('<beyond>', '&lt;beyond>')}",
+            *(f"  - {one.sentence}" for one in answer.claims),
+        )
+    ]
 
 
 def test_pictures_are_named_by_the_page_and_hold_every_method_and_number(

@@ -104,13 +104,13 @@ def _(place: Place) -> None:
     read_contents(database(place), "toy")
 
 
-@provokes("dashboards/claims/found.py", "a study of the catalog")
+@provokes("dashboards/claims/views.py", "a study of the catalog")
 def _(place: Place) -> None:
     with open_catalog(database(place)) as connection:
         claims(connection, "toyy")
 
 
-@provokes("dashboards/claims/found.py", "a catalog with comparisons")
+@provokes("dashboards/claims/views.py", "a catalog with comparisons")
 def _(place: Place) -> None:
     with open_catalog(database(place)) as connection:
         claims(connection, "toy")

@@ -274,6 +274,34 @@ def test_a_deleted_database_comes_back_equal(store: Store) -> None:
     assert logical_digest(store.home) == digest
 
 
+@pytest.mark.parametrize("copied", [False, True], ids=["moved", "copied"])
+def test_a_store_elsewhere_has_mlflow_made_again_with_files_of_its_own(
+    store: Store, copied: bool
+) -> None:
+    plan_study(store)
+    project(store, "small")
+    digest = logical_digest(store.home)
+    other = Store(store.home.with_name(f"{store.home.name} elsewhere"))
+    (shutil.copytree if copied else shutil.move)(store.home, other.home)
+    assert not is_current(other, "small")
+    report = project(other, "small")
+    assert (report.kept, report.written) == (0, 6)
+    assert is_current(other, "small")
+    assert logical_digest(other.home) == digest
+    places = {run.info.artifact_uri for run in runs(other).values()}
+    assert all(place.startswith(artifact_root(other.home).as_uri()) for place in places)
+    assert store.home.exists() == copied
+
+
+def test_a_store_under_another_name_of_its_place_keeps_its_mlflow(store: Store) -> None:
+    plan_study(store)
+    project(store, "small")
+    link = store.home.with_name("link")
+    link.symlink_to(store.home)
+    assert is_current(Store(link), "small")
+    assert project(Store(link), "small").kept == 6
+
+
 def test_a_new_cell_rewrites_its_run_alone_and_the_old_run_is_really_gone(store: Store) -> None:
     plan_study(store)
     removed = cell("none", 0, "passkey", 512, None)

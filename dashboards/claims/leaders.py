@@ -1,0 +1,110 @@
+"""Who is best at a benchmark and a length, of the methods that were asked the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from dashboards.claims import wording
+from dashboards.claims.claim import Claim, Verdict
+from dashboards.claims.pairs import ahead
+from dashboards.claims.views import Row, Views, first, other_labels
+
+
+def leaders(views: Views) -> Iterator[Claim]:
+    """Of the methods that were asked the tasks that most pairs share."""
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in views.pairs:
+        key = (row["base_model"], row["benchmark"], row["profile"], row["eval_length"])
+        groups.setdefault(key, []).append(row)
+    for rows in groups.values():
+        counts: dict[str, int] = {}
+        for row in rows:
+            counts[row["tasks"]] = counts.get(row["tasks"], 0) + 1
+        # All tasks together, where two methods share them; else the task that most share.
+        usual = max(counts, key=lambda tasks: (tasks.count(","), counts[tasks]))
+        yield _leader(
+            [row for row in rows if row["tasks"] == usual],
+            views.trained(rows[0]["base_model"]),
+            len(counts) > 1,
+        )
+
+
+def _leader(rows: list[Row], trained: int | None, several: bool) -> Claim:
+    up = rows[0]["higher_is_better"]
+    best = max(rows, key=lambda row: row["value"] if up else -row["value"])
+    leader = first(best)
+    own = [row for row in rows if first(row) == leader]
+    by_verdict: dict[str, list[Row]] = {}
+    for row in own:
+        by_verdict.setdefault(row["verdict"], []).append(row)
+    beaten = len(by_verdict.get("better", ()))
+    same = by_verdict.get("the same", [])
+    alike = [row for row in own if row["verdict"] in ("no difference found", "not in every seed")]
+    unknown = by_verdict.get("too few", [])
+    level = [row for row in own if row["difference"] == 0 and row["verdict"] != "the same"]
+    where = wording.at(best["eval_length"], trained)
+    head = (
+        f"{where}, {_first_of(own, same, level)} on {wording.measured(best, several)}"
+        f" ({wording.number(best['value'])})"
+    )
+    they = "each" if len(same) > wording.NAMED else "it"
+    limits = [r["smallest_detectable"] for r in alike if r["smallest_detectable"] is not None]
+    parts = []
+    if beaten:
+        parts.append(_beats_all(own) if beaten == len(own) else f"{they} beats {beaten}")
+    if alike:
+        could_see = f"; the study could see {wording.number(max(limits))}" if limits else ""
+        whom = wording.listed(other_labels(alike))
+        parts.append(f"no sure difference was found to {whom}{could_see}")
+    if unknown:
+        few = max(row["num_clusters"] for row in unknown)
+        number = len(unknown)
+        whom = "any other" if number == len(own) else f"{number} other{'s'[: number > 1]}"
+        parts.append(f"{few} independent samples are too few to compare it with {whom}")
+    verdict: Verdict = (
+        "better"
+        if beaten == len(own)
+        else "too few"
+        if len(unknown) == len(own)
+        else "the same"
+        if len(same) == len(own)
+        else "no difference found"
+    )
+    return Claim(
+        "best",
+        verdict,
+        ": ".join([head, *(["; ".join(parts)] if parts else [])]),
+        best["base_model"],
+        best["benchmark"],
+        best["eval_length"],
+        best["task"],
+        *leader,
+        value=best["value"],
+        num_samples=max(row["num_clusters"] for row in own),
+        num_seeds=best["num_seeds"],
+        smallest_detectable=max(limits, default=None),
+    )
+
+
+def _first_of(own: Sequence[Row], same: Sequence[Row], level: Sequence[Row]) -> str:
+    """Who is first, and who is so with it: the same on every prompt, or of the same score."""
+    leader, number = wording.label(*first(own[0])), len(own) + 1
+    if len(same) > wording.NAMED:
+        others = f", {wording.listed(other_labels(level))} level with them" if level else ""
+        return f"{len(same) + 1} of {number} methods, {leader} among them{others}, are first"
+    beside = [
+        f"{how} {wording.listed(other_labels(rows))}"
+        for how, rows in (("like", same), ("level with", level))
+        if rows
+    ]
+    return f"{', '.join([leader, *beside])}{',' * bool(beside)} is first of {number}"
+
+
+def _beats_all(rows: Sequence[Row]) -> str:
+    """With the one that comes next, and by how much."""
+    closest = min(rows, key=lambda row: abs(row["difference"]))
+    (name,) = other_labels([closest])
+    others = f"all others, {name} as the next" if len(rows) > 1 else name
+    how_sure = f"{wording.seeds(closest)}, {wording.p_value(closest['p_holm'])}"
+    return f"it beats {others} by {ahead(closest)}, {how_sure}"

@@ -1,0 +1,88 @@
+"""One method against another, on the prompts that both were asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dashboards.claims import wording
+from dashboards.claims.claim import Claim
+from dashboards.claims.views import BASE, Row, Views, first, other, with_more_tasks
+
+_UNDECIDED = ("the same", "no difference found", "too few")
+
+
+def pairs(views: Views) -> Iterator[Claim]:
+    """Each pair once, from the better side; without a better one, as the rows come."""
+    several = with_more_tasks(views.pairs, "tasks")
+    seen = set()
+    for row in views.pairs:
+        methods = frozenset([first(row), other(row)])
+        key = (row["holm_family"], row["base_model"], row["profile"], methods)
+        ahead = (row["difference"] > 0) == row["higher_is_better"]
+        if key in seen or row["verdict"] == "worse":
+            continue
+        if row["verdict"] == "not in every seed" and not ahead:
+            continue
+        if row["verdict"] in _UNDECIDED and first(row) == BASE:
+            continue  # said from the method's side
+        seen.add(key)
+        yield _pair(row, views.trained(row["base_model"]), row["benchmark"] in several)
+
+
+def _pair(row: Row, trained: int | None, several: bool) -> Claim:
+    return Claim(
+        "base" if BASE in (first(row), other(row)) else "pair",
+        row["verdict"],
+        f"{wording.at(row['eval_length'], trained)}, {_said(row, several)}",
+        row["base_model"],
+        row["benchmark"],
+        row["eval_length"],
+        row["task"],
+        *first(row),
+        *other(row),
+        difference=row["difference"],
+        low=row["ci_low"],
+        high=row["ci_high"],
+        value=row["value"],
+        p_holm=row["p_holm"],
+        holm_family=row["holm_family"],
+        num_samples=row["num_clusters"],
+        num_seeds=row["num_seeds"],
+        smallest_detectable=row["smallest_detectable"],
+    )
+
+
+def _said(row: Row, several: bool) -> str:
+    """What was found between two methods."""
+    ours, theirs = (wording.label(*one) for one in (first(row), other(row)))
+    what, p_holm = wording.measured(row, several), wording.p_value(row["p_holm"])
+    seeds, seen = wording.seeds(row), row["smallest_detectable"]
+    gap = wording.estimate(row["difference"], row["ci_low"], row["ci_high"])
+    could_see = "" if seen is None else f"; the study could see {wording.number(seen)}"
+    if row["verdict"] == "better":
+        return f"{ours} beats {theirs} on {what} by {ahead(row)}, {seeds}, {p_holm}"
+    if row["verdict"] == "not in every seed":
+        spread = sorted((row["lowest"], row["highest"]), reverse=row["difference"] < 0)
+        lowest, highest = (abs(one) if one * row["difference"] > 0 else -abs(one) for one in spread)
+        return (
+            f"{ours} is ahead of {theirs} on {what} by {ahead(row)}, {p_holm}, but not in each of"
+            f" {seeds} ({wording.number(lowest, highest)} to {wording.number(highest, lowest)})"
+        )
+    if row["verdict"] == "the same":
+        samples = f"all {row['num_clusters']} samples"
+        return f"{ours} and {theirs} score the same on {samples} of {what}{could_see}"
+    if row["verdict"] == "too few":
+        return (
+            f"{row['num_clusters']} independent samples of {what} are too few to compare {ours}"
+            f" with {theirs}: {gap}, {seeds}"
+        )
+    return (
+        f"no difference found between {ours} and {theirs} on {what}{could_see}"
+        f" ({gap}, {seeds}, {p_holm})"
+    )
+
+
+def ahead(row: Row) -> str:
+    """By how much, whichever direction is better."""
+    low, high = sorted((abs(row["ci_low"]), abs(row["ci_high"])))
+    return wording.estimate(abs(row["difference"]), low, high)
