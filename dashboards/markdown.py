@@ -19,7 +19,7 @@ from typing import Any
 from catalog.formatting import format_rows, number_text
 from catalog.queries import open_catalog, run_query
 from dashboards import pictures
-from dashboards.against_base import differences
+from dashboards.against_base import band_label, bands, difference_text, differences
 from dashboards.claims import Answer, Claim, answers, claims, firsts, headline
 from dashboards.claims.wording import COULD_SEE, HOLDS
 from dashboards.comparable import comparable
@@ -27,7 +27,6 @@ from dashboards.contents import Contents, Row, read_contents, select
 from dashboards.many_shot import pictured
 from dashboards.marks import LEGEND, MARKS, Place, place, verdicts
 from lce_core.errors import SpecError
-from lce_core.statistics.estimates import Estimate
 
 PAGE, SCORES = "README.md", "scores.csv"
 _SCORES = (
@@ -143,24 +142,18 @@ def _base_model(contents: Contents, study: Row, out: Path) -> Iterator[str]:
 
 
 def _against_base(rows: Sequence[Row], trained: int) -> Iterator[str]:
-    found = differences(rows, trained)
+    length = rows[0]["eval_length"]
+    parts = bands(trained, length)
+    found = differences(rows, parts)
     if not found:
         return
-    title = f"{rows[0]['benchmark']} {rows[0]['task']} at {rows[0]['eval_length']:,}"
+    title = f"{rows[0]['benchmark']} {rows[0]['task']} at {length:,}"
     yield f"\n### {title} against the base model: nats a token, lower is better\n"
-    yield f"| method | to position {trained:,} | beyond |"
-    yield "|---|---:|---:|"
+    yield f"| method | {' | '.join(map(band_label, parts))} |"
+    yield f"|---|{'---:|' * len(parts)}"
     for one in found:
-        means = f"{_signed(one.within)} | {_signed(one.beyond)}"
+        means = " | ".join(map(difference_text, one.by_band))
         yield f"| {pictures.label(one.method, one.frozen)} | {means} |"
-
-
-def _signed(estimate: Estimate | None) -> str:
-    if estimate is None:
-        return ""
-    bounds = (estimate.low, estimate.high)
-    interval = " [" + ", ".join(f"{bound:+.3f}" for bound in bounds if bound is not None) + "]"
-    return f"{estimate.value:+.3f}" + interval * (estimate.low is not None)
 
 
 def _table(contents: Contents, rows: Sequence[Row]) -> Iterator[str]:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from html import escape
+
+from dashboards.against_base import band_label, bands, difference_text, differences
 from dashboards.charts import scales
 from dashboards.charts.line_panel import Axes
 from dashboards.contents import Contents, select
+from dashboards.families import Variant, ordered
 from dashboards.figure import figure
 from dashboards.sections.panels import family_panels, lines_of, lines_table
+from lce_core.statistics.estimates import Estimate
 
 
 def section(contents: Contents) -> str:
@@ -42,4 +47,45 @@ def section(contents: Contents) -> str:
             )
             table = lines_table(lines, "position", "nats")
             figures.append(figure(title, says, pictures, table))
+            figures.append(_against_base(contents, benchmark, task, length))
     return "".join(figures)
+
+
+def _against_base(contents: Contents, benchmark: str, task: str, length: int) -> str:
+    """A table of what each method gains on the base model at the same tokens; "" without that."""
+    study = contents.studies[0]
+    rows = select(contents.positions, benchmark=benchmark, task=task, eval_length=length)
+    parts = bands(study["trained_context"], length)
+    found = {Variant(one.method, one.frozen): one.by_band for one in differences(rows, parts)}
+    if not found:
+        return ""
+    columns = zip(*found.values(), strict=True)
+    best = [min((one.value for one in column if one), default=None) for column in columns]
+    heads = "".join(f'<th class="number" scope="col">{band_label(part)}</th>' for part in parts)
+    body = "".join(
+        f'<tr data-method="{escape(one.method)}" data-frozen="{str(one.frozen).lower()}">'
+        f'<th scope="row">{escape(one.label)}</th>'
+        + "".join(map(_gain, found[one], best))
+        + "</tr>"
+        for one in ordered(contents)
+        if one in found
+    )
+    title = f"{task.replace('_', ' ')} against the base model"
+    return (
+        f'<details class="task" open data-figure="{escape(title)}">'
+        f"<summary><b>{escape(title)}</b> at the same tokens, by position: nats a token, lower is"
+        " better</summary><p>Intervals (95 %) are by bootstrap over bins of positions: they say how"
+        " sure the difference is on the tokens that were read, not on other texts.</p>"
+        '<div class="scroll" tabindex="0" role="group" aria-label="table"><table class="gains">'
+        f'<thead><tr><th scope="col">method</th>{heads}</tr></thead><tbody>{body}</tbody></table>'
+        '</div><div class="tools" hidden><button type="button" data-save="csv">CSV</button></div>'
+        "</details>"
+    )
+
+
+def _gain(found: Estimate | None, best: float | None) -> str:
+    if found is None:
+        return "<td></td>"
+    text = escape(difference_text(found))
+    shown = f"<b>{text}</b>" if found.value == best else text
+    return f'<td class="number" data-value="{found.value!r}">{shown}</td>'

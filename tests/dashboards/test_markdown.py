@@ -21,6 +21,7 @@ from dashboards.claims import answers, claims, headline
 from dashboards.markdown import write_markdown
 from lce_core.errors import SpecError
 from lce_core.store.artifacts import Store
+from tests.support.catalogs.gains import BANDS, GAINS
 from tests.support.catalogs.sample_store import STUDY, Study, sample_store
 
 pytestmark = pytest.mark.slow
@@ -83,18 +84,7 @@ def test_each_value_and_its_interval_stand_in_the_table_of_their_task(
 def test_gains_on_the_base_model_are_differences_at_the_same_positions(
     catalog: Path, folder: Path
 ) -> None:
-    found = rows(
-        catalog,
-        """
-        SELECT n.benchmark, n.task, n.eval_length, n.method, n.frozen, n.position_bin >= 128 AS far,
-            avg(n.nll - b.nll) AS gain
-        FROM nll_by_position n
-        JOIN nll_by_position b
-            USING (study, base_model, benchmark, task, eval_length, position_bin)
-        WHERE b.method = 'none' AND b.frozen AND (n.method != 'none' OR NOT n.frozen)
-            AND n.nll IS NOT NULL AND b.nll IS NOT NULL
-        GROUP BY ALL""",
-    )
+    found = rows(catalog, GAINS)
     page = (folder / "README.md").read_text(encoding="utf-8")
     longest = max(row["eval_length"] for row in found)
     written = tables(page)
@@ -103,11 +93,10 @@ def test_gains_on_the_base_model_are_differences_at_the_same_positions(
     for row in shown:
         title = f"{row['benchmark']} {row['task']} at {longest:,} against the base model"
         label = row["method"] + " tuned" * (not row["frozen"])
-        column = "beyond" if row["far"] else "to position 128"
         (line,) = [
             fields for name, fields in written[title].items() if name.removesuffix(" ~") == label
         ]
-        assert line[column].split(" ")[0] == f"{row['gain']:+.3f}"
+        assert line[BANDS[row["band"]]].split(" ")[0] == f"{row['gain']:+.3f}"
 
 
 def test_every_score_is_in_the_csv_whose_digest_the_page_names(catalog: Path, folder: Path) -> None:

@@ -26,6 +26,7 @@ from dashboards.report import write_report
 from dashboards.sections import header
 from lce_core.errors import SpecError
 from lce_core.store.artifacts import Store
+from tests.support.catalogs.gains import BANDS, GAINS
 from tests.support.catalogs.sample_store import STUDY, sample_store
 
 pytestmark = pytest.mark.slow
@@ -321,6 +322,35 @@ def test_losses_by_position_are_means_of_bins_and_seeds(opened: Opened, catalog:
         " GROUP BY ALL HAVING count(*) = 3",
     )
     assert close(opened.plotted("Loss by position: nll by position", "x", "value"), expected)
+
+
+@pytest.mark.browser
+def test_gains_on_the_base_model_are_those_of_the_same_positions(
+    opened: Opened, catalog: Path
+) -> None:
+    gained = f"SELECT method, frozen, band, gain FROM ({GAINS}) WHERE eval_length = 1024"
+    expected = rows_of(catalog, gained)
+    rows = opened.page.query_selector_all("table.gains tbody tr")
+    found = {
+        (
+            row.get_attribute("data-method"),
+            row.get_attribute("data-frozen") == "true",
+            band,
+            float(cell.get_attribute("data-value") or "nan"),
+        )
+        for row in rows
+        for band, cell in enumerate(row.query_selector_all("td"))
+    }
+    assert close(found, expected)
+    heads = opened.page.eval_on_selector_all(
+        "table.gains th.number", "all => all.map(h => h.innerText)"
+    )
+    assert tuple(heads) == BANDS
+    # The best of each column is bold.
+    best = opened.page.eval_on_selector_all(
+        "table.gains td b", "all => all.map(b => Number(b.parentElement.dataset.value))"
+    )
+    assert set(best) == {min(row[3] for row in found if row[2] == band) for band in range(4)}
 
 
 @pytest.mark.browser
