@@ -8,6 +8,7 @@ server, a worker, the store, the disk).
 from __future__ import annotations
 
 import os
+import signal
 import sys
 
 import typer
@@ -55,6 +56,8 @@ INTERRUPTED = 130
 
 def main() -> None:
     """Entry point: turns errors made on purpose into one message and an exit code."""
+    # As Ctrl-C, from the first moment on: Slurm and Kubernetes send it.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         app()
         code: str | int | None = 0

@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 from rich.console import Console
 
@@ -120,7 +120,8 @@ class Lines:
 
     def say(self, line: str) -> None:
         """Prints a line with the time."""
-        with self._lock:
+        # A log that cannot be written, such as one on a full disk, ends no run.
+        with self._lock, suppress(OSError):
             self._last = time.monotonic()
             self._tell.print(f"{time.strftime('%H:%M:%S')} {line}")
 
@@ -135,8 +136,10 @@ class Lines:
                 is_given_back = stop.is_set() and isinstance(answer, WorkerLostError)
                 outcome = "gave back" if is_given_back else _outcome(answer)
                 took = spoken(time.monotonic() - begun)
-                self.say(f"ended  {taken.unit.name} in {took}: {outcome}")
-                end(answer)
+                try:
+                    self.say(f"ended  {taken.unit.name} in {took}: {outcome}")
+                finally:
+                    end(answer)
 
             submit(taken, slot, ended)
 

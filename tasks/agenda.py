@@ -22,6 +22,8 @@ from lce_core.study.units import Unit
 
 LOOK_SECONDS = 1.0
 """Least time between two looks at what others have done, while there is something to take."""
+LONGEST_REST_SECONDS = 8.0
+"""Of a step that somebody was found to hold, before it is tried again."""
 _LOOK_SHARE = 20
 """Looks take at most one part in so many of the time."""
 
@@ -73,6 +75,8 @@ class Agenda:
             if listing.find(step.fingerprint, step.kind)
         }
         self._attempts = store.attempts()
+        self._rests: dict[str, tuple[float, float]] = {}
+        """Until when a step rests that was found held, and for how long."""
         self._next_look = time.monotonic() + LOOK_SECONDS
 
     def take(self, fits: Callable[[Unit], bool]) -> Taken | None:
@@ -87,7 +91,9 @@ class Agenda:
             if not unit.needs <= self.done:
                 continue
             free = tuple(
-                step for step in unit.steps if step.short not in names or self._is_free(step)
+                step
+                for step in unit.steps
+                if not self._is_resting(step) and (step.short not in names or self._is_free(step))
             )
             if len(free) < len(unit.steps):
                 self.num_held += 1
@@ -126,9 +132,16 @@ class Agenda:
                     yield unit, step, left
 
     def put_back(self, unit: Unit, held: Collection[str]) -> None:
-        """The steps of a unit with these fingerprints were found held by others."""
+        """The steps of a unit with these fingerprints were found held by others.
+
+        It rests for a moment, and longer each time: on another host a lease may look alive that
+        is dead from here.
+        """
         steps = tuple(step for step in unit.steps if step.fingerprint in held)
         self.waiting.insert(0, replace(unit, steps=steps))
+        for step in steps:
+            seconds = min(LONGEST_REST_SECONDS, 2 * self._rests.get(step.short, (0.0, 0.1))[1])
+            self._rests[step.short] = (time.monotonic() + seconds, seconds)
 
     def drop(self, unit: Unit) -> None:
         """It waits in vain."""
@@ -157,6 +170,9 @@ class Agenda:
         took = time.monotonic() - begun
         self._next_look = begun + max(LOOK_SECONDS, _LOOK_SHARE * took)
         return found
+
+    def _is_resting(self, step: Step) -> bool:
+        return time.monotonic() < self._rests.get(step.short, (0.0, 0.0))[0]
 
     def _is_free(self, step: Step) -> bool:
         try:

@@ -11,13 +11,15 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from lce_core.errors import SpecError
 from lce_core.store.lease import Lease
 
 WAIT_SECONDS = 5.0
+HOST_WIDE = Path("/tmp") if os.name == "posix" else Path(tempfile.gettempdir())
+"""Not TMPDIR, which clusters set for each job."""
 
 
 def visible_gpus() -> dict[str, str]:
@@ -40,12 +42,26 @@ def gpu_name() -> str | None:
     return next((name for index, name in listed.items() if index in visible), None)
 
 
+def never(seconds: float) -> bool:
+    """Waits for so many seconds; nobody asks to end."""
+    time.sleep(seconds)
+    return False
+
+
 @contextlib.contextmanager
-def leased_gpus(least: int, most: int) -> Iterator[list[str]]:
+def leased_gpus(
+    least: int, most: int, has_to_end: Callable[[float], bool] = never
+) -> Iterator[list[str]]:
     """Names of between `least` and `most` GPUs, as many as are free; waits for `least`.
+
+    Args:
+      least: without which nothing can be done.
+      most: that are of use.
+      has_to_end: waits for so many seconds; whether nobody wants them any more.
 
     Raises:
       SpecError: fewer than `least` GPUs are visible.
+      KeyboardInterrupt: nobody wants them any more.
     """
     gpus = visible_gpus()
     if len(gpus) < least:
@@ -55,7 +71,7 @@ def leased_gpus(least: int, most: int) -> Iterator[list[str]]:
             f"{least} GPUs, one a process of a training run",
             "lower --processes",
         )
-    folder = Path(tempfile.gettempdir()) / f"lce-gpus-{os.getuid()}"
+    folder = HOST_WIDE / f"lce-gpus-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     while True:
         with contextlib.ExitStack() as leases:
@@ -63,7 +79,8 @@ def leased_gpus(least: int, most: int) -> Iterator[list[str]]:
             if len(taken) >= least:
                 yield taken
                 return
-        time.sleep(WAIT_SECONDS)
+        if has_to_end(WAIT_SECONDS):
+            raise KeyboardInterrupt
 
 
 def _take(

@@ -8,7 +8,7 @@ lost their parent: both are subreapers. So whichever one process is killed, anot
 Where supervisor and guard are killed in the same moment, the kernel kills the command with them.
 The subreapers and the kernel's help are Linux's; the lifelines are everywhere.
 
-SIGTERM is passed on to the command, which may then end in its own way.
+SIGTERM and SIGUSR1 are passed on to the command, which may then end in its own way.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from types import FrameType
 import psutil
 
 KILLED = 137
+_PASSED_ON = (signal.SIGTERM, signal.SIGUSR1)
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -69,7 +70,8 @@ def _watch(child: int, lifeline: int, fds: tuple[int, ...]) -> int:
             os.kill(child, number)
 
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    signal.signal(signal.SIGTERM, pass_on)
+    for number in _PASSED_ON:
+        signal.signal(number, pass_on)
     for fd in fds:
         os.close(fd)  # else the other end would never see the command's end closed
     cut = threading.Event()
@@ -78,7 +80,8 @@ def _watch(child: int, lifeline: int, fds: tuple[int, ...]) -> int:
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     except ChildProcessError:  # whoever killed the child also reaped it
         status = -signal.SIGKILL
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the child's pid may be another's by now
+    for number in _PASSED_ON:
+        signal.signal(number, signal.SIG_IGN)  # the child's pid may be another's by now
     kill_descendants()
     if cut.is_set():
         return KILLED

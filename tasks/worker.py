@@ -4,7 +4,7 @@ Request: {"steps": [...], "shared": ..., "assists": ...}. Events: {"event": "pro
 step runs, {"event": "step", "fingerprint", "status", ...} when one ended, {"event": "end"} after
 the last of a request. A step that another process computes is not waited for; its status is "held".
 
-The process ends when its requests end, or at SIGTERM, once it has given back the lease of the step
+The process ends when its requests end, or at SIGUSR1, once it has given back the lease of the step
 it computes. It is started by `tasks.workers` under `tasks.supervisor`.
 """
 
@@ -27,13 +27,18 @@ from lce_core.store.steps import Step
 from lce_core.study.plugin_folders import add_plugin_folders
 
 PROGRESS_SECONDS = 0.5
+END = signal.SIGUSR1
+"""Asks the process to end."""
 ENDED = 143
-"""Exit code after SIGTERM, as shells have it."""
+"""Exit code after that; shells have it for SIGTERM."""
 
 
 def main() -> int:
     """Serves requests until there are no more."""
-    signal.signal(signal.SIGTERM, _end)
+    # Slurm sends SIGTERM to every process of a job: whoever started this one says when it ends.
+    # To ignore it would be passed on to the processes of a training run, which must end by it.
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    signal.signal(END, _end)
     read, write = (int(fd) for fd in os.environ["LCE_WORKER_FDS"].split(","))
     with os.fdopen(read, encoding="utf-8") as requests, os.fdopen(write, "w") as events:
         execution = Execution.model_validate_json(requests.readline())
@@ -111,7 +116,7 @@ def _ended(do: Callable[[Step], str], channel: _Channel, step: Step) -> str:
 
 def _end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
     # What unwinds removes the attempt and gives the lease back; no second signal may stop that.
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(END, signal.SIG_IGN)
     sys.exit(ENDED)
 
 

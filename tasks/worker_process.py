@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import socket
 import subprocess
 import sys
 from abc import ABC, abstractmethod
@@ -17,8 +18,9 @@ from typing import IO, Any
 from lce_core.errors import WorkerLostError
 from lce_core.execution import Execution
 from lce_core.store.steps import Step
+from tasks.own_code import of_own_code
 from tasks.slots import Slot
-from tasks.worker import ENDED
+from tasks.worker import END, ENDED
 
 Event = Mapping[str, Any]
 
@@ -112,7 +114,8 @@ class WorkerProcess(Worker):
     def __init__(self, slot: Slot, execution: Execution) -> None:
         logs = execution.home / "logs"
         logs.mkdir(parents=True, exist_ok=True)
-        self.log = logs / f"worker-{os.getpid()}-{slot.number}.log"
+        # In containers that share a store processes have the same pid.
+        self.log = logs / f"worker-{socket.gethostname()}-{os.getpid()}-{slot.number}.log"
         requests_in, requests_out = os.pipe()
         events_in, events_out = os.pipe()
         fds = (requests_in, events_out)
@@ -165,9 +168,9 @@ class WorkerProcess(Worker):
         return True
 
     def ask_to_end(self) -> None:
-        """Passes SIGTERM on to a worker in the middle of a step."""
+        """Asks a worker in the middle of a step."""
         if self._computes:
-            self._process.terminate()
+            self._process.send_signal(END)
 
     def close(self) -> None:
         """Ends the process and everything below it."""
@@ -201,7 +204,7 @@ class WorkerProcess(Worker):
 
 
 def _environment(slot: Slot, execution: Execution, fds: Sequence[int]) -> dict[str, str]:
-    environment = dict(os.environ)
+    environment = of_own_code()
     environment["LCE_WORKER_FDS"] = ",".join(str(fd) for fd in fds)
     environment["OMP_NUM_THREADS"] = str(execution.threads)
     environment["TOKENIZERS_PARALLELISM"] = "false"

@@ -16,7 +16,7 @@ from typing import Any
 from lce_core.errors import SpecError
 from lce_core.execution import LOCAL, Execution
 from lce_core.store.steps import Step
-from tasks.gpus import leased_gpus, visible_gpus
+from tasks.gpus import leased_gpus, never, visible_gpus
 from tasks.ray_engine import cluster
 from tasks.ray_engine.workers import RayWorker
 from tasks.slots import Shape, Slot, Slots, shape_of
@@ -35,14 +35,25 @@ class Pool:
     Args:
       execution: how to compute.
       trains: whether there will be training runs; without them no GPU is waited for but the first.
+      has_to_end: waits for so many seconds; whether GPUs that others use are to be waited for no
+        more.
+
+    Raises:
+      KeyboardInterrupt: they are not.
     """
 
-    def __init__(self, execution: Execution, *, trains: bool = True) -> None:
+    def __init__(
+        self,
+        execution: Execution,
+        *,
+        trains: bool = True,
+        has_to_end: Callable[[float], bool] = never,
+    ) -> None:
         self.execution = execution
         self.is_closed = False
         self._leases = contextlib.ExitStack()
         is_local = execution.engine == LOCAL
-        slots = _slots(execution, trains) if is_local else cluster.slots(execution)
+        slots = _slots(execution, trains, has_to_end) if is_local else cluster.slots(execution)
         self._slots = self._leases.enter_context(slots)
         self._start: Callable[[Slot, Execution], Worker] = WorkerProcess if is_local else RayWorker
         self._workers: dict[tuple[int, ...], Worker] = {}
@@ -200,12 +211,14 @@ _POOLS: dict[str, Pool] = {}
 _POOLS_LOCK = threading.Lock()
 
 
-def pool_for(execution: Execution, *, trains: bool = True) -> Pool:
+def pool_for(
+    execution: Execution, *, trains: bool = True, has_to_end: Callable[[float], bool] = never
+) -> Pool:
     """This process's pool for an execution, made on first use as `Pool` says."""
     key = execution.model_dump_json()
     with _POOLS_LOCK:
         if key not in _POOLS:
-            _POOLS[key] = Pool(execution, trains=trains)
+            _POOLS[key] = Pool(execution, trains=trains, has_to_end=has_to_end)
         return _POOLS[key]
 
 
@@ -217,7 +230,9 @@ def close_pools() -> None:
 
 
 @contextlib.contextmanager
-def _slots(execution: Execution, trains: bool) -> Iterator[Slots]:
+def _slots(
+    execution: Execution, trains: bool, has_to_end: Callable[[float], bool]
+) -> Iterator[Slots]:
     visible = {} if execution.device == "cpu" else visible_gpus()
     if not visible:
         if execution.device == "cuda":
@@ -231,5 +246,5 @@ def _slots(execution: Execution, trains: bool) -> Iterator[Slots]:
         return
     shape = shape_of(execution, len(visible))
     least, most = (execution.processes, shape.places) if trains else (1, shape.evaluation)
-    with leased_gpus(least=least, most=max(least, most)) as gpus:
+    with leased_gpus(least, max(least, most), has_to_end) as gpus:
         yield Slots(shape_of(execution, len(gpus)), gpus)

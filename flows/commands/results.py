@@ -11,6 +11,7 @@ import typer
 
 from flows.commands.options import FOLDERS, Study, with_execution
 from lce_core.execution import Execution
+from tasks.own_code import of_own_code
 
 ReportForm = Literal["html", "md", "latex", "pdf"]
 
@@ -119,6 +120,6 @@ def rebuild_mlflow() -> None:
 
 def _show(module: str, *asked: str) -> None:
     # The dashboards only know the catalog; a process of their own keeps it so.
-    done = subprocess.run([sys.executable, "-m", module, *asked])
+    done = subprocess.run([sys.executable, "-m", module, *asked], env=of_own_code())
     if done.returncode:
         raise typer.Exit(done.returncode)

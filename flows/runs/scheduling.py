@@ -19,6 +19,7 @@ from lce_core.errors import ServiceError, StepsFailedError, StoreError
 from lce_core.evaluation.window_ranges import ASSIST_SECONDS
 from lce_core.execution import Execution
 from lce_core.store.artifacts import Store, folders_of
+from lce_core.store.failures import classify
 from lce_core.study.step_kinds import CellSpec
 from lce_core.study.units import Unit, dependents
 from tasks.agenda import Agenda, Elsewhere, Taken
@@ -34,6 +35,9 @@ LONGEST_WAIT_SECONDS = 8.0
 """Between two looks at what others hold, while there is nothing else to do."""
 REST_SECONDS = 60.0
 """Before a step is assisted again for which an assistant found nothing to do, or failed."""
+
+_STOP_SECONDS = 0.1
+"""Between two looks at whether a run is to end."""
 
 Answer = Mapping[str, Any] | BaseException
 """What `tasks.units.compute` returned or raised."""
@@ -62,6 +66,9 @@ class Tally:
 class Stop(threading.Event):
     """Ends a run from outside: nothing is begun any more, and what runs has some time.
 
+    A signal handler sets it, in the thread that may just be waiting for it: no lock of an Event,
+    which the handler would wait for without end.
+
     Args:
       grace: seconds that what runs then has to end.
     """
@@ -73,7 +80,20 @@ class Stop(threading.Event):
     def set(self) -> None:
         """From now on."""
         self._since = self._since or time.monotonic()
-        super().set()
+
+    def is_set(self) -> bool:
+        """Whether it was set."""
+        return self._since > 0.0
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits until it is set, for so many seconds at most; whether it is."""
+        until = None if timeout is None else time.monotonic() + timeout
+        while not self.is_set():
+            left = _STOP_SECONDS if until is None else until - time.monotonic()
+            if left <= 0:
+                break
+            time.sleep(min(left, _STOP_SECONDS))
+        return self.is_set()
 
     @property
     def is_over(self) -> bool:
@@ -145,6 +165,25 @@ class _Run:
         """Until when a step is not to be assisted."""
 
     def to_the_end(self, *, waits: bool) -> Tally:
+        """Runs them all.
+
+        Raises:
+          StoreError: the disk is full, or takes no more writes; that it looks for others' leases
+            is enough for a run to notice.
+        """
+        try:
+            return self._to_the_end(waits=waits)
+        except OSError as error:
+            if classify(error) != "disk_full":
+                raise
+            raise StoreError(
+                f"LCE_HOME {self._execution.home}",
+                error.strerror or str(error),
+                "a disk that takes writes",
+                "make room or have it mounted for writing, then run again, which goes on",
+            ) from None
+
+    def _to_the_end(self, *, waits: bool) -> Tally:
         agenda, wait = self._agenda, FIRST_WAIT_SECONDS
         while (self._running or agenda.waiting) and not self._stop.is_over:
             if self._start() or self._running:
@@ -198,7 +237,10 @@ class _Run:
     def _to_assist(self) -> Unit | None:
         """A part of what is computed here or elsewhere, where a slot has nothing else to do."""
         is_ending = self._tally.disk_full or self._stop.is_set()
-        if is_ending or self._waits_for_gpus or not self._pool.has_room(CellSpec.kind):
+        if is_ending or self._waits_for_gpus:
+            return None
+        # Before the first unit there is no pool, and GPUs are waited for only if there is a use.
+        if "_pool" in vars(self) and not self._pool.has_room(CellSpec.kind):
             return None
         running = [one.unit for one in self._running.values()]
         own = [unit for unit in running if not unit.assists]
@@ -208,7 +250,7 @@ class _Run:
             helping = sum(one.assists and step in one.steps for one in running)
             # One part is with whoever computes the step; who just began to assist has none yet.
             still_to_take = max(0, helping - max(0, sum(left) - 1))
-            if still_to_take < left.count(False):
+            if still_to_take < left.count(False) and self._pool.has_room(CellSpec.kind):
                 names = (f"{unit.name}, beside {number}" for number in count(1))
                 name = next(name for name in names if name not in self._running)
                 return Unit(name, unit.kind, (step,), assists=True)
@@ -298,7 +340,7 @@ class _Run:
     @cached_property
     def _pool(self) -> Pool:
         trains = any(is_training(unit.kind) for unit in self._agenda.waiting)
-        return pool_for(self._execution, trains=trains)
+        return pool_for(self._execution, trains=trains, has_to_end=self._stop.wait)
 
     def _price(self, unit: Unit) -> float:
         return sum(self._seconds[step.fingerprint] for step in unit.steps)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from flows.servers.ports import require_free
+from tasks.own_code import of_own_code
 from tasks.questions import catalog_path
 
 
@@ -29,7 +30,7 @@ def become_dashboard(home: Path, port: int, *, refresh: bool) -> NoReturn:
     # The dashboard knows the catalog alone. As there is one process, no signal needs passing on.
     sys.stdout.flush()
     command = [sys.executable, "-m", "dashboards.app", "--port", str(port)]
-    os.execv(sys.executable, [*command, "--catalog", str(catalog_path(home))])
+    os.execve(sys.executable, [*command, "--catalog", str(catalog_path(home))], of_own_code())
 
 
 def _keep_fresh(home: Path) -> None:
@@ -37,5 +38,5 @@ def _keep_fresh(home: Path) -> None:
     lifeline, held = os.pipe()
     os.set_inheritable(held, True)
     command = [sys.executable, "-m", "tasks.fresh_catalog", str(home)]
-    subprocess.Popen(command, stdin=lifeline)
+    subprocess.Popen(command, stdin=lifeline, env=of_own_code())
     os.close(lifeline)

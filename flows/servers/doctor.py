@@ -13,8 +13,6 @@ import platform
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,8 +22,9 @@ from packaging.specifiers import SpecifierSet
 
 from flows.servers.daemons import answers, environment, find, marked
 from lce_core.errors import LceError
+from lce_core.store.artifacts import ATTEMPT
 from lce_core.store.file_system import probe
-from lce_core.store.lease import is_alive
+from lce_core.store.lease import is_held
 
 NAMES = ("server", "mlflow", "worker")
 FEW_BYTES = 5 << 30
@@ -187,26 +186,28 @@ def _services(home: Path) -> Check:
 
 
 def _leases(home: Path) -> Check:
-    held = list(_json_files(home, "leases/*.json"))
-    live = [path.name for path, lease, age in held if is_alive(lease, age)]
-    stale = len(held) - len(live)
+    there = [path.stem for path in (home / "leases").glob("*.json")]
+    live = [name for name in there if _is_held(home, name)]
+    stale = len(there) - len(live)
     steps = {name.split(".")[0] for name in live}  # of one in parts there are several
     # A stale lease is taken over by whoever needs its step: it is worth knowing, not an error.
     return Check("leases", True, f"{len(steps)} steps are being computed, {stale} leases are stale")
 
 
 def _attempts(home: Path) -> Check:
-    held = list(_json_files(home, "artifacts/*/.attempt-*/.owner.json"))
-    dead = [path.parent.name for path, owner, age in held if not is_alive(owner, age)]
-    detail = f"{len(held) - len(dead)} running, {len(dead)} left by processes that died"
+    found = [path.name for path in home.glob(f"artifacts/*/{ATTEMPT}*")]
+    steps = [name.removeprefix(ATTEMPT).split("-")[0] for name in found]
+    running = sum(_is_held(home, step) for step in steps)
+    dead = len(found) - running
+    detail = f"{running} running, {dead} left by processes that died"
     return Check("attempts", True, f"{detail}{' (the next run removes them)' if dead else ''}")
 
 
-def _json_files(home: Path, pattern: str) -> Iterator[tuple[Path, dict[str, object], float]]:
-    for path in home.glob(pattern):
-        with contextlib.suppress(OSError, ValueError):
-            age = time.time() - path.stat().st_mtime
-            yield path, json.loads(path.read_text(encoding="utf-8")), age
+def _is_held(home: Path, name: str) -> bool:
+    try:
+        return is_held(home / "leases", name)
+    except OSError:  # a store that cannot be written to has a check of its own
+        return False
 
 
 def leftovers(home: Path) -> Check:

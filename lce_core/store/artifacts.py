@@ -95,7 +95,8 @@ class Store:
                 "cache",
             ):
                 (self.home / name).mkdir(parents=True, exist_ok=True)
-            probe = self.home / "cache" / f".probe-{os.getpid()}"
+            # On other hosts, and in other containers, processes have the same pid.
+            probe = self.home / "cache" / f".probe-{uuid.uuid4().hex}"
             probe.write_bytes(b"lce")
             probe.unlink()
         except OSError as error:
@@ -162,6 +163,16 @@ class Store:
         if record.fingerprint != step.fingerprint:
             return None
         return record if self.is_intact(folder, record) else None
+
+    def has_finished(self, fingerprint: str) -> bool:
+        """Whether an undamaged artifact begins with these digits of a fingerprint."""
+        folder = self.find(fingerprint)
+        if folder is None:
+            return False
+        try:
+            return self.is_intact(folder, Record.read(folder))
+        except (OSError, ValueError):
+            return False
 
     def is_intact(self, folder: Path, record: Record) -> bool:
         """Whether every file in `folder` has the size and content its record says."""
@@ -233,7 +244,8 @@ class Store:
     def sweep(self) -> list[str]:
         """Removes what dead processes left: attempts, leases of parts, progress of finished steps.
 
-        An attempt belongs to whoever holds its step's lease, on whichever host.
+        An attempt belongs to whoever holds its step's lease, on whichever host. A damaged artifact
+        is no finished step: what has been computed again of it stays.
 
         Returns:
           Names of the removed attempts.
@@ -248,7 +260,7 @@ class Store:
                 if not is_held(leases, lease.stem):
                     lease.unlink(missing_ok=True)
             for folder in sorted((self.home / "progress").glob("*")):
-                if self.find(folder.name) and not is_held(leases, folder.name):
+                if not is_held(leases, folder.name) and self.has_finished(folder.name):
                     shutil.rmtree(folder, ignore_errors=True)
         return swept
 
@@ -256,8 +268,10 @@ class Store:
         """The last failure of a step: class, message, attempts; None if it never failed."""
         try:
             content = (self.home / "failures" / f"{step.short}.json").read_text(encoding="utf-8")
-        except (FileNotFoundError, NotADirectoryError):
-            return None
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ESTALE):
+                return None
+            raise
         failure: dict[str, Any] = json.loads(content)
         return failure
 

@@ -164,7 +164,7 @@ def _agree(axes: Mapping[str, Any], place: Mapping[str, Any]) -> bool:
 def _of_steps(store: Store, held: _Holdings, reached: set[str], roots: Roots) -> Iterator[Garbage]:
     """Progress and failures of steps that are finished, or that nothing will finish."""
     for folder in store.home.glob("progress/*"):
-        if folder.name in held.records:
+        if folder.name in held.records and store.has_finished(folder.name):
             yield Garbage(folder, "progress", _size(folder), "its step is finished")
         elif not (folder.name in roots.ids or roots.places or roots.kinds is not None):
             yield Garbage(folder, "progress", _size(folder), "no plan or lock reaches its step")

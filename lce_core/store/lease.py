@@ -12,6 +12,7 @@ has to have such locks (flock) and renames that replace.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import socket
@@ -33,6 +34,9 @@ HEARTBEAT_SECONDS = 10.0
 STALE_SECONDS = 90.0
 """A lease from another host or container is stale after this long without a heartbeat."""
 
+_OURS: set[str] = set()
+"""Tokens of the leases that this process has taken and not given back."""
+
 
 def owner() -> dict[str, Any]:
     """This process, so that another one can tell whether it still lives."""
@@ -48,9 +52,11 @@ def is_alive(lease: dict[str, Any], heartbeat_age: float) -> bool:
     if any(lease.get(name) != value for name, value in _place().items()):
         return heartbeat_age < STALE_SECONDS
     try:
-        return running(int(lease["pid"]), float(lease["started"])) is not None
+        pid, since = int(lease["pid"]), float(lease["started"])
     except (KeyError, ValueError):
         return False
+    # One of ours that could not be removed, because the file system failed, is nobody's.
+    return running(pid, since) is not None and (pid != os.getpid() or lease.get("token") in _OURS)
 
 
 def locked(folder: Path) -> FileLock:
@@ -113,8 +119,14 @@ class Lease:
             aside = folder / f".{name}.{token}"
             # Readers take no lock; thanks to the rename they never see half a file.
             content = {**owner(), "token": token, "since": time.time()}
-            aside.write_text(json.dumps(content), encoding="utf-8")
-            aside.replace(path)
+            try:
+                aside.write_text(json.dumps(content), encoding="utf-8")
+                aside.replace(path)
+            except OSError:
+                with contextlib.suppress(OSError):
+                    aside.unlink(missing_ok=True)  # a full disk would fill up with them
+                raise
+            _OURS.add(token)
         return cls(path, token, is_takeover=is_takeover)
 
     def still_ours(self) -> bool:
@@ -138,7 +150,11 @@ class Lease:
             )
 
     def __enter__(self) -> Lease:
-        self._thread.start()
+        try:
+            self._thread.start()
+        except BaseException:
+            self.release()
+            raise
         return self
 
     def __exit__(
@@ -152,6 +168,7 @@ class Lease:
     def release(self) -> None:
         """Gives the lease back, if it is still ours; nothing where that was done before."""
         self._stop.set()
+        _OURS.discard(self._token)
         # Under the lock, lest the file of someone who takes over in between be removed.
         with locked(self._path.parent):
             if self.still_ours():
@@ -172,6 +189,10 @@ def _read(path: Path) -> tuple[dict[str, Any], float] | None:
         age = _now_of_file_system(path.parent) - path.stat().st_mtime
     except FileNotFoundError:
         return None
+    except OSError as error:
+        if error.errno == errno.ESTALE:  # removed by another host while it was read
+            return None
+        raise
     except ValueError:
         # No JSON: nobody's, and as old as can be, so the next one may take it.
         return {}, time.time()

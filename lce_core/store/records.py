@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.metadata
 import json
@@ -108,12 +109,17 @@ def git_state(folder: Path) -> dict[str, Any]:
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Writes JSON aside and renames it into place, so that readers never see half a file."""
     aside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
-    with aside.open("w", encoding="utf-8") as file:
-        json.dump(value, file, indent=1, sort_keys=True, allow_nan=False)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)
+    try:
+        with aside.open("w", encoding="utf-8") as file:
+            json.dump(value, file, indent=1, sort_keys=True, allow_nan=False)
+            file.write("\n")
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            aside.unlink(missing_ok=True)  # a full disk would fill up with them
+        raise
 
 
 def sync(path: Path) -> None:

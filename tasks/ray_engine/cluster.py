@@ -12,12 +12,12 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 from lce_core.errors import ServiceError, SpecError
 from lce_core.execution import Execution
 from tasks.machines import Machines
+from tasks.own_code import python_path
 from tasks.slots import Slot, Slots
 
 REACH_SECONDS = 5.0
@@ -31,7 +31,6 @@ _SETTINGS = {
 }
 _PASSED_ON = ("HF_", "LCE_", "TRANSFORMERS_")
 """Variables that a worker elsewhere gets as one here would."""
-_ROOT = Path(__file__).resolve().parents[2]
 
 
 def connected(engine: str) -> Any:
@@ -132,8 +131,7 @@ def needs_of(slot: Slot, execution: Execution) -> dict[str, int]:
 def environment() -> dict[str, dict[str, str]]:
     """Of every actor: this code, and the variables that models and data depend on."""
     passed = {name: value for name, value in os.environ.items() if name.startswith(_PASSED_ON)}
-    paths = [str(_ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    return {"env_vars": {**passed, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}}
+    return {"env_vars": {**passed, "PYTHONPATH": python_path()}}
 
 
 def _enter(ray: Any, engine: str) -> None:

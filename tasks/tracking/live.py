@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from lce_core.store.artifacts import Store
 from lce_core.training.loss_log import LOG, read_entries
+from tasks.own_code import of_own_code
 from tasks.tracking.content import RUN_KEY
 from tasks.tracking.database import remove, runs_of
 from tasks.tracking.projection import LIVE, experiment_of
@@ -183,6 +184,7 @@ def shown_live(home: Path, study: str, least_seconds: float = LEAST_SECONDS) -> 
             stdin=subprocess.PIPE,
             stdout=out,
             stderr=out,
+            env=of_own_code(),
             start_new_session=True,  # Ctrl-C is for the flow, whose end it waits for
         )
     try:

@@ -5,15 +5,18 @@ Each has a host name of its own where the kernel allows it, so that leases are j
 
 from __future__ import annotations
 
+import contextlib
 import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from lce_core.store.artifacts import Store
+from tests.support.processes import marked, new_marker, survivors
 from tests.support.studies import (
     LCE,
     TINY_STEPS,
@@ -95,6 +98,28 @@ def test_sigterm_gives_leases_back_and_loses_nothing(
     assert other.returncode == 0, output
     assert steps_computed(output) == TINY_STEPS - done
     assert results(home) == results(finished)
+
+
+def test_sigterm_to_every_process_leaves_units_the_grace(text: Arguments, tmp_path: Path) -> None:
+    home, study, marker = tmp_path / "home", write_study(tmp_path), new_marker()
+    command = [*LCE, "worker", study, "--slots", "1", "--grace", "60", *text]
+    with subprocess.Popen(
+        command,
+        env=marked(home, marker),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as preempted:
+        wait_until(lambda: list((home / "leases").glob("*.json")))
+        for process in survivors(marker):  # as Slurm does
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.terminate()
+        output = preempted.communicate(timeout=100)[0]
+    assert preempted.returncode == 130, output
+    assert "gave back" not in output
+    assert "1 computed" in output
+    assert list((home / "leases").glob("*.json")) == []
+    wait_until(lambda: not survivors(marker))
 
 
 def test_a_run_and_a_worker_share_a_study(finished: Path, text: Arguments, tmp_path: Path) -> None:

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import errno
+import io
+import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from flows.pulling import pull_studies
+from flows.pulling import Lines, pull_studies
 from flows.request import compile_request
+from flows.runs.scheduling import Answer, Stop
 from flows.settings import make_execution
+from flows.work import work_of
 from lce_core.errors import NonFiniteError, StudyIncompleteError
 from lce_core.execution import Execution
 from lce_core.store.artifacts import Store
 from lce_core.store.lease import Lease
+from tasks.agenda import Taken
+from tasks.slots import Slot
 
 
 @pytest.fixture
@@ -52,3 +61,54 @@ def test_cells_that_failed_before_end_it_as_they_end_a_run(how: Execution) -> No
     with pytest.raises(StudyIncompleteError, match="--retry-failed"):
         pull_studies(["smoke"], how)
     assert (how.home / "catalog.duckdb").is_file()
+
+
+class Full(io.StringIO):
+    """A log on a disk that is full."""
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device", text)
+
+
+def test_a_log_that_cannot_be_written_keeps_no_slot(how: Execution) -> None:
+    work = work_of(compile_request("smoke", how), "", retry_failed=False)
+    lines, unit, ends = Lines(Console(file=Full()), [work], how), work.units[0], []
+
+    def submit(taken: Taken, slot: Slot, end: Callable[[Answer], None]) -> None:
+        end({"computed": 1, "existing": 0, "held": []})
+
+    lines.told(submit, Stop())(Taken(unit, shared=False), Slot((0,)), ends.append)
+    assert len(ends) == 1
+
+
+def test_a_signal_that_comes_while_its_flag_is_waited_for_ends_the_waiting() -> None:
+    for _ in range(20):
+        stop = Stop()
+        before = signal.signal(signal.SIGALRM, lambda *_, stop=stop: stop.set())
+        signal.setitimer(signal.ITIMER_REAL, 0.02)
+        try:
+            assert stop.wait(20)
+        finally:
+            signal.signal(signal.SIGALRM, before)
+    assert stop.is_set()
+    assert stop.is_over
+    assert not Stop().wait(0.05)
+
+
+ASKED_TO_END = """
+import os, signal, time
+from flows import cli
+@cli.app.command()
+def wait():
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(60)
+cli.main()
+"""
+
+
+def test_sigterm_ends_any_command_as_ctrl_c_does() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", ASKED_TO_END, "wait"], capture_output=True, text=True, timeout=60
+    )
+    assert ended.returncode == 130, ended.stderr
+    assert "Traceback" not in ended.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,8 +16,9 @@ from lce_core.store.artifacts import Attempt, Store
 from lce_core.store.lease import Lease
 from lce_core.store.steps import Step
 from lce_core.study.units import Unit
-from tasks.agenda import Agenda
+from tasks.agenda import LONGEST_REST_SECONDS, Agenda
 from tests.support.free_steps import free_step
+from tests.support.studies import wait_until
 
 
 def cell(name: str, benchmark: str = "passkey", **parents: Step) -> Step:
@@ -178,7 +180,24 @@ def test_steps_found_held_are_put_back_and_taken_once_they_are_free(
     assert take(found) is None
     assert found.num_held == 1
     lease.release()
-    assert take(found) == ("a", ["b"], False)
+    wait_until(lambda: take(found) == ("a", ["b"], False), 5)
+
+
+def test_a_step_that_looks_free_here_and_held_elsewhere_is_tried_ever_less_often(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr("tasks.agenda.time.monotonic", lambda: now[0])
+    found, tried = agenda(store, ONE), []
+    while now[0] < 160.0:
+        if (taken := found.take(lambda unit: True)) is not None:
+            tried.append(now[0])
+            found.put_back(taken.unit, [A.fingerprint, B.fingerprint])
+        now[0] += 0.1
+    gaps = [later - before for before, later in itertools.pairwise(tried)]
+    assert gaps == sorted(gaps)
+    assert max(gaps) == pytest.approx(LONGEST_REST_SECONDS, abs=0.11)
+    assert 10 < len(tried) < 16
 
 
 def test_a_disk_on_which_no_lease_can_be_judged_is_left_to_the_worker_to_name(

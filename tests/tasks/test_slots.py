@@ -103,8 +103,7 @@ def test_a_pool_without_training_leaves_gpus_to_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3")
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setattr("tasks.gpus.HOST_WIDE", tmp_path)
     asked = Execution(home=tmp_path, slots=3, processes=4)
     with closing(Pool(asked)) as pool:
         assert pool.shape == Shape(training=1, evaluation=3, width=4)

@@ -21,6 +21,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from flows.runs.scheduling import Stop
 from flows.settings import make_execution
 from lce_core.errors import SpecError, WorkerLostError
 from lce_core.execution import Execution
@@ -184,6 +185,22 @@ def test_a_worker_computes_answers_and_is_replaced_when_it_dies(
 
 
 @pytest.mark.slow
+def test_workers_run_this_code_whatever_lies_in_the_current_folder(
+    execution: Execution, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = a_step("held_out", execution, tmp_path)
+    for name in ("tasks", "lce_core", "json"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('another')")
+    monkeypatch.chdir(tmp_path)
+    pool = Pool(execution)
+    try:
+        (ended,) = pool.run(taken(pool, step.kind), [step], lambda event: None)
+        assert ended["status"] == "computed"
+    finally:
+        pool.close()
+
+
+@pytest.mark.slow
 def test_failures_come_back_with_class_and_message_and_the_worker_lives(
     execution: Execution, tmp_path: Path
 ) -> None:
@@ -222,6 +239,10 @@ def test_a_worker_that_is_asked_to_end_gives_its_lease_back_and_blames_no_step(
         for process in children():  # as Slurm does, to every process of a job
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.terminate()
+        waiting.join(1)
+        assert waiting.is_alive()  # when it ends is for this process to say
+        assert list(leases.glob("*.json"))
+        pool.close()
         waiting.join(30)
         assert lost == [None]
         assert list(leases.glob("*.json")) == []
@@ -254,8 +275,7 @@ def test_runs_on_one_host_never_share_a_gpu_nor_wait_for_each_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3,4")
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setattr("tasks.gpus.HOST_WIDE", tmp_path)
     with leased_gpus(least=2, most=2) as first, leased_gpus(least=1, most=8) as second:
         assert len(first) == 2
         assert sorted(first + second) == ["0", "1", "2", "3", "4"]
@@ -267,6 +287,18 @@ def test_runs_on_one_host_never_share_a_gpu_nor_wait_for_each_others(
             assert len(spare) == 1
     with pytest.raises(SpecError, match="expected 6 GPUs"), leased_gpus(least=6, most=6):
         pass
+
+
+def test_gpus_that_others_use_are_waited_for_until_the_run_has_to_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    monkeypatch.setattr("tasks.gpus.HOST_WIDE", tmp_path)
+    monkeypatch.setattr("tasks.gpus.WAIT_SECONDS", 30.0)
+    stop = Stop()
+    threading.Timer(0.3, stop.set).start()
+    with leased_gpus(1, 1), pytest.raises(KeyboardInterrupt), leased_gpus(1, 1, stop.wait):
+        pytest.fail("there is no second GPU")
 
 
 @pytest.fixture

@@ -102,7 +102,9 @@ def write_shard(point: Point, index: int, count: int, tensors: Mapping[str, Tens
 
 
 def publish(point: Point, identity: str, count: int) -> None:
-    """Makes a point of `count` written shards the folder's only one; one process calls this.
+    """Makes a point of `count` written shards the folder's last one; one process calls this.
+
+    Later points stay: only who took the run over, after this process was silent, has any.
 
     Raises:
       OSError: it cannot be written; the point before it stays.
@@ -115,7 +117,7 @@ def publish(point: Point, identity: str, count: int) -> None:
     point.aside.rename(point.path)
     sync(point.folder)
     for other in _points(point.folder):
-        if other != point:
+        if other != point and other.step <= point.step:
             shutil.rmtree(other.path, ignore_errors=True)
 
 

@@ -129,8 +129,7 @@ def host(tmp_path: Path) -> Iterator[Host]:
 def eight_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
     """A host of eight GPUs, all of them for one training run."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3,4,5,6,7")
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setattr("tasks.gpus.HOST_WIDE", tmp_path)
     yield Host(tmp_path / "home", slots=None, device="auto", processes=8)
     close_pools()
 

@@ -14,7 +14,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -25,7 +28,7 @@ from lce_core.store.artifacts import Attempt, Store
 from lce_core.store.failures import RETRIED, classify
 from lce_core.store.file_facts import sha256_of
 from lce_core.store.lease import Lease, holders, is_held
-from lce_core.store.records import Record
+from lce_core.store.records import Record, write_json
 from lce_core.store.steps import Step
 from tests.support.file_events import opened
 from tests.support.free_steps import free_step
@@ -60,6 +63,13 @@ def store(tmp_path: Path) -> Store:
     store = Store(tmp_path / "home")
     store.prepare()
     return store
+
+
+def refusing(number: int, text: str) -> Callable[..., None]:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(number, text)
+
+    return refuse
 
 
 def child(store: Store, delay: float, note: Path) -> subprocess.Popen[str]:
@@ -270,6 +280,70 @@ def test_progress_of_a_finished_step_is_swept(store: Store) -> None:
         (store.home / "progress" / short).mkdir()
     store.sweep()
     assert [path.name for path in (store.home / "progress").iterdir()] == ["0" * 12]
+
+
+def test_progress_of_a_damaged_step_that_is_computed_again_is_kept(store: Store) -> None:
+    store.ensure(a_step(), write, {})
+    (store.path(a_step()) / "a.txt").write_text("other")
+    progress = store.home / "progress" / a_step().short
+    progress.mkdir()
+    store.sweep()
+    assert progress.is_dir()
+
+
+def test_homes_are_prepared_at_once_by_processes_of_one_pid(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "getpid", lambda: 1)  # as in containers that share a store
+    with ThreadPoolExecutor(8) as threads:
+        for done in [threads.submit(store.prepare) for _ in range(400)]:
+            done.result()
+    assert list((store.home / "cache").iterdir()) == []
+
+
+def test_a_lease_that_could_not_be_given_back_is_nobodys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = Lease.acquire(tmp_path, "s")
+    assert lease is not None
+    assert is_held(tmp_path, "s")
+    with monkeypatch.context() as broken:
+        broken.setattr("lce_core.store.lease.locked", refusing(errno.ENOLCK, "no locks"))
+        with pytest.raises(OSError, match="no locks"):
+            lease.release()
+    assert (tmp_path / "s.json").exists()
+    assert not is_held(tmp_path, "s")
+    assert Lease.acquire(tmp_path, "s") is not None
+
+
+def test_a_lease_whose_heartbeat_cannot_start_is_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = Lease.acquire(tmp_path, "s")
+    assert lease is not None
+    monkeypatch.setattr(threading.Thread, "start", refusing(errno.EAGAIN, "no more threads"))
+    with pytest.raises(OSError, match="no more threads"), lease:
+        pytest.fail("it has no heartbeat")
+    assert not (tmp_path / "s.json").exists()
+
+
+def test_a_disk_that_is_full_keeps_no_half_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "replace", refusing(errno.ENOSPC, "full"))
+    with pytest.raises(OSError, match="full"):
+        write_json(tmp_path / "a.json", {})
+    with pytest.raises(OSError, match="full"):
+        Lease.acquire(tmp_path, "s")
+    assert [path.name for path in tmp_path.iterdir()] == [".lock"]
+
+
+def test_a_lease_that_another_host_removes_while_it_is_read_is_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "s.json").write_text("{}")
+    monkeypatch.setattr(Path, "read_text", refusing(errno.ESTALE, "stale file handle"))
+    assert not is_held(tmp_path, "s")
 
 
 def test_a_heartbeat_survives_a_file_server_that_hiccups(

@@ -225,6 +225,15 @@ def test_two_writers_never_mix_and_the_last_point_stays(tmp_path: Path) -> None:
         assert load_file(path)["weights/a"] == 2
 
 
+def test_who_was_silent_for_long_removes_no_later_point_of_who_took_over(tmp_path: Path) -> None:
+    early, late, mine = (Point(tmp_path, step, 1) for step in (2, 7, 5))
+    for point in (early, late, mine):
+        write_shard(point, 0, 1, {"weights/a": torch.ones(1)})
+        publish(point, "run", 1)
+    assert find_point(tmp_path, "run") == late
+    assert {path.name for path in tmp_path.iterdir()} == {late.path.name, mine.path.name}
+
+
 def test_unfinished_points_are_not_found_and_swept(tmp_path: Path) -> None:
     write_shard(Point(tmp_path, 4, 1), 0, 2, {"weights/a": torch.ones(1)})
     assert find_point(tmp_path, "run") is None
