@@ -15,6 +15,7 @@ from functools import cached_property, partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
 
+from flows.settings import disk_full
 from lce_core.errors import ServiceError, StepsFailedError, StoreError
 from lce_core.evaluation.window_ranges import ASSIST_SECONDS
 from lce_core.execution import Execution
@@ -176,12 +177,7 @@ class _Run:
         except OSError as error:
             if classify(error) != "disk_full":
                 raise
-            raise StoreError(
-                f"LCE_HOME {self._execution.home}",
-                error.strerror or str(error),
-                "a disk that takes writes",
-                "make room or have it mounted for writing, then run again, which goes on",
-            ) from None
+            raise disk_full(self._execution.home, error.strerror or str(error)) from None
 
     def _to_the_end(self, *, waits: bool) -> Tally:
         agenda, wait = self._agenda, FIRST_WAIT_SECONDS

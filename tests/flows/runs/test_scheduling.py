@@ -5,6 +5,7 @@ Units end as the test says; slots, leases and artifacts are real ones.
 
 from __future__ import annotations
 
+import errno
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ import pytest
 from flows.runs import scheduling
 from flows.runs.scheduling import Answer, Tally, run_units
 from flows.settings import make_execution
-from lce_core.errors import NonFiniteError, StepsFailedError
+from lce_core.errors import NonFiniteError, StepsFailedError, StoreError
 from lce_core.store.artifacts import Attempt, Store
 from lce_core.store.lease import Lease
 from lce_core.store.steps import Step
@@ -178,6 +179,17 @@ def test_a_full_disk_starts_nothing_more(host: Host) -> None:
     tally = host.run(*map(a_unit, steps))
     assert tally.disk_full == "m"
     assert host.began == ["a", "b"]
+
+
+def test_a_disk_that_turns_read_only_between_units_ends_the_run_with_its_name(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_only(_: object) -> set[str]:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr("tasks.agenda.folders_asking", read_only)
+    with pytest.raises(StoreError, match=r"LCE_HOME .*: got Read-only file system"):
+        host.run(a_unit(a_step("one")), a_unit(a_step("two")))
 
 
 def test_work_that_others_hold_is_waited_for_last_and_taken_over_when_they_die(host: Host) -> None:
