@@ -119,14 +119,15 @@ class Lease:
             aside = folder / f".{name}.{token}"
             # Readers take no lock; thanks to the rename they never see half a file.
             content = {**owner(), "token": token, "since": time.time()}
+            _OURS.add(token)  # before anybody can read it
             try:
                 aside.write_text(json.dumps(content), encoding="utf-8")
                 aside.replace(path)
             except OSError:
+                _OURS.discard(token)
                 with contextlib.suppress(OSError):
                     aside.unlink(missing_ok=True)  # a full disk would fill up with them
                 raise
-            _OURS.add(token)
         return cls(path, token, is_takeover=is_takeover)
 
     def still_ours(self) -> bool:
@@ -168,11 +169,13 @@ class Lease:
     def release(self) -> None:
         """Gives the lease back, if it is still ours; nothing where that was done before."""
         self._stop.set()
-        _OURS.discard(self._token)
-        # Under the lock, lest the file of someone who takes over in between be removed.
-        with locked(self._path.parent):
-            if self.still_ours():
-                self._path.unlink(missing_ok=True)
+        try:
+            # Under the lock, lest the file of someone who takes over in between be removed.
+            with locked(self._path.parent):
+                if self.still_ours():
+                    self._path.unlink(missing_ok=True)
+        finally:
+            _OURS.discard(self._token)
 
     def _beat(self) -> None:
         while not self._stop.wait(HEARTBEAT_SECONDS):
