@@ -109,6 +109,8 @@ class Host:
         for name in parts.free():
             if lease := parts.lease(name):
                 with lease:
+                    if name not in parts.left():  # on a slow machine another was through with it
+                        continue
                     time.sleep(self.lasts.get("part", 0.1))
                     if (answer := self.answers.get("part")) is None:
                         parts.write(name, {"done": np.ones(1)})
