@@ -90,7 +90,13 @@ def opened(home: Path) -> Iterator[MlflowClient]:
         _create_database(home)
         from mlflow import MlflowClient
 
-        yield MlflowClient(tracking_uri(home))
+        client = MlflowClient(tracking_uri(home))
+        try:
+            yield client
+        finally:
+            # MLflow keeps an engine per address for good. Its pooled connections would go on with
+            # this file after it was deleted and made again, and what they write would be gone.
+            client._tracking_client.store.engine.dispose()
 
 
 def runs_of(client: MlflowClient, experiment_id: str) -> list[Run]:
