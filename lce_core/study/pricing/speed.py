@@ -19,6 +19,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from lce_core.errors import SpecError
 from lce_core.study.pricing.correction import LEAST, Correction, Seen
@@ -141,7 +142,9 @@ def timed_matmul() -> Rates:
     """A guess from one matrix product and one copy, by the CPU time that they take."""
     square = np.ones((_SIDE, _SIDE), dtype=np.float32)
     long = np.ones(_COPIED_BYTES // 4, dtype=np.float32)
-    product = _seconds(lambda: square @ square)
+    # Threads of one product wait for each other busily: beside other work that is most of the time.
+    with threadpool_limits(1, "blas"):
+        product = _seconds(lambda: square @ square)
     copy = _seconds(lambda: long.copy())
     return Rates(
         flops=_SHARE_OF_MATMUL * 2 * _SIDE**3 / product,
@@ -151,13 +154,13 @@ def timed_matmul() -> Rates:
 
 
 def _seconds(work: Callable[[], object]) -> float:
-    """CPU seconds of one turn, the best of as many as a fraction of a second holds."""
+    """CPU seconds of one turn on one core, the best of as many as a fraction of a second holds."""
     work()
     best, end = float("inf"), time.monotonic() + _CALIBRATION_SECONDS
     while time.monotonic() < end:
-        begun = time.process_time()  # of all threads, as if there were one
+        begun = time.thread_time()  # whatever else this process and this machine do
         work()
-        best = min(best, time.process_time() - begun)
+        best = min(best, time.thread_time() - begun)
     return max(best, 1e-9)
 
 

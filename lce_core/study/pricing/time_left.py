@@ -56,17 +56,18 @@ class Pace:
             before = self._sums.get(place, (0.0, 0.0, 0))
             self._sums[place] = (before[0] + predicted, before[1] + measured, before[2] + 1)
 
-    def factor(self, group: Group) -> float:
-        """What to multiply predicted seconds of this group with.
+    def factor(self, group: Group, seconds: float = 0.0) -> float:
+        """What to multiply the predicted seconds of a step of this group with.
 
         A wider group's factor counts like one more step of the mean size of those that finished,
-        so one odd step does not rule and many do.
+        so one odd step does not rule and many do; or, if it is longer, like the step itself: what
+        takes a second says little about what takes hours.
         """
         factor = 1.0
         for place in _places(group):
             predicted, measured, number = self._sums.get(place, (0.0, 0.0, 0))
             if predicted > 0:
-                one = predicted / number
+                one = max(predicted / number, seconds)
                 factor = (measured + factor * one) / (predicted + one)
         return factor
 
@@ -121,7 +122,7 @@ class TimeLeft:
 
     def _rest(self, step: str, running: Running | None) -> float:
         predicted = self._predicted[step]
-        whole = predicted.seconds * self._pace.factor(predicted.group)
+        whole = predicted.seconds * self._pace.factor(predicted.group, predicted.seconds)
         if running is None:
             return whole
         if not running.done:

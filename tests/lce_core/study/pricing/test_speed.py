@@ -6,6 +6,7 @@ Records are real ones of a store, written by `Store.ensure`; their times are set
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,27 @@ def test_a_timed_product_gives_rates_that_a_computer_has() -> None:
     rates = timed_matmul()
     assert 1e7 < rates.flops < 1e14
     assert 1e7 < rates.bandwidth < 1e13
+
+
+def test_busy_threads_of_the_same_process_do_not_move_the_timed_product() -> None:
+    """At the start of a run Prefect's client, imports and servers share its process."""
+    alone = timed_matmul.__wrapped__()
+    end = threading.Event()
+    beside = [threading.Thread(target=_busy, args=(end,)) for _ in range(3)]
+    for thread in beside:
+        thread.start()
+    try:
+        rates = timed_matmul.__wrapped__()
+    finally:
+        end.set()
+        for thread in beside:
+            thread.join()
+    assert alone.flops / 4 < rates.flops < alone.flops * 4
+
+
+def _busy(end: threading.Event) -> None:
+    while not end.is_set():
+        sum(range(1000))
 
 
 def test_gpus_are_ordered_as_their_data_sheets_are() -> None:

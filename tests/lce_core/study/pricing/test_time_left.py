@@ -131,6 +131,18 @@ def test_one_odd_step_does_not_rule() -> None:
     assert pace.factor(("cell",)) == pytest.approx(1.5, abs=0.02)
 
 
+def test_short_steps_say_little_about_long_ones() -> None:
+    predicted = {"tokens": Predicted(1, ("tokens",)), "cell": Predicted(900, ("cell", "passkey"))}
+    left = TimeLeft([unit("tokens"), unit("cell", needs=("tokens",))], predicted, 1)
+    left.end("tokens", 30.0)
+    assert left.seconds({}) == pytest.approx(900, rel=0.05)
+    pace = Pace()
+    for _ in range(20):
+        pace.learn(("cell",), 90.0, 180.0)
+    assert pace.factor(("cell",), 900.0) == pytest.approx(17 / 9)
+    assert pace.factor(("cell",), 90.0) == pytest.approx(2, rel=0.01)
+
+
 def test_steps_that_were_there_or_given_up_teach_nothing() -> None:
     predicted = {name: Predicted(10, ("cell",)) for name in "abc"}
     left = TimeLeft([unit("a", "b", "c")], predicted, 1)
