@@ -124,13 +124,13 @@ def _base_model(contents: Contents, study: Row, out: Path) -> Iterator[str]:
         pictures.heat_maps(benchmarks, trained, out / file)
         yield f"![scores of each method at each length]({file})"
     positions = select(contents.positions, base_model=name)
-    for benchmark, task in dict.fromkeys((row["benchmark"], row["task"]) for row in positions):
-        file = f"{name}-{benchmark}-{task}.svg"
-        rows = select(positions, benchmark=benchmark, task=task)
+    places = {(row["benchmark"], row["task"], row["eval_length"]) for row in positions}
+    for benchmark, task, length in sorted(places, key=lambda one: (*one[:2], -one[2])):
+        file = f"{name}-{benchmark}-{task}-{length}.svg"
+        rows = select(positions, benchmark=benchmark, task=task, eval_length=length)
         pictures.curves_by_position(rows, trained, out / file)
-        yield f"\n![negative log-likelihood by position, {task}]({file})"
-        for length in sorted({row["eval_length"] for row in rows}):
-            yield from _against_base(select(rows, eval_length=length), trained)
+        yield f"\n![negative log-likelihood by position, {task}, {length:,} tokens]({file})"
+        yield from _against_base(rows, trained)
     for length, rows in pictured(select(contents.shots, base_model=name)):
         file = f"{name}-many_shot-{length}.svg"
         pictures.curves_by_shots(rows, out / file)

@@ -1,4 +1,4 @@
-"""Loss by position in the longest context, by family."""
+"""Loss by position, by family: a figure for each text and length, the longest first."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from lce_core.statistics.estimates import Estimate
 
 
 def section(contents: Contents) -> str:
-    """A figure for each text whose loss by position was kept.
+    """A figure for each text and length whose loss by position was kept.
 
     Args:
       contents: of one base model.
     """
     study = contents.studies[0]
     figures = []
-    for benchmark, task in dict.fromkeys((r["benchmark"], r["task"]) for r in contents.curves):
-        rows = select(contents.curves, benchmark=benchmark, task=task)
-        title = f"Loss by position: {task.replace('_', ' ')}"
+    places = dict.fromkeys((r["benchmark"], r["task"], r["eval_length"]) for r in contents.curves)
+    for benchmark, task, length in places:
+        rows = select(contents.curves, benchmark=benchmark, task=task, eval_length=length)
+        title = f"Loss by position: {_named(task, length)}"
         axes = Axes(
             title,
             "position in the context (tokens)",
@@ -38,7 +39,6 @@ def section(contents: Contents) -> str:
         lines = lines_of(rows, "position", "nll")
         pictures = family_panels(contents, axes, lines)
         if pictures:
-            length = rows[0]["eval_length"]
             says = (
                 f"Negative log-likelihood in contexts of {length:,} tokens, in bins of"
                 f" {max(1, length // 32):,}; mean over seeds, methods with a seed missing left out."
@@ -70,7 +70,7 @@ def _against_base(contents: Contents, benchmark: str, task: str, length: int) ->
         for one in ordered(contents)
         if one in found
     )
-    title = f"{task.replace('_', ' ')} against the base model"
+    title = f"{_named(task, length)} against the base model"
     return (
         f'<details class="task" open data-figure="{escape(title)}">'
         f"<summary><b>{escape(title)}</b> at the same tokens, by position: nats a token, lower is"
@@ -81,6 +81,10 @@ def _against_base(contents: Contents, benchmark: str, task: str, length: int) ->
         '</div><div class="tools" hidden><button type="button" data-save="csv">CSV</button></div>'
         "</details>"
     )
+
+
+def _named(task: str, length: int) -> str:
+    return f"{task.replace('_', ' ')}, {length:,} tokens"
 
 
 def _gain(found: Estimate | None, best: float | None) -> str:

@@ -1,11 +1,6 @@
--- Loss by position in 32 bins of the longest length: single bins of few tokens are noise.
-WITH longest AS (
-    SELECT *, max(eval_length) OVER (PARTITION BY base_model, benchmark, task) AS length
-    FROM nll_by_position
-    WHERE study = $study
-),
-wide AS (
-    SELECT *, greatest(1, eval_length // 32) AS width FROM longest WHERE eval_length = length
+-- Loss by position in 32 bins of each length: single bins of few tokens are noise.
+WITH wide AS (
+    SELECT *, greatest(1, eval_length // 32) AS width FROM nll_by_position WHERE study = $study
 )
 SELECT base_model, method, frozen, benchmark, task, eval_length,
     (position_bin // width) * width AS position,
@@ -14,4 +9,4 @@ SELECT base_model, method, frozen, benchmark, task, eval_length,
 FROM wide
 GROUP BY ALL
 HAVING count(nll) = count(*)
-ORDER BY base_model, benchmark, task, method, frozen, position
+ORDER BY base_model, benchmark, task, eval_length DESC, method, frozen, position

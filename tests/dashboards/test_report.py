@@ -314,23 +314,31 @@ def test_shares_won_are_counted_over_all_pairs_beyond_the_trained_context(
 
 
 @pytest.mark.browser
-def test_losses_by_position_are_means_of_bins_and_seeds(opened: Opened, catalog: Path) -> None:
+@pytest.mark.parametrize("length", ["512", "1,024"])
+def test_losses_by_position_are_means_of_bins_and_seeds(
+    opened: Opened, catalog: Path, length: str
+) -> None:
     # Bins of the catalog are 64 tokens wide, those of the picture at least 1024 / 32.
     expected = rows_of(
         catalog,
         "SELECT method, frozen, position_bin, avg(nll) FROM token_nll JOIN cells USING (cell)"
-        " GROUP BY ALL HAVING count(*) = 3",
+        f" WHERE eval_length = {length.replace(',', '')} GROUP BY ALL HAVING count(*) = 3",
     )
-    assert close(opened.plotted("Loss by position: nll by position", "x", "value"), expected)
+    figure = f"Loss by position: nll by position, {length} tokens"
+    assert close(opened.plotted(figure, "x", "value"), expected)
 
 
 @pytest.mark.browser
+@pytest.mark.parametrize(("length", "bands"), [("512", 3), ("1,024", 4)])
 def test_gains_on_the_base_model_are_those_of_the_same_positions(
-    opened: Opened, catalog: Path
+    opened: Opened, catalog: Path, length: str, bands: int
 ) -> None:
-    gained = f"SELECT method, frozen, band, gain FROM ({GAINS}) WHERE eval_length = 1024"
+    number = length.replace(",", "")
+    gained = f"SELECT method, frozen, band, gain FROM ({GAINS}) WHERE eval_length = {number}"
     expected = rows_of(catalog, gained)
-    rows = opened.page.query_selector_all("table.gains tbody tr")
+    title = f"nll by position, {length} tokens against the base model"
+    table = f'[data-figure="{title}"] table.gains'
+    rows = opened.page.query_selector_all(f"{table} tbody tr")
     found = {
         (
             row.get_attribute("data-method"),
@@ -343,14 +351,14 @@ def test_gains_on_the_base_model_are_those_of_the_same_positions(
     }
     assert close(found, expected)
     heads = opened.page.eval_on_selector_all(
-        "table.gains th.number", "all => all.map(h => h.innerText)"
+        f"{table} th.number", "all => all.map(h => h.innerText)"
     )
-    assert tuple(heads) == BANDS
+    assert tuple(heads) == BANDS[:bands]
     # The best of each column is bold.
     best = opened.page.eval_on_selector_all(
-        "table.gains td b", "all => all.map(b => Number(b.parentElement.dataset.value))"
+        f"{table} td b", "all => all.map(b => Number(b.parentElement.dataset.value))"
     )
-    assert set(best) == {min(row[3] for row in found if row[2] == band) for band in range(4)}
+    assert set(best) == {min(row[3] for row in found if row[2] == one) for one in range(bands)}
 
 
 @pytest.mark.browser
