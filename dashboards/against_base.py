@@ -36,16 +36,16 @@ class Difference:
     """In the order of `bands`; None where the two share no bin."""
 
 
-def bands(trained: int, length: int) -> tuple[Band, ...]:
+def bands(trained: int | None, length: int) -> tuple[Band, ...]:
     """Positions within the trained context, from it to twice it, from there to four times, ...
 
     Args:
-      trained: tokens of the base model's trained context.
+      trained: tokens of the base model's trained context; None if nobody said: one band then.
       length: evaluated tokens.
     """
     edges = [0]
     while edges[-1] < length:
-        edges.append(min(2 * edges[-1] or trained, length))
+        edges.append(min(2 * edges[-1] or trained or length, length))
     return tuple(Band(begin, end) for begin, end in itertools.pairwise(edges))
 
 

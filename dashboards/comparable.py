@@ -25,14 +25,19 @@ def comparable(benchmarks: Sequence[Row], scores: Sequence[Row]) -> list[Row]:
             continue
         tasks = select(scores, benchmark=name)
         found += [
-            {**row, "benchmark": f"{name}\n{row['task']}", "is_best": _is_best(row, tasks)}
+            {**row, "benchmark": f"{name}\n{row['task']}", "is_best": is_best(row, tasks)}
             for row in tasks
         ]
     return found
 
 
-def _is_best(row: Row, tasks: Sequence[Row]) -> bool:
-    """Whether it is the first of several on its task, all over the same seeds."""
+def is_best(row: Row, tasks: Sequence[Row]) -> bool:
+    """Whether it is the first of several on its task at its length, all asked the same.
+
+    Args:
+      row: of the view score_by_length.
+      tasks: its rows of the same base model and benchmark.
+    """
     column = select(tasks, task=row["task"], eval_length=row["eval_length"])
     sets = [other["task_set"] for other in column if other["value"] is not None]
     return row["rank"] == 1 and len(sets) > 1 and len(set(sets)) == 1

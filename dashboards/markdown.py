@@ -22,7 +22,7 @@ from dashboards import pictures
 from dashboards.against_base import band_label, bands, difference_text, differences
 from dashboards.claims import Answer, Claim, answers, claims, firsts, headline
 from dashboards.claims.wording import COULD_SEE, HOLDS
-from dashboards.comparable import comparable
+from dashboards.comparable import comparable, is_best
 from dashboards.contents import Contents, Row, read_contents, select
 from dashboards.many_shot import pictured
 from dashboards.marks import LEGEND, MARKS, Place, place, verdicts
@@ -82,8 +82,10 @@ def _page(
     yield from (f"- {one.sentence}" for one in headline(found))
     for study in contents.studies:
         base = study["base_model"]
-        yield f"\n## {base}, trained on {study['trained_context']:,} tokens\n"
-        yield from _came_out(found, base, study["trained_context"])
+        trained = study["trained_context"]
+        on = f", trained on {trained:,} tokens" if trained else ""
+        yield f"\n## {base}{on}\n"
+        yield from _came_out(found, base, trained)
         yield from _of_hypothesis([answer for answer in said if answer.base_model == base])
         yield from _base_model(contents, study, out)
     yield from _gaps(contents)
@@ -141,7 +143,7 @@ def _base_model(contents: Contents, study: Row, out: Path) -> Iterator[str]:
         yield from _table(contents, select(scores, benchmark=benchmark, task=task))
 
 
-def _against_base(rows: Sequence[Row], trained: int) -> Iterator[str]:
+def _against_base(rows: Sequence[Row], trained: int | None) -> Iterator[str]:
     length = rows[0]["eval_length"]
     parts = bands(trained, length)
     found = differences(rows, parts)
@@ -159,20 +161,26 @@ def _against_base(rows: Sequence[Row], trained: int) -> Iterator[str]:
 def _table(contents: Contents, rows: Sequence[Row]) -> Iterator[str]:
     first, sure = rows[0], verdicts(contents)
     lengths = sorted({row["eval_length"] for row in rows})
-    metric = next((row["metric"] for row in rows if row["metric"]), "")
-    better = "higher" if first["higher_is_better"] else "lower"
-    yield f"\n### {first['benchmark']} {first['task']}: {metric}, {better} is better\n"
+    title = f"{first['benchmark']} {first['task']}"
+    known = next((row for row in rows if row["metric"]), None)  # of what is not done it is unknown
+    if known:
+        better = "higher" if known["higher_is_better"] else "lower"
+        title += f": {known['metric']}, {better} is better"
+    yield f"\n### {title}\n"
     yield f"| method | {' | '.join(f'{length:,}' for length in lengths)} |"
     yield f"|---|{'---:|' * len(lengths)}"
     for method, frozen in dict.fromkeys((row["method"], row["frozen"]) for row in rows):
-        cells = [
-            _cell(contents, select(rows, method=method, frozen=frozen, eval_length=length), sure)
-            for length in lengths
-        ]
+        cells = [_cell(contents, rows, (method, frozen, length), sure) for length in lengths]
         yield f"| {pictures.label(method, frozen)} | {' | '.join(cells)} |"
 
 
-def _cell(contents: Contents, found: Sequence[Row], sure: Mapping[Place, str]) -> str:
+def _cell(
+    contents: Contents,
+    rows: Sequence[Row],
+    of: tuple[str, bool, int],
+    sure: Mapping[Place, str],
+) -> str:
+    found = select(rows, method=of[0], frozen=of[1], eval_length=of[2])
     if not found:
         return ""
     (row,) = found
@@ -182,7 +190,7 @@ def _cell(contents: Contents, found: Sequence[Row], sure: Mapping[Place, str]) -
     if row["num_planned"] == 1:
         low, high = _interval(contents, row)
     text = number_text(row["value"])
-    text = f"**{text}**" if row["rank"] == 1 else text
+    text = f"**{text}**" if is_best(row, rows) else text
     if verdict := sure.get(place(row)):
         text = f"{text} {MARKS[verdict]}"
     return text if low is None else f"{text} [{number_text(low)}, {number_text(high)}]"

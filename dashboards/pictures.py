@@ -40,12 +40,13 @@ _STYLE: Any = {
 }
 
 
-def heat_maps(rows: Sequence[Row], trained_context: int, out: Path) -> None:
+def heat_maps(rows: Sequence[Row], trained_context: int | None, out: Path) -> None:
     """One panel per benchmark, methods by lengths, all in one SVG.
 
     Args:
       rows: of one base model, in the study's order, as `dashboards.comparable` gives them.
-      trained_context: of the base model in tokens; longer lengths are set apart by a line.
+      trained_context: of the base model in tokens; longer lengths are set apart by a line. None if
+        nobody said.
       out: the file.
     """
     methods = list(dict.fromkeys((row["method"], row["frozen"]) for row in rows))
@@ -68,27 +69,26 @@ def heat_maps(rows: Sequence[Row], trained_context: int, out: Path) -> None:
         _save(figure, out)
 
 
-def curves_by_position(rows: Sequence[Row], trained_context: int, out: Path) -> None:
+def curves_by_position(rows: Sequence[Row], trained_context: int | None, out: Path) -> None:
     """Negative log-likelihood against position, one small panel per method, as SVG.
 
     Args:
       rows: of the view nll_by_position, of one base model, task and length.
-      trained_context: of the base model in tokens, drawn as a line.
+      trained_context: of the base model in tokens, drawn as a line; None if nobody said.
       out: the file.
     """
     longest = rows[0]["eval_length"]
 
     def behind(axes: Axes) -> None:
-        axes.axvline(trained_context, color=GREY, linewidth=0.8, linestyle=":")
+        if trained_context:
+            axes.axvline(trained_context, color=GREY, linewidth=0.8, linestyle=":")
 
     with mpl.rc_context(_STYLE):
         figure = _small_multiples(_by_method(rows, _thinned), behind)
         for axes in figure.axes:
-            axes.set_xticks([0, trained_context, longest], ["0", "", f"{longest:,}"])
-        figure.supxlabel(
-            f"position in tokens; dotted: the trained {trained_context:,}; grey: {CONTROL}",
-            fontsize=9,
-        )
+            axes.set_xticks([0, trained_context or 0, longest], ["0", "", f"{longest:,}"])
+        dotted = f"dotted: the trained {trained_context:,}; " if trained_context else ""
+        figure.supxlabel(f"position in tokens; {dotted}grey: {CONTROL}", fontsize=9)
         figure.supylabel("nats per token", fontsize=9)
         _save(figure, out)
 
@@ -162,7 +162,7 @@ def _heat_map(
     panel: Sequence[Row],
     methods: Sequence[tuple[str, bool]],
     lengths: Sequence[int],
-    trained_context: int,
+    trained_context: int | None,
 ) -> None:
     values = {
         (methods.index((row["method"], row["frozen"])), lengths.index(row["eval_length"])): row
@@ -185,7 +185,7 @@ def _heat_map(
             axes.text(
                 x, y, text, ha="center", va="center", color=ink, fontsize=8, fontweight=weight
             )
-    within = sum(length <= trained_context for length in lengths)
+    within = sum(length <= (trained_context or length) for length in lengths)
     if 0 < within < len(lengths):
         axes.axvline(within - 0.5, color="white", linewidth=3)
     axes.set_xlim(-0.5, len(lengths) - 0.5)

@@ -44,21 +44,25 @@ def _done(own: list[Cell]) -> dict[int, list[Cell]]:
 
 
 def _threshold(base: Sequence[Cell]) -> float | None:
-    """At its longest evaluated length within its trained context, all seeds done."""
+    """At its longest evaluated length within its trained context, all seeds done.
+
+    None where it scores nothing there: a method keeps that at any length.
+    """
     within = [one for one in base if one.eval_length <= (one.trained_context or 0)]
     longest = max((one.eval_length for one in within), default=None)
-    values = [one.value for one in within if one.eval_length == longest]
-    if not values or None in values:
+    there = [one for one in within if one.eval_length == longest]
+    values = [one.value for one in there if one.value is not None]
+    if not values or len(values) < len(there):
         return None
-    mean = float(np.mean([value for value in values if value is not None]))
-    first = within[0]
+    mean, first = float(np.mean(values)), there[0]
     if first.higher_is_better:
-        return KEPT * mean
+        return KEPT * mean if mean > 0 else None
     return mean + math.log(LOST) if first.unit == "nats" else LOST * mean
 
 
 def _row(by_length: dict[int, list[Cell]], threshold: float) -> dict[str, Any]:
     first = next(iter(by_length.values()))[0]
+    assert first.higher_is_better is not None  # it is done
     found = effective_length(
         {
             length: np.concatenate([_scores(one) for one in own])
@@ -84,7 +88,7 @@ def _row(by_length: dict[int, list[Cell]], threshold: float) -> dict[str, Any]:
         "ci_high": found.high,
         "longest": found.longest,
         "num_lengths": len(by_length),
-        "num_seeds": len({cell.seed for own in by_length.values() for cell in own}),
+        "num_seeds": max(len({cell.name for cell in own}) for own in by_length.values()),
         "threshold": threshold,
         "unit": first.unit,
         "higher_is_better": first.higher_is_better,

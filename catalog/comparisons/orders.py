@@ -38,31 +38,34 @@ def _rows(cells: list[Cell]) -> Iterator[dict[str, Any]]:
         for of_benchmark in grouped(others, lambda c: c.benchmark):
             scores = _means(of_benchmark)
             methods = [method for method in losses if method in scores]
-            if len(methods) < FEWEST or not of_benchmark[0].higher_is_better:
+            up = any(cell.higher_is_better for cell in of_benchmark)  # None in what is not done
+            if len(methods) < FEWEST or not up:
                 continue
             found = perplexity_agreement(
                 [losses[one] for one in methods],
                 [scores[one] for one in methods],
                 [exact[one] for one in methods],
             )
-            for which, agreement in (
-                ("all", found.all_methods),
-                ("exact attention", found.exact_methods),
-            ):
-                yield {**_named(of_benchmark), "methods": which, **_said(agreement)}
+            yield {**_named(of_benchmark), "methods": "all", **_said(found.all_methods)}
+            if not all(exact[one] for one in methods):
+                told = _said(found.exact_methods)
+                yield {**_named(of_benchmark), "methods": "exact attention", **told}
 
 
 def _means(asked: Sequence[Cell]) -> dict[Method, float]:
     """By method, the mean over the tasks and seeds that most are asked; all of them done."""
     by_method = {own[0].method: own for own in grouped(asked, lambda c: c.method)}
-    sets = [frozenset(cell.part for cell in own) for own in by_method.values()]
+    sets = [_parts(own) for own in by_method.values()]
     usual = max(sets, key=sets.count, default=frozenset())
     return {
         method: float(np.mean([cell.value for cell in own if cell.value is not None]))
         for method, own in by_method.items()
-        if frozenset(cell.part for cell in own) == usual
-        and all(cell.value is not None for cell in own)
+        if _parts(own) == usual and all(cell.value is not None for cell in own)
     }
+
+
+def _parts(own: Sequence[Cell]) -> frozenset[Any]:
+    return frozenset((*cell.part, cell.profile) for cell in own)
 
 
 def _named(asked: Sequence[Cell]) -> dict[str, Any]:

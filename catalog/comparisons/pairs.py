@@ -5,6 +5,9 @@ and only if each of them is done; and each task of several against the base mode
 at all tasks would be ten times as many comparisons, which nobody asks for and which, held against
 each other, would find less.
 
+A p-value is of a test on prompts. With several training runs an interval for other ones stands
+beside: they are few, and prompts of one run say nothing of another.
+
 Two families, each with p-values of its own by Holm: all methods against the base model (does it
 help?), and all other pairs (which is better?), of one benchmark, its tasks, and one length.
 """
@@ -23,6 +26,7 @@ from catalog.comparisons.samples import BASE, Cell, Method, grouped
 from lce_core.statistics.holm import holm
 from lce_core.statistics.paired import compared, intervals, is_binary
 from lce_core.statistics.power import ALPHA, detectable_difference
+from lce_core.statistics.seeds import mean_over_seeds
 
 RESAMPLES = 2000
 """Draws of an interval, as many as for a cell's own."""
@@ -70,6 +74,8 @@ class _Asked:
     methods: list[Method]
     cells: list[list[Cell]]
     """By part and method."""
+    seeds: NDArray[np.int64]
+    """Of each part (parts,)."""
     parts: NDArray[np.int64]
     """Number of each prompt's part (n,)."""
     clusters: NDArray[np.int64]
@@ -100,13 +106,15 @@ class _Asked:
 
 def _compare(asked: Sequence[Cell], parts: frozenset[Part], pairs: list[Pair]) -> Iterator[Row]:
     methods = list(dict.fromkeys(method for pair in pairs for method in pair))
-    known = _aligned(asked, sorted(parts), methods)
-    if known is None:
-        return
+    tasks = list(dict.fromkeys(one.task for one in asked if one.task in dict(parts)))
+    for known in _aligned(asked, sorted(parts), methods):
+        own = [pair for pair in pairs if set(pair) <= set(known.methods)]
+        if own:
+            yield from _compare_known(known, tasks, own)
+
+
+def _compare_known(known: _Asked, tasks: list[str], pairs: list[Pair]) -> Iterator[Row]:
     place = {method: number for number, method in enumerate(known.methods)}
-    pairs = [pair for pair in pairs if pair[0] in place and pair[1] in place]
-    if not pairs:
-        return
     first = np.array([place[one] for one, _ in pairs])
     second = np.array([place[other] for _, other in pairs])
     means, influence = known.values.mean(axis=0), known.influence()
@@ -114,13 +122,17 @@ def _compare(asked: Sequence[Cell], parts: frozenset[Part], pairs: list[Pair]) -
     found = intervals(
         gaps + influence[:, first] - influence[:, second], known.clusters, resamples=RESAMPLES
     )
-    by_seed = _by_seed(known)
+    by_seed, runs = _by_seed(known), _runs(known)
     binary = [is_binary(known.scores[:, one]) for one in range(len(known.methods))]
-    same = {**_said(asked, known, parts), "num_clusters": int(known.clusters.max()) + 1}
+    same = {**_said(known, tasks), "num_clusters": int(known.clusters.max()) + 1}
     for at, (one, other) in enumerate(zip(first, second, strict=True)):
         ours, theirs = known.scores[:, one], known.scores[:, other]
-        test, p_value, ahead, behind = compared(ours, theirs, known.clusters)
+        gap = float(gaps[at])
+        test, p_value, ahead, behind = compared(ours, theirs, known.clusters, gap)
         seeds = by_seed[:, one] - by_seed[:, other]
+        num_runs = len(set(zip(runs[one], runs[other], strict=True)))
+        added = influence[:, one] - influence[:, other]
+        other_seeds = _over_seeds(known, seeds, added) if num_runs > 1 else (None, None)
         cell, against = known.cells[0][one], known.cells[0][other]
         up = cell.higher_is_better
         yield {
@@ -133,15 +145,17 @@ def _compare(asked: Sequence[Cell], parts: frozenset[Part], pairs: list[Pair]) -
             "other_exact_attention": against.exact_attention,
             "value": float(means[one]),
             "other_value": float(means[other]),
-            "difference": float(gaps[at]),
+            "difference": gap,
             "ci_low": _number(found.low[at]),
             "ci_high": _number(found.high[at]),
             "lowest": float(seeds.min()),
             "highest": float(seeds.max()),
+            "seeds_low": other_seeds[0],
+            "seeds_high": other_seeds[1],
             "p_value": p_value,
             "test": test,
-            "num_samples": len(ours),
-            "num_seeds": len(seeds),
+            "num_samples": len(ours) * num_runs // len(seeds),
+            "num_seeds": num_runs,
             "num_better": ahead if up else behind,
             "num_worse": behind if up else ahead,
             "is_base": against.method == BASE,
@@ -152,37 +166,35 @@ def _compare(asked: Sequence[Cell], parts: frozenset[Part], pairs: list[Pair]) -
         }
 
 
-def _aligned(asked: Sequence[Cell], parts: list[Part], methods: list[Method]) -> _Asked | None:
-    """The methods that have all parts, where all are asked the same; None unless two have."""
+def _aligned(asked: Sequence[Cell], parts: list[Part], methods: list[Method]) -> Iterator[_Asked]:
+    """The methods that have all parts; those together that are asked the same."""
     cells = {(cell.method, *cell.part): cell for cell in asked}
-    for task, seed in parts:
-        done = [cells[method, task, seed] for method in methods]
-        first = next((cell for cell in done if cell.form), None)
-        methods = [
-            cell.method for cell in done if first is not None and _asks_the_same(cell, first)
-        ]
-    if len(methods) < 2:
-        return None
-    rows = [[cells[method, task, seed] for method in methods] for task, seed in parts]
+    alike: dict[Any, list[list[Cell]]] = {}
+    for method in methods:
+        own = [cells[method, *part] for part in parts]
+        if all(cell.form for cell in own):
+            alike.setdefault(tuple(map(_asked_what, own)), []).append(own)
+    for group in alike.values():
+        if len(group) > 1:
+            yield _together([list(row) for row in zip(*group, strict=True)])
+
+
+def _asked_what(cell: Cell) -> tuple[Any, ...]:
+    assert cell.answers is not None
+    return cell.form, cell.metric, cell.answers.samples.tobytes()
+
+
+def _together(rows: list[list[Cell]]) -> _Asked:
+    """Of cells by part and method."""
     names = [name for row in rows for name in row[0].clusters()]
     numbers: dict[Any, int] = {}
     return _Asked(
-        methods,
+        [cell.method for cell in rows[0]],
         rows,
+        np.array([row[0].seed for row in rows]),
         np.repeat(np.arange(len(rows)), [len(row[0].answers.scores) for row in rows]),  # type: ignore[union-attr]
         np.array([numbers.setdefault(name, len(numbers)) for name in names], dtype=np.int64),
         np.concatenate([_columns(row) for row in rows]),
-    )
-
-
-def _asks_the_same(cell: Cell, other: Cell) -> bool:
-    return (
-        cell.form is not None
-        and cell.form == other.form
-        and cell.metric == other.metric
-        and cell.answers is not None
-        and other.answers is not None
-        and np.array_equal(cell.answers.samples, other.answers.samples)
     )
 
 
@@ -192,14 +204,47 @@ def _columns(row: list[Cell]) -> Numbers:
 
 def _by_seed(known: _Asked) -> Numbers:
     """Means over the tasks of each seed (seeds, m)."""
-    seeds = np.array([row[0].seed for row in known.cells])
+    seeds = known.seeds
     return np.stack([known.values[seeds == seed].mean(axis=0) for seed in np.unique(seeds)])
 
 
-def _said(asked: Sequence[Cell], known: _Asked, parts: frozenset[Part]) -> Row:
+def _runs(known: _Asked) -> list[list[tuple[str | None, ...]]]:
+    """What each method computed, by method and seed: seeds that differ in nothing share it."""
+    seeds = known.seeds
+    own = [np.flatnonzero(seeds == seed).tolist() for seed in np.unique(seeds)]
+    return [
+        [tuple(known.cells[part][method].name for part in parts) for parts in own]
+        for method in range(len(known.methods))
+    ]
+
+
+def _over_seeds(
+    known: _Asked, gaps: Numbers, added: Numbers
+) -> tuple[float, float] | tuple[None, None]:
+    """Interval of a difference for other seeds and other prompts.
+
+    Args:
+      known: what both were asked.
+      gaps: the difference in each seed (seeds,).
+      added: what each prompt adds to the difference, as `_Asked.influence` (n,).
+    """
+    of_prompts, documents, scores = known.seeds[known.parts], [], []
+    for seed, gap in zip(np.unique(known.seeds), gaps, strict=True):
+        mine = of_prompts == seed
+        names, number = np.unique(known.clusters[mine], return_inverse=True)
+        share = len(known.seeds) / (known.seeds == seed).sum() / len(added)
+        documents.append(names)
+        scores.append(gap + len(names) * share * np.bincount(number, weights=added[mine]))
+    seeded = known.cells[0][0].seeded
+    if not seeded and any(not np.array_equal(one, documents[0]) for one in documents):
+        return None, None
+    found = mean_over_seeds(scores, same_prompts=not seeded)
+    return (None, None) if found.low is None or found.high is None else (found.low, found.high)
+
+
+def _said(known: _Asked, tasks: list[str]) -> Row:
     """What is the same in all pairs."""
     cell = known.cells[0][0]
-    tasks = [task for task in dict.fromkeys(one.task for one in asked) if (task in dict(parts))]
     return {
         "study": cell.study,
         "base_model": cell.base_model,

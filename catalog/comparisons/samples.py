@@ -60,6 +60,8 @@ class Answers:
 class Cell:
     """A planned cell of a study."""
 
+    name: str | None
+    """The same in all studies and seeds that share the result."""
     study: str
     base_model: str
     method: Method
@@ -74,7 +76,8 @@ class Cell:
     value: float | None
     """Of the default metric; None unless done."""
     unit: str | None
-    higher_is_better: bool
+    higher_is_better: bool | None
+    """None unless done."""
     seeded: bool
     """Whether other seeds ask other prompts."""
     answers: Answers | None
@@ -135,6 +138,7 @@ def _answers(connection: duckdb.DuckDBPyConnection) -> dict[str, Answers]:
 def _cell(row: Mapping[str, Any], answers: Mapping[str, Answers]) -> Cell:
     found = answers.get(row["cell"]) if row["value"] is not None else None
     return Cell(
+        row["cell"],
         row["study"],
         row["base_model"],
         (row["method"], row["frozen"]),
@@ -148,7 +152,7 @@ def _cell(row: Mapping[str, Any], answers: Mapping[str, Answers]) -> Cell:
         row["metric"],
         row["value"],
         row["unit"],
-        bool(row["higher_is_better"]),
+        row["higher_is_better"],
         row["seeded"],
         found,
         None if found is None else form_of(found.scores, row["value"]),

@@ -19,6 +19,8 @@ def seed_means(cells: list[Cell]) -> Iterator[dict[str, Any]]:
         lambda c: (c.study, c.base_model, c.method, c.benchmark, c.task, c.profile, c.eval_length),
     ):
         first = own[0]
+        # Seeds that differ in nothing share their result: it is one run, not several.
+        own = list({cell.name: cell for cell in own}.values())
         if any(cell.form is None or cell.form != first.form for cell in own):
             continue
         documents, scores = zip(*map(_by_document, own), strict=True)

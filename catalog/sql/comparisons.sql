@@ -28,6 +28,8 @@ CREATE TABLE compared.paired_difference (
     ci_high DOUBLE,
     lowest DOUBLE NOT NULL,
     highest DOUBLE NOT NULL,
+    seeds_low DOUBLE,
+    seeds_high DOUBLE,
     p_value DOUBLE NOT NULL,
     p_holm DOUBLE NOT NULL,
     holm_family VARCHAR NOT NULL,
@@ -62,7 +64,9 @@ WITH both_ways AS (
         0 - ci_high AS ci_low,
         0 - ci_low AS ci_high,
         0 - highest AS lowest,
-        0 - lowest AS highest
+        0 - lowest AS highest,
+        0 - seeds_high AS seeds_low,
+        0 - seeds_low AS seeds_high
     )
     FROM compared.paired_difference
 )
@@ -100,6 +104,8 @@ SELECT
     num_seeds,
     lowest,
     highest,
+    seeds_low,
+    seeds_high,
     num_better,
     num_worse,
     value,
@@ -134,7 +140,7 @@ COMMENT ON COLUMN paired_difference.ci_low IS
     'Lower bound of its 95 % interval over documents or prompts; NULL below six of them.';
 COMMENT ON COLUMN paired_difference.ci_high IS 'Upper bound of it.';
 COMMENT ON COLUMN paired_difference.p_value IS
-    'Two-sided, of no difference, of this comparison alone.';
+    'Two-sided, of no difference, of this comparison alone; 1 where the test finds the opposite of the difference.';
 COMMENT ON COLUMN paired_difference.p_holm IS
     'The same, held against all comparisons of the family (Holm).';
 COMMENT ON COLUMN paired_difference.verdict IS
@@ -148,9 +154,13 @@ COMMENT ON COLUMN paired_difference.num_clusters IS
     'Documents or prompts that are resampled and tested as one.';
 COMMENT ON COLUMN paired_difference.num_samples IS
     'Scored prompts or windows of each method, all seeds together.';
-COMMENT ON COLUMN paired_difference.num_seeds IS 'Seeds that both methods have.';
+COMMENT ON COLUMN paired_difference.num_seeds IS
+    'Seeds that both methods have; those that differ in nothing share a result and count once.';
 COMMENT ON COLUMN paired_difference.lowest IS 'Difference of the seed where it is lowest.';
 COMMENT ON COLUMN paired_difference.highest IS 'Difference of the seed where it is highest.';
+COMMENT ON COLUMN paired_difference.seeds_low IS
+    'Lower bound of a 95 % interval for other seeds too, not only other prompts; NULL with one seed.';
+COMMENT ON COLUMN paired_difference.seeds_high IS 'Upper bound of it.';
 COMMENT ON COLUMN paired_difference.num_better IS
     'Documents or prompts on which the method is better.';
 COMMENT ON COLUMN paired_difference.num_worse IS 'Those on which the other is.';
@@ -283,7 +293,7 @@ COMMENT ON COLUMN perplexity_agreement.base_model IS 'Registered name of the bas
 COMMENT ON COLUMN perplexity_agreement.benchmark IS 'The downstream benchmark.';
 COMMENT ON COLUMN perplexity_agreement.eval_length IS 'Evaluated context in tokens, of both.';
 COMMENT ON COLUMN perplexity_agreement.methods IS
-    'all, or those with exact attention: approximate ones can have low perplexity without reading the context.';
+    'all, or those with exact attention, where that is not all: approximate ones can have low perplexity without reading the context.';
 COMMENT ON COLUMN perplexity_agreement.num_methods IS
     'Methods with both scores over the usual tasks.';
 COMMENT ON COLUMN perplexity_agreement.spearman IS

@@ -15,7 +15,7 @@ study could have seen, or that it has too few samples to see anything. No number
 from __future__ import annotations
 
 from dashboards.claims.claim import Claim, Topic
-from dashboards.claims.found import claims, firsts, headline
+from dashboards.claims.found import claims, firsts, headline, told_apart
 from dashboards.claims.hypothesis import Answer, answers
 
-__all__ = ["Answer", "Claim", "Topic", "answers", "claims", "firsts", "headline"]
+__all__ = ["Answer", "Claim", "Topic", "answers", "claims", "firsts", "headline", "told_apart"]

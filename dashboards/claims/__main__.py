@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from catalog.queries import open_catalog
-from dashboards.claims import Answer, Claim, answers, claims, headline
+from dashboards.claims import Answer, Claim, answers, claims, headline, told_apart
 from lce_core.errors import SpecError
 
 WIDTH = 80
@@ -41,7 +41,7 @@ def main() -> int:
     if asked.json:
         sys.stdout.write(json.dumps([asdict(one) for one in chosen], indent=1) + "\n")
     else:
-        lines = _all(chosen, said) if asked.method is None else map(_item, chosen)
+        lines = _all(chosen, said) if asked.method is None else map(_item, told_apart(chosen))
         sys.stdout.write("\n".join(lines) + "\n")
     return 0
 
@@ -70,7 +70,7 @@ def _all(found: list[Claim], said: list[Answer]) -> Iterator[str]:
         if not one.claims:
             yield "    - no claim of this study bears on it"
     for topic, heading in ORDER.items():
-        yield from _part(heading, [one for one in found if one.topic == topic])
+        yield from _part(heading, told_apart([one for one in found if one.topic == topic]))
     yield "a method against each other, and how long a context it holds: --method NAME"
 
 

@@ -58,8 +58,8 @@ class Claim:
 
     @property
     def sentence(self) -> str:
-        """The text as a sentence of its own; a method's name stays as it is: None is not `none`."""
-        if self.method is not None and self.text.startswith(self.method):
+        """The text as a sentence of its own; names stay as they are: None is not `none`."""
+        if self.text.startswith((self.method or self.base_model, self.base_model)):
             return f"{self.text}."
         return f"{self.text[:1].upper()}{self.text[1:]}."
 

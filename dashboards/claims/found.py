@@ -49,9 +49,9 @@ def headline(found: Sequence[Claim]) -> list[Claim]:
     """At most three claims of each base model that answer what a study is for.
 
     At the target context: who is best at perplexity, who at the benchmark with the most samples,
-    and whether the first predicts the second.
+    and whether the first predicts the second. With several base models each says its own.
     """
-    chosen = []
+    chosen: list[Claim] = []
     for base_model in dict.fromkeys(one.base_model for one in found):
         own = [one for one in found if one.base_model == base_model and one.at_target]
         best = [one for one in own if one.topic == "best"]
@@ -64,7 +64,14 @@ def headline(found: Sequence[Claim]) -> list[Claim]:
             if one.topic == "order" and second is not None and one.benchmark == second.benchmark
         ]
         chosen += [*losses[:1], *([second] if second else []), *orders[:1]]
-    return chosen
+    return told_apart(chosen)
+
+
+def told_apart(found: Sequence[Claim]) -> list[Claim]:
+    """Claims with their base model said, where they are of several."""
+    if len({one.base_model for one in found}) < 2:
+        return list(found)
+    return [replace(one, text=f"{one.base_model}, {one.text}") for one in found]
 
 
 def firsts(found: Sequence[Claim], base_model: str, trained: int | None) -> dict[int, list[Claim]]:

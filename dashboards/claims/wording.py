@@ -54,12 +54,14 @@ def p_value(p_holm: float) -> str:
 
 
 def seeds(row: Mapping[str, Any]) -> str:
-    """How many; of tuned methods one says nothing about another training run."""
-    count = row["num_seeds"]
-    if count > 1:
-        return f"{count} seeds"
-    tuned = not (row["frozen"] and row["other_frozen"])
-    return "1 seed, so of this training run only" if tuned else "1 seed"
+    """How many; of tuned methods one or few say little about another training run."""
+    count, tuned = row["num_seeds"], not (row["frozen"] and row["other_frozen"])
+    if count == 1:
+        return "1 seed, so of this training run only" if tuned else "1 seed"
+    low, high = row["seeds_low"], row["seeds_high"]
+    holds = low is not None and low * high > 0
+    surely = row["verdict"] == "better" and tuned and not holds
+    return f"{count} seeds{', so of these training runs only' * surely}"
 
 
 def measured(row: Mapping[str, Any], several: bool) -> str:

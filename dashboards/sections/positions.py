@@ -41,7 +41,7 @@ def section(contents: Contents) -> str:
         if pictures:
             says = (
                 f"Negative log-likelihood in contexts of {length:,} tokens, in bins of"
-                f" {max(1, length // 32):,}; mean over seeds, methods with a seed missing left out."
+                f" {rows[0]['width']:,}; mean over seeds, methods with a seed missing left out."
                 " Where a line rises behind the trained context, the method does not hold what it"
                 " was extended to."
             )

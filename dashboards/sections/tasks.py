@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
 from catalog.formatting import number_text
+from dashboards.comparable import is_best
 from dashboards.contents import Contents, Row, select
 from dashboards.families import Variant, ordered
 from dashboards.marks import LEGEND, MARKS, Place, place, verdicts
@@ -96,7 +97,7 @@ def _table(
     body = "".join(
         f'<tr data-method="{escape(one.method)}" data-frozen="{str(one.frozen).lower()}">'
         f'<th scope="row">{escape(one.label)}</th>'
-        + "".join(_cell(found.get((one, *column)), sure) for column in columns)
+        + "".join(_cell(found.get((one, *column)), rows, sure) for column in columns)
         + "</tr>"
         for one in order
         if any((one, *column) in found for column in columns)
@@ -117,7 +118,7 @@ def _first(rows: list[Row], task: str) -> int:
     return next(number for number, row in enumerate(rows) if row["task"] == task)
 
 
-def _cell(row: Row | None, sure: Mapping[Place, str]) -> str:
+def _cell(row: Row | None, rows: Sequence[Row], sure: Mapping[Place, str]) -> str:
     if row is None:
         return "<td></td>"
     about = f'data-task="{escape(row["task"])}" data-length="{row["eval_length"]}"'
@@ -129,7 +130,7 @@ def _cell(row: Row | None, sure: Mapping[Place, str]) -> str:
             f"{done}{mean}</td>"
         )
     text = number_text(row["value"])
-    text = f"<strong>{text}</strong>" if row["rank"] == 1 else text
+    text = f"<strong>{text}</strong>" if is_best(row, rows) else text
     if verdict := sure.get(place(row)):
         text += (
             f' <span role="img" aria-label="{verdict} than the base model">{MARKS[verdict]}</span>'

@@ -4,8 +4,11 @@ WITH evaluated AS (
         sum(seconds) AS evaluation_seconds,
         sum(tokens)::BIGINT AS tokens,
         sum(flops) AS flops
-    FROM cells
-    WHERE study = $study
+    FROM (
+        -- Seeds that differ in nothing share one result, which was computed once.
+        SELECT DISTINCT ON (base_model, method, frozen, cell) *
+        FROM cells WHERE study = $study
+    )
     GROUP BY base_model, method, frozen
 ),
 trained AS (

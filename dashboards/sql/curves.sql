@@ -1,8 +1,19 @@
--- Loss by position in 32 bins of each length: single bins of few tokens are noise.
-WITH wide AS (
-    SELECT *, greatest(1, eval_length // 32) AS width FROM nll_by_position WHERE study = $study
+-- Loss by position in at most 32 bins of each length, which are whole ones of those that are stored:
+-- single bins of few tokens are noise.
+WITH stored AS (
+    SELECT base_model, benchmark, task, eval_length,
+        coalesce(min(position_bin) FILTER (position_bin > 0), max(eval_length)) AS bin
+    FROM nll_by_position
+    WHERE study = $study
+    GROUP BY ALL
+),
+wide AS (
+    SELECT n.*, ceil(eval_length / 32 / bin)::BIGINT * bin AS width
+    FROM nll_by_position n
+    JOIN stored USING (base_model, benchmark, task, eval_length)
+    WHERE study = $study
 )
-SELECT base_model, method, frozen, benchmark, task, eval_length,
+SELECT base_model, method, frozen, benchmark, task, eval_length, width,
     (position_bin // width) * width AS position,
     avg(nll) AS nll,
     any_value(num_seeds) AS num_seeds

@@ -62,18 +62,33 @@ def wilcoxon(differences: ArrayLike) -> float:
     Source: Wilcoxon 1945 (Biometrics Bulletin 1, 80-83); Pratt and Gibbons 1981, Concepts of
     Nonparametric Theory, chapter 3 (ties).
     """
+    return signed_ranks(differences)[0]
+
+
+def signed_ranks(differences: ArrayLike) -> tuple[float, int]:
+    """The p-value of `wilcoxon`, and whether it finds more above 0 (1), below 0 (-1) or neither.
+
+    That is not always the sign of the mean: many small differences outweigh a few large ones.
+
+    Args:
+      differences: as of `wilcoxon`.
+
+    Raises:
+      DataError: no differences, or one that is not finite.
+    """
     data = finite("wilcoxon", differences)
     data = settled(data, data)
     data = data[data != 0]
     if not data.size:
-        return 1.0
+        return 1.0, 0
     # Ranks of equal differences are their mean, a whole number or a half: doubled, all are whole.
     _, place, number = np.unique(np.abs(data), return_inverse=True, return_counts=True)
     doubled = (2 * np.cumsum(number) - number + 1)[place]
-    apart = abs(int(doubled[data > 0].sum() - doubled[data < 0].sum()))
+    above = int(doubled[data > 0].sum() - doubled[data < 0].sum())
+    sign = (above > 0) - (above < 0)
     if data.size <= LARGEST_EXACT:
-        return _share_as_uneven(tuple(sorted(doubled.tolist())), apart)
-    return float(2 * stats.norm.sf(apart / math.sqrt(float((doubled**2).sum()))))
+        return _share_as_uneven(tuple(sorted(doubled.tolist())), abs(above)), sign
+    return float(2 * stats.norm.sf(abs(above) / math.sqrt(float((doubled**2).sum())))), sign
 
 
 @lru_cache(maxsize=4096)

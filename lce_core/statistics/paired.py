@@ -15,7 +15,7 @@ from scipy import stats
 from lce_core.errors import DataError
 from lce_core.statistics._checks import cluster_numbers, finite, same_length, settled
 from lce_core.statistics.estimates import Estimate
-from lce_core.statistics.pair_tests import exact_mcnemar, wilcoxon
+from lce_core.statistics.pair_tests import exact_mcnemar, signed_ranks
 from lce_core.statistics.quantiles import student_quantile
 
 FEWEST_CLUSTERS = 6
@@ -69,7 +69,7 @@ def paired_difference(
     same question in all seeds, whose scores carry one cluster. The interval is thus about other
     documents and the seeds that ran; `seeds.mean_over_seeds` of the differences is about other
     seeds. The p-value is of another test than the interval (of symmetry about 0, Wilcoxon), so near
-    0.05 the two may disagree.
+    0.05 the two may disagree; it is 1 where the test finds the opposite of the difference.
 
     Args:
       first: scores of one method (n,).
@@ -84,8 +84,8 @@ def paired_difference(
     ours, theirs = finite("first", first), finite("second", second)
     same_length("paired_difference", ours.tolist(), theirs.tolist())
     numbers = cluster_numbers("clusters", clusters, ours)
-    test, p_value, wins, losses = compared(ours, theirs, numbers)
     gaps = ours - theirs
+    test, p_value, wins, losses = compared(ours, theirs, numbers, float(gaps.mean()))
     found = intervals(gaps[:, None], numbers, resamples=resamples)
     low, high = (None if np.isnan(one[0]) else float(one[0]) for one in (found.low, found.high))
     return PairedDifference(
@@ -99,7 +99,7 @@ def paired_difference(
 
 
 def compared(
-    first: Numbers, second: Numbers, numbers: NDArray[np.int64]
+    first: Numbers, second: Numbers, numbers: NDArray[np.int64], difference: float
 ) -> tuple[Test, float, int, int]:
     """Test, two-sided p-value, and the clusters that the first and that the second wins.
 
@@ -107,13 +107,20 @@ def compared(
       first: finite scores (n,).
       second: those of the other method on the same prompts (n,).
       numbers: cluster of each prompt, 0 and up without a gap (n,).
+      difference: what the p-value is told beside: of the means, maybe with weights. Where the test
+        finds the opposite, it supports nothing of it and the p-value is 1, which is never too
+        small: it is twice the one-sided one or more.
     """
     sizes = np.bincount(numbers)
     means = settled(np.bincount(numbers, weights=first - second) / sizes, first, second)
     wins, losses = int((means > 0).sum()), int((means < 0).sum())
+    test: Test
     if sizes.max() == 1 and is_binary(first) and is_binary(second):
-        return "mcnemar", exact_mcnemar(wins, losses), wins, losses
-    return "wilcoxon", wilcoxon(means), wins, losses
+        test, p_value, sign = "mcnemar", exact_mcnemar(wins, losses), wins - losses
+    else:
+        test = "wilcoxon"
+        p_value, sign = signed_ranks(means)
+    return test, 1.0 if sign * difference < 0 else p_value, wins, losses
 
 
 def is_binary(scores: Numbers) -> bool:

@@ -248,6 +248,138 @@ def test_seeds_that_disagree_give_no_verdict(tmp_path: Path) -> None:
     assert row["verdict"] == "not in every seed"
 
 
+def test_beside_a_difference_stands_its_interval_for_other_seeds(catalog: Path) -> None:
+    rows = {name: pair(catalog, name, "none", "eval_length = 512 AND benchmark = 'passkey'")
+            for name in ("yarn", "pi")}  # fmt: skip
+    for name, row in rows.items():
+        asked = [cell for cell in passkeys() if cell.method in (name, "none")]
+        ours, theirs = (scores_of(one, "single", asked) for one in (name, "none"))
+        gaps = (ours - theirs).mean(axis=1)  # prompts of their own in each seed: nested
+        half = stats.t.ppf(0.975, 2) * gaps.std(ddof=1) / math.sqrt(3)
+        expected = (gaps.mean() - half, gaps.mean() + half)
+        assert (row["seeds_low"], row["seeds_high"]) == pytest.approx(expected)
+    # The same windows in all seeds: crossed. Tasks have as many, and losses are powers of means.
+    row = pair(catalog, "yarn", "none", "benchmark = 'perplexity' AND task = 'code'")
+    ours, theirs = (scores_of(name, "code", losses()) for name in ("yarn", "none"))
+    added = [np.exp(one.mean(axis=1, keepdims=True)) * (1 + one - one.mean(axis=1, keepdims=True))
+             for one in (ours, theirs)]  # fmt: skip
+    gaps = added[0] - added[1]
+    square = {
+        "seeds": WINDOWS * gaps.mean(axis=1).var(ddof=1),
+        "windows": 3 * gaps.mean(axis=0).var(ddof=1),
+    }
+    rest = gaps - gaps.mean(axis=1, keepdims=True) - gaps.mean(axis=0) + gaps.mean()
+    square_rest = (rest**2).sum() / (2 * (WINDOWS - 1))
+    half = math.sqrt(
+        (stats.t.ppf(0.975, 2) ** 2 * square["seeds"]
+         + stats.t.ppf(0.975, WINDOWS - 1) ** 2 * max(0, square["windows"] - square_rest))
+        / gaps.size
+    )  # fmt: skip
+    expected = (row["difference"] - half, row["difference"] + half)
+    assert (row["seeds_low"], row["seeds_high"]) == pytest.approx(expected)
+
+
+def test_a_test_that_finds_the_opposite_supports_no_difference(tmp_path: Path) -> None:
+    """Tasks weigh alike and the test counts prompts: a large task can outvote a small one."""
+    rng, cells = np.random.default_rng(0), []
+    for task, number, gap in (("large", 200, 0.02), ("small", 20, -0.5)):
+        plain = 0.5 + rng.normal(0, 0.05, number)
+        moved = plain + gap + rng.normal(0, 0.01, number)
+        for method, scores in (("pi", moved), ("yarn", plain)):
+            value = float(scores.mean())
+            cells.append(Answered(method, True, 0, "longbench", task, 512, scores, value))
+    row = pair(written(tmp_path / "catalog.duckdb", cells), "pi", "yarn", "task IS NULL")
+    assert row["ci_high"] < 0
+    assert row["num_better"] > 190
+    assert (row["p_value"], row["verdict"]) == (1.0, "no difference found")
+
+
+@pytest.mark.parametrize("order", [("pi", "none", "yarn", "twin"), ("none", "yarn", "twin", "pi")])
+def test_who_is_asked_other_prompts_takes_no_comparison_from_the_others(
+    order: tuple[str, ...], tmp_path: Path
+) -> None:
+    cells = sorted(passkeys(), key=lambda cell: order.index(cell.method))
+    asked = changed(cells, "pi", scores=[0.0, 1.0] * PROMPTS, value=0.5)  # in one seed of three
+    path = written(tmp_path / "catalog.duckdb", asked)
+    rows = ask(path, "SELECT method, other_method FROM paired_difference")
+    pairs = {frozenset(row.values()) for row in rows}
+    expected = (("yarn", "none"), ("twin", "none"), ("yarn", "twin"))
+    assert pairs == {frozenset(one) for one in expected}
+
+
+def test_seeds_that_share_a_result_are_one_run(tmp_path: Path) -> None:
+    shared = [
+        replace(cell, seed=seed, frozen=True, result=f"{cell.method}-{cell.task}")
+        for seed in SEEDS for cell in losses() if cell.seed == 0
+    ]  # fmt: skip
+    path = written(tmp_path / "catalog.duckdb", shared)
+    row = pair(path, "yarn", "pi", "true")
+    assert (row["num_seeds"], row["num_samples"]) == (1, 2 * WINDOWS)
+    assert (row["seeds_low"], row["seeds_high"]) == (None, None)
+    found = ask(path, "SELECT DISTINCT num_seeds, seed_sd FROM mean_over_seeds")
+    assert found == [{"num_seeds": 1, "seed_sd": None}]
+
+
+@pytest.mark.parametrize("missing", [64, 512])
+def test_the_base_models_threshold_follows_from_the_length_that_it_is_taken_at(
+    missing: int, tmp_path: Path
+) -> None:
+    right, cells = [1.0] * 19 + [0.0], []
+    for method in ("none", "pi"):
+        for length in (64, 128, 512):
+            done = (method, length) != ("none", missing)
+            scores = right if done else []
+            cells.append(Answered(method, True, 0, "passkey", "single", length, scores, 0.95))
+    rows = ask(written(tmp_path / "catalog.duckdb", cells), "FROM effective_length")
+    row = next(row for row in rows if row["method"] == "pi")
+    assert row["threshold"] == pytest.approx(0.855)
+    assert (row["tokens"], row["higher_is_better"]) == (512, True)
+
+
+def test_where_the_base_model_finds_nothing_nobody_holds_its_score(tmp_path: Path) -> None:
+    cells = [
+        Answered(method, True, 0, "passkey", "single", length, [0.0] * 20, 0.0)
+        for method in ("none", "pi") for length in (64, 128, 512)
+    ]  # fmt: skip
+    assert ask(written(tmp_path / "catalog.duckdb", cells), "FROM effective_length") == []
+
+
+def orders(path: Path, *, missing: str = "", clean: int = 0, exact: bool = True) -> list[Any]:
+    """Of seven methods, the better the lower their perplexity; `clean` of them in that profile."""
+    cells = []
+    for number, name in enumerate(("none", "a", "b", "c", "d", "e", "f")):
+        nll, right = [1.0 + 0.1 * number] * 2, 40 - 5 * number
+        scores = [1.0] * right + [0.0] * (40 - right)
+        whose = {"exact_attention": exact or number % 2 == 0}
+        cells.append(Answered(name, True, 0, "perplexity", "text", 512, nll,
+                              float(np.exp(nll[0])), unit="perplexity", **whose))  # fmt: skip
+        extra = {"profile": "clean"} if number < clean else {}
+        cells.append(Answered(name, True, 0, "passkey", "single", 512,
+                              [] if name == missing else scores, right / 40, extra=extra,
+                              **whose))  # fmt: skip
+    catalog = written(path, cells)
+    points = ask(catalog, "FROM perplexity_vs_downstream")
+    return [ask(catalog, "FROM perplexity_agreement"), len(points)]
+
+
+def test_an_order_of_methods_needs_no_base_model_and_is_of_the_points_that_are_shown(
+    tmp_path: Path,
+) -> None:
+    (row,), points = orders(tmp_path / "all.duckdb")
+    assert (row["methods"], row["num_methods"], points) == ("all", 7, 7)
+    assert row["p_holm"] == row["p_value"]  # of exact methods alone it is the same comparison
+    (row,), points = orders(tmp_path / "missing.duckdb", missing="none")
+    assert (row["num_methods"], points) == (6, 6)
+    assert row["kendall"] == pytest.approx(1.0)
+    (row,), points = orders(tmp_path / "profiles.duckdb", clean=3)
+    assert (row["num_methods"], points) == (4, 4)
+    rows, _ = orders(tmp_path / "some.duckdb", exact=False)
+    assert [(row["methods"], row["num_methods"]) for row in rows] == [
+        ("all", 7),
+        ("exact attention", 4),
+    ]
+
+
 def test_the_effective_length_is_the_last_that_keeps_the_base_models_own_score(
     tmp_path: Path,
 ) -> None:

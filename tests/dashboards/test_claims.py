@@ -172,6 +172,40 @@ def test_seeds_that_disagree_are_told(tmp_path: Path) -> None:
     )
 
 
+def test_what_holds_for_these_training_runs_only_says_so(tmp_path: Path) -> None:
+    """Sure over prompts and in each of two seeds, which differ too much to say it of a third."""
+    changed = [
+        replace(cell, scores=[1.0] * right + [0.0] * (PROMPTS - right), value=right / PROMPTS)
+        if (cell.method, cell.frozen, cell.benchmark) == ("yarn", False, "passkey")
+        and (right := (60, 25)[cell.seed])
+        else cell
+        for cell in cells()
+    ]
+    apart = claimed(written(tmp_path / "catalog.duckdb", changed))
+    claim = one(apart, "yarn tuned", "none", "passkey")
+    assert claim.verdict == "better"
+    assert ", 2 seeds, so of these training runs only, p_Holm" in claim.text
+    (best,) = (
+        c for c in apart if (c.topic, c.benchmark, c.eval_length) == ("best", "perplexity", 512)
+    )
+    assert "of these training runs only" not in best.text
+    frozen = one(
+        apart, "yarn", "none", "passkey"
+    )  # no run of its own that another could differ from
+    assert ", 2 seeds, p_Holm" in frozen.text
+
+
+def test_of_several_base_models_each_sentence_names_its_own() -> None:
+    first = Claim("best", "better", "at 4x, yarn is first of 3 on passkey", "llama", "passkey", 512,
+                  method="yarn", frozen=True, num_samples=20, at_target=True)  # fmt: skip
+    other = replace(first, base_model="phi", text="yarn is first of 3 on passkey")
+    assert headline([first]) == [first]
+    assert [claim.sentence for claim in headline([first, other])] == [
+        "llama, at 4x, yarn is first of 3 on passkey.",
+        "phi, yarn is first of 3 on passkey.",
+    ]
+
+
 def test_the_first_says_whom_it_beats_and_whom_it_may_not(catalog, found) -> None:
     (best,) = (
         c for c in found

@@ -21,6 +21,7 @@ from dashboards.claims import answers, claims, headline
 from dashboards.markdown import write_markdown
 from lce_core.errors import SpecError
 from lce_core.store.artifacts import Store
+from tests.support.catalogs.answered_catalog import BASE_MODEL, Answered, written
 from tests.support.catalogs.gains import BANDS, GAINS
 from tests.support.catalogs.sample_store import STUDY, Study, sample_store
 
@@ -95,6 +96,23 @@ def test_gains_on_the_base_model_are_differences_at_the_same_positions(
             fields for name, fields in written[title].items() if name.removesuffix(" ~") == label
         ]
         assert line[BANDS[row["band"]]].split(" ")[0] == f"{row['gain']:+.3f}"
+
+
+def test_what_is_not_done_and_what_nobody_knows_of_a_base_model_spoil_no_page(
+    tmp_path: Path,
+) -> None:
+    """Nothing is bold beside scores of other prompts, and the direction is that of what is done."""
+    asked = {"none": ([], "tiny"), "pi": ([1.0, 0.0], "clean"), "yarn": ([1.0, 1.0], "tiny")}
+    cells = [
+        Answered(method, True, 0, "passkey", "single", 512, scores, sum(scores) / 2,
+                 extra={"profile": profile})
+        for method, (scores, profile) in asked.items()
+    ]  # fmt: skip
+    path = written(tmp_path / "catalog.duckdb", cells, trained=None)
+    page = write_markdown(path, "s", tmp_path / "report").read_text(encoding="utf-8")
+    assert f"\n## {BASE_MODEL}\n" in page
+    assert "### passkey single: accuracy, higher is better\n" in page
+    assert "**" not in page
 
 
 def test_every_score_is_in_the_csv_whose_digest_the_page_names(catalog: Path, folder: Path) -> None:

@@ -36,18 +36,29 @@ class Answered:
     unit: str = "accuracy"
     interval: tuple[float | None, float | None] = (None, None)
     extra: dict[str, Any] = field(default_factory=dict)
+    result: str = ""
+    """Cells that name the same share it; empty: of its own."""
 
 
-def written(path: Path, cells: Sequence[Answered], *, hypothesis: str = "h") -> Path:
+def written(
+    path: Path,
+    cells: Sequence[Answered],
+    *,
+    hypothesis: str = "h",
+    trained: int | None = TRAINED,
+) -> Path:
     """The catalog of one study, `s`, with target context 512; `path` must be new."""
     study = {
         "study": "s", "hypothesis": hypothesis, "target_context": 512, "base_model": BASE_MODEL,
-        "trained_context": TRAINED,
+        "trained_context": trained,
     }  # fmt: skip
     rows: dict[str, list[dict[str, Any]]] = {"study": [study]}
+    shared: set[str] = set()
     for position, cell in enumerate(cells):
-        for table, found in _rows(f"{position:012}", position, cell).items():
-            rows.setdefault(table, []).extend(found)
+        for table, found in _rows(cell.result or f"{position:012}", position, cell).items():
+            if table == "cell" or cell.result not in shared:
+                rows.setdefault(table, []).extend(found)
+        shared |= {cell.result} - {""}
     write_tables({name: pa.Table.from_pylist(found) for name, found in rows.items()}, path)
     return path
 
