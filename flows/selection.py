@@ -37,20 +37,29 @@ def select_cells(plan: StudyPlan, select: str) -> StudyPlan:
         for cell in plan.cells
         if all(_text(cell, axis) in values for axis, values in wanted.items())
     ]
+    if not cells:
+        raise SpecError(
+            "--select",
+            repr(select),
+            f"a cell of {plan.study.study}: each value has some, and none has all of them",
+            "leave out an axis; `lce status` shows which cells there are",
+        )
     return with_cells(plan, cells)
 
 
 def with_cells(plan: StudyPlan, cells: Sequence[PlannedCell]) -> StudyPlan:
-    """The plan with only some of its cells and their ancestors."""
+    """The plan with only some of its cells and their ancestors, those that wait for data too."""
+    known = {**plan.expected, **plan.steps}
     needed: set[str] = set()
-    waiting = [cell.step.fingerprint for cell in cells if cell.step]
+    waiting = [one.fingerprint for cell in cells for one in (cell.step, cell.expected) if one]
     while waiting:
         fingerprint = waiting.pop()
         if fingerprint not in needed:
             needed.add(fingerprint)
-            waiting.extend(plan.steps[fingerprint].parents.values())
-    steps = {print_: plan.steps[print_] for print_ in sorted(needed, key=plan.order.__getitem__)}
-    return StudyPlan(plan.study, steps, tuple(cells))
+            waiting.extend(known[fingerprint].parents.values())
+    steps = {name: step for name, step in plan.steps.items() if name in needed}
+    expected = {name: step for name, step in plan.expected.items() if name in needed}
+    return StudyPlan(plan.study, steps, tuple(cells), expected)
 
 
 def require_work(plan: StudyPlan, where: str) -> None:

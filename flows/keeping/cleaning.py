@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from pathlib import Path
 
@@ -19,13 +20,16 @@ def clean(home: Path, *, dry_run: bool, locks: list[Path], prompt_gigabytes: flo
     """Removes, or with `dry_run` only lists, what nothing in the store needs.
 
     Raises:
-      SpecError: no such store, nothing says what is needed, or a process computes in it.
+      SpecError: no such store, no number of gigabytes, nothing says what is needed, or a process
+        computes in it.
       DataError: a plan or a lock cannot be read.
     """
     if not (home / "artifacts").is_dir():
         raise SpecError(
             f"LCE_HOME {home}", "no artifacts", "the folder of a store", "set LCE_HOME to a store"
         )
+    if not math.isfinite(prompt_gigabytes):
+        raise SpecError("--prompt-gb", f"{prompt_gigabytes}", "gigabytes, a number", "give one")
     store, most = Store(home), int(prompt_gigabytes * GIGABYTE)
     if dry_run:
         garbage = find_garbage(store, roots_of(store, locks), most)

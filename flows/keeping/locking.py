@@ -33,13 +33,14 @@ def write_lock(study: str, execution: Execution, file: Path | None) -> Path:
     """Writes the lock, and a copy into the store, if there is one, for `lce gc`.
 
     Raises:
-      SpecError: the file is the lock of another study, or cannot be written.
+      SpecError: the file is the lock of another study, or cannot be written; or it has ids of steps
+        that have none here, as their data are not, and it stays as it is.
       DataError: the file is there and no lock.
     """
     path = file or lock_file(study)
     request = compile_request(study, execution)
     if path.exists():
-        read_lock(path, request.plan.study.study)
+        _keep_what_waits(path, read_lock(path, request.plan.study.study), request)
     lock = lock_of(request.plan)
     try:
         _replace(path, lock.text())
@@ -126,10 +127,22 @@ def meet_lock(request: Request, store: Store) -> str | None:
     return f"note: {_summary(path, found, len(lock.steps))}; `lce lock --check` lists them"
 
 
+def _keep_what_waits(path: Path, old: Lock, request: Request) -> None:
+    waiting = {(step.kind, step.name) for step in request.plan.expected.values()}
+    waiting -= {(step.kind, step.name) for step in request.plan.steps.values()}
+    if lost := [step for step in old.steps.values() if (step.kind, step.name) in waiting]:
+        raise SpecError(
+            f"{path}",
+            f"{len(lost):,} ids of steps whose data are not here ({lost[0].name})",
+            "data for every step that is locked",
+            "give --data-folder as in the run; to lock only what is here, remove the file first",
+        )
+
+
 def _line(change: Change) -> str:
     where = f"{change.sign} {change.kind} {change.name}"
     if change.sign != "~":
-        return f"{where}  {change.old or change.new}"
+        return f"{where}  {change.old or change.new or '(data not here)'}"
     fields = list(change.fields[:SHOWN_FIELDS]) or ["no field of the spec: ids are made otherwise"]
     if (more := len(change.fields) - SHOWN_FIELDS) > 0:
         fields.append(f"and {more} more")

@@ -219,7 +219,8 @@ class _Till:
             alone, execution = self._prices.alone(part), self._execution
             if self._on_clock:
                 told = alone.predicted(steps, execution.processes)
-                seconds = {p: one.seconds / execution.slots for p, one in told.items()}
+                places = execution.slots
+                seconds = {p: one.seconds * one.places / places for p, one in told.items()}
             else:
                 seconds = {step.fingerprint: alone.of(step).seconds for step in steps}
             self._known[id(block)] = {p: one / 3600 for p, one in seconds.items()}

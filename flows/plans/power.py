@@ -9,7 +9,7 @@ from typing import Any
 
 from lce_core.benchmarks import Benchmark
 from lce_core.statistics.power import UNRELATED, detectable_effect, detectable_share
-from lce_core.study.plan import StudyPlan
+from lce_core.study.plan import PlannedCell, StudyPlan
 from lce_core.study.spec import BenchmarkEntry
 
 HEADING = (
@@ -46,28 +46,32 @@ class Visible:
 
 
 def visible_differences(plan: StudyPlan) -> Iterator[Visible]:
-    """One for each benchmark and length of a study, in its order.
+    """One for each benchmark and length of a plan, in the study's order.
 
-    None where one method alone is asked, or every task is impossible.
+    None where one method alone is asked, or every task is impossible. Counted are methods and seeds
+    of the plan's own cells: a selection, or what a budget pays for, sees less than the study.
     """
     study = plan.study
-    possible = {
-        (cell.benchmark, cell.task, cell.eval_length)
-        for cell in plan.cells
-        if cell.step is not None or cell.expected is not None
-    }
+    possible: dict[tuple[str, str, int], list[PlannedCell]] = {}
+    for cell in plan.cells:
+        if cell.step is not None or cell.expected is not None:
+            key = (cell.benchmark, cell.profile, cell.eval_length)
+            possible.setdefault(key, []).append(cell)
     for entry in study.benchmarks:
-        name = entry.benchmark.plugin_name
-        num_comparisons = sum(map(entry.asks, study.methods)) - 1
+        own = {(one.label, not one.is_tuned) for one in study.methods if entry.asks(one)}
+        name, profile = entry.benchmark.plugin_name, entry.benchmark.profile
         for length in entry.lengths:
-            tasks = [task for task in entry.tasks if (name, task, length) in possible]
-            seeds = len(study.seeds) if entry.benchmark.seeded else 1
+            cells = possible.get((name, profile, length), [])
+            asked = [cell for cell in cells if (cell.method, cell.frozen) in own]
+            tasks = [task for task in entry.tasks if any(cell.task == task for cell in asked)]
+            num_comparisons = len({(cell.method, cell.frozen) for cell in asked}) - 1
+            seeds = len({cell.seed for cell in asked}) if entry.benchmark.seeded else 1
             counts = [
                 seeds
                 * _independent(entry.benchmark, task, length, study.evaluation.held_out_tokens)
                 for task in tasks
             ]
-            if tasks and num_comparisons:
+            if num_comparisons > 0:
                 yield _visible(
                     entry, length, dict(zip(tasks, counts, strict=True)), num_comparisons
                 )

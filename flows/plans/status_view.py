@@ -16,6 +16,7 @@ from flows.plans.amounts import device_of, error_of
 from flows.plans.grid import ASCII, SIGNS, grid_lines
 from flows.plans.planning import Inspection
 from flows.plans.pricing import Prices, prices_of, time_left
+from lce_core.errors import SpecError
 from lce_core.store.lease import Holder
 from lce_core.study.pricing.time_left import Running, spoken
 from lce_core.study.progress import State
@@ -56,6 +57,8 @@ def status_lines(
     for print_, holder in running.items():
         yield f"  running  {found.plan.steps[print_].name}  {_where(holder)}"
     yield from grid_lines(found, running, WIDTH, SIGNS if unicode else ASCII)
+    if waiting := _waiting(found):
+        yield f"{waiting:,} cells wait for data that are not here: what became of them is unknown"
     failures = list(_failures(found))
     yield from failures[:_MOST_FAILURES]
     if (more := len(failures) - _MOST_FAILURES) > 0:
@@ -67,6 +70,9 @@ def watch(found: Inspection, console: Console | None = None) -> bool:
 
     It has ended when nothing is to do, or when all that is has failed, or waits for what failed,
     and has not been tried again for a while.
+
+    Raises:
+      SpecError: nothing is to do of what is known, and of the rest nothing is known here.
     """
     console = console or Console()
     watched, is_live = _Watch(found, _is_unicode(console)), console.is_terminal
@@ -82,11 +88,27 @@ def watch(found: Inspection, console: Console | None = None) -> bool:
             elif line := watched.news():
                 console.print(line, markup=False, highlight=False, soft_wrap=True)
             if watched.has_ended():
+                _require_known(watched.found)
                 break
             time.sleep(max(REFRESH_SECONDS, _REST_PER_LOOK * (time.monotonic() - began)))
     for line in watched.lines():
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     return watched.found.change_counts().keys() <= {"done", "unavailable"}
+
+
+def _waiting(found: Inspection) -> int:
+    """Cells whose ids, and so whatever was computed of them, follow from data that are not here."""
+    return sum(cell.expected is not None for cell in found.plan.cells)
+
+
+def _require_known(found: Inspection) -> None:
+    if waiting := _waiting(found):
+        raise SpecError(
+            f"study {found.plan.study.study}",
+            f"{waiting:,} cells whose data are not here: what became of them is unknown",
+            "the data that the study is run with",
+            "give the run's --data-folder options",
+        )
 
 
 class _Watch:

@@ -265,14 +265,17 @@ class Store:
         return swept
 
     def failure(self, step: Step) -> dict[str, Any] | None:
-        """The last failure of a step: class, message, attempts; None if it never failed."""
+        """The last failure of a step: class, message, attempts; None if none is noted."""
         try:
             content = (self.home / "failures" / f"{step.short}.json").read_text(encoding="utf-8")
         except OSError as error:
             if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ESTALE):
                 return None
             raise
-        failure: dict[str, Any] = json.loads(content)
+        try:
+            failure: dict[str, Any] = json.loads(content)
+        except ValueError:  # cut off by a full disk or a crash: it counts as none
+            return None
         return failure
 
     def attempts(self) -> dict[str, int]:

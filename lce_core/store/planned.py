@@ -2,7 +2,7 @@
 
 A plan replaces the one before it. Ids that only earlier ones named stay on a list beside it while
 the store holds their artifacts, so that `lce plan` can say what became of them. The list keeps
-nothing from `lce gc`.
+nothing from `lce gc`, but where the last plan was made without its data.
 """
 
 from __future__ import annotations

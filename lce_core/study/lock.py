@@ -158,7 +158,7 @@ def changes(old: Lock, plan: StudyPlan) -> tuple[list[Change], int]:
     new, found, unchecked = lock_of(plan), [], 0
     gone = [step for short, step in old.steps.items() if short not in new.steps]
     added = {short: step for short, step in new.steps.items() if short not in old.steps}
-    waiting = lock_of(plan, expected=True) if gone and plan.expected else None
+    waiting = lock_of(plan, expected=True) if plan.expected else None
     places: dict[tuple[str, str], list[str]] = {}
     for short, step in added.items():
         places.setdefault((step.kind, step.name), []).append(short)
@@ -182,6 +182,12 @@ def changes(old: Lock, plan: StudyPlan) -> tuple[list[Change], int]:
         else:
             found.append(Change("-", *place, step.id, None))
     found += [Change("+", step.kind, step.name, None, short) for short, step in added.items()]
+    unmatched = {short for there in expected.values() for short in there} - new.steps.keys()
+    found += [
+        Change("+", step.kind, step.name, None, None)
+        for short, step in (waiting.steps.items() if waiting else ())
+        if short in unmatched
+    ]
     return sorted(found, key=lambda one: (one.kind, one.name, one.sign != "-")), unchecked
 
 

@@ -164,13 +164,19 @@ class _Block:
         steps = self.expected if self.text.corpus.absent else self.steps
         training = PlannedTraining(self.text, self.seed, partial(_add, steps))
         for variant in self.text.study.methods:
+            asking = [
+                (index, entry)
+                for index, entry in enumerate(self.text.study.benchmarks)
+                if entry.asks(variant)
+            ]
+            if not asking:  # nor is it trained, but for one that starts from it
+                continue
             checkpoint = None if self.text.base.absent else training.checkpoint(variant)
-            for index, entry in enumerate(self.text.study.benchmarks):
-                if entry.asks(variant):
-                    for task in entry.tasks:
-                        data = self.data[index, task]
-                        for length in entry.lengths:
-                            yield self._cell(variant, checkpoint, entry, data, task, length)
+            for index, entry in asking:
+                for task in entry.tasks:
+                    data = self.data[index, task]
+                    for length in entry.lengths:
+                        yield self._cell(variant, checkpoint, entry, data, task, length)
 
     def _cell(
         self,

@@ -2,7 +2,8 @@
 
 A plan that was made where data are out of reach knows no ids of the cells that read them. What
 stands in the place of such a cell (its model, method, seed, task and length) is kept, whatever its
-id.
+id, and so is all that the study's earlier plans named: an artifact's place is that of whoever
+computed it first, which may have had another label or seed.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ def roots_of(store: Store, locks: Iterable[Path]) -> Roots:
     for path, plan in plans:
         try:
             ids.update(planned_ids(plan))
-            places += _places(plan)
+            if waiting := list(_places(plan)):
+                places += waiting
+                ids |= ids_of_study(path.parent)
         except UNREADABLE as error:
             raise _no_plan(path, error) from None
     whole = all("steps" in plan for _, plan in plans)

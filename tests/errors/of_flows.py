@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import http.server
+import io
 import threading
 from typing import Any, cast
 
+import yaml
 from filelock import FileLock
 from prefect.logging import disable_run_logger
 from rich.console import Console
@@ -16,6 +18,8 @@ from flows.keeping.cleaning import clean
 from flows.keeping.locking import check_lock, write_lock
 from flows.keeping.verifying import verify_study
 from flows.plans.budget import Budget, within_budget
+from flows.plans.planning import inspect_study
+from flows.plans.status_view import watch
 from flows.plugins.checking import check_plugins, require_assertions
 from flows.plugins.scaffolding import new_plugin
 from flows.pulling import pull_studies
@@ -131,6 +135,19 @@ def smoke() -> StudyPlan:
 @provokes("flows/selection.py", "of a cell of")
 def _(_: Place) -> None:
     select_cells(smoke(), "method=yran")
+
+
+@provokes("flows/selection.py", "none has all of them")
+def _(place: Place) -> None:
+    text = study_path("smoke").read_text(encoding="utf-8")
+    file = place.folder / "mine.yaml"
+    content = yaml.safe_load(text)
+    content["benchmarks"][0] = {**content["benchmarks"][0], "methods": ["none"]}
+    file.write_text(yaml.safe_dump(content), encoding="utf-8")
+    plan = compile_study(load_study(file), {})
+    others = [one for one in plan.cells if one.method != "none"]
+    asked = content["benchmarks"][0]["name"]
+    select_cells(plan, f"benchmark={asked},method={others[0].method}")
 
 
 @provokes("flows/selection.py", "joined by commas")
@@ -346,6 +363,19 @@ def _(place: Place) -> None:
     check_lock(locked(place, study="study: other"), here(place), None)
 
 
+@provokes("flows/keeping/locking.py", "data for every step that is locked")
+def _(place: Place) -> None:
+    (place.folder / "text").mkdir()
+    (place.folder / "text" / "a.jsonl").write_text('{"text": "one two"}\n', encoding="utf-8")
+    content = yaml.safe_load(study_path("smoke").read_text(encoding="utf-8"))
+    content["corpus"] = {"name": "jsonl_folder", "folder": "text", "domain_names": ["code"]}
+    file = place.folder / "mine.yaml"
+    file.write_text(yaml.safe_dump(content), encoding="utf-8")
+    folders = {"data_folders": {"text": place.folder / "text"}}
+    write_lock(str(file), make_execution({"home": place.folder, "device": "cpu", **folders}), None)
+    write_lock(str(file), here(place), None)
+
+
 @provokes("lce_core/study/lock.py", "a lock as `lce lock` writes it")
 def _(place: Place) -> None:
     (place.folder / "study.lock").write_text("<<<<<<< HEAD\n", encoding="utf-8")
@@ -357,6 +387,22 @@ def _(place: Place) -> None:
 
 def cleaned(place: Place) -> None:
     clean(place.folder, dry_run=False, locks=[], prompt_gigabytes=1.0)
+
+
+@provokes("flows/keeping/cleaning.py", "gigabytes, a number")
+def _(place: Place) -> None:
+    Store(place.folder).prepare()
+    clean(place.folder, dry_run=True, locks=[], prompt_gigabytes=float("inf"))
+
+
+@provokes("flows/plans/status_view.py", "the data that the study is run with")
+def _(place: Place) -> None:
+    content = yaml.safe_load(study_path("smoke").read_text(encoding="utf-8"))
+    content["corpus"] = {"name": "jsonl_folder", "folder": "text", "domain_names": ["code"]}
+    file = place.folder / "mine.yaml"
+    file.write_text(yaml.safe_dump(content), encoding="utf-8")
+    Store(place.folder / "home").prepare()
+    watch(inspect_study(str(file), here(place)), Console(file=io.StringIO()))
 
 
 @provokes("flows/keeping/cleaning.py", "the folder of a store")

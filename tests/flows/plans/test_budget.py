@@ -140,6 +140,11 @@ def test_hours_on_the_clock_are_shared_by_slots(found: Inspection) -> None:
     workers, clock = chosen(found, "1000cpuh"), chosen(found, "1000h")
     assert clock.hours == pytest.approx(workers.hours / 2, rel=1e-6)
     assert (workers.device, everything(found).device) == ("cpu", "a100")
+    # A run on all GPUs of a machine takes all of its time; it is no faster by being counted so.
+    execution = found.execution.model_copy(update={"processes": 2})
+    trained = within_budget(found.plan, found.states, execution, "1000h", "h100")
+    alone = within_budget(found.plan, found.states, found.execution, "1000h", "h100")
+    assert trained.hours == pytest.approx(alone.hours, rel=1e-6)
     h100 = chosen(found, "1000gpuh", "h100")
     assert h100.device == "h100"
     assert h100.hours < everything(found).hours

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from flows.cli import app
 from flows.plans.power import CAVEAT, HEADING, Visible, as_json, lines, visible_differences
 from flows.request import compile_request
+from flows.selection import select_cells
 from flows.settings import make_execution
 from lce_core.benchmarks import BENCHMARKS
 from lce_core.benchmarks._text.windows import cut_windows
@@ -57,6 +58,18 @@ def test_seeds_multiply_prompts_that_they_draw_and_not_text_that_they_share(tmp_
     assert (perplexity.num_samples, perplexity.unit) == (65536 // 4096, "sd")
     assert perplexity.difference == detectable_effect(16)
     assert perplexity.difference_of_family == detectable_effect(16, alpha=0.05 / 2)
+
+
+def test_a_selection_sees_what_its_own_cells_can_show(tmp_path) -> None:
+    entry = {"name": "passkey", "lengths": [4096], "num_samples": 40}
+    other = {"name": "passkey", "lengths": [4096], "num_samples": 40, "methods": ["none", "pi"]}
+    plan = planned(tmp_path, entry)
+    (found,) = visible_differences(select_cells(plan, "seed=0,method=none,method=pi"))
+    assert (found.num_samples, found.num_comparisons) == (40, 1)
+    assert found.difference_of_family == detectable_share(40)
+    assert list(visible_differences(select_cells(plan, "method=none"))) == []
+    (found,) = visible_differences(planned(tmp_path, other))
+    assert (found.num_samples, found.num_comparisons) == (120, 1)
 
 
 def test_the_mean_over_tasks_of_unequal_number_counts_as_its_variance_says(tmp_path) -> None:

@@ -145,12 +145,32 @@ def test_results_stay_where_the_data_they_need_are_out_of_reach(store: Store, te
     store.save_plan("smoke", without.to_json(), "smoke.yaml")
     assert collect(store) == []
     assert is_whole(store, plan)
-    only_base = planned(text / "none", benchmarks=SMOKE["benchmarks"][:1])
-    store.save_plan("smoke", only_base.to_json(), "smoke.yaml")
+    fewer = {"benchmarks": SMOKE["benchmarks"][:1]}
+    store.save_plan("smoke", planned(text / "none", **fewer).to_json(), "smoke.yaml")
+    assert collect(store) == []  # which cells are whose is not known before the data are back
+    store.save_plan("smoke", planned(text, **fewer).to_json(), "smoke.yaml")
     gone = {one.path.name for one in collect(store)}
     kept = SMOKE["benchmarks"][0]["name"]
     cells = [step for step in plan.steps.values() if step.kind == "cell"]
     assert gone == {Path(step.folder).name for step in cells if step.axes["benchmark"] != kept}
+
+
+def test_a_plan_without_its_data_keeps_what_others_computed_under_other_labels(
+    store: Store, text: Path
+) -> None:
+    """Labels are no part of an id: an artifact has those of whoever computed it first."""
+    methods = [{**one, "label": f"my_{one['name']}"} for one in map(_mapping, SMOKE["methods"])]
+    fill(store, planned(text))
+    renamed = planned(text, methods=methods)
+    store.save_plan("smoke", renamed.to_json(), "smoke.yaml")
+    assert collect(store) == []
+    store.save_plan("smoke", planned(text / "none", methods=methods).to_json(), "smoke.yaml")
+    assert collect(store) == []
+    assert is_whole(store, renamed)
+
+
+def _mapping(entry: Any) -> dict[str, Any]:
+    return {"name": entry} if isinstance(entry, str) else dict(entry)
 
 
 def test_leftovers_of_steps_go(store: Store, text: Path) -> None:

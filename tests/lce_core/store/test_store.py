@@ -264,6 +264,14 @@ def test_failed_attempts_are_counted_by_step(store: Store) -> None:
     assert store.attempts() == {a_step(1).short: 1, a_step(2).short: 2}
 
 
+def test_a_failure_whose_note_was_cut_off_counts_as_none(store: Store) -> None:
+    store.note_failure(a_step(), ValueError("no"), {})
+    (store.home / "failures" / f"{a_step().short}.json").write_text("", encoding="utf-8")
+    assert store.failure(a_step()) is None
+    store.note_failure(a_step(), ValueError("again"), {})
+    assert store.attempts() == {a_step().short: 1}
+
+
 def test_a_live_attempt_of_another_host_is_not_swept(store: Store) -> None:
     attempt = store.home / "artifacts" / "cell" / f".attempt-{a_step().short}-12345678"
     attempt.mkdir(parents=True)
@@ -416,6 +424,21 @@ def test_a_clock_that_is_set_takes_no_lease_from_a_live_process(
         assert abs(psutil.Process().create_time() - time.time()) > 1800
         assert is_held(tmp_path, "step")
         assert Lease.acquire(tmp_path, "step") is None
+
+
+def test_who_may_only_read_a_store_sees_who_computes_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root may write anywhere, so the system's refusal is said in its place."""
+    with Lease.acquire(tmp_path, "step") or pytest.fail("nobody holds it"):
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "touch", refusing(errno.EACCES, "Permission denied"))
+            assert is_held(tmp_path, "step")
+            assert set(holders(tmp_path)) == {"step"}
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "touch", refusing(errno.EIO, "Input/output error"))
+            with pytest.raises(OSError, match="Input/output"):
+                holders(tmp_path)
 
 
 def test_a_live_lease_of_another_pid_namespace_is_not_taken_over(tmp_path: Path) -> None:

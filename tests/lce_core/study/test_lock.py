@@ -116,3 +116,9 @@ def test_without_its_data_a_study_is_compared_in_all_but_digests(text: Path) -> 
     assert {one.new for one in found} == {None}
     assert any("training.tokens_per_step" in " ".join(one.fields) for one in found)
     assert 0 < unchecked < len(old.steps)
+    # What the lock lacks is new, also where nobody knows its id.
+    found, unchecked = changes(old, planned(absent, seeds=[*SMOKE["seeds"], 7]))
+    assert unchecked == len(old.steps)
+    assert {(one.sign, one.new) for one in found} == {("+", None)}
+    more, _ = changes(old, planned(text, seeds=[*SMOKE["seeds"], 7]))
+    assert {(one.kind, one.name) for one in found} == {(one.kind, one.name) for one in more}

@@ -196,6 +196,20 @@ def test_a_benchmark_may_be_listed_twice_and_be_asked_of_some_methods_alone() ->
     assert {c.step.fingerprint for c in parts if c.step} <= set(whole.steps)
 
 
+def test_what_no_benchmark_asks_is_not_trained_unless_another_starts_from_it(store: Store) -> None:
+    (passkey,) = (one for one in TOY["benchmarks"] if one["name"] == "passkey")
+    plan = planned(
+        methods=["none", "pi", YARN], benchmarks=[{**passkey, "methods": ["none", "pi"]}]
+    )
+    assert finetunes(plan) == {}
+    units = units_to_do(plan, inspect(plan, store, {}))
+    assert sum(len(unit.steps) for unit in units) == len(plan.steps)
+    further = {**YARN, "label": "yarn_2", "scale": 8.0, "start_from": "yarn-tuned"}
+    asked = {**passkey, "methods": ["none", "yarn_2-tuned"]}
+    plan = planned(methods=["none", YARN, further], benchmarks=[asked], seeds=[0])
+    assert set(finetunes(plan)) == {"yarn-tuned", "yarn_2-tuned"}
+
+
 def test_a_plan_is_the_product_of_its_axes() -> None:
     plan = planned(**WHOLE)
     per_seed = len(WHOLE["methods"]) * (2 * 4 + 1 + 4 + 4 + 1 + 1 + 1)
