@@ -81,7 +81,7 @@ def figures(
     """What the trainer logs of its steps, or why there were none."""
     try:
         entries, kernel = steps(base, length, method, states, STEPS, chosen.deadline)
-    except torch.OutOfMemoryError as error:
+    except RuntimeError as error:  # out of memory, or a kernel that cannot: the table says which
         return str(error).splitlines()[0]
     counted = entries[WARM_UP:] or entries
     mfu = [entry["mfu"] for entry in counted if entry["mfu"] is not None]

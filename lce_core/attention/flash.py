@@ -66,7 +66,7 @@ def attend_causal(
     if query.shape[2] == 1:
         return attend_all(query, key, value, scaling)
     if backend(query.device, query.dtype) == "torch_flash":
-        return _flash_cuda(query, key, value, scaling, window=key.shape[2])
+        return _flash_cuda(query, key, value, scaling, causal=True)
     square = _causal_square(query, key[:, :, earlier:], value[:, :, earlier:], scaling)
     if earlier == 0:
         return square
@@ -95,7 +95,7 @@ def _causal_square(
         case "torch_flash_cpu":
             return _flash_cpu(query, key, value, scaling, causal=True)
         case "torch_flash":
-            return _flash_cuda(query, key, value, scaling, window=key.shape[2])
+            return _flash_cuda(query, key, value, scaling, causal=True)
         case "blocked":
             return _blocked(query, key, value, scaling, causal=True)
 
@@ -208,9 +208,11 @@ def _flash_cuda(
     value: torch.Tensor,
     scaling: float,
     *,
+    causal: bool = False,
     window: int | None = None,
 ) -> Partial:
-    # Windows of this kernel align to the last key; the key at distance window - 1 is still seen.
+    # Both align to the last key; the key at distance window - 1 is still seen. What is merely
+    # causal is not said as a window: the kernel would then mask every block of keys.
     output, lse = torch.ops.aten._flash_attention_forward(
         query.transpose(1, 2),
         key.transpose(1, 2),
@@ -220,7 +222,7 @@ def _flash_cuda(
         query.shape[2],
         key.shape[2],
         0.0,
-        window is not None,
+        causal or window is not None,
         False,
         scale=scaling,
         window_size_left=None if window is None else window - 1,

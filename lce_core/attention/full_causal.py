@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import torch
-from torch.nn.functional import scaled_dot_product_attention
 
 from lce_core.attention.flash import attend_causal
 from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.placement import Placement
 from lce_core.attention.schemes import FullCausal
+from lce_core.attention.squares import attend_square
 
 
 def attend(_scheme: FullCausal, inputs: AttentionInputs) -> torch.Tensor:
@@ -21,7 +21,4 @@ def attend(_scheme: FullCausal, inputs: AttentionInputs) -> torch.Tensor:
     key = inputs.placed(Placement(inputs.table), slice(0, length))
     if inputs.first_query:
         return attend_causal(query, key, inputs.value, inputs.scaling).output
-    gqa = query.shape[1] != key.shape[1]
-    return scaled_dot_product_attention(
-        query, key, inputs.value, is_causal=True, scale=inputs.scaling, enable_gqa=gqa
-    )
+    return attend_square(query, key, inputs.value, inputs.scaling)

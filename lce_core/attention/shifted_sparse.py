@@ -8,10 +8,10 @@ positions are those of the whole row.
 from __future__ import annotations
 
 import torch
-from torch.nn.functional import scaled_dot_product_attention
 
 from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.schemes import ShiftedSparse
+from lce_core.attention.squares import attend_square
 from lce_core.errors import SpecError
 
 States = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
@@ -77,14 +77,7 @@ def _attend_shifted(states: States, group: int, scaling: float) -> torch.Tensor:
 def _attend_blocks(states: States, size: int, scaling: float) -> torch.Tensor:
     """Causal attention inside consecutive blocks of `size` tokens."""
     query, key, value = (_fold(part, size) for part in states)
-    output = scaled_dot_product_attention(
-        query,
-        key,
-        value,
-        is_causal=True,
-        scale=scaling,
-        enable_gqa=query.shape[1] != key.shape[1],
-    )
+    output = attend_square(query, key, value, scaling)
     rows = output.transpose(1, 2).unflatten(0, (states[0].shape[0], -1))
     unfolded: torch.Tensor = rows.flatten(1, 2).transpose(1, 2)
     return unfolded

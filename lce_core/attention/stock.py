@@ -17,6 +17,7 @@ from transformers.masking_utils import causal_mask_function, sdpa_mask
 
 from lce_core.attention.cache import PreallocatedLayer, groups_of
 from lce_core.attention.flash import attend_causal, backend
+from lce_core.attention.squares import attend_square, lacks_grouped_kernel
 
 STOCK = "lce_sdpa"
 """Name of the registered attention and mask functions."""
@@ -41,13 +42,28 @@ def _attention(
         return torch.cat(parts), None
     if isinstance(key, PreallocatedLayer):
         key, value = key.keys, key.values
-    if attention_mask is None and 1 < query.shape[2] < key.shape[2]:  # the mask below was left out
+    if attention_mask is None and _is_ours(query, key):
         output = attend_causal(query, key, value, scaling).output
+        return output.transpose(1, 2).contiguous(), None
+    square = attention_mask is None and query.shape[2] == key.shape[2] > 1
+    if square and lacks_grouped_kernel(query.device, query.dtype):
+        output = attend_square(query, key, value, scaling)
         return output.transpose(1, 2).contiguous(), None
     stock: tuple[torch.Tensor, None] = sdpa_attention_forward(
         module, query, key, value, attention_mask, scaling=scaling, **kwargs
     )
     return stock
+
+
+def _is_ours(query: torch.Tensor, key: torch.Tensor) -> bool:
+    """Whether the mask below was left out, or torch would do worse with a single token.
+
+    cuDNN, which torch tries first on newer GPUs, makes a plan for each number of keys: tens of
+    milliseconds for every token.
+    """
+    if query.shape[2] == 1:
+        return key.shape[2] > 1 and backend(query.device, query.dtype) == "torch_flash"
+    return query.shape[2] < key.shape[2]
 
 
 def _mask(

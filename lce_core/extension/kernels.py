@@ -1,12 +1,16 @@
-"""Which kernel computes attention: what the device, the dtype and the installed packages allow."""
+"""Which kernel computes attention: what the device, the dtype and the installed packages allow.
+
+The order in which torch tries its own is left to torch: from compute capability 9.0 on cuDNN's
+first, where cuDNN is new enough, else flash. It belongs to the process. Set for a part of one, as
+`sdpa_kernel` does, it would be another one for what a backward pass computes again, and for what is
+evaluated after training.
+"""
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 import torch
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers.utils.import_utils import is_flash_attn_2_available
 
 from lce_core.attention import AttentionScheme
@@ -18,24 +22,6 @@ if TYPE_CHECKING:
 
 HALF = (torch.float16, torch.bfloat16)
 """Dtypes of half precision."""
-
-
-def sdpa_order(device: torch.device) -> list[SDPBackend]:
-    """Torch's own attention kernels for a GPU, the fastest first.
-
-    cuDNN's is made for Hopper and later ones (compute capability 9.0); before, flash is faster.
-    """
-    rest = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-    if torch.cuda.get_device_capability(device) >= (9, 0):
-        return [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, *rest]
-    return [SDPBackend.FLASH_ATTENTION, *rest]
-
-
-def preferred_kernels(device: torch.device) -> AbstractContextManager[object]:
-    """Lets torch's attention inside try kernels in `sdpa_order`; on a CPU there is one only."""
-    if device.type != "cuda":
-        return nullcontext()
-    return sdpa_kernel(sdpa_order(device), set_priority=True)
 
 
 def stock_kernel(

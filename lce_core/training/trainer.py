@@ -29,7 +29,6 @@ from torch.distributed.tensor import DTensor
 from lce_core.attention.observed import KernelWatch
 from lce_core.errors import DataError, NonFiniteError
 from lce_core.extension.extended_model import save_learned
-from lce_core.extension.kernels import preferred_kernels
 from lce_core.reports import Report
 from lce_core.training.assembly import build, open_rows, plugin_of, sequence_length
 from lce_core.training.checkpoints import points
@@ -223,14 +222,15 @@ class Trainer:
 
     def _forward(self, tokens: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         """The loss of a micro-batch; the first pass is watched, before layers are compiled."""
-        with preferred_kernels(self.device):
-            if self.ran is not None:
-                watched: torch.Tensor = self.module(tokens, weights)
-                return watched
-            with KernelWatch() as watch:
-                loss: torch.Tensor = self.module(tokens, weights)
+        if self.ran is not None:
+            watched: torch.Tensor = self.module(tokens, weights)
+            return watched
+        with KernelWatch() as watch:
+            loss: torch.Tensor = self.module(tokens, weights)
         self.ran = watch.names()
-        if self.job.compile_layers and self.device.type == "cuda":
+        # A compiled layer saves its weights as well, which offload would copy to the host.
+        wanted = self.job.compile_layers and self.job.kept != "offload"
+        if wanted and self.device.type == "cuda":
             for layer in decoder_layers(self.model):
                 layer.compile()
         return loss

@@ -15,6 +15,7 @@ from torch.distributed.tensor import DTensor
 
 from lce_core.training.checkpoints.points import WholeTensors
 from lce_core.training.sharding import local, local_rows
+from lce_core.training.states.adamw import RoundedAdamW
 
 
 def training_tensors(
@@ -60,7 +61,9 @@ def restore(
         key, _, name = rest.partition("/")
         parameter = parameters[name]
         if key == "step":
-            value = saved.scalar(place).to(parameter.device)
+            # Where ours counts on the host, a count on the GPU would be waited for at each update.
+            on_host = isinstance(optimizer, RoundedAdamW)
+            value = saved.scalar(place).to("cpu" if on_host else parameter.device)
         else:
             value = torch.empty_like(parameter)
             _fill(value, saved, place)

@@ -13,7 +13,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import DynamicCache, StaticCache
 
+from lce_core.attention import squares
 from lce_core.attention import stock as stock_attention
+from lce_core.attention.flash import attend_causal
 from lce_core.contracts.tiny_models import TARGET, stock, tokens
 from lce_core.extension.extended_model import ExtendedModel, extend
 from lce_core.models import LanguageModel
@@ -60,6 +62,56 @@ def test_pieces_have_no_mask_and_equal_one_pass(base: LanguageModel, cuts: tuple
         pieces = [model.hidden_states(piece, cache) for piece in tokens(40).split(cuts, dim=1)]
     assert [shape for shape in masks.shapes if shape[-1] > 1 and shape[-2] > 1] == []
     torch.testing.assert_close(torch.cat(pieces, dim=1), whole(base), rtol=1e-4, atol=1e-4)
+
+
+@over_bases
+def test_single_tokens_pass_through_our_kernel_where_torch_would_plan_each_length_anew(
+    base: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with CUDA's flash kernel in half precision; here the same path computes on the CPU."""
+    passed: list[int] = []
+
+    def noted(query: torch.Tensor, *rest: Any) -> Any:
+        passed.append(query.shape[2])
+        return attend_causal(query, *rest)
+
+    monkeypatch.setattr(stock_attention, "attend_causal", noted)
+    monkeypatch.setattr(stock_attention, "backend", lambda *_: "torch_flash")
+    model, cache = extended(base), DynamicCache()
+    pieces = [model.hidden_states(piece, cache) for piece in tokens(40).split((38, 1, 1), dim=1)]
+    assert set(passed) == {1}
+    assert len(passed) == 2 * model.model.config.num_hidden_layers
+    torch.testing.assert_close(torch.cat(pieces, dim=1), whole(base), rtol=1e-4, atol=1e-4)
+
+
+@over_bases
+def test_heads_that_share_keys_are_spread_where_no_kernel_takes_them(
+    base: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in fp32 on CUDA."""
+    for module in (stock_attention, squares):
+        monkeypatch.setattr(module, "lacks_grouped_kernel", lambda *_: True)
+    states = extended(base).hidden_states(tokens(40), DynamicCache())
+    torch.testing.assert_close(states, whole(base), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("groups", [1, 3])
+def test_a_square_is_plain_attention_whether_heads_are_spread_or_shared(
+    groups: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = [torch.randn(2, heads, 17, 8, dtype=torch.float64) for heads in (2 * groups, 2, 2)]
+    query, key, value = drawn
+    spread = [states.repeat_interleave(groups, dim=1) for states in (key, value)]
+    scores = (query @ spread[0].mT * 0.3).masked_fill(torch.ones(17, 17).triu(1) > 0, -torch.inf)
+    expected = scores.softmax(-1) @ spread[1]
+    torch.testing.assert_close(squares.attend_square(*drawn, 0.3), expected)
+    monkeypatch.setattr(squares, "lacks_grouped_kernel", lambda *_: True)
+    torch.testing.assert_close(squares.attend_square(*drawn, 0.3), expected)
+    cuda = torch.device("cuda")
+    monkeypatch.undo()
+    assert squares.lacks_grouped_kernel(cuda, torch.float32)
+    assert not squares.lacks_grouped_kernel(cuda, torch.bfloat16)
+    assert not squares.lacks_grouped_kernel(torch.device("cpu"), torch.float32)
 
 
 @over_bases

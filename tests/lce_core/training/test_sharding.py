@@ -17,7 +17,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
-from torch.nn.attention import SDPBackend
 
 from lce_core.attention.schemes import FullCausal
 from lce_core.errors import NonFiniteError, SpecError, StoreError
@@ -295,15 +294,6 @@ def test_the_kernel_is_chosen_by_the_compute_dtype(
     newer = torch.cuda.get_device_capability(one_gpu) == (9, 0)
     trained = stock(one_gpu, torch.bfloat16, "auto", training=True)
     assert trained == ("flash_attention_2" if package and not newer else "sdpa")
-
-
-def test_torch_tries_cudnn_first_where_it_is_the_fastest(one_gpu: torch.device) -> None:
-    first = torch._C._get_sdp_priority_order()
-    with kernels.preferred_kernels(one_gpu):
-        order = [SDPBackend(number) for number in torch._C._get_sdp_priority_order()]
-    newer = torch.cuda.get_device_capability(one_gpu) == (9, 0)
-    assert order[0] == (SDPBackend.CUDNN_ATTENTION if newer else SDPBackend.FLASH_ATTENTION)
-    assert torch._C._get_sdp_priority_order() == first
 
 
 def test_training_passes_the_compute_dtype_on(

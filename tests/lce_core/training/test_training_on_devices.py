@@ -39,9 +39,9 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @over_devices
 @pytest.mark.parametrize("method", TRAINED, ids=lambda method: method["name"])
-@pytest.mark.parametrize("checkpointing", [False, True])
+@pytest.mark.parametrize("checkpointing", ["none", "full", "attention"])
 def test_training_on_a_device_follows_fp32_on_the_cpu(
-    device: str, method: dict[str, Any], checkpointing: bool, rows: Path, base: Path, tmp_path: Path
+    device: str, method: dict[str, Any], checkpointing: str, rows: Path, base: Path, tmp_path: Path
 ) -> None:
     make = job_maker(rows, tmp_path)
     shared: dict[str, Any] = {

@@ -1,0 +1,37 @@
+"""torch's own attention over a text from its first token on: as many queries as keys."""
+
+from __future__ import annotations
+
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+
+def attend_square(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float
+) -> torch.Tensor:
+    """Causal attention, differentiable: output (batch, heads, tokens, head_dim).
+
+    Args:
+      query: (batch, heads, tokens, head_dim), rotated.
+      key: (batch, kv_heads, tokens, head_dim), rotated.
+      value: (batch, kv_heads, tokens, head_dim).
+      scaling: factor of the scores before softmax.
+    """
+    groups = query.shape[1] // key.shape[1]
+    if groups > 1 and lacks_grouped_kernel(query.device, query.dtype):
+        # Without a kernel torch writes all scores out: 39 GB for 9 heads and 32,768 tokens.
+        key, value = (states.repeat_interleave(groups, dim=1) for states in (key, value))
+        groups = 1
+    return scaled_dot_product_attention(
+        query, key, value, is_causal=True, scale=scaling, enable_gqa=groups > 1
+    )
+
+
+def lacks_grouped_kernel(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether torch computes key-value heads that query heads share without a fused kernel.
+
+    On CUDA flash and cuDNN take half precision only, and the memory-efficient kernel of torch
+    before 2.14 no shared heads. Under autocast the products are in half precision.
+    """
+    precise = dtype not in (torch.float16, torch.bfloat16)
+    return device.type == "cuda" and precise and not torch.is_autocast_enabled("cuda")
