@@ -150,6 +150,16 @@ def test_hours_on_the_clock_are_shared_by_slots(found: Inspection) -> None:
     assert h100.hours < everything(found).hours
 
 
+def test_what_waits_for_data_is_in_no_block_and_said(tmp_path: Path) -> None:
+    corpus = {"name": "jsonl_folder", "folder": "text", "domain_names": ["code"]}
+    file = tmp_path / "study.yaml"
+    file.write_text(yaml.safe_dump({**STUDY, "corpus": corpus}), encoding="utf-8")
+    found = inspect_study(str(file), make_execution({"home": tmp_path / "home", "slots": 2}))
+    budgeted = everything(found)
+    assert (budgeted.taken, budgeted.hours) == ((), 0)
+    assert f"{len(found.plan.cells)} cells wait for data" in "\n".join(budgeted.lines())
+
+
 def test_what_is_left_out_is_said_in_80_columns(
     found: Inspection, capsys: pytest.CaptureFixture[str]
 ) -> None:
