@@ -16,6 +16,8 @@ TITLES = {
     "approximate": "Approximate attention",
 }
 OTHERS = "Other methods"
+NO_EXTENSION = "No extension"
+"""Of the base model and of what trains it without a change."""
 
 
 @dataclass(frozen=True)

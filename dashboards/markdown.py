@@ -209,7 +209,8 @@ def _gaps(contents: Contents) -> Iterator[str]:
     for row in contents.missing:
         what = f"{row['base_model']} {pictures.label(row['method'], row['frozen'])}"
         lengths = ", ".join(f"{length:,}" for length in row["eval_lengths"])
-        why = f"{row['status']}: {row['reason'] or ''}".replace("|", "\\|")
+        reason = " ".join((row["reason"] or "").split())  # a table's row is one line
+        why = _prose(f"{row['status']}: {reason}").replace("|", "\\|")
         yield f"| {row['cells']} | {what}, {row['benchmarks']} | {lengths} | {why} |"
 
 

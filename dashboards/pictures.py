@@ -107,7 +107,9 @@ def curves_by_shots(rows: Sequence[Row], out: Path) -> None:
             axes.axhline(guess, color=GREY, linewidth=0.8, linestyle=":")
 
     def points(mine: Sequence[Row]) -> list[tuple[float, float]]:
-        return sorted((row["shots"], row["value"]) for row in mine if row["value"] is not None)
+        # What is missing breaks the line.
+        found = {row["shots"]: row["value"] for row in mine}
+        return [(at, math.nan if found[at] is None else found[at]) for at in sorted(found)]
 
     with mpl.rc_context(_STYLE):
         figure = _small_multiples(_by_method(rows, points), behind)

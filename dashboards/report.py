@@ -16,7 +16,7 @@ from catalog.mlflow_pages import MlflowPages, pages_of
 from catalog.queries import open_catalog
 from dashboards.claims import Answer, Claim, answers, claims, headline
 from dashboards.contents import Contents, read_contents
-from dashboards.families import Variant, controls, families
+from dashboards.families import NO_EXTENSION, Variant, controls, families
 from dashboards.sections import (
     against_length,
     audit,
@@ -162,7 +162,7 @@ def _picker(contents: Contents) -> str:
     groups: dict[str, list[Variant]] = {}
     for study in contents.studies:
         of_it = contents.of(study["base_model"])
-        groups.setdefault("No extension", []).extend(controls(of_it))
+        groups.setdefault(NO_EXTENSION, []).extend(controls(of_it))
         for family in families(of_it):
             groups.setdefault(family.title, []).extend(family.variants)
     options = "".join(

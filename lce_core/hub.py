@@ -16,6 +16,7 @@ from typing import Literal, cast
 from lce_core.errors import SpecError, UnavailableError
 
 TIMEOUT_SECONDS = 5.0
+_SHARD = re.compile(r"(?P<name>.+)-\d{5}-of-(?P<number>\d{5})\.safetensors")
 _ADDRESS = re.compile(r"hub:(?P<repo>[\w.-]+/[\w.-]+)@(?P<revision>[0-9a-f]{40})")
 
 
@@ -31,8 +32,9 @@ def fetch(
     Args:
       repo: hub repository.
       revision: 40-hex commit; a branch could change under a study.
-      patterns: globs of what is fetched.
+      patterns: globs of what is fetched, at any depth.
       required: globs of which one must match for a cached copy to be complete; none: any copy is.
+        Of weights in several files all must be there.
       kind: what the repository holds.
 
     Raises:
@@ -55,7 +57,8 @@ def fetch(
     except LocalEntryNotFoundError:
         pass
     else:
-        if not required or any(any(cached.glob(pattern)) for pattern in required):
+        found = not required or any(any(cached.rglob(pattern)) for pattern in required)
+        if found and _has_all_shards(cached):
             return cached
     try:
         HfApi().repo_info(repo, repo_type=kind, revision=revision, timeout=TIMEOUT_SECONDS)
@@ -69,6 +72,20 @@ def fetch(
             "files in the cache, or a hub that answers",
             "connect to the hub once, or give a local folder",
         ) from error
+
+
+def _has_all_shards(folder: Path) -> bool:
+    """Whether no file is missing of weights that say in their names of how many they are.
+
+    A download that broke off leaves some of them in the cache, and the client takes these for all.
+    """
+    for file in folder.rglob("*.safetensors"):
+        if found := _SHARD.fullmatch(file.name):
+            name, number = found["name"], int(found["number"])
+            others = (f"{name}-{i:05}-of-{number:05}.safetensors" for i in range(1, number + 1))
+            if not all((file.parent / other).exists() for other in others):
+                return False
+    return True
 
 
 def http_errors() -> tuple[type[Exception], ...]:

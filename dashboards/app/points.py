@@ -49,8 +49,8 @@ class Points:
 
     drawn: list[dict[str, Any]]
     """Values of the dimensions, `x` and `y` or `y` alone, and `num_cells` behind y."""
-    num_gaps: int
-    """Points without all of their cells."""
+    gaps: list[dict[str, Any]]
+    """Values of the dimensions of points without all of their cells."""
     uneven: bool
     """Whether two points are means over different tasks, seeds or lengths."""
 
@@ -82,13 +82,20 @@ def points(rows: Sequence[Row], by: Sequence[str], y: Measure, x: Measure | None
       y: what is drawn.
       x: what it is drawn against, where that is no dimension.
     """
-    ys = _means(rows, by, y)
-    xs = _means(rows, by, x) if x else {}
-    drawn, parts, gaps = [], set(), 0
+    # A cost beside a score is that of the score's cells.
+    shared = {one.benchmark for one in (x, y) if one and one.benchmark}
+    own = {
+        measure: [row for row in rows if len(shared) != 1 or row["benchmark"] in shared]
+        for measure in (x, y)
+        if measure
+    }
+    ys = _means(own[y], by, y)
+    xs = _means(own[x], by, x) if x else {}
+    drawn, parts, gaps = [], set(), []
     for key, mean in ys.items():
         across = xs.get(key)
         if mean.value is None or (x and (across is None or across.value is None)):
-            gaps += 1
+            gaps.append(dict(zip(by, key, strict=True)))
             continue
         point = dict(zip(by, key, strict=True)) | {"y": mean.value, "num_cells": mean.num_cells}
         drawn.append(point | ({"x": across.value} if across else {}))

@@ -68,13 +68,17 @@ def lengths(values: Sequence[float], start: float, end: float) -> tuple[Scale, l
     if low == high:
         low, high = low / 2, high * 2
     powers = range(math.ceil(math.log2(low) - 1e-9), math.floor(math.log2(high) + 1e-9) + 1)
-    return Scale(low, high, start, end, logarithmic=True), [2.0**power for power in powers]
+    ticks = [2.0**power for power in powers]
+    if len(ticks) < 2:  # within an octave
+        ticks = sorted(set(values)) if min(values) < max(values) else ticks or [float(values[0])]
+    return Scale(low, high, start, end, logarithmic=True), ticks
 
 
 def tick_label(value: float) -> str:
     """A tick as text, without needless zeros."""
-    if abs(value) >= 1e6:
-        return f"{value:.0e}"
+    for size, unit in ((1e12, ""), (1e9, "B"), (1e6, "M")):
+        if abs(value) >= size:
+            return f"{value / size:.4g}{unit}" if unit else f"{value:.3g}"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:g}"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dashboards.charts.marks import SHAPES, opening, row_data, text, told, value_data
 from dashboards.families import Family, Variant
 
-WIDTH, LEFT, RIGHT, TOP, LANE, BOTTOM = 460.0, 8.0, 10.0, 14.0, 42.0, 34.0
+WIDTH, LEFT, RIGHT, TOP, LANE, BOTTOM = 460.0, 8.0, 10.0, 30.0, 42.0, 34.0
 
 
 def strip_svg(title: str, found: Sequence[Family], won: Mapping[Variant, float]) -> str:
@@ -20,7 +20,7 @@ def strip_svg(title: str, found: Sequence[Family], won: Mapping[Variant, float])
     """
     span = WIDTH - LEFT - RIGHT
     base = TOP + LANE * len(found)
-    parts = [opening(title, WIDTH, base + BOTTOM, "strip")]
+    parts = [opening(title, WIDTH, base + BOTTOM, "strip"), text(title, 0, 13, "panel-title")]
     for share in (0.0, 0.25, 0.5, 0.75, 1.0):
         x = LEFT + share * span
         anchor = {0.0: "start", 1.0: "end"}.get(share, "middle")

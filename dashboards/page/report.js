@@ -47,7 +47,7 @@
   };
   const quoted = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
   const csv = (table) => {
-    const said = (cell) => cell.dataset.value ?? cell.textContent.trim();
+    const said = (cell) => cell.dataset.csv ?? cell.dataset.value ?? cell.textContent.trim();
     const line = (row) =>
       [...row.cells].flatMap((c) => [quoted(said(c)), ...Array(c.colSpan - 1).fill("")]).join(",");
     return [...table.rows].map(line).join("\n") + "\n";
@@ -77,7 +77,9 @@
     const button = event.target instanceof Element ? event.target.closest("[data-save]") : null;
     if (!button) return;
     const figure = button.closest("[data-figure]");
-    const name = `${document.title}-${figure.dataset.figure}`.replaceAll(/[^\w]+/g, "-");
+    // Of several base models each has sections of its own, whose titles name it.
+    const of = figure.closest("section")?.id.split("-").slice(1).join("-") ?? "";
+    const name = [document.title, of, figure.dataset.figure].filter(Boolean).join("-").replaceAll(/[^\w]+/g, "-");
     if (button.dataset.save === "csv") {
       save(`${name}.csv`, csv(figure.querySelector("table")), "text/csv");
     } else {

@@ -33,7 +33,8 @@ def _asked(contents: Contents) -> Iterator[tuple[str, str, list[Row]]]:
         rows = select(contents.scores, benchmark=benchmark)
         means = select(comparable(contents.benchmarks, contents.scores), benchmark=benchmark)
         tasks = list(dict.fromkeys(row["task"] for row in rows))
-        if len(tasks) > MOST_TASKS and means:
+        # A line over means of other tasks at another length would rise or fall with the tasks.
+        if len(tasks) > MOST_TASKS and len({row["task_set"] for row in means}) == 1:
             known = [row for row in rows if row["metric"] is not None]
             metric = known[0]["metric"] if known else None
             yield (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dashboards.charts.scatter import Axis, scatter_svg
 from dashboards.comparable import comparable
 from dashboards.contents import Contents, Row, select
-from dashboards.families import Family, Variant, controls, families
+from dashboards.families import NO_EXTENSION, Family, Variant, controls, families
 from dashboards.figure import Table, figure
 
 FEWEST = 3
@@ -24,7 +24,7 @@ def section(contents: Contents) -> str:
     texts = [row for row in rows if row["benchmark"].partition("\n")[0] == "perplexity"]
     target = contents.studies[0]["target_context"]
     base = controls(contents)
-    found = [*families(contents), *([Family("control", "No extension", base)] if base else [])]
+    found = [*families(contents), *([Family("control", NO_EXTENSION, base)] if base else [])]
     pictures, numbers = [], []
     others = [r for r in rows if r["unit"] in ("accuracy", "percent") and r["higher_is_better"]]
     for name in dict.fromkeys(row["benchmark"] for row in others):

@@ -10,7 +10,7 @@ from dashboards.charts.heat_map import Block, Field, HeatMap, heat_map_svg
 from dashboards.charts.strip import strip_svg
 from dashboards.comparable import comparable
 from dashboards.contents import Contents, Row, select
-from dashboards.families import Family, Variant, controls, families
+from dashboards.families import NO_EXTENSION, Family, Variant, controls, families
 from dashboards.figure import Table, figure
 
 RETRIEVAL = ("needle", "passkey", "long_eval", "ruler")
@@ -74,7 +74,7 @@ def _ordered(contents: Contents, won: Mapping[str, Mapping[Variant, float]]) -> 
     ]
     found.sort(key=lambda family: share(family.variants[0]), reverse=True)
     base = controls(contents)
-    return [*([Family("control", "No extension", base)] if base else []), *found]
+    return [*([Family("control", NO_EXTENSION, base)] if base else []), *found]
 
 
 def _map(
@@ -185,7 +185,7 @@ def _standing(
     if not shown:
         return ""
     pictures = [
-        f"<h4>{name}</h4>{strip_svg(f'families by {name}', _lanes(ordered, shares), shares)}"
+        strip_svg(f"families by {name}", _lanes(ordered, shares), shares)
         for name, shares in shown.items()
     ]
     beyond = f" beyond the trained {trained:,} tokens" if trained else ""

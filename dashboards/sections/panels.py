@@ -8,7 +8,7 @@ from dataclasses import replace
 from dashboards.charts.line_panel import Axes, line_panel_svg
 from dashboards.charts.lines import Gap, Line, Point
 from dashboards.contents import Contents, Row
-from dashboards.families import Variant, controls, families, panels
+from dashboards.families import NO_EXTENSION, Variant, controls, families, panels
 from dashboards.figure import Table
 
 
@@ -67,7 +67,7 @@ def family_panels(
         legend_lines=-(-longest // 2),
     )
     if not parts:
-        return [line_panel_svg(axes, "No extension", [], behind, {})] if behind else []
+        return [line_panel_svg(axes, NO_EXTENSION, [], behind, {})] if behind else []
     colours: dict[str, int] = {}
     for family in families(contents):
         methods = dict.fromkeys(one.method for one in family.variants)

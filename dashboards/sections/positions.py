@@ -92,4 +92,4 @@ def _gain(found: Estimate | None, best: float | None) -> str:
         return "<td></td>"
     text = escape(difference_text(found))
     shown = f"<b>{text}</b>" if found.value == best else text
-    return f'<td class="number" data-value="{found.value!r}">{shown}</td>'
+    return f'<td class="number" data-value="{found.value!r}" data-csv="{text}">{shown}</td>'

@@ -92,7 +92,7 @@ class JsonlFolder(ListedDomains):
                 "a data folder on this machine",
                 remedy,
             )
-        root = local_folder(folders[self.folder], ("**/*.jsonl", "**/*.txt"))
+        root = local_folder(folders[self.folder], ("*.jsonl", "*.txt"))
         if not root.is_dir():
             raise UnavailableError(
                 f"{self.plugin_name}: {root}",

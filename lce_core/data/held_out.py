@@ -115,13 +115,18 @@ def pack_held_out(
                     "some held-out text in every domain",
                     "give it more documents, or raise held_out_percent",
                 )
-            stream = np.concatenate([pool.document(int(i)) for i in members])[:tokens_per_domain]
-            stream.tofile(out / _stream_file(number))
+            taken = 0
+            with (out / _stream_file(number)).open("wb") as stream:
+                # One by one: each may be a file that is open as long as it is held.
+                for index in members:
+                    tokens = pool.document(int(index))[: tokens_per_domain - taken]
+                    stream.write(np.ascontiguousarray(tokens).tobytes())
+                    taken += len(tokens)
             files |= file_digests(out, _stream_file(number))
             parts.append(
                 pa.table({"domain": [domain] * len(starts), "start": starts, "document": members})
             )
-            domains.append({"domain": domain, "tokens": len(stream), "documents": len(starts)})
+            domains.append({"domain": domain, "tokens": taken, "documents": len(starts)})
     pq.write_table(pa.concat_tables(parts), out / "order.parquet")
     manifest = {
         "dtype": token_dtype(vocabulary).name,

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 WEIGHTS = "model*.safetensors"
 _INDEX = "model.safetensors.index.json"
-_OLD_KEYS = ("rope_theta", "rope_scaling", "partial_rotary_factor", "torch_dtype")
+_OLD_KEYS = ("rope_theta", "rope_scaling", "partial_rotary_factor", "torch_dtype", "auto_map")
+"""Said anew, or, like the code that `auto_map` names, no part of the folder."""
 _OF_CONFIGURATION = ("rope_theta", "partial_rotary_factor")
 """Keys of `rope_parameters` that older files have beside `rope_scaling`."""
 
@@ -81,7 +82,8 @@ def export(
         dtype = _write_weights(subject.weights, aside, precision)
         config = _configuration(source, form, dtype)
         _write_json(aside / "config.json", config)
-        _write_json(aside / "generation_config.json", _generation(config, tokenizer))
+        generation = _generation(config, _ends(subject.weights), tokenizer)
+        _write_json(aside / "generation_config.json", generation)
         (aside / "README.md").write_text(card(subject, form, dtype), encoding="utf-8")
         for file in sorted(aside.iterdir()):
             sync(file)
@@ -134,13 +136,27 @@ def _configuration(source: Mapping[str, Any], form: Form, dtype: str) -> dict[st
     return config
 
 
-def _generation(config: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
+def _ends(folder: Path) -> Any:
+    """End-of-sequence tokens of the base's own generation, which may be more; None if unsaid."""
+    try:
+        found = json.loads((folder / "generation_config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found.get("eos_token_id") if isinstance(found, Mapping) else None
+
+
+def _generation(
+    config: Mapping[str, Any], ends: Any, tokenizer: PreTrainedTokenizerBase
+) -> dict[str, Any]:
     """Greedy decoding, and a padding token, without which `generate` complains of each batch."""
     begin, end, pad = (
         getattr(tokenizer, key) if config.get(key) is None else config[key]
         for key in ("bos_token_id", "eos_token_id", "pad_token_id")
     )
-    ids = {"bos_token_id": begin, "eos_token_id": end, "pad_token_id": end if pad is None else pad}
+    end = end if ends is None else ends
+    if pad is None:
+        pad = end[0] if isinstance(end, list) else end
+    ids = {"bos_token_id": begin, "eos_token_id": end, "pad_token_id": pad}
     known = {key: value for key, value in ids.items() if value is not None}
     return {**known, "do_sample": False, "use_cache": True}
 

@@ -79,7 +79,8 @@ SOURCE = Source(
     reference="own",
     differs="the split of tokens that the paper calls carefully selected is not printed; equal"
     " parts are its uniform row. Optimiser and warmup start afresh in each stage, of which the"
-    " paper says nothing",
+    " paper says nothing. Each stage draws its documents anew with the run's seed: of equal parts"
+    " all see the same ones",
 )
 EVIDENCE = (
     frequencies(

@@ -4,7 +4,8 @@
 2. layers keep less (`lce_core.training.recomputation`): attention, full, offload;
 3. states in bf16, where the study allows either.
 
-All but the last change nothing but the order of sums. On a GPU the first rung is the first that an
+All but the last change nothing but the order of sums, and, with fewer rows in a pass, what dropout
+drops, where a model has it. On a GPU the first rung is the first that an
 estimate says will do, unless the execution names what layers keep: every rung that fails costs a
 start.
 """

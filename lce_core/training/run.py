@@ -2,7 +2,9 @@
 
 Built on Accelerate. A step is one update on `tokens_per_step` tokens, whatever the number of
 processes and micro-batches: the loss is divided by the weight sum of the whole step's rows before
-it is differentiated, so 1 x 8, 8 x 1 and N processes compute the same gradient up to rounding.
+it is differentiated, so 1 x 8, 8 x 1 and N processes compute the same gradient up to rounding. Of
+models with dropout (phi2) that holds for one division into passes only: what is dropped is drawn
+pass by pass, on each process.
 Learning rate, rows and dropout are functions of the step, which makes a resumed run equal to an
 undisturbed one, bit for bit on a CPU.
 

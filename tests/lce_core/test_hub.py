@@ -51,6 +51,60 @@ def test_a_cached_data_set_needs_no_network(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_text_at_the_root_of_a_data_set_is_part_of_the_corpus(tmp_path: Path) -> None:
+    """The hub's own filter lets `*` span slashes, and `**/` demands one."""
+    folder = tmp_path / "hub" / "datasets--rajpurkar--squad" / "snapshots" / COMMIT
+    (folder / "data").mkdir(parents=True)
+    names = ["train.jsonl", "data/extra.jsonl", "notes.txt"]
+    for name in names:
+        (folder / name).write_text('{"text": "one two"}\n', encoding="utf-8")
+    asked = f"""
+from pathlib import Path
+from huggingface_hub.utils import filter_repo_objects
+import lce_core.hub
+from lce_core.corpora import CORPORA, jsonl_folder
+asked = []
+def local_folder(place, patterns):
+    asked.extend(patterns)
+    return lce_core.hub.local_folder(place, patterns)
+jsonl_folder.local_folder = local_folder
+corpus = CORPORA.parse({{"name": "jsonl_folder", "folder": "text"}}, "test")
+folders = {{"text": Path("{ADDRESS}")}}
+found = [d.name for split in ("train", "held_out") for d in corpus.documents(split, folders)]
+print(*sorted(found))
+print(*sorted(filter_repo_objects({names!r}, allow_patterns=asked)))
+"""
+    offline = {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", asked], env=os.environ | offline, capture_output=True, text=True
+    )
+    assert done.stderr == ""
+    read, fetched = done.stdout.splitlines()
+    assert read.split() == ["data/extra.jsonl:1", "notes.txt", "train.jsonl:1"]
+    assert fetched.split() == sorted(names)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_cached_part_of_some_weights_is_not_taken_for_them(tmp_path: Path, whole: bool) -> None:
+    folder = tmp_path / "hub" / "models--some--model" / "snapshots" / COMMIT
+    folder.mkdir(parents=True)
+    for number in (1, 2)[: 1 + whole]:
+        (folder / f"model-0000{number}-of-00002.safetensors").write_bytes(b"")
+    asked = f"""
+from lce_core.hub import fetch
+patterns = ("*.safetensors",)
+print(fetch("some/model", "{COMMIT}", patterns, patterns, "model").name)
+"""
+    closed = {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HUB_OFFLINE": "0", "HF_HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", asked], env=os.environ | closed, capture_output=True, text=True
+    )
+    assert (done.stdout.strip() == COMMIT) == whole
+    assert ("neither in the hub cache nor reachable" in done.stderr) != whole
+
+
+@pytest.mark.slow
 def test_a_data_set_out_of_reach_is_unavailable_within_seconds(tmp_path: Path) -> None:
     start = time.monotonic()
     answer = ask(tmp_path)

@@ -1,6 +1,10 @@
 -- Every planned cell with each of its scores; one row without a score where it is not done.
 WITH numbered AS (
-    SELECT *, row_number() OVER () AS position FROM cells WHERE study = $study
+    -- A cell that is not done does not say of which family its label is; others of the method do.
+    SELECT * REPLACE (
+            any_value(family) OVER (PARTITION BY base_model, method, frozen) AS family
+        ), row_number() OVER () AS position
+    FROM cells WHERE study = $study
 )
 SELECT c.base_model, c.method, c.frozen, coalesce(c.family, 'other') AS family, c.seed,
     c.benchmark, c.task, c.eval_length, c.train_length, c.cell, c.status,

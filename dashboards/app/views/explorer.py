@@ -15,7 +15,7 @@ from dashboards.app.looks import NUM_COLOURS, colour, series
 from dashboards.app.points import DIMENSIONS, Measure, Points, dimension, measures, points
 from dashboards.app.tables import table
 from dashboards.contents import Row
-from dashboards.families import CONTROL, OTHERS, TITLES, Variant
+from dashboards.families import CONTROL, NO_EXTENSION, OTHERS, TITLES, Variant
 
 WIDTH, HEIGHT = 290, 320
 LEGEND_ROW = 26
@@ -49,7 +49,11 @@ def page(chosen: Chosen) -> None:
     if not found.drawn:
         st.info("Nothing to draw: no point has all of its cells.")
         return
-    _panels(found.drawn, _Axes(y, x, names.get(x), known.get(x), hue, panel))
+    axes = _Axes(y, x, names.get(x), known.get(x), hue, panel)
+    drawn = found.drawn
+    if axes.dimension and axes.is_line:
+        drawn = _in_runs(found, axes.dimension)
+    _panels(drawn, axes)
     with st.expander("Table"):
         heads = {name: DIMENSIONS[name] for name in by}
         heads |= {"x": x} if x in known else {}
@@ -83,8 +87,8 @@ def _notes(found: Points, by: Sequence[str], y: Measure) -> None:
     words = [f"Mean over {names}."] if over else []
     if y.higher_is_better is not None:
         words.append(f"{'Higher' if y.higher_is_better else 'Lower'} is better.")
-    if found.num_gaps:
-        words.append(f"{found.num_gaps} points are not drawn: not all of their cells are done.")
+    if found.gaps:
+        words.append(f"{len(found.gaps)} points are not drawn: not all of their cells are done.")
     st.caption(" ".join(words))
     if found.uneven:
         st.warning(
@@ -108,6 +112,21 @@ class _Axes:
     def is_line(self) -> bool:
         """Whether points that differ along x alone are joined."""
         return self.dimension in _NUMBERS
+
+
+def _in_runs(found: Points, along: str) -> list[dict[str, Any]]:
+    """The points with the number of gaps before them on their line: no stroke crosses one."""
+
+    def line(point: Mapping[str, Any]) -> tuple[Any, ...]:
+        return tuple(point[name] for name in DIMENSIONS if name in point and name != along)
+
+    gaps: dict[tuple[Any, ...], list[Any]] = {}
+    for gap in found.gaps:
+        gaps.setdefault(line(gap), []).append(gap[along])
+    return [
+        {**point, "run": sum(at < point[along] for at in gaps.get(line(point), ()))}
+        for point in found.drawn
+    ]
 
 
 def _panels(drawn: list[dict[str, Any]], axes: _Axes) -> None:
@@ -156,13 +175,15 @@ def _hues(values: Sequence[Any]) -> dict[Any, tuple[str, str]]:
 
 
 def _order(panel: str | None, value: Any) -> Any:
-    families = [*TITLES, "other"]
-    return families.index(value) if panel == "family" and value in families else value
+    families = [CONTROL, *TITLES, "other"]
+    if panel != "family":
+        return value
+    return families.index(value) if value in families else len(families)
 
 
 def _title(panel: str, value: Any) -> str:
     if panel == "family":
-        return TITLES.get(value, OTHERS)
+        return NO_EXTENSION if value == CONTROL else TITLES.get(value, OTHERS)
     number = isinstance(value, int) and panel != "seed"
     return f"{DIMENSIONS[panel].partition(' (')[0]} {f'{value:,}' if number else value}"
 
@@ -221,7 +242,8 @@ def _chart(
     layers = [marks]
     if axes.is_line:
         others = [name for name in drawn[0] if name in DIMENSIONS and name != axes.dimension]
-        layers.insert(0, base.mark_line(strokeWidth=1.8).encode(detail=[f"{n}:N" for n in others]))
+        apart = [f"{name}:N" for name in (*others, "run")]
+        layers.insert(0, base.mark_line(strokeWidth=1.8).encode(detail=apart))
     height = HEIGHT + LEGEND_ROW * -(-len(names) // columns)
     return alt.layer(*layers).properties(height=height)
 

@@ -19,6 +19,7 @@ from catalog.build import build_catalog
 from catalog.mlflow_pages import note_pages
 from catalog.queries import run_query
 from dashboards.app.views.questions import MOST_ROWS
+from tests.support.catalogs.answered_catalog import Answered, written
 from tests.support.catalogs.sample_store import STUDY, sample_store
 
 pytestmark = pytest.mark.slow
@@ -116,6 +117,21 @@ def test_the_first_chart_of_scores_is_perplexity_of_what_has_all_its_seeds(catal
         " FROM benchmark_by_length WHERE benchmark = 'perplexity' AND value IS NOT NULL",
     )
     assert points == pytest.approx({(label, length): value for label, length, value in rows})
+
+
+def test_scores_have_panels_by_family_under_any_colours_and_of_labels(tmp_path: Path) -> None:
+    cells = [
+        Answered(method, True, seed, "passkey", "single", length, [1.0, 0.0], 0.5,
+                 extra={"family": family})
+        for method, family in (("none", "none"), ("base_1e4", "none"), ("yarn", "static"))
+        for seed in (0, 1)
+        for length in (128, 512)
+    ]  # fmt: skip
+    app = opened(written(tmp_path / "catalog.duckdb", cells), "explorer")
+    shown(app)
+    app.selectbox(key="hue").set_value("seed").run()
+    shown(app)
+    assert "No extension" in [text.value for text in app.text]
 
 
 def test_answers_of_a_method_are_those_of_its_cells(catalog: Path) -> None:

@@ -6,12 +6,14 @@ Strategy: read a catalog with holes, and compare with the views that say the sam
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dashboards.app.asking import Catalog
 from dashboards.app.points import Measure, Points, measures, points
+from dashboards.app.views.explorer import _in_runs
 from dashboards.contents import Row, select
 from dashboards.families import Variant
 from tests.support.catalogs.answered_catalog import Answered, written
@@ -61,7 +63,43 @@ def test_points_are_the_means_of_the_views_and_no_others(tmp_path: Path, hole: b
         }
         known = {key: value for key, value in said.items() if value is not None}
         assert drawn(found, *by) == pytest.approx(known)
-        assert found.num_gaps == len(said) - len(known) == hole
+        assert len(found.gaps) == len(said) - len(known) == hole
+
+
+def test_a_cell_that_is_not_done_is_of_its_methods_family(tmp_path: Path) -> None:
+    holed = [
+        replace(one, extra={"family": "static"} if len(one.scores) else {})
+        for one in cells(hole=True) if one.method == "yarn"
+    ]  # fmt: skip
+    _, rows = read(tmp_path, holed)
+    assert {row["family"] for row in rows} == {"static"}
+    found = points(rows, ("variant", "eval_length", "family"), perplexity(rows))
+    assert [point["eval_length"] for point in found.drawn] == [128]
+    assert [gap["eval_length"] for gap in found.gaps] == [512]
+
+
+def test_no_stroke_crosses_a_gap() -> None:
+    found = Points(
+        [{"variant": name, "eval_length": at, "y": 1.0, "num_cells": 1}
+         for name, at in (("pi", 128), ("pi", 512), ("yarn", 128), ("yarn", 512))],
+        [{"variant": "pi", "eval_length": 256}],
+        uneven=False,
+    )  # fmt: skip
+    runs = {(p["variant"], p["eval_length"]): p["run"] for p in _in_runs(found, "eval_length")}
+    assert runs == {("pi", 128): 0, ("pi", 512): 1, ("yarn", 128): 0, ("yarn", 512): 0}
+
+
+def test_a_cost_beside_a_score_is_that_of_its_own_cells(tmp_path: Path) -> None:
+    timed = [
+        replace(one, extra={"seconds": 10.0 if one.benchmark == "needle" else 1000.0})
+        for one in cells(hole=True)
+    ]
+    _, rows = read(tmp_path, timed)
+    needle = next(one for one in measures(rows) if one.benchmark == "needle")
+    cost = next(one for one in measures(rows) if one.column == "seconds")
+    found = points(rows, ("variant", "eval_length"), needle, cost)
+    assert {point["x"] for point in found.drawn} == {10.0}
+    assert found.gaps == []  # what another benchmark lacks takes none away
 
 
 def test_a_mean_over_other_lengths_is_called_uneven(tmp_path: Path) -> None:
@@ -87,4 +125,4 @@ def test_one_score_against_another_has_points_where_both_are_known(tmp_path: Pat
     assert across == pytest.approx(
         {("none", 128): 4.178, ("none", 512): 4.562, ("yarn", 128): 4.178}
     )
-    assert found.num_gaps == 1
+    assert len(found.gaps) == 1

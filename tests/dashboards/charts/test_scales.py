@@ -40,9 +40,13 @@ def test_a_logarithmic_axis_holds_every_value_and_has_ticks(values: list[float])
 
 
 def test_ticks_are_written_as_numbers_in_text_are() -> None:
-    assert [scales.tick_label(tick) for tick in (0.25, 5.0, 1024.0, 2e6)] == [
-        "0.25",
-        "5",
-        "1,024",
-        "2e+06",
-    ]
+    ticks = (0.25, 5, 1024, 2.5e6, 2**20, 7.5e8, 1e9, 2.5e15)
+    assert [scales.tick_label(tick) for tick in ticks] == [
+        "0.25", "5", "1,024", "2.5M", "1.049M", "750M", "1B", "2.5e+15",
+    ]  # fmt: skip
+
+
+def test_lengths_within_an_octave_are_their_own_ticks() -> None:
+    assert scales.lengths([5000, 8000], 10.0, 300.0)[1] == [5000, 8000]
+    assert scales.lengths([4096, 8000, 12288], 10.0, 300.0)[1] == [4096, 8192]
+    assert scales.lengths([3000], 10.0, 300.0)[1] != []

@@ -32,7 +32,7 @@ from lce_core.contracts.tiny_models import (
     tokens,
 )
 from lce_core.errors import SpecError
-from lce_core.export.folder import export
+from lce_core.export.folder import _ends, _generation, export
 from lce_core.export.form import Form, form_of
 from lce_core.export.subject import Subject
 from lce_core.extension.extended_model import LEARNED, extend, make_rotary
@@ -248,6 +248,18 @@ def test_a_target_that_bounds_the_frequencies_is_said() -> None:
     geometry = BASES[0].geometry
     assert form_of(METHODS.load("ntk_32k")(), geometry, TARGET).follows_up_to == TARGET
     assert form_of(METHODS.load("pi")(), geometry, TARGET).follows_up_to is None
+
+
+def test_several_ends_of_text_are_kept_and_the_first_pads(tmp_path: Path) -> None:
+    words = WordLevel({str(i): i for i in range(20)}, unk_token="0")
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(words))
+    several = _generation({"eos_token_id": [10, 11]}, None, tokenizer)
+    assert (several["eos_token_id"], several["pad_token_id"]) == ([10, 11], 10)
+    # Chat models have one end in their configuration and more in that of their generation.
+    assert _ends(tmp_path) is None
+    (tmp_path / "generation_config.json").write_text('{"eos_token_id": [3, 4]}', encoding="utf-8")
+    chat = _generation({"eos_token_id": 3}, _ends(tmp_path), tokenizer)
+    assert (chat["eos_token_id"], chat["pad_token_id"]) == ([3, 4], 3)
 
 
 def test_a_temperature_under_partial_rotary_is_refused() -> None:
