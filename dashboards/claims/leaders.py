@@ -61,7 +61,7 @@ def _leader(rows: list[Row], trained: int | None, several: bool) -> Claim:
         few = max(row["num_clusters"] for row in unknown)
         number = len(unknown)
         whom = "any other" if number == len(own) else f"{number} other{'s'[: number > 1]}"
-        parts.append(f"{few} independent samples are too few to compare it with {whom}")
+        parts.append(f"{wording.too_few(few)} to compare it with {whom}")
     verdict: Verdict = (
         "better"
         if beaten == len(own)

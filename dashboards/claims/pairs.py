@@ -73,8 +73,8 @@ def _said(row: Row, several: bool) -> str:
         return f"{ours} and {theirs} score the same on {samples} of {what}{could_see}"
     if row["verdict"] == "too few":
         return (
-            f"{row['num_clusters']} independent samples of {what} are too few to compare {ours}"
-            f" with {theirs}: {gap}, {seeds}"
+            f"{wording.too_few(row['num_clusters'], f' of {what}')} to compare {ours} with"
+            f" {theirs}: {gap}, {seeds}"
         )
     return (
         f"no difference found between {ours} and {theirs} on {what}{could_see}"

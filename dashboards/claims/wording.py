@@ -64,6 +64,15 @@ def seeds(row: Mapping[str, Any]) -> str:
     return f"{count} seeds{', so of these training runs only' * surely}"
 
 
+def too_few(number: int, of: str = "") -> str:
+    """That so many independent samples, of something, are."""
+    return (
+        f"{number} independent sample{of} is too few"
+        if number == 1
+        else (f"{number} independent samples{of} are too few")
+    )
+
+
 def measured(row: Mapping[str, Any], several: bool) -> str:
     """A benchmark; with its tasks where the study has claims over others too."""
     name = str(row["benchmark"]).replace("_", " ")
