@@ -104,8 +104,6 @@ SELECT
     num_seeds,
     lowest,
     highest,
-    seeds_low,
-    seeds_high,
     num_better,
     num_worse,
     value,
@@ -117,7 +115,9 @@ SELECT
     exact_attention,
     other_exact_attention,
     tasks,
-    profile
+    profile,
+    seeds_low,
+    seeds_high
 FROM both_ways
 ORDER BY study, base_model, benchmark, eval_length, tasks, method, frozen, other_method, other_frozen;
 
@@ -158,9 +158,6 @@ COMMENT ON COLUMN paired_difference.num_seeds IS
     'Seeds that both methods have; those that differ in nothing share a result and count once.';
 COMMENT ON COLUMN paired_difference.lowest IS 'Difference of the seed where it is lowest.';
 COMMENT ON COLUMN paired_difference.highest IS 'Difference of the seed where it is highest.';
-COMMENT ON COLUMN paired_difference.seeds_low IS
-    'Lower bound of a 95 % interval for other seeds too, not only other prompts; NULL with one seed.';
-COMMENT ON COLUMN paired_difference.seeds_high IS 'Upper bound of it.';
 COMMENT ON COLUMN paired_difference.num_better IS
     'Documents or prompts on which the method is better.';
 COMMENT ON COLUMN paired_difference.num_worse IS 'Those on which the other is.';
@@ -177,6 +174,9 @@ COMMENT ON COLUMN paired_difference.other_exact_attention IS 'The same of the ot
 COMMENT ON COLUMN paired_difference.tasks IS 'Tasks that both are asked, separated by commas.';
 COMMENT ON COLUMN paired_difference.profile IS
     'Form of the benchmark: faithful, clean, fast or tiny.';
+COMMENT ON COLUMN paired_difference.seeds_low IS
+    'Lower bound of a 95 % interval for other seeds too, not only other prompts; NULL with one seed.';
+COMMENT ON COLUMN paired_difference.seeds_high IS 'Upper bound of it.';
 
 CREATE TABLE compared.effective_length (
     study VARCHAR NOT NULL,

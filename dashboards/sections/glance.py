@@ -190,7 +190,7 @@ def _standing(
     ]
     beyond = f" beyond the trained {trained:,} tokens" if trained else ""
     says = (
-        f"A dot is a method: how often it is before another one on the same task and length"
+        f"A dot is a method: how often it is ahead of another one on the same task and length"
         f"{beyond}; ties count half. Hollow: frozen weights."
     )
     table = Table(

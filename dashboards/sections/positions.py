@@ -42,7 +42,7 @@ def section(contents: Contents) -> str:
             says = (
                 f"Negative log-likelihood in contexts of {length:,} tokens, in bins of"
                 f" {rows[0]['width']:,}; mean over seeds, methods with a seed missing left out."
-                " Where a line rises behind the trained context, the method does not hold what it"
+                " Where a line rises beyond the trained context, the method does not hold what it"
                 " was extended to."
             )
             table = lines_table(lines, "position", "nats")

@@ -164,11 +164,11 @@ def test_each_cell_without_a_result_says_why(catalog: Path) -> None:
     }
     assert told == {
         ("lm_infinite", True, "unavailable", "prompt: got 1030 tokens; expected 1024; cut"): 1,
-        ("ntk_32k", False, "missing", "waits for finetune ID"): 13,
+        ("ntk_32k", False, "missing", "waits for finetune ID"): 14,
         (
             "ntk_32k", False, "missing",
             "finetune ID failed: data: rows.bin: got token 9999; expected the vocabulary; pack",
-        ): 13,
+        ): 14,
         ("pi", True, "unavailable", "eval length 1024 is beyond the 512 tokens pi reaches"): 12,
         ("self_extend", True, "missing", "not run yet"): 1,
         (
