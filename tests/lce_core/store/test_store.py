@@ -435,10 +435,11 @@ def test_who_may_only_read_a_store_sees_who_computes_in_it(
             patched.setattr(Path, "touch", refusing(errno.EACCES, "Permission denied"))
             assert is_held(tmp_path, "step")
             assert set(holders(tmp_path)) == {"step"}
-        with monkeypatch.context() as patched:
-            patched.setattr(Path, "touch", refusing(errno.EIO, "Input/output error"))
-            with pytest.raises(OSError, match="Input/output"):
-                holders(tmp_path)
+        for number, text in ((errno.EIO, "Input/output"), (errno.EROFS, "Read-only")):
+            with monkeypatch.context() as patched:
+                patched.setattr(Path, "touch", refusing(number, text))
+                with pytest.raises(OSError, match=text):
+                    holders(tmp_path)
 
 
 def test_a_live_lease_of_another_pid_namespace_is_not_taken_over(tmp_path: Path) -> None:
