@@ -54,6 +54,8 @@ class Execution(BaseModel):
     that is out of memory. true is full, false is none."""
     compile_layers: bool = False
     """Compile each layer with torch.compile when training on CUDA."""
+    token_graphs: bool = False
+    """Replay a generated token's pass from CUDA graphs, but for its attention."""
     checkpoint_seconds: float = Field(default=60.0, gt=0)
     """Time between resume points of a training run. A cell over running text that takes longer, or
     longer than a minute, commits its losses range by range."""

@@ -3,7 +3,8 @@
 Prefill: hidden states of one text at once, best of three. MFU counts the FLOPs of the method's own
 attention, so that of a windowed one is about its products. Decoding: through `generate`, the time
 of a longer answer less that of a shorter one to the same prompt, so that the prompt's own pass and
-what it needs beside drop out.
+what it needs beside drop out. Last, after shorter prompts, tokens as they come and from CUDA
+graphs, once the answers are equal.
 
     python perf/gpu_inference.py --lengths 16384 32768 --methods none yarn --rows FILE.jsonl
 """
@@ -19,6 +20,7 @@ import numpy as np
 import torch
 from gpu_common import add_row, attention_kernels, options, random_llama
 
+from lce_core.attention.token_graphs import CudaRecorder
 from lce_core.devices import peak_flops, resolve_device
 from lce_core.errors import LceError
 from lce_core.evaluation.decoding import generate
@@ -29,6 +31,8 @@ from lce_core.study.step_cost import evaluation_cost
 
 REPEATS = 3
 SHORT_ANSWER, LONG_ANSWER = 2, 34
+REPLAYED_AFTER = 2048
+"""Tokens of the prompt, where launching kernels still takes longer than reading keys."""
 _GIB = 2**30
 
 
@@ -49,9 +53,25 @@ def main() -> None:
             except (LceError, torch.OutOfMemoryError) as error:
                 row["refused"] = [str(error).splitlines()[0]]
             add_row(chosen.rows, row)
-            gc.collect()
-            if device.type == "cuda":
-                torch.cuda.empty_cache()
+            cleared(device)
+    length = min(REPLAYED_AFTER, *chosen.lengths)
+    for name in chosen.methods:
+        if time.monotonic() > chosen.deadline:
+            return
+        row = {"what": "replayed", "model": chosen.shape, "method": name, "length": length}
+        try:
+            row |= replayed(base, model, name, length, target, device)
+        except (LceError, RuntimeError) as error:  # torch's, where something cannot be recorded
+            row["refused"] = [str(error).splitlines()[0]]
+        add_row(chosen.rows, row)
+        cleared(device)
+
+
+def cleared(device: torch.device) -> None:
+    """Gives back what the method before held."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
 
 
 @torch.no_grad()
@@ -85,6 +105,35 @@ def measured(
             lambda: extended.hidden_states(prompt[:, : min(length, 8192)])
         ),
     }
+
+
+@torch.no_grad()
+def replayed(
+    base: LanguageModel, model: Any, name: str, length: int, target: int, device: torch.device
+) -> dict[str, Any]:
+    """Milliseconds of one more token as it comes and, on CUDA, from graphs, whose answer is equal.
+
+    Raises:
+      LceError: it is not.
+    """
+    extended = extend(model, base, METHODS.parse({"name": name}, "perf/gpu"), target=target)
+    ids = np.random.default_rng(1).integers(base.shape.vocab_size, size=length)
+    request = {"max_new_tokens": LONG_ANSWER, "batch_tokens": length}
+    (expected,) = generate(extended, [ids], **request)
+    seconds = [decoded(extended, ids, device)[0], None]
+    if device.type == "cuda":
+        extended.replay_tokens(CudaRecorder(device))
+        (answer,) = generate(extended, [ids], **request)
+        if not np.array_equal(answer, expected):
+            raise LceError(
+                "CUDA graphs",
+                answer.tolist(),
+                f"the answer without them, {expected.tolist()}",
+                "leave token_graphs off",
+            )
+        seconds[1] = decoded(extended, ids, device)[0]
+    plain, graphs = (None if one is None else round(1000 * one, 3) for one in seconds)
+    return {"plain": plain, "graphs": graphs, "kernel": extended.kernel}
 
 
 def decoded(

@@ -30,6 +30,13 @@ INFERENCE = (
     ("kernel", "kernel", ""),
     ("kernels", "what ran", ""),
 )
+REPLAYED = (
+    ("method", "method", ""),
+    ("length", "tokens before", "d"),
+    ("plain", "ms/token", ".2f"),
+    ("graphs", "from CUDA graphs", ".2f"),
+    ("kernel", "kernel", ""),
+)
 STUDY = (
     ("step", "training run", ""),
     ("steps", "steps", "d"),
@@ -37,7 +44,11 @@ STUDY = (
     ("mfu", "MFU", ".1%"),
     ("peak_memory_gib", "peak GiB", ".1f"),
 )
-TABLES = (("training", "Training", TRAINING), ("inference", "Inference", INFERENCE))
+TABLES = (
+    ("training", "Training", TRAINING),
+    ("inference", "Inference", INFERENCE),
+    ("replayed", "Tokens from CUDA graphs", REPLAYED),
+)
 
 
 def as_markdown(found: Row) -> str:

@@ -108,7 +108,7 @@ class Chosen:
                 for seeds, at in lengths.items()
             )
             yield from _wrapped(f"  left out: {f'{model} ' * several}{benchmark} at {told}")
-        if waiting := sum(cell.expected is not None for cell in self.plan.cells):
+        if waiting := sum(map(self.plan.waits_for_data, self.plan.cells)):
             yield from _wrapped(f"  {waiting:,} cells wait for data that are not here: in no block")
 
     def _of(self) -> str:

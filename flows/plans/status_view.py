@@ -98,7 +98,7 @@ def watch(found: Inspection, console: Console | None = None) -> bool:
 
 def _waiting(found: Inspection) -> int:
     """Cells whose ids, and so whatever was computed of them, follow from data that are not here."""
-    return sum(cell.expected is not None for cell in found.plan.cells)
+    return sum(map(found.plan.waits_for_data, found.plan.cells))
 
 
 def _require_known(found: Inspection) -> None:

@@ -50,6 +50,8 @@ def attend_all(
       scaling: factor of the scores before softmax.
     """
     match backend(query.device, query.dtype):
+        case "torch_flash_cpu" if query.shape[1] > key.shape[1] and query.shape[2] == 1:
+            return _group_as_queries(query, key, value, scaling)
         case "torch_flash_cpu":
             return _flash_cpu(query, key, value, scaling)
         case "torch_flash":
@@ -185,6 +187,18 @@ def _masked(
     if backend(query.device, query.dtype) == "torch_flash_cpu":
         return _flash_cpu(query, key, value, scaling, mask=mask)
     return _softmax(query, key, value, scaling, mask)
+
+
+def _group_as_queries(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float
+) -> Partial:
+    """One query of heads that share keys, which the CPU kernel would read once for each head.
+
+    They are given to it as queries of one head. CUDA's kernel does so by itself.
+    """
+    grouped = query.reshape(len(query), key.shape[1], -1, query.shape[3])
+    part = _flash_cpu(grouped, key, value, scaling)
+    return Partial(part.output.reshape(query.shape), part.lse.reshape(query.shape[:3]))
 
 
 def _flash_cpu(

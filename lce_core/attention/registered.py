@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from transformers.masking_utils import causal_mask_function
 from lce_core.attention import AttentionScheme
 from lce_core.attention.cache import PreallocatedLayer, groups_of
 from lce_core.attention.inputs import AttentionInputs
+from lce_core.attention.token_graphs import Postponed
 from lce_core.errors import SpecError
 
 ATTENTION = "lce_scheme"
@@ -57,6 +59,9 @@ def _attention(
             for some, layer in zip(groups_of(query, key), key, strict=True)
         ]
         return torch.cat(parts), None
+    if isinstance(key, Postponed):
+        given = {"attention_mask": attention_mask, "scaling": scaling, "dropout": dropout, **kwargs}
+        return key.attend(query, partial(_attention, module, **given)), None
     scheme, table = module.lce_scheme
     if attention_mask is not None:  # the mask function below makes none, so a caller did
         raise SpecError(

@@ -8,6 +8,9 @@ casting or saving the model never touches it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -31,6 +34,7 @@ class RequestRotary(nn.Module):
         self.rotary_dim, self.identity = rotary_dim, identity
         self.table: RopeTable | None = None
         self.num_tokens = 0
+        self._positions_are_known = False
         self.stock_precision = False
         """Round cosines to the dtype of the states, as transformers' own module does."""
 
@@ -40,6 +44,39 @@ class RequestRotary(nn.Module):
 
     def begin_rows(self, seeds: NDArray[np.uint64]) -> None:
         """Announces training rows, by a seed each; nothing about them is random here."""
+
+    def what_is_in_force(self) -> tuple[object, ...]:
+        """Equal for two requests whose passes of one token compute alike outside attention."""
+        assert self.table is not None
+        return self.table.inv_freq.tobytes(), self.table.attention_factor, self.table.positions
+
+    def constants(self, device: torch.device) -> torch.Tensor:
+        """What passes of the request read on `device`, beside weights and positions."""
+        assert self.table is not None
+        return frequencies(self.table, device)
+
+    @contextmanager
+    def of_known_positions(self) -> Iterator[None]:
+        """Leaves the check of positions, which waits for the device, to the caller."""
+        self._positions_are_known = True
+        try:
+            yield
+        finally:
+            self._positions_are_known = False
+
+    def check_length(self, length: int) -> None:
+        """Refuses a text of `length` tokens that is longer than the request.
+
+        Raises:
+          SpecError: it is.
+        """
+        if length > self.num_tokens:
+            raise SpecError(
+                "position_ids",
+                f"{length} tokens",
+                f"at most the {self.num_tokens} tokens of the request",
+                "begin the request with prompt plus new tokens",
+            )
 
     def forward(
         self, x: torch.Tensor, position_ids: torch.Tensor
@@ -77,6 +114,8 @@ class RequestRotary(nn.Module):
         return torch.cat((cos, cos), dim=-1), torch.cat((sin, sin), dim=-1)
 
     def _check(self, position_ids: torch.Tensor) -> None:
+        if self._positions_are_known:
+            return
         length = position_ids.shape[-1]
         # Reading values from a GPU waits for it. Attention that rotates by itself takes positions
         # for granted, so there it is done, once for all layers; else the length must do.
@@ -91,10 +130,4 @@ class RequestRotary(nn.Module):
                     "send one document per row, unpadded",
                 )
             length = last + 1
-        if length > self.num_tokens:
-            raise SpecError(
-                "position_ids",
-                f"{length} tokens",
-                f"at most the {self.num_tokens} tokens of the request",
-                "begin the request with prompt plus new tokens",
-            )
+        self.check_length(length)

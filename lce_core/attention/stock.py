@@ -8,6 +8,7 @@ everything else is transformers' function as it is.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from transformers.masking_utils import causal_mask_function, sdpa_mask
 from lce_core.attention.cache import PreallocatedLayer, groups_of
 from lce_core.attention.flash import attend_causal, backend
 from lce_core.attention.squares import attend_square, lacks_grouped_kernel
+from lce_core.attention.token_graphs import Postponed
 
 STOCK = "lce_sdpa"
 """Name of the registered attention and mask functions."""
@@ -40,6 +42,9 @@ def _attention(
             for some, layer in zip(groups_of(query, key), key, strict=True)
         ]
         return torch.cat(parts), None
+    if isinstance(key, Postponed):
+        given = {"attention_mask": attention_mask, "scaling": scaling, **kwargs}
+        return key.attend(query, partial(_attention, module, **given)), None
     if isinstance(key, PreallocatedLayer):
         key, value = key.keys, key.values
     if attention_mask is None and _is_ours(query, key):
@@ -59,10 +64,10 @@ def _is_ours(query: torch.Tensor, key: torch.Tensor) -> bool:
     """Whether the mask below was left out, or torch would do worse with a single token.
 
     cuDNN, which torch tries first on newer GPUs, makes a plan for each number of keys: tens of
-    milliseconds for every token.
+    milliseconds for every token. On the CPU keys that heads share would be read for each of them.
     """
     if query.shape[2] == 1:
-        return key.shape[2] > 1 and backend(query.device, query.dtype) == "torch_flash"
+        return key.shape[2] > 1 and backend(query.device, query.dtype) != "blocked"
     return query.shape[2] < key.shape[2]
 
 

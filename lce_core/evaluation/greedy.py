@@ -68,7 +68,9 @@ def stop_rule(model: ExtendedModel, stop: Stop | None) -> Stop:
 def _most_likely(model: ExtendedModel, states: torch.Tensor, number: int) -> torch.Tensor:
     """Token `number` (batch,) of answers, after states (batch, hidden_size)."""
     logits = model.model.get_output_embeddings()(states).float()
-    if not bool(torch.isfinite(logits).all()):
+    # Both are NaN where any logit is.
+    extremes = torch.cat([logits.amin(dim=-1), logits.amax(dim=-1)])
+    if not bool(torch.isfinite(extremes).all()):
         raise NonFiniteError(
             f"token {number} of {len(states)} answers",
             "NaN or infinite logits",

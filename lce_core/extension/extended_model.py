@@ -35,6 +35,7 @@ from lce_core.attention.rotary import RequestRotary
 from lce_core.attention.rotation import check_heads
 from lce_core.attention.schemes import FullCausal
 from lce_core.attention.stock import STOCK
+from lce_core.attention.token_graphs import Recorder, TokenGraphs
 from lce_core.errors import SpecError, UnavailableError
 from lce_core.extension.compatibility import check_model
 from lce_core.extension.insertion import Inserter, reserve_token
@@ -83,6 +84,7 @@ class ExtendedModel:
         self._positions = positions
         self._rotary = rotary
         self._hands_layers_over = model.config._attn_implementation in (ATTENTION, STOCK)
+        self._graphs: TokenGraphs | None = None
 
     @property
     def coarse(self) -> bool:
@@ -156,6 +158,14 @@ class ExtendedModel:
         room = self.inserter.length(num_tokens) if self.inserter else num_tokens
         return PreallocatedCache(room, hands_layers_over=self._hands_layers_over)
 
+    def replay_tokens(self, recorder: Recorder) -> None:
+        """Has passes of one token recorded once a request and replayed, where attention allows it.
+
+        The flash-attn package is called by transformers, which leaves no place between.
+        """
+        if self._hands_layers_over:
+            self._graphs = TokenGraphs(self.model.get_decoder(), self._rotary, recorder)
+
     def begin_rows(self, seeds: NDArray[np.uint64]) -> None:
         """Announces the training rows of the next forward pass.
 
@@ -212,6 +222,8 @@ class ExtendedModel:
         return hidden
 
     def _decode(self, ids: torch.Tensor, cache: DynamicCache | None) -> torch.Tensor:
+        if self._graphs and ids.shape[1] == 1 and isinstance(cache, PreallocatedCache):
+            return self._graphs.states(ids, cache)
         positions = cache.next_positions(ids.device) if isinstance(cache, RaggedCache) else None
         decoded = self.model.get_decoder()(
             input_ids=ids,

@@ -208,8 +208,8 @@ def _now_of_file_system(folder: Path) -> float:
     try:
         clock.touch()
     except OSError as error:
-        # Somebody else's store: who only looks has no better clock. A store that takes no writes from
-        # anybody is an error: a run that waits for others' leases would wait without end.
+        # Somebody else's store: who only looks has no better clock. A store that takes no writes
+        # from anybody is an error: a run that waits for others' leases would wait without end.
         if error.errno in (errno.EACCES, errno.EPERM):
             return time.time()
         raise

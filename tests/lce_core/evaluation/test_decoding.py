@@ -126,9 +126,13 @@ def test_empty_requests_are_refused(length: int, new: int) -> None:
         )
 
 
-def test_logits_that_are_not_finite_are_an_error() -> None:
+@pytest.mark.parametrize("number", [torch.nan, torch.inf, -torch.inf])
+def test_logits_that_are_not_finite_are_an_error(number: float) -> None:
     extended = _extended()
-    with torch.no_grad():
-        extended.model.get_input_embeddings().weight[3] = float("inf")
-    with pytest.raises(NonFiniteError, match="token 1 of 1 answers"):
+
+    def of_one_token(_module: object, _given: object, logits: torch.Tensor) -> None:
+        logits[..., 7] = number
+
+    extended.model.get_output_embeddings().register_forward_hook(of_one_token)
+    with torch.no_grad(), pytest.raises(NonFiniteError, match="token 1 of 1 answers"):
         generate(extended, _prompts(1, 8), max_new_tokens=1, batch_tokens=8)
