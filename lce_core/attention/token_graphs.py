@@ -10,7 +10,7 @@ graphs as ever. Kernels are the same either way, so numbers are too.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -39,17 +39,19 @@ class Recorder(Protocol):
 
 
 class CudaRecorder:
-    """CUDA graphs, which share one pool of memory: they are replayed in the order of recording."""
+    """CUDA graphs; those of one pass share memory, for they are replayed in their order."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._stream = torch.cuda.Stream(device)
-        self._pool = torch.cuda.graph_pool_handle()
+        self._pool: Any = None
         self._graph: torch.cuda.CUDAGraph | None = None
 
     @contextmanager
     def aside(self) -> Iterator[None]:
         """A stream of its own: the default one cannot be recorded."""
+        # torch takes no pool again whose graphs are all gone, as those of the pass before are.
+        self._pool = torch.cuda.graph_pool_handle()
         present = torch.cuda.current_stream(self._device)
         self._stream.wait_stream(present)
         with torch.cuda.stream(self._stream):
@@ -123,8 +125,11 @@ class TokenGraphs:
                     past_key_values=stand_in,
                     use_cache=True,
                 )
-            finally:
-                recorded.last = self._recorder.end()
+            except BaseException:
+                with suppress(RuntimeError):  # a recording that is broken, which is not the cause
+                    self._recorder.end()
+                raise
+            recorded.last = self._recorder.end()
             recorded.result = decoded.last_hidden_state
         return recorded
 
