@@ -105,7 +105,9 @@ def _came_out(found: Sequence[Claim], base_model: str, trained: int | None) -> I
 def _of_hypothesis(said: Sequence[Answer]) -> Iterator[str]:
     if not any(answer.claims for answer in said):
         return
-    yield f"\n### The hypothesis, and the findings that bear on each line\n\n{HOLDS}\n"
+    yield "\n### The hypothesis, and the findings that bear on each line\n"
+    if any(answer.speaks_of_holding for answer in said):
+        yield f"{HOLDS}\n"
     for answer in said:
         yield f"- {_prose(answer.line)}"
         yield from (f"  - {claim.sentence}" for claim in answer.claims)

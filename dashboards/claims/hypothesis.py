@@ -1,8 +1,9 @@
 """A study's hypothesis, line by line, each with the claims that bear on it.
 
 A line is prose, and whether it holds is for a reader to say. What is found here is what to read:
-the methods that a line names, on the benchmarks and at the lengths that it speaks of. Lines that
-name no method get the claims of the base model, or of who is best.
+the methods that a line names, on the benchmarks and at the lengths that it speaks of; where it
+speaks of none, at the target context, or else the longest at which these methods were asked. Lines
+that name no method get the claims of the base model, or of who is best.
 """
 
 from __future__ import annotations
@@ -52,6 +53,11 @@ class Answer:
     claims: tuple[Claim, ...]
     """Empty where no claim of the study does."""
 
+    @property
+    def speaks_of_holding(self) -> bool:
+        """Whether a claim says that a score holds, which `wording.HOLDS` explains."""
+        return any(one.topic == "length" for one in self.claims)
+
 
 def answers(connection: duckdb.DuckDBPyConnection, study: str) -> list[Answer]:
     """Every sentence of the hypothesis, for each base model; none without a hypothesis.
@@ -90,10 +96,15 @@ def _bearing(line: str, found: Sequence[Claim], trained: int | None) -> list[Cla
     ]
     of_base = any(word in words for word in _OF_BASE)
     if spoken:
-        alone = _against_controls(chosen, spoken, of_base=of_base)
-        both = [one for one in chosen if one.topic == "pair" and _compares(one, spoken)]
-        # Whom a line compares comes first; a method alone is held against its control.
-        picked = [*alone, *both] if of_base else [*both, *alone]
+        picked = _of_methods(chosen, spoken, of_base=of_base)
+        if not picked and not lengths:
+            # Not asked at the longest length of all: where they were asked last.
+            own = [one for one in found if one.benchmark in benchmarks and _fits(one, words)]
+            own = _of_methods(own, spoken, of_base=of_base)
+            last = {one.benchmark: 0 for one in own}
+            for one in own:
+                last[one.benchmark] = max(last[one.benchmark], one.eval_length or 0)
+            picked = [one for one in own if one.eval_length == last[one.benchmark]]
     elif of_base:
         everywhere = chosen if lengths else [one for one in found if one.benchmark in benchmarks]
         picked = [
@@ -166,6 +177,13 @@ def _fits(one: Claim, words: str) -> bool:
     if any(word in words for word in _ALONE):
         return states == {True}
     return not any(word in words for word in _TUNED) or states == {False}
+
+
+def _of_methods(found: Sequence[Claim], spoken: Mapping[str, str], *, of_base: bool) -> list[Claim]:
+    alone = _against_controls(found, spoken, of_base=of_base)
+    both = [one for one in found if one.topic == "pair" and _compares(one, spoken)]
+    # Whom a line compares comes first; a method alone is held against its control.
+    return [*alone, *both] if of_base else [*both, *alone]
 
 
 def _against_controls(

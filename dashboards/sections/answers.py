@@ -17,10 +17,11 @@ def section(said: Sequence[Answer]) -> str:
     """
     if not any(answer.claims for answer in said):
         return ""
+    explained = f" {escape(HOLDS)}" if any(one.speaks_of_holding for one in said) else ""
     return (
         "<p>Whether a line holds is for the reader to say. Below it stand the findings about the"
         " methods, benchmarks and lengths that it names, each as far as its test supports it."
-        f" {escape(HOLDS)}</p>"
+        f"{explained}</p>"
         f'<dl class="answers">{"".join(map(_answer, said))}</dl>'
     )
 

@@ -337,6 +337,27 @@ def test_a_tuned_method_is_held_against_what_was_trained_as_much_without_it(
     assert [(c.method, c.frozen, c.other_frozen) for c in answer.claims] == controls
 
 
+def test_a_line_about_methods_that_were_not_asked_at_the_target_has_their_longest_length(
+    tmp_path: Path,
+) -> None:
+    asked = {
+        128: {"none": 30, "pi": 10, "yarn": 20}, 256: {"none": 20, "pi": 5, "yarn": 25},
+        512: {"none": 5, "yarn": 35},
+    }  # fmt: skip
+    cells = [
+        Answered(name, True, 0, "passkey", "single", at, [1.0] * n + [0.0] * (40 - n), n / 40)
+        for at, right in asked.items()
+        for name, n in right.items()
+    ]
+    lines = "PI without training is the worst. At 512 tokens PI is worse. YaRN is better than PI."
+    with open_catalog(written(tmp_path / "c.duckdb", cells, hypothesis=lines)) as connection:
+        worst, at_target, compared = answers(connection, "s")
+    assert [(c.other_method, c.eval_length) for c in worst.claims] == [("pi", 256)]
+    assert {c.topic for c in at_target.claims} == {"best"}  # no finding of another length
+    assert {c.eval_length for c in compared.claims} == {512}
+    assert not worst.speaks_of_holding
+
+
 def test_a_study_that_is_not_there_and_an_older_catalog_are_named(catalog, tmp_path: Path) -> None:
     with open_catalog(catalog) as connection, pytest.raises(SpecError, match="study of the"):
         claims(connection, "t")
