@@ -282,7 +282,7 @@ def extend(
     _, scheme = _describe(method, geometry, lengths, training=training)
     place = (device or model.device, compute_dtype or model.dtype)
     if scheme is None:
-        name = stock_kernel(*place, kernel, training=training)
+        name = stock_kernel(*place, kernel)
     else:
         name = scheme_kernel(scheme, *place, kernel)
     rotary = make_rotary(method, geometry, lengths, identity=scheme is not None, seed=seed)

@@ -24,13 +24,11 @@ HALF = (torch.float16, torch.bfloat16)
 """Dtypes of half precision."""
 
 
-def stock_kernel(
-    device: torch.device, dtype: torch.dtype, kernel: Kernel, *, training: bool = False
-) -> str:
+def stock_kernel(device: torch.device, dtype: torch.dtype, kernel: Kernel) -> str:
     """Name under which transformers knows its own attention.
 
-    Training leaves flash-attn (FA2) to GPUs before compute capability 9.0, where it is the fastest;
-    from there on torch has cuDNN's kernel. Evaluation takes it wherever it is installed.
+    flash-attn (FA2) is left to GPUs before compute capability 9.0, where it is the fastest; from
+    there on torch has cuDNN's kernel, and its own FA2 for pieces of a text that follow others.
 
     Raises:
       SpecError: flash attention is demanded where it cannot run.
@@ -44,7 +42,7 @@ def stock_kernel(
             "use kernel: auto, or install the extra `gpu` and set precision: bf16",
         )
     # Never pass the name on without the package: transformers would look for a kernel on the hub.
-    slower = training and can and torch.cuda.get_device_capability(device) >= (9, 0)
+    slower = can and torch.cuda.get_device_capability(device) >= (9, 0)
     chosen = can and (kernel == "flash" or (kernel == "auto" and not slower))
     return "flash_attention_2" if chosen else "sdpa"
 

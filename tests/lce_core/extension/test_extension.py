@@ -439,6 +439,7 @@ def test_flash_attention_is_chosen_on_a_gpu_in_half_precision(
     chosen: list[str] = []
     monkeypatch.setattr(type(model), "device", torch.device("cuda"))
     monkeypatch.setattr(kernels, "is_flash_attn_2_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 0))
     monkeypatch.setattr(
         type(model), "set_attn_implementation", lambda self, name: chosen.append(name)
     )
