@@ -280,11 +280,8 @@ def extend(
     lengths = ContextLengths(geometry.trained_context, target, target)
     method.check(geometry, lengths)
     _, scheme = _describe(method, geometry, lengths, training=training)
-    place = (device or model.device, compute_dtype or model.dtype)
-    if scheme is None:
-        name = stock_kernel(*place, kernel)
-    else:
-        name = scheme_kernel(scheme, *place, kernel)
+    asked = (device or model.device, compute_dtype or model.dtype, kernel)
+    name = scheme_kernel(scheme, *asked) if scheme else stock_kernel(*asked)
     rotary = make_rotary(method, geometry, lengths, identity=scheme is not None, seed=seed)
     rounds = ARCHITECTURES[model.config.model_type].rounds_cosines
     rotary.stock_precision = rotation == "stock" and rounds
