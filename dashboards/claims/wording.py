@@ -9,8 +9,10 @@ NAMED = 4
 """Methods that a sentence names; the others are counted."""
 
 COULD_SEE = (
-    "Differences are those on the same prompts, with 95 % intervals. What a study could see is the"
-    " smallest difference that its test finds four times in five; smaller ones may be there."
+    "The method none is the base model as it is. Differences are those on the same prompts, with"
+    " 95 % intervals; where seeds of training differ so much that another one might turn the sign,"
+    " it is of these training runs only. What a study could see is the smallest difference that its"
+    " test finds four times in five; smaller ones may be there."
 )
 HOLDS = (
     "A method holds a score up to the length to which it keeps 90 % of the accuracy, or exceeds by"
