@@ -142,8 +142,8 @@ def pack_rows(
             upsampling=upsampling,
             seed=seed,
         )
-        used = _write_order(draw, pool, num_rows * row_length, out / "order.parquet")
-        blocks = _cut(pool, draw.documents[:used], row_length, num_rows)
+        _write_order(draw, pool, out / "order.parquet")
+        blocks = _cut(pool, draw.documents, row_length, num_rows)
         files = _write_rows(
             blocks, num_rows, base_model, seed, token_dtype(vocabulary), out, report
         )
@@ -156,7 +156,7 @@ def pack_rows(
         "seed": seed,
         "upsampling": upsampling.model_dump(mode="json"),
         "separator": separator_of(tokenizer),
-        "drawn_documents": used,
+        "drawn_documents": len(draw.documents),
         "domains": draw.statistics,
         "sha256": files | file_digests(out, *listings(out)),
     }
@@ -217,14 +217,12 @@ def _write_rows(
     return {name: digest.hexdigest() for name, digest in digests.items()}
 
 
-def _write_order(draw: Draw, pool: TokenPool, tokens: int, file: Path) -> int:
-    """Lists which document begins at which token of the rows; returns how many are used."""
+def _write_order(draw: Draw, pool: TokenPool, file: Path) -> None:
+    """Lists which document begins at which token of the rows."""
     lengths = pool.lengths[draw.documents]
     starts = np.cumsum(lengths) - lengths
-    used = int(np.searchsorted(starts, tokens))
     columns = {"document": draw.documents, "pass": draw.passes, "start": starts}
-    pq.write_table(pa.table({name: array[:used] for name, array in columns.items()}), file)
-    return used
+    pq.write_table(pa.table(columns), file)
 
 
 def _map(file: Path, dtype: np.dtype[Any], shape: tuple[int, int]) -> Any:

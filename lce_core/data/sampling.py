@@ -3,8 +3,10 @@
 Long documents are always taken and short ones with a small probability, separately within each
 domain until that domain has its share of the token budget; so long text is up-weighted while the
 mixture of domains stays that of the corpus. Domains are interleaved evenly, so any prefix of the
-order has the mixture too. Everything works on an index (domain and length of each document) and
-follows from the seed. A corpus that is too small is gone through again in a new order.
+order has the mixture too, as nearly as whole documents allow. What lies beyond the budget is not
+part of the draw, nor of its statistics. Everything works on an index (domain and length of each
+document) and follows from the seed. A corpus that is too small is gone through again in a new
+order.
 
 Source: Fu et al. 2024, arXiv:2402.10171, section 3; LCEG, arXiv:2409.12181, appendix 9.3. Here
 the lengths are counted, not estimated from characters, and the shares are the corpus's own.
@@ -24,14 +26,18 @@ from lce_core.recipe import Upsampling
 
 @dataclass(frozen=True, eq=False)
 class Draw:
-    """Documents in training order, and how they came about."""
+    """Documents in training order, and how they came about.
+
+    The last one may reach beyond the budget; statistics count its tokens up to there.
+    """
 
     documents: NDArray[np.int64]
     """Indices into the corpus index; a document may occur again in a later pass."""
     passes: NDArray[np.int64]
     """Pass through its domain that each document was drawn in, from 0."""
     statistics: list[dict[str, Any]]
-    """One entry a domain: tokens and documents there are and were drawn, shares, passes."""
+    """One entry a domain: tokens and documents that there are and that the budget holds, the share
+    of either, and the passes begun."""
 
 
 def draw_documents(
@@ -49,7 +55,7 @@ def draw_documents(
       domains: index into `names` for each document (documents,).
       lengths: tokens of each document (documents,), separators included.
       names: the domains.
-      budget: tokens wanted; the draw has at least as many.
+      budget: tokens wanted.
       upsampling: what counts as long, and how often shorter documents are kept.
       seed: decides order and keeping.
 
@@ -64,8 +70,8 @@ def draw_documents(
             "text to train on",
             "add text, or lower the held-out share",
         )
-    chosen, passes, places, statistics = [], [], [], []
-    for domain, name in enumerate(names):
+    chosen, passes, places = [], [], []
+    for domain in range(len(names)):
         members = np.flatnonzero((domains == domain) & (lengths > 0))
         share = int(lengths[members].sum()) / total
         wanted = int(np.ceil(budget * share))
@@ -76,12 +82,31 @@ def draw_documents(
         passes.append(picked_pass)
         # Each document stands where its middle lies in its domain, from 0 to 1.
         places.append((ends - lengths[picked] / 2) / max(wanted, 1))
-        statistics.append(_describe(name, members, picked, picked_pass, lengths, upsampling, total))
     order = np.argsort(np.concatenate(places), kind="stable")
-    drawn = sum(entry["drawn_tokens"] for entry in statistics)
-    for entry in statistics:
-        entry["drawn_share"] = entry["drawn_tokens"] / drawn
-    return Draw(np.concatenate(chosen)[order], np.concatenate(passes)[order], statistics)
+    documents, drawn_in = np.concatenate(chosen)[order], np.concatenate(passes)[order]
+    sizes = lengths[documents].astype(np.int64)
+    held = np.clip(budget - (np.cumsum(sizes) - sizes), 0, sizes)
+    documents, drawn_in, held = (array[held > 0] for array in (documents, drawn_in, held))
+    is_long = lengths >= upsampling.long_document_tokens
+    statistics = []
+    for domain, name in enumerate(names):
+        there, drawn = domains == domain, domains[documents] == domain
+        tokens, drawn_tokens = int(lengths[there].sum()), int(held[drawn].sum())
+        statistics.append(
+            {
+                "domain": name,
+                "documents": int((there & (lengths > 0)).sum()),
+                "tokens": tokens,
+                "share": tokens / total,
+                "long_tokens": int(lengths[there & is_long].sum()),
+                "drawn_documents": int(drawn.sum()),
+                "drawn_tokens": drawn_tokens,
+                "drawn_share": drawn_tokens / int(held.sum()),
+                "drawn_long_tokens": int(held[drawn & is_long[documents]].sum()),
+                "passes": int(drawn_in[drawn].max(initial=-1)) + 1,
+            }
+        )
+    return Draw(documents, drawn_in, statistics)
 
 
 def _fill(
@@ -109,27 +134,3 @@ def _fill(
     if not parts:
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
     return np.concatenate(parts), np.repeat(np.arange(len(parts)), counts)
-
-
-def _describe(
-    name: str,
-    members: NDArray[np.int64],
-    picked: NDArray[np.int64],
-    picked_pass: NDArray[np.int64],
-    lengths: NDArray[np.integer[Any]],
-    upsampling: Upsampling,
-    total: int,
-) -> dict[str, Any]:
-    is_long = lengths >= upsampling.long_document_tokens
-    tokens = int(lengths[members].sum())
-    return {
-        "domain": name,
-        "documents": int(members.size),
-        "tokens": tokens,
-        "share": tokens / total,
-        "long_tokens": int(lengths[members][is_long[members]].sum()),
-        "drawn_documents": int(picked.size),
-        "drawn_tokens": int(lengths[picked].sum()),
-        "drawn_long_tokens": int(lengths[picked][is_long[picked]].sum()),
-        "passes": int(picked_pass.max()) + 1 if picked.size else 0,
-    }

@@ -101,7 +101,8 @@ def pack(out: Path, num_rows: int) -> Any:
 def test_a_document_that_begins_where_rows_end_is_not_used(tmp_path: Path) -> None:
     # Each domain's share of 48 tokens is 24, for which it draws two documents.
     manifest = pack(tmp_path, 3)
-    assert sum(domain["drawn_documents"] for domain in manifest["domains"]) == 4
+    assert sum(domain["drawn_documents"] for domain in manifest["domains"]) == 3
+    assert sum(domain["drawn_tokens"] for domain in manifest["domains"]) == 48
     assert manifest["drawn_documents"] == 3
     assert pq.read_table(tmp_path / "order.parquet")["start"].to_pylist() == [0, 16, 32]
 
