@@ -2,7 +2,7 @@
 
 1. fewer rows in a pass, down to one: as good as free for long rows;
 2. layers keep less (`lce_core.training.recomputation`): attention, full, offload;
-3. states in bf16, where the study allows either.
+3. states in bf16, where the study allows either, from the first step on.
 
 All but the last change nothing but the order of sums, and, with fewer rows in a pass, what dropout
 drops, where a model has it. On a GPU the first rung is the first that an
@@ -38,7 +38,11 @@ def all_rungs(job: TrainingJob) -> list[TrainingJob]:
         found.append(found[-1].model_copy(update={"gradient_checkpointing": name}))
     if job.training.state_precision == "fp32_or_bf16" and job.state_precision == "fp32":
         # Half the states leave room again, so layers may keep more than at the rung before.
-        single = [rung.model_copy(update={"states": "bf16"}) for rung in found]
+        # Either precision has resume points of its own: what the record names holds for all steps.
+        single = [
+            rung.model_copy(update={"states": "bf16", "resume": job.resume / "bf16"})
+            for rung in found
+        ]
         found += [rung for rung in single if rung.micro_rows == 1]
     return found
 

@@ -14,7 +14,15 @@ from lce_core.models import MODELS
 from lce_core.training import ladder
 from lce_core.training.loss_model import LossModel
 from lce_core.training.run import run
-from tests.support.training_jobs import BASE, ROW_LENGTH, losses, silent
+from tests.support.training_jobs import (
+    BASE,
+    ROW_LENGTH,
+    ROWS_PER_STEP,
+    InterruptedRunError,
+    losses,
+    silent,
+    weights,
+)
 
 GPU = torch.device("cuda", 0)
 H100, H200 = 85_000_000_000, 150_000_000_000
@@ -97,6 +105,52 @@ def test_states_become_bf16_only_where_the_study_allows_it(
     facts = run(job, silent)
     assert (facts["state_precision"], facts["gradient_checkpointing"]) == ("bf16", "attention")
     assert len(facts["out_of_memory"]) == 5
+
+
+@pytest.mark.usefixtures("every_second")
+def test_every_step_has_the_precision_that_the_record_names(
+    make_job: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    either = {"precision": "bf16", "state_precision": "fp32_or_bf16"}
+    shared = {"num_steps": 4, "micro_batch_tokens": ROW_LENGTH, "checkpoint_seconds": 0.0}
+    alone = {}
+    for name in ("fp32", "bf16"):
+        alone[name] = make_job({**either, "state_precision": name}, **shared)
+        run(alone[name], silent)
+    assert losses(alone["fp32"]) != losses(alone["bf16"])
+
+    stock, passes = LossModel.forward, 0
+
+    def forward(self: LossModel, tokens: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        nonlocal passes
+        passes += self.model.dtype == torch.float32
+        if self.model.dtype == torch.float32 and passes > 2 * ROWS_PER_STEP:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return stock(self, tokens, weights)
+
+    def interrupt(row: dict[str, Any]) -> None:
+        if passes > 2 * ROWS_PER_STEP and row["step"] == 3:
+            raise InterruptedRunError
+
+    job = make_job(either, **shared)
+    with monkeypatch.context() as patched:
+        patched.setattr(LossModel, "forward", forward)
+        with pytest.raises(InterruptedRunError):
+            run(job, interrupt)
+        # fp32 goes on from its own point, has no room for step 3, and bf16 goes on from its own.
+        again = run(job, silent)
+    assert again["state_precision"] == "bf16"
+    assert 0 < again["resumed_from"] < 3
+    assert losses(job) == losses(alone["bf16"])
+    assert all(
+        torch.equal(ours, weights(alone["bf16"])[name]) for name, ours in weights(job).items()
+    )
+
+    roomier = make_job(either, **shared, resume=job.resume)
+    facts = run(roomier, silent)
+    assert facts["state_precision"] == "fp32"
+    assert 0 < facts["resumed_from"] < 3
+    assert losses(roomier) == losses(alone["fp32"])
 
 
 def _first(make_job: Any, capacity: int, training: dict[str, Any], **changes: Any) -> str:

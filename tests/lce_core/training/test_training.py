@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import time
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -152,13 +151,6 @@ def test_what_is_reported_is_what_is_logged(make_job: Any) -> None:
 
 
 # Interruptions
-
-
-@pytest.fixture
-def every_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets each look at the clock find one more second gone, so that every step reports."""
-    clock = count(0.0, 1.0)
-    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
 
 
 @pytest.mark.slow

@@ -4,8 +4,6 @@ noise of seeds, resumed bit for bit, and the same noise whatever the number of p
 from __future__ import annotations
 
 import shutil
-import time
-from itertools import count
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -40,11 +38,8 @@ def test_bf16_states_follow_fp32_states_and_write_bf16_weights(make_job: Any) ->
 
 
 @pytest.mark.slow
-def test_a_resumed_run_with_bf16_states_equals_an_undisturbed_one(
-    make_job: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = count(0.0, 1.0)
-    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+@pytest.mark.usefixtures("every_second")
+def test_a_resumed_run_with_bf16_states_equals_an_undisturbed_one(make_job: Any) -> None:
     training = {**HALF, "ema_decay": 0.9}
     changes = {"num_steps": 9, "micro_batch_tokens": 3 * ROW_LENGTH}
     undisturbed = make_job(training, **changes)
