@@ -2,8 +2,9 @@
 
 A complete copy in the local hub cache is used without asking the network. If the hub must be asked,
 one request with a limit of seconds decides whether it answers at all, because the download client
-itself retries for almost half a minute. Only what matches the given patterns is fetched: never
-pickled weights or code.
+itself retries for almost half a minute. What a download that broke off left in part is told from
+its listing, which the client keeps (2.4 does). Only what matches the given patterns is fetched:
+never pickled weights or code.
 """
 
 from __future__ import annotations

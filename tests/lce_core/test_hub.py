@@ -5,6 +5,7 @@ Nothing is mocked; the client's own cache look-up finds the files.
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -48,6 +49,23 @@ def test_a_cached_data_set_needs_no_network(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "dev.json").write_text("{}", encoding="utf-8")
     assert ask(tmp_path) == "dev.json"
+
+
+@pytest.mark.slow
+def test_a_data_set_of_which_a_download_left_a_part_is_not_taken_for_whole(tmp_path: Path) -> None:
+    """The hub client keeps the listing that it began its download with."""
+    repository = tmp_path / "hub" / "datasets--rajpurkar--squad"
+    folder = repository / "snapshots" / COMMIT
+    folder.mkdir(parents=True)
+    (folder / "dev.json").write_text("{}", encoding="utf-8")
+    (repository / "trees").mkdir()
+    listing = {name: {"size": 2, "blob_id": "0" * 40} for name in ("dev.json", "test.json")}
+    (repository / "trees" / f"{COMMIT}.json").write_text(
+        json.dumps({"format_version": 1, "files": listing}), encoding="utf-8"
+    )
+    assert "neither in the hub cache nor reachable" in ask(tmp_path)
+    (folder / "test.json").write_text("{}", encoding="utf-8")
+    assert ask(tmp_path) == "dev.json test.json"
 
 
 @pytest.mark.slow
