@@ -1,9 +1,9 @@
 """kill -9 at random moments, of any process of a run: nothing that was done is lost.
 
-Strategy: one study is run over and over; each time one process is killed at a moment that a seeded
-generator draws. A run whose driver was killed is started again in the same home and goes on; one
-that got through has its scores compared and begins anew. A JUnit report (`--junitxml`) lists
-what was killed.
+Strategy: one study is run over and over; each time two processes are killed at moments that a
+seeded generator draws, while it begins, computes or ends, or its driver alone. A run whose driver
+was killed is started again in the same home and goes on; one that got through has its scores
+compared and begins anew. A JUnit report (`--junitxml`) lists what was killed.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import contextlib
 import os
 import random
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 from itertools import count
@@ -29,10 +30,10 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(1500)]
 
 Arguments = tuple[str, ...]
 TRIES = int(os.environ.get("LCE_KILLS", "6"))
-"""Of each seed."""
+"""At least, of each seed."""
 VICTIMS = ("driver", "worker", "supervisor", "server")
-WITHIN_SECONDS = 14.0
-"""After its first process: a run that nobody disturbs takes as long on two free cores."""
+BEGINNING_SECONDS, ENDING_SECONDS = 10.0, 8.0
+"""Of a run that nobody disturbs on two free cores; its steps take seven seconds between them."""
 
 
 def fingerprints(home: Path) -> set[str]:
@@ -41,33 +42,65 @@ def fingerprints(home: Path) -> set[str]:
     return {record.fingerprint for _, record in store.records()}
 
 
-def kill_once(home: Path, arguments: Arguments, draw: random.Random) -> str:
-    """Runs the study and kills one process of it; says what, when, and what was done by then."""
-    marker, victim = new_marker(), draw.choice(VICTIMS)
+def await_moment(moment: float, home: Path, run: subprocess.Popen[str], began: float) -> str:
+    """Waits for a moment of a run, and says which it is.
+
+    Args:
+      moment: from -1, where the run's first process is there, over 0, where its first step is
+        computed, and 1, where all are done, to 2, where a run that nobody disturbs has ended.
+      home: the run's.
+      run: its driver; nobody waits longer than it lives.
+      began: what the clock said when its first process was there.
+    """
+    if moment < 0:
+        seconds = (1 + moment) * BEGINNING_SECONDS
+        time.sleep(max(began + seconds - time.monotonic(), 0.0))
+        return f"{seconds:.1f} s after the beginning"
+    there = len(fingerprints(home))
+    wanted, rest = divmod(min(moment, 1.0) * (TINY_STEPS - there), 1.0)
+    wait_until(lambda: len(fingerprints(home)) >= there + wanted or run.poll() is not None)
+    seconds = rest if moment < 1 else (moment - 1) * ENDING_SECONDS
+    time.sleep(seconds)
+    return f"{seconds:.1f} s after step {there + wanted:.0f}"
+
+
+def disturbed(home: Path, arguments: Arguments, draw: random.Random) -> tuple[list[str], bool]:
+    """Runs the study and kills two processes of it, or its driver alone.
+
+    Two kills leave each unit the last of its three attempts.
+
+    Returns:
+      What was killed and when, and whether the run got through.
+    """
+    marker, hits, driver_hit = new_marker(), list[str](), False
+    moments = sorted(draw.uniform(-1.0, 2.0) for _ in range(2))
     with start(home, *arguments, env=marked(home, marker)) as run:
         wait_until(lambda: playing(marker, "supervisor"))
-        seconds = draw.uniform(0.0, WITHIN_SECONDS)
-        time.sleep(seconds)
-        found = [psutil.Process(run.pid)] if victim == "driver" else playing(marker, victim)
-        hit = bool(found) and run.poll() is None
-        if hit:
+        began, done = time.monotonic(), set[str]()
+        for moment in moments:
+            victim = draw.choice(VICTIMS)
+            when = await_moment(moment, home, run, began)
+            found = [psutil.Process(run.pid)] if victim == "driver" else playing(marker, victim)
+            if not found or run.poll() is not None:
+                continue
             with contextlib.suppress(psutil.NoSuchProcess):
                 draw.choice(found).kill()
-        before = fingerprints(home)
+            done = fingerprints(home)
+            hits.append(f"{victim} {when}")
+            if driver_hit := victim == "driver":
+                break
         output = run.communicate(timeout=300)[0]
     wait_until(lambda: not survivors(marker), 30)
-    assert run.returncode == (-signal.SIGKILL if hit and victim == "driver" else 0), output
-    assert before <= fingerprints(home)
+    assert run.returncode == (-signal.SIGKILL if driver_hit else 0), output
+    assert done <= fingerprints(home)
     for word in DUMPS:
         assert word not in output, output
-    return f"{victim} after {seconds:.1f} s, {len(before)} done" if hit else ""
+    return hits, not driver_hit
 
 
-def go_through(home: Path, finished: Path, arguments: Arguments) -> None:
-    """Ends what was disturbed, and compares."""
-    run = start(home, *arguments)
-    output = run.communicate(timeout=300)[0]
-    assert run.returncode == 0, output
+def compare(home: Path, finished: Path) -> None:
+    """What a run that got through left, with what an undisturbed one leaves."""
+    assert len(fingerprints(home)) == TINY_STEPS
     assert scores(home) == scores(finished)
     assert not list((home / "artifacts").glob("*/.attempt*"))
 
@@ -80,14 +113,19 @@ def test_whatever_is_killed_the_scores_are_those_of_an_undisturbed_run(
     tmp_path: Path,
     record_property: Callable[[str, str], None],
 ) -> None:
-    draw, kills, homes = random.Random(seed), 0, count()
+    draw, killed, through, homes = random.Random(seed), 0, True, count()
     arguments = ("run", write_study(tmp_path), *text)
-    home = new_home(finished, tmp_path / f"home-{next(homes)}")
-    while kills < TRIES:
-        if what := kill_once(home, arguments, draw):
-            kills += 1
-            record_property("killed", what)
-        if len(fingerprints(home)) == TINY_STEPS:
-            go_through(home, finished, arguments)
+    while killed < TRIES:
+        if through:
             home = new_home(finished, tmp_path / f"home-{next(homes)}")
-    go_through(home, finished, arguments)
+        hits, through = disturbed(home, arguments, draw)
+        for hit in hits:
+            record_property("killed", hit)
+        killed += len(hits)
+        if through:
+            compare(home, finished)
+    if not through:
+        run = start(home, *arguments)
+        output = run.communicate(timeout=300)[0]
+        assert run.returncode == 0, output
+        compare(home, finished)
