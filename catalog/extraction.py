@@ -91,7 +91,7 @@ class _Loss(_Form):
 
 def extract(store: Store) -> dict[str, pa.Table]:
     """All rows of the catalog by table name; tables without rows are left out."""
-    holdings, plans = take_stock(store), store.plans()
+    holdings, plans = take_stock(store), store.studies.plans()
     environments = {
         short: fingerprint(record.environment)[:SHORT] for short, record in holdings.records.items()
     }

@@ -28,7 +28,7 @@ class Holdings:
     damage: dict[str, str] = field(default_factory=dict)
     """What is wrong, by short fingerprint."""
     failures: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Steps whose last attempt failed, as `Store.note_failure` wrote them."""
+    """Steps whose last attempt failed, as `FailureNotes.add` wrote them."""
 
     def intact(self, short: str) -> Record | None:
         """The record of an undamaged artifact; None if it is damaged or not there."""

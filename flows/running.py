@@ -24,7 +24,8 @@ from flows.servers.temporary_server import TemporaryServer, client_settings, tem
 from flows.settings import disk_full
 from lce_core.errors import LceError, ServiceError, StudyIncompleteError
 from lce_core.execution import Execution
-from lce_core.store.artifacts import Store, folders_of
+from lce_core.store.artifacts import Store
+from lce_core.store.failure_notes import folders_of
 from lce_core.study.progress import inspect
 
 FULL_BYTES = 1 << 20
@@ -71,7 +72,7 @@ def run_study(
         for line in within_budget(wanted, states, execution, budget).lines():
             tell.print(line, soft_wrap=True, markup=False)
     store.prepare()
-    if (before := store.source(spec.study)) not in (None, where):
+    if (before := store.studies.source(spec.study)) not in (None, where):
         tell.print(
             f"note: study {spec.study!r} was last planned from {before}; its table now follows"
             f" {where}. Give studies that you compare different names.",

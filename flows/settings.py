@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from lce_core.errors import SpecError, StoreError, did_you_mean
 from lce_core.execution import LOCAL, Execution
 from lce_core.hub import is_address
-from lce_core.registry import spec_error
+from lce_core.spec_errors import spec_error
 from lce_core.study.plugin_folders import add_plugin_folders
 from lce_core.study.spec import StudySpec
 from lce_core.study.study_file import load_study

@@ -10,7 +10,8 @@ from flows.plans.pricing import prices_of
 from flows.request import Request
 from flows.selection import require_work, select_cells
 from lce_core.execution import Execution
-from lce_core.store.artifacts import Store, folders_of
+from lce_core.store.artifacts import Store
+from lce_core.store.failure_notes import folders_of
 from lce_core.store.file_system import require_fit
 from lce_core.study.plan import StudyPlan
 from lce_core.study.pricing.time_left import Predicted
@@ -98,7 +99,7 @@ def work_of(
     store.prepare()
     require_fit(store.home)
     swept = store.sweep()
-    store.save_plan(plan.study.study, plan.to_json(), request.where)
+    store.studies.save_plan(plan.study.study, plan.to_json(), request.where)
     wanted = select_cells(plan, select)
     folders = folders_of(how.model_dump(mode="json"))
     states = inspect(wanted, store, folders, retry_failed=retry_failed)

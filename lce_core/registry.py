@@ -9,13 +9,10 @@ plug-ins. Folders outside the package take part after `add_folder`.
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import importlib.util
 import json
-import math
 import pkgutil
-import re
 import sys
 import traceback
 from collections.abc import Iterable, Mapping
@@ -28,6 +25,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from lce_core.errors import LceError, SpecError, did_you_mean
 from lce_core.evidence import Evidence
+from lce_core.spec_errors import spec_error
 from lce_core.store.identity import canonical_json
 
 Examples = tuple[Mapping[str, Any], ...]
@@ -300,66 +298,6 @@ def _examples(plugin: type[Plugin], module: ModuleType) -> Examples:
             "add EXAMPLES = ({...},) to the file" if needed else "add {} to EXAMPLES, or remove it",
         )
     return examples
-
-
-def spec_error(
-    error: ValidationError, where: str, model: type[BaseModel], label: str = ""
-) -> SpecError:
-    """Turns pydantic's complaints into one place, finding, expectation and remedy.
-
-    A key that is unknown comes first: what else is wrong most often follows from it.
-    """
-    found = error.errors(include_url=False)
-    first = min(found, key=lambda one: one["type"] != "extra_forbidden")
-    others = "" if len(found) == 1 else f" ({len(found) - 1} more like this)"
-    place = where + "".join(
-        f"[{part}]" if isinstance(part, int) else f"{_joint(where)}{part}" for part in first["loc"]
-    )
-    got = repr(first["input"])
-    known = [name for name in model.model_fields if name != "name"]
-    if first["type"] == "extra_forbidden":
-        takes = f"one of the keys of {label or model.__name__}: {', '.join(known) or '(none)'}"
-        known_here = known if len(first["loc"]) == 1 else []
-        remedy = did_you_mean(str(first["loc"][-1]), known) if known_here else "remove the key"
-        return SpecError(place, "an unknown key", takes, remedy + others)
-    if first["type"] == "value_error":
-        return _own_finding(first["ctx"]["error"], place, got)
-    if first["type"] == "missing":
-        return SpecError(place, "nothing", "a value for this key", "add the key" + others)
-    return SpecError(place, got, _expectation(first["msg"]), _remedy(first["input"]) + others)
-
-
-def _own_finding(error: ValueError, place: str, got: str) -> SpecError:
-    """Of a rule in the model itself: ours has four parts, somebody else's is one sentence."""
-    if isinstance(error, SpecError):
-        return error.within(f"{place}{_joint(place)}{error.where}")
-    return SpecError(place, got, f"values that fit together ({error})", "change one of them")
-
-
-def _expectation(message: str) -> str:
-    """What pydantic's `message` asks for, as a noun phrase."""
-    if found := re.match(r"(?:Input|Value) should be ((?:less|greater|a multiple).*)", message):
-        return f"a value {found[1]}".replace("value a multiple", "value that is a multiple")
-    if found := re.match(r"(?:Input|Value) should be (.*)", message):
-        return found[1]
-    if found := re.match(r"(\w+) should (have|match) (.*?)(?:, not \d+)?$", message):
-        verb = {"have": "with", "match": "that matches"}[found[2]]
-        return f"a {found[1].lower()} {verb} {found[3]}".replace(" after validation", "")
-    return f"a value that pydantic takes ({message})"
-
-
-def _joint(where: str) -> str:
-    return " " if where.endswith(":") else "."
-
-
-def _remedy(given: object) -> str:
-    if isinstance(given, str):
-        with contextlib.suppress(ValueError):
-            if math.isfinite(number := float(given)):
-                spelled = re.sub(r"^([^.]*)e", r"\1.0e", given, flags=re.IGNORECASE)
-                number_form = spelled if "e" in spelled else f"{number}"
-                return f"write {number_form}, which YAML reads as a number and not as text"
-    return "correct the value"
 
 
 def _name_of(entry: Mapping[str, Any], where: str) -> str:

@@ -30,7 +30,9 @@ from lce_core.evaluation.loss_cache import LossCache
 from lce_core.evaluation.passes import counted, shape_of_passes
 from lce_core.evaluation.window_ranges import LONG_SECONDS, WindowRanges, assist
 from lce_core.execution import Execution
-from lce_core.extension.extended_model import LEARNED, ExtendedModel, extend
+from lce_core.extension.extended_model import ExtendedModel
+from lce_core.extension.extending import extend
+from lce_core.extension.learned import LEARNED
 from lce_core.methods import Method
 from lce_core.models import MODELS, LanguageModel
 from lce_core.recipe import Positions
@@ -293,7 +295,7 @@ class Runner:
 
     def _micro_batch_tokens(self, step: Step) -> int:
         # After each failure for want of memory half as much at a time; the global batch stays.
-        failure = self._store.failure(step) or {}
+        failure = self._store.failures.of(step) or {}
         times = int(failure.get("short_of_memory", 0))
         return max(1, self._execution.micro_batch_tokens >> times)
 

@@ -26,7 +26,8 @@ from transformers import PreTrainedTokenizerFast
 
 from lce_core.corpora import CORPORA, StreamedCorpus
 from lce_core.data.packing import PackedRows, pack_rows
-from lce_core.data.shards import TokenShards, write_shards
+from lce_core.data.shards import write_shards
+from lce_core.data.token_shards import TokenShards
 from lce_core.models import MODELS
 from lce_core.recipe import Upsampling
 from lce_core.store.records import environment

@@ -31,7 +31,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoModelForCausalLM, DynamicCache
 
 from lce_core.evaluation.decoding import _continue, _Settings
-from lce_core.extension.extended_model import ExtendedModel, extend
+from lce_core.extension.extended_model import ExtendedModel
+from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
 from lce_core.store.records import environment

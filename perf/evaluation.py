@@ -35,7 +35,7 @@ from lce_core.benchmarks.ruler._tasks import new_tokens
 from lce_core.evaluation.decoding import generate
 from lce_core.evaluation.likelihood import window_nll
 from lce_core.evaluation.loss_cache import LossCache
-from lce_core.extension.extended_model import extend
+from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
 from lce_core.store.records import environment

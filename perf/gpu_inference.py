@@ -24,7 +24,8 @@ from lce_core.attention.token_graphs import CudaRecorder
 from lce_core.devices import peak_flops, resolve_device
 from lce_core.errors import LceError
 from lce_core.evaluation.decoding import generate
-from lce_core.extension.extended_model import ExtendedModel, extend
+from lce_core.extension.extended_model import ExtendedModel
+from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
 from lce_core.models import LanguageModel
 from lce_core.study.step_cost import evaluation_cost

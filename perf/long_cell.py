@@ -31,7 +31,7 @@ from lce_core.evaluation import likelihood, window_ranges
 from lce_core.evaluation.loss_cache import TokenScores
 from lce_core.evaluation.window_ranges import WindowRanges, assist
 from lce_core.evaluation.windows import Stream, Windows
-from lce_core.extension.extended_model import extend
+from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
 from lce_core.store.artifacts import Attempt, Store

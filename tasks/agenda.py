@@ -74,7 +74,7 @@ class Agenda:
             for step in unit.steps
             if listing.find(step.fingerprint, step.kind)
         }
-        self._attempts = store.attempts()
+        self._attempts = store.failures.attempts()
         self._rests: dict[str, tuple[float, float]] = {}
         """Until when a step rests that was found held, and for how long."""
         self._next_look = time.monotonic() + LOOK_SECONDS
@@ -185,7 +185,7 @@ class Agenda:
         for step in unit.steps:
             if step.fingerprint not in self._damaged and self._store.named(step).is_dir():
                 return True
-            failure = self._store.failure(step)
+            failure = self._store.failures.of(step)
             is_new = failure and self._is_new(step.short, failure["attempts"])
             if failure and is_new and given_up(failure, self._folders):
                 return True
@@ -199,7 +199,7 @@ class Agenda:
                 else:
                     self._damaged.add(step.fingerprint)
             elif step.short in failed:
-                failure = self._store.failure(step)
+                failure = self._store.failures.of(step)
                 if failure and (state := given_up(failure, self._folders)):
                     yield Elsewhere(unit, step, state)
 
@@ -214,7 +214,11 @@ class Agenda:
 
     def _failed_since(self) -> set[str]:
         """Steps, by the first digits of their fingerprints, with failures of this run's time."""
-        return {one for one, number in self._store.attempts().items() if self._is_new(one, number)}
+        return {
+            one
+            for one, number in self._store.failures.attempts().items()
+            if self._is_new(one, number)
+        }
 
     def _is_new(self, short: str, attempts: int) -> bool:
         return attempts > self._attempts.get(short, 0)

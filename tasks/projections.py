@@ -39,7 +39,7 @@ def rebuild_catalog(home: Path) -> Path:
 def rebuild_mlflow(home: Path) -> list[str]:
     """Projects every study of the store to MLflow; returns their names."""
     store = Store(home)
-    names = [plan["study"] for plan in store.plans()]
+    names = [plan["study"] for plan in store.studies.plans()]
     for name in names:
         tracking.project(store, name)
     return names

@@ -56,7 +56,7 @@ def compute(
         # The worker could not say why it died: most often the kernel took it for want of memory.
         for step in steps:
             if step.fingerprint == error.fingerprint and not (pool.is_closed or assists):
-                Store(pool.execution.home).note_failure(step, error, execution)
+                Store(pool.execution.home).failures.add(step, error, execution)
         raise
     finally:
         BOARD.finish(name)

@@ -30,7 +30,7 @@ from lce_core.contracts import benchmark_cases, benchmarks, methods
 from lce_core.contracts.tiny_models import BASES, TARGET, TRAINED, logits, stock, tokens
 from lce_core.errors import SpecError, UnavailableError
 from lce_core.evidence import LLAMA2_7B
-from lce_core.extension.extended_model import extend
+from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
 from lce_core.registry import Registry

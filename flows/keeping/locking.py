@@ -16,7 +16,8 @@ from flows.request import Request, compile_request
 from flows.settings import shipped_studies, study_path
 from lce_core.errors import DataError, SpecError
 from lce_core.execution import Execution
-from lce_core.store.artifacts import LOCK, Store
+from lce_core.store.artifacts import Store
+from lce_core.store.study_folders import LOCK
 from lce_core.study.lock import Change, Lock, changes, lock_of
 
 SHOWN_FIELDS = 3
@@ -52,7 +53,7 @@ def write_lock(study: str, execution: Execution, file: Path | None) -> Path:
             "name another file with --file",
         ) from None
     if execution.home.is_dir():
-        Store(execution.home).keep_lock(lock.study, lock.text())
+        Store(execution.home).studies.keep_lock(lock.study, lock.text())
     kinds = Counter(step.kind for step in lock.steps.values())
     counted = ", ".join(f"{number:,} {kind}" for kind, number in sorted(kinds.items()))
     typer.echo(f"{path}: {len(lock.steps):,} ids ({counted or 'none'})")
@@ -120,7 +121,7 @@ def meet_lock(request: Request, store: Store) -> str | None:
         return None
     except DataError as error:
         return f"note: {error}"
-    store.keep_lock(lock.study, lock.text())
+    store.studies.keep_lock(lock.study, lock.text())
     found, _ = changes(lock, request.plan)
     if not found:
         return None

@@ -12,7 +12,8 @@ from flows.plans.pricing import Price, Prices, prices_of
 from flows.request import compile_request
 from flows.selection import fetching, models_to_fetch, select_cells
 from lce_core.execution import Execution
-from lce_core.store.artifacts import Store, folders_of
+from lce_core.store.artifacts import Store
+from lce_core.store.failure_notes import folders_of
 from lce_core.store.lease import Holder, holders
 from lce_core.store.steps import Step
 from lce_core.study.plan import PlannedCell, StudyPlan

@@ -28,7 +28,8 @@ from lce_core.contracts.line_answers import make_words_likely
 from lce_core.contracts.plugins import built
 from lce_core.contracts.toy_text import STORY, Streams, streams
 from lce_core.errors import UnavailableError
-from lce_core.extension.extended_model import ExtendedModel, extend
+from lce_core.extension.extended_model import ExtendedModel
+from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
 

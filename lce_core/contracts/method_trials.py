@@ -16,7 +16,8 @@ from lce_core.contracts.plugins import built
 from lce_core.contracts.tiny_models import BASES, TARGET, TRAINED, TinyGrouped, fits, stock
 from lce_core.errors import SpecError
 from lce_core.evidence import LLAMA2_7B, PHI2
-from lce_core.extension.extended_model import ExtendedModel, extend
+from lce_core.extension.extended_model import ExtendedModel
+from lce_core.extension.extending import extend
 from lce_core.methods import Method
 from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable

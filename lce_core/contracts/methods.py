@@ -45,7 +45,7 @@ from lce_core.contracts.tiny_models import (
 )
 from lce_core.errors import UnavailableError
 from lce_core.evidence import OfMethod
-from lce_core.extension.extended_model import extend
+from lce_core.extension.extending import extend
 from lce_core.methods import METHODS, Family, Method
 from lce_core.rope import ContextLengths, RopeTable
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lce_core.corpora import Corpus, Split
-from lce_core.data.shards import TokenShards
+from lce_core.data.token_shards import TokenShards
 from lce_core.data.tokenised import TokenPool, tokenise
 from lce_core.reports import Report
 

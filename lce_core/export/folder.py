@@ -22,7 +22,7 @@ from lce_core.errors import DataError, SpecError
 from lce_core.export.card import card
 from lce_core.export.form import Form, form_of
 from lce_core.export.subject import Subject
-from lce_core.extension.extended_model import LEARNED
+from lce_core.extension.learned import LEARNED
 from lce_core.recipe import Precision
 from lce_core.store.records import sync
 

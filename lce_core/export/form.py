@@ -95,7 +95,7 @@ def request_table(
     # What learns computes with torch, which methods without it do not wait for.
     from safetensors.torch import load_file
 
-    from lce_core.extension.extended_model import make_rotary
+    from lce_core.extension.learned import make_rotary
 
     rotary = make_rotary(method, geometry, lengths, identity=False, seed=0)
     if learned is not None:

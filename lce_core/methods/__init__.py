@@ -1,7 +1,7 @@
 """Context-extension methods, one file each; the file's name is the method's label.
 
 A method describes, in numpy and dataclasses, what changes: a frequency table, an attention scheme,
-or both. `lce_core.extension.extended_model` carries it out on a model. Labels are those of the
+or both. `lce_core.extension.extending` carries it out on a model. Labels are those of the
 papers' tables.
 """
 

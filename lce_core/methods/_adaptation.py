@@ -1,6 +1,6 @@
 """What a method changes about a model besides frequencies and attention, as plain data.
 
-`lce_core.methods` states it, `lce_core.extension.extended_model` and `lce_core.training.assembly`
+`lce_core.methods` states it, `lce_core.extension.extending` and `lce_core.training.assembly`
 carry it out.
 """
 

@@ -1,7 +1,7 @@
 """Rotary position embedding as data: geometry and frequency tables.
 
 Everything here is numpy in float64, so that listing, planning and documenting methods never loads
-torch; `lce_core.extension.extended_model` turns a table into cosines on the model's device.
+torch; `lce_core.attention.rotary` turns a table into cosines on the model's device.
 
 Conventions (GPT-NeoX, as in transformers): pair i of a head couples elements i and i + pairs; the
 angle of position m is m * inv_freq[i]; inv_freq is in radians per token.

@@ -21,11 +21,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import shutil
 import time
-import traceback
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -33,19 +31,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from lce_core.errors import SpecError, StoreError, WorkerLostError
+from lce_core.errors import SpecError, StoreError
+from lce_core.store.failure_notes import FailureNotes
 from lce_core.store.failures import classify
 from lce_core.store.file_facts import FileFacts
 from lce_core.store.identity import sha256_file
 from lce_core.store.lease import Lease, is_held, locked
 from lce_core.store.listing import Listing, find
 from lce_core.store.parts import PART_LEASES, Parts
-from lce_core.store.planned import replace_plan
 from lce_core.store.records import RECORD, FileEntry, Record, environment, sync, write_json
 from lce_core.store.steps import Step
+from lce_core.store.study_folders import StudyFolders
 
 ATTEMPT = ".attempt-"
-LOCK = "study.lock"
 WAIT_SECONDS = 0.5
 
 
@@ -77,6 +75,10 @@ class Store:
         self.home = home
         self.file_facts = FileFacts(home)
         """What is known of files, the store's own and those that steps read."""
+        self.failures = FailureNotes(home)
+        """What went wrong with steps that are not done."""
+        self.studies = StudyFolders(home)
+        """What was planned, and what is locked."""
 
     def prepare(self) -> None:
         """Creates the folders.
@@ -264,82 +266,6 @@ class Store:
                     shutil.rmtree(folder, ignore_errors=True)
         return swept
 
-    def failure(self, step: Step) -> dict[str, Any] | None:
-        """The last failure of a step: class, message, attempts; None if none is noted."""
-        try:
-            content = (self.home / "failures" / f"{step.short}.json").read_text(encoding="utf-8")
-        except OSError as error:
-            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ESTALE):
-                return None
-            raise
-        try:
-            failure: dict[str, Any] = json.loads(content)
-        except ValueError:  # cut off by a full disk or a crash: it counts as none
-            return None
-        return failure
-
-    def attempts(self) -> dict[str, int]:
-        """Failed attempts of every step with a failure, by the first digits of its fingerprint."""
-        found = {}
-        for path in (self.home / "failures").glob("*.json"):
-            with contextlib.suppress(OSError, ValueError, KeyError):
-                found[path.stem] = int(json.loads(path.read_text(encoding="utf-8"))["attempts"])
-        return found
-
-    def note_failure(self, step: Step, error: BaseException, execution: Mapping[str, Any]) -> None:
-        """Remembers why an attempt failed and under which execution, for plan and catalog."""
-        last, kind = self.failure(step) or {}, classify(error)
-        memory = kind == "out_of_memory" or isinstance(error, WorkerLostError)
-        write_json(
-            self.home / "failures" / f"{step.short}.json",
-            {
-                "fingerprint": step.fingerprint,
-                "folder": step.folder,
-                "axes": dict(step.axes),
-                "class": kind,
-                "error": type(error).__name__,
-                "message": str(error)[:2000],
-                "trace": "".join(traceback.format_exception(error))[-8000:],
-                "attempts": last.get("attempts", 0) + 1,
-                "short_of_memory": last.get("short_of_memory", 0) + memory,
-                "folders": folders_of(execution),
-                "at": _now(),
-            },
-        )
-
-    def forget_failure(self, step: Step) -> None:
-        """Lets a failed step be tried again."""
-        (self.home / "failures" / f"{step.short}.json").unlink(missing_ok=True)
-
-    def save_plan(self, study: str, plan: Mapping[str, Any], source: str) -> None:
-        """Writes the study's cells, for the catalog, and the file they were read from."""
-        folder = self.home / "studies" / study
-        folder.mkdir(parents=True, exist_ok=True)
-        replace_plan(folder, plan, self.listing().ids)
-        write_json(folder / "source.json", {"file": source})
-
-    def keep_lock(self, study: str, text: str) -> None:
-        """Keeps a study's lock: what it names stays, whatever the study is planned as later."""
-        folder = self.home / "studies" / study
-        folder.mkdir(parents=True, exist_ok=True)
-        aside = folder / f".{LOCK}.{uuid.uuid4().hex[:8]}"
-        aside.write_text(text, encoding="utf-8")
-        aside.replace(folder / LOCK)
-
-    def source(self, study: str) -> str | None:
-        """The file a study was last planned from; None if it never was."""
-        try:
-            path = self.home / "studies" / study / "source.json"
-            file: str = json.loads(path.read_text(encoding="utf-8"))["file"]
-        except (OSError, ValueError, KeyError):
-            return None
-        return file
-
-    def plans(self) -> list[dict[str, Any]]:
-        """All studies as last planned, by name."""
-        paths = sorted((self.home / "studies").glob("*/plan.json"))
-        return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
-
     def _remove_attempts(self, step: Step) -> None:
         """Removes what dead owners of the step's lease left unfinished."""
         for folder in self.path(step).parent.glob(f"{ATTEMPT}{step.short}-*"):
@@ -356,7 +282,7 @@ class Store:
         attempt = final.parent / f"{ATTEMPT}{step.short}-{uuid.uuid4().hex[:8]}"
         handed = Attempt(step, attempt, self.home / "progress" / step.short)
         started, clock = _now(), time.monotonic()
-        failed = self.failure(step)
+        failed = self.failures.of(step)
         try:
             attempt.mkdir(parents=True)
             with self.file_facts.in_use():  # a step may ask for the digest of data that it reads
@@ -390,9 +316,9 @@ class Store:
             shutil.rmtree(attempt, ignore_errors=True)
             if isinstance(error, Exception):  # an interrupt by the user is no failure
                 with contextlib.suppress(OSError):  # a full disk must not hide the first error
-                    self.note_failure(step, error, execution)
+                    self.failures.add(step, error, execution)
             raise
-        self.forget_failure(step)
+        self.failures.forget(step)
         shutil.rmtree(handed.progress, ignore_errors=True)
         return record
 
@@ -403,12 +329,6 @@ class Store:
             return self.file_facts.sha256(path) == entry.sha256
         except OSError:
             return False
-
-
-def folders_of(execution: Mapping[str, Any]) -> dict[str, str]:
-    """Folders an execution names: with the same ones, data out of reach stays out of reach."""
-    named = {**execution.get("data_folders", {}), **execution.get("model_folders", {})}
-    return {name: str(folder) for name, folder in sorted(named.items())}
 
 
 def _seal(folder: Path, known: Mapping[str, str]) -> dict[str, FileEntry]:

@@ -64,7 +64,7 @@ def given_up(failure: Mapping[str, Any], folders: Mapping[str, str]) -> StepStat
     """State of a step that no run tries again after this failure; None where one does.
 
     Args:
-      failure: as `Store.failure` gives it.
+      failure: as `FailureNotes.of` gives it.
       folders: `folders_of` the execution.
     """
     if failure["class"] == _FOR_GOOD:
@@ -89,7 +89,7 @@ def _state(
             return StepState("failed", f"its {role} {parent[:12]} failed: {states[parent].reason}")
         if states[parent].state == "unavailable":
             return StepState("unavailable", states[parent].reason)
-    failure = store.failure(step)
+    failure = store.failures.of(step)
     if failure and not retry_failed:
         return given_up(failure, folders) or StepState(
             "to do", f"failed before ({failure['class']}: {failure['message']})", "failed"

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from lce_core.errors import DataError, SpecError
-from lce_core.store.artifacts import LOCK, Store
+from lce_core.store.artifacts import Store
 from lce_core.store.garbage import Roots
 from lce_core.store.planned import UNREADABLE, ids_of_study, planned_ids
+from lce_core.store.study_folders import LOCK
 from lce_core.study.lock import Lock
 from lce_core.study.step_kinds import CellSpec, TrainingSpec
 from lce_core.study.step_spec import KINDS

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from lce_core.errors import SpecError
 from lce_core.recipe import Section
-from lce_core.registry import spec_error
+from lce_core.spec_errors import spec_error
 from lce_core.store.steps import Step
 from lce_core.study.step_cost import StepCost
 

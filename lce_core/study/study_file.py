@@ -20,7 +20,7 @@ from lce_core.errors import SpecError, did_you_mean
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
 from lce_core.recipe import Evaluation, Section, Training, Upsampling
-from lce_core.registry import spec_error
+from lce_core.spec_errors import spec_error
 from lce_core.store.identity import canonical_json
 from lce_core.study.recipes import resolved
 from lce_core.study.spec import BenchmarkEntry, MethodEntry, StudySpec

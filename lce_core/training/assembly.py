@@ -15,7 +15,8 @@ import torch
 from lce_core.data.packing import PackedRows
 from lce_core.devices import resolve_dtype
 from lce_core.errors import DataError
-from lce_core.extension.extended_model import ExtendedModel, extend
+from lce_core.extension.extended_model import ExtendedModel
+from lce_core.extension.extending import extend
 from lce_core.extension.insertion import reserve_token
 from lce_core.methods import METHODS, Method
 from lce_core.models import MODELS, LanguageModel

@@ -28,7 +28,7 @@ from torch.distributed.tensor import DTensor
 
 from lce_core.attention.observed import KernelWatch
 from lce_core.errors import DataError, NonFiniteError
-from lce_core.extension.extended_model import save_learned
+from lce_core.extension.learned import save_learned
 from lce_core.reports import Report
 from lce_core.training.assembly import build, open_rows, plugin_of, sequence_length
 from lce_core.training.checkpoints import points

@@ -133,7 +133,7 @@ def test_the_overview_is_the_mean_over_seeds_in_the_order_of_the_study(
     store: Store, catalog: Path
 ) -> None:
     rows = ask(catalog, "FROM overview")
-    (plan,) = store.plans()
+    (plan,) = store.studies.plans()
     order = dict.fromkeys((cell["method"], cell["frozen"]) for cell in plan["cells"])
     assert [(row["method"], row["frozen"]) for row in rows] == list(order)
     for row in rows:
@@ -304,8 +304,10 @@ def test_a_damaged_artifact_costs_its_own_cell_and_no_other(
 def test_a_cell_of_two_studies_has_a_row_in_both_and_its_samples_once(
     copied: Store, catalog: Path
 ) -> None:
-    (plan,) = copied.plans()
-    copied.save_plan("other", {**plan, "study": "other", "cells": plan["cells"][:5]}, "o.yaml")
+    (plan,) = copied.studies.plans()
+    copied.studies.save_plan(
+        "other", {**plan, "study": "other", "cells": plan["cells"][:5]}, "o.yaml"
+    )
     built = build_catalog(copied)
     counts = "SELECT study, count(*) AS n FROM cells GROUP BY ALL ORDER BY ALL"
     assert ask(built, counts) == [

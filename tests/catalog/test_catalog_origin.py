@@ -93,8 +93,8 @@ def leave_an_attempt(home: Path) -> None:
 
 def save_the_plan_again(home: Path) -> None:
     store = Store(home)
-    (plan,) = store.plans()
-    store.save_plan(STUDY, plan, "elsewhere/sample.yaml")
+    (plan,) = store.studies.plans()
+    store.studies.save_plan(STUDY, plan, "elsewhere/sample.yaml")
 
 
 def add_a_file_no_record_names(home: Path) -> None:
@@ -166,8 +166,10 @@ def failure(home: Path) -> Path:
 
 def plan_another_study(home: Path) -> None:
     store = Store(home)
-    (plan,) = store.plans()
-    store.save_plan("other", {**plan, "study": "other", "cells": plan["cells"][:5]}, "o.yaml")
+    (plan,) = store.studies.plans()
+    store.studies.save_plan(
+        "other", {**plan, "study": "other", "cells": plan["cells"][:5]}, "o.yaml"
+    )
 
 
 CHANGES: Mapping[str, Callable[[Path], object]] = {

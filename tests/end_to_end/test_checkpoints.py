@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 
 from catalog.queries import run_query
 from flows.settings import make_execution
-from lce_core.extension.extended_model import extend
+from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
 from lce_core.runners import Runner

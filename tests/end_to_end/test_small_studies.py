@@ -73,7 +73,7 @@ def test_every_cell_of_a_small_form_is_done(name: str, tmp_path: Path) -> None:
     small = Small(shrunk(name), tmp_path)
     small.run()
     study = small.plan.study.study
-    small.store.save_plan(study, small.plan.to_json(), "small.yaml")
+    small.store.studies.save_plan(study, small.plan.to_json(), "small.yaml")
     catalog = build_catalog(small.store, tmp_path / "catalog.duckdb")
     _, missing = run_query(catalog, "SELECT * FROM missing_cells")
     assert [row[5:] for row in missing] == []

@@ -17,7 +17,7 @@ from lce_core.attention.rotation import check_heads
 from lce_core.attention.schemes import GroupedNeighbour, ShiftedSparse
 from lce_core.attention.shifted_sparse import attend
 from lce_core.contracts.tiny_models import BASES, TARGET, TRAINED, stock, tokens
-from lce_core.extension.extended_model import extend
+from lce_core.extension.extending import extend
 from lce_core.extension.insertion import Inserter
 from lce_core.methods import METHODS
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
@@ -150,7 +150,7 @@ class _Doubled(METHODS.load("none")):  # type: ignore[misc]
         return RopeTable(np.ones(geometry.num_pairs * 2))
 
 
-@provokes("lce_core/extension/extended_model.py", "frequencies")
+@provokes("lce_core/extension/description.py", "frequencies")
 def _(_: Place) -> None:
     extend(stock(BASES[0]), BASES[0], _Doubled(), target=TARGET)
 

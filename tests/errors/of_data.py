@@ -10,7 +10,8 @@ from lce_core.corpora import CORPORA, Corpus, Document, Split, StreamedCorpus, l
 from lce_core.data.held_out import HeldOutText, pack_held_out
 from lce_core.data.manifest import read_manifest
 from lce_core.data.packing import PackedRows, pack_rows
-from lce_core.data.shards import TokenShards, write_shards
+from lce_core.data.shards import write_shards
+from lce_core.data.token_shards import TokenShards
 from lce_core.data.tokenised import checked, token_dtype
 from lce_core.recipe import Upsampling
 from tests.support.data.slimpajama import write
@@ -282,7 +283,7 @@ def _(place: Place) -> None:
     shards(place, text="")
 
 
-@provokes("lce_core/data/shards.py", "a token shard as the manifest describes it")
+@provokes("lce_core/data/segments.py", "a token shard as the manifest describes it")
 def _(place: Place) -> None:
     out = shards(place)
     (out / "00000" / "0.bin").unlink()

@@ -223,7 +223,7 @@ def _(place: Place) -> None:
     store.prepare()
     error = NonFiniteError("step 3", "loss nan", "a finite loss", "look")
     for step in smoke().steps.values():
-        store.note_failure(step, error, {})
+        store.failures.add(step, error, {})
     place.patch.setattr(study, "record_study", study.record_study.fn)
     with disable_run_logger():
         study.controlled_study.fn("smoke", execution={"home": place.folder, "device": "cpu"})
@@ -235,7 +235,7 @@ def _(place: Place) -> None:
     store.prepare()
     error = NonFiniteError("step 3", "loss nan", "a finite loss", "look")
     for step in smoke().steps.values():
-        store.note_failure(step, error, {})
+        store.failures.add(step, error, {})
     pull_studies(["smoke"], make_execution({"home": place.folder, "device": "cpu"}))
 
 
@@ -420,7 +420,7 @@ def _(place: Place) -> None:
 def _(place: Place) -> None:
     store = Store(place.folder)
     store.prepare()
-    store.save_plan("mine", {"cells": 3}, "mine.yaml")
+    store.studies.save_plan("mine", {"cells": 3}, "mine.yaml")
     cleaned(place)
 
 

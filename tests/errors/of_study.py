@@ -10,7 +10,8 @@ from pydantic import BaseModel, ValidationError, model_validator
 from flows.settings import STUDIES
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
-from lce_core.registry import MARK, Registry, spec_error
+from lce_core.registry import MARK, Registry
+from lce_core.spec_errors import spec_error
 from lce_core.study.plan import compile_study
 from lce_core.study.pricing.speed import speed_of
 from lce_core.study.study_file import load_study, parse_study
@@ -122,17 +123,17 @@ def _(_: Place) -> None:
     METHODS.parse({}, "methods[0]")
 
 
-@provokes("lce_core/registry.py", "an unknown key")
+@provokes("lce_core/spec_errors.py", "an unknown key")
 def _(_: Place) -> None:
     METHODS.parse({"name": "yarn", "beta_fst": 1.0}, "methods[0]")
 
 
-@provokes("lce_core/registry.py", "_expectation(")
+@provokes("lce_core/spec_errors.py", "_expectation(")
 def _(_: Place) -> None:
     METHODS.parse({"name": "yarn", "beta_fast": -1.0}, "methods[0]")
 
 
-@provokes("lce_core/registry.py", "a value for this key")
+@provokes("lce_core/spec_errors.py", "a value for this key")
 def _(_: Place) -> None:
     parse_study(yaml.safe_dump({**TOY, "training": {"learning_rate": 0.1}}), "my.yaml")
 
@@ -147,7 +148,7 @@ class _TheirModel(BaseModel):
         raise ValueError("size is odd")
 
 
-@provokes("lce_core/registry.py", "values that fit together")
+@provokes("lce_core/spec_errors.py", "values that fit together")
 def _(_: Place) -> None:
     try:
         _TheirModel(size=2)

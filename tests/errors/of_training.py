@@ -13,7 +13,7 @@ from lce_core.data.manifest import NAME
 from lce_core.evaluation.continuations import continuation_log_likelihoods
 from lce_core.evaluation.decoding import generate
 from lce_core.evaluation.likelihood import window_nll
-from lce_core.extension.extended_model import extend
+from lce_core.extension.extending import extend
 from lce_core.methods import METHODS, LoRA
 from lce_core.training import sharding
 from lce_core.training.checkpoints.points import Point, find_point, publish, write_shard

@@ -57,7 +57,7 @@ def test_what_others_hold_can_be_left_to_them(
 def test_cells_that_failed_before_end_it_as_they_end_a_run(how: Execution) -> None:
     error = NonFiniteError("step 3", "loss nan", "a finite loss", "look")
     for step in compile_request("smoke", how).plan.steps.values():
-        Store(how.home).note_failure(step, error, {})
+        Store(how.home).failures.add(step, error, {})
     with pytest.raises(StudyIncompleteError, match="--retry-failed"):
         pull_studies(["smoke"], how)
     assert (how.home / "catalog.duckdb").is_file()

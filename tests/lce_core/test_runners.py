@@ -130,6 +130,6 @@ def test_without_the_fetched_files_a_step_is_unavailable_and_says_how_to_fetch_t
     runner = Runner(elsewhere, make_execution(options), lambda event: None)
     with pytest.raises(UnavailableError, match=f"run `lce fetch {NAME}` once"):
         runner.ensure(held_out)
-    failure = elsewhere.failure(held_out)
+    failure = elsewhere.failures.of(held_out)
     assert failure is not None
     assert failure["class"] == "unavailable"

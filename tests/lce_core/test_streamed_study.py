@@ -112,7 +112,7 @@ def test_a_run_that_failed_goes_on_in_the_store(text: Path, store: Store) -> Non
         ensure(store, text, tokens)
     kept = list((store.home / "progress" / tokens.short).glob("[0-9]*/segment.json"))
     assert kept
-    assert store.failure(tokens) is not None
+    assert store.failures.of(tokens) is not None
     times = {file.parent.name: file.stat().st_ino for file in kept}
     (text / "b.jsonl").write_bytes(whole)
     assert ensure(store, text, tokens) == ["computed"]

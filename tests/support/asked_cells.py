@@ -99,7 +99,7 @@ def _run(folder: Path) -> None:
             given.clear()
             assert runner.ensure(step) == "computed"
             recorded[step.short] = [list(ids) for ids in given]
-    store.save_plan(STUDY, plan.to_json(), "asked.yaml")
+    store.studies.save_plan(STUDY, plan.to_json(), "asked.yaml")
     build_catalog(store)
     write_json(folder / RECORDED, recorded)
 

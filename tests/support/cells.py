@@ -8,7 +8,7 @@ from typing import Any
 from lce_core.benchmarks import BENCHMARKS, Benchmark, CellRequest
 from lce_core.contracts.toy_text import streams
 from lce_core.evaluation.decoding import generate
-from lce_core.extension.extended_model import extend
+from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
 

@@ -82,7 +82,7 @@ def plan_study(
                     plan_cells.append(planned(step, benchmark, length, axes, parent))
                     if run:
                         store.ensure(step, compute, {})
-    store.save_plan(
+    store.studies.save_plan(
         study,
         {
             "study": study,

@@ -66,7 +66,7 @@ class Others:
         self._store.ensure(step, write, {})
 
     def fail(self, step: Step, error: Exception) -> None:
-        self._store.note_failure(step, error, {})
+        self._store.failures.add(step, error, {})
 
 
 def agenda(store: Store, *units: Unit, done: frozenset[str] = frozenset()) -> Agenda:

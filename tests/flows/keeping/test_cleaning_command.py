@@ -25,7 +25,7 @@ def test_a_dry_run_lists_and_removes_nothing(
     store.prepare()
     step = free_step("cell", "old", {"n": 1}, {})
     store.ensure(step, write, {})
-    store.save_plan("mine", {"cells": [], "trainings": [], "steps": []}, "mine.yaml")
+    store.studies.save_plan("mine", {"cells": [], "trainings": [], "steps": []}, "mine.yaml")
     listed = CliRunner().invoke(app, ["gc", "--dry-run"])
     assert listed.exit_code == 0
     assert f"artifacts/{step.folder}  (no plan or lock reaches it)" in listed.output

@@ -192,7 +192,7 @@ def test_what_differs_is_told_in_groups_of_80_columns(
         return {}
 
     before = found(tmp_path, LLAMA, text=text)
-    before.store.save_plan("mine", before.plan.to_json(), "study.yaml")
+    before.store.studies.save_plan("mine", before.plan.to_json(), "study.yaml")
     for step in before.plan.steps.values():
         before.store.ensure(step, write, {"threads": 1, "device": "cpu"})
     passkey = {"name": "passkey", "lengths": [4096, 16384]}

@@ -78,7 +78,7 @@ def test_the_grid_has_a_sign_for_each_state(found: Inspection) -> None:
     others = [step for step in found.plan.steps.values() if step.kind != "cell"]
     compute(found, [*others, cell(found, "none", "perplexity", 128)])
     failed = cell(found, "self_extend", "passkey", 256)
-    found.store.note_failure(failed, RuntimeError("no"), EXECUTION)
+    found.store.failures.add(failed, RuntimeError("no"), EXECUTION)
     with Lease.acquire(found.store.home / "leases", cell(found, "yarn", "passkey", 128).short):  # type: ignore[union-attr]
         lines = grid(found.again())
     assert lines == [
@@ -158,7 +158,7 @@ def test_failures_are_told_once_where_they_happened(
     found: Inspection, capsys: pytest.CaptureFixture[str]
 ) -> None:
     base = next(step for step in found.plan.steps.values() if step.kind == "base")
-    found.store.note_failure(base, NonFiniteError("loss", "nan", "finite", "look"), EXECUTION)
+    found.store.failures.add(base, NonFiniteError("loss", "nan", "finite", "look"), EXECUTION)
     show_status(found.again())
     told = capsys.readouterr().out
     assert told.count("  failed   ") == 1
@@ -194,7 +194,7 @@ def test_watching_ends_when_only_failures_are_left_and_says_so(
     tuned = next(step for step in steps if step.kind == "finetune")
     after = [s for s in steps if tuned.fingerprint in s.parents.values()]
     compute(found, [step for step in steps if step is not tuned and step not in after])
-    found.store.note_failure(tuned, RuntimeError("out of luck"), EXECUTION)
+    found.store.failures.add(tuned, RuntimeError("out of luck"), EXECUTION)
     text = io.StringIO()
     assert not watch(found, Console(file=text, width=80))
     assert "out of luck" in text.getvalue()

@@ -66,7 +66,7 @@ def store(tmp_path: Path) -> Store:
 
 def test_the_table_comes_once_when_the_first_seeds_last_cell_has_ended(store: Store) -> None:
     plan, told = planned(1, 0), Told()
-    store.save_plan(plan.study.study, plan.to_json(), "test")
+    store.studies.save_plan(plan.study.study, plan.to_json(), "test")
     units = units_to_do(plan, inspect(plan, store, {}))
     runner = Runner(store, make_execution({"home": store.home, "device": "cpu"}), lambda _: None)
     display = FirstSeedDisplay(told, plan, units, store.home)

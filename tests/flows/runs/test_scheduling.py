@@ -244,7 +244,7 @@ def test_what_others_found_impossible_fails_here_as_well(host: Host) -> None:
     assert lease is not None
 
     def fail() -> None:
-        host.store.note_failure(step, NonFiniteError("s", "loss nan", "finite", "look"), {})
+        host.store.failures.add(step, NonFiniteError("s", "loss nan", "finite", "look"), {})
         lease.release()
 
     threading.Timer(0.3, fail).start()

@@ -19,7 +19,8 @@ from transformers import DynamicCache
 from lce_core.attention.cache import PreallocatedCache, PreallocatedLayer
 from lce_core.attention.placement import PlacedKeys, Placement
 from lce_core.contracts.tiny_models import BASES, TARGET, fits, stock, tokens
-from lce_core.extension.extended_model import ExtendedModel, extend
+from lce_core.extension.extended_model import ExtendedModel
+from lce_core.extension.extending import extend
 from lce_core.models import LanguageModel
 from lce_core.rope import RopeTable
 from tests.support.extended_models import method, over_bases, over_methods

@@ -17,7 +17,8 @@ from lce_core.attention import squares
 from lce_core.attention import stock as stock_attention
 from lce_core.attention.flash import attend_causal
 from lce_core.contracts.tiny_models import TARGET, stock, tokens
-from lce_core.extension.extended_model import ExtendedModel, extend
+from lce_core.extension.extended_model import ExtendedModel
+from lce_core.extension.extending import extend
 from lce_core.models import LanguageModel
 from tests.support.extended_models import method, over_bases
 

@@ -16,7 +16,8 @@ from lce_core.attention.token_graphs import CudaRecorder, Recorder
 from lce_core.contracts.tiny_models import BASES, TARGET, fits, stock, tokens
 from lce_core.errors import SpecError
 from lce_core.evaluation.decoding import generate
-from lce_core.extension.extended_model import ExtendedModel, extend
+from lce_core.extension.extended_model import ExtendedModel
+from lce_core.extension.extending import extend
 from lce_core.models import LanguageModel
 from tests.support.extended_models import method, over_bases, over_methods
 from tests.support.on_devices import Place, over_places

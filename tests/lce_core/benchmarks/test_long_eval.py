@@ -27,7 +27,7 @@ from lce_core.benchmarks.long_eval.lines import HEADER, line_words, prompt_text
 from lce_core.contracts.line_answers import line_tokenizer, make_words_likely
 from lce_core.errors import DataError, SpecError, UnavailableError
 from lce_core.evaluation.metrics import first_integer, has_complete_integer, last_integer
-from lce_core.extension.extended_model import extend
+from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
 from tests.support.cells import generate_to_the_end

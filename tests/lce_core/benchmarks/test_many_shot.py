@@ -24,7 +24,7 @@ from lce_core.benchmarks.many_shot.forms import SHOTS
 from lce_core.benchmarks.many_shot.trec import CLASSES, LABELS
 from lce_core.contracts.line_answers import line_tokenizer, make_words_likely
 from lce_core.errors import SpecError, UnavailableError
-from lce_core.extension.extended_model import extend
+from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
 from tests.support.cells import generate_to_the_end

@@ -21,7 +21,8 @@ from lce_core.corpora import CORPORA, Block, Place, StreamedCorpus
 from lce_core.data import shards
 from lce_core.data.held_out import HeldOutText, pack_held_out
 from lce_core.data.packing import PackedRows, pack_rows
-from lce_core.data.shards import TokenShards, write_shards
+from lce_core.data.shards import write_shards
+from lce_core.data.token_shards import TokenShards
 from lce_core.errors import DataError, StoreError
 from lce_core.models import MODELS, LanguageModel
 from lce_core.models.toy_llama import ToyLlama
@@ -339,7 +340,7 @@ import resource, sys
 from pathlib import Path
 import numpy as np
 from lce_core.corpora import Block, Document, Place
-from lce_core.data import shards
+from lce_core.data import segments, shards
 from tests.lce_core.data import test_shards as t
 
 LENGTH, A_BLOCK = 8000, 50
@@ -362,7 +363,7 @@ def ids(corpus, tokenizer, block):  # of real length: tokenising text as long wo
     rng = np.random.default_rng(block.end.file)
     found = rng.integers(0, 256, lengths.sum(), dtype=np.uint16)
     names = [document.name for document in block.documents]
-    return shards._Tokens(found, lengths, domains, np.zeros(A_BLOCK, bool), names, block.end)
+    return segments.TokenBlock(found, lengths, domains, np.zeros(A_BLOCK, bool), names, block.end)
 
 shards._encode = ids
 folder = Path(sys.argv[1])

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from lce_core.evaluation.decoding import generate
 from lce_core.evaluation.passes import batches
-from lce_core.extension.extended_model import ExtendedModel, extend
+from lce_core.extension.extended_model import ExtendedModel
+from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
 

@@ -26,7 +26,8 @@ from lce_core.evaluation.shared_prefixes import (
     reusable,
     sharing_order,
 )
-from lce_core.extension.extended_model import ExtendedModel, extend
+from lce_core.extension.extended_model import ExtendedModel
+from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
 from lce_core.rope import RopeGeometry

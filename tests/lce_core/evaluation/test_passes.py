@@ -23,7 +23,8 @@ from lce_core.evaluation.continuations import continuation_log_likelihoods
 from lce_core.evaluation.decoding import generate
 from lce_core.evaluation.likelihood import window_nll
 from lce_core.evaluation.loss_cache import LossCache
-from lce_core.extension.extended_model import ExtendedModel, extend
+from lce_core.extension.extended_model import ExtendedModel
+from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
 from tests.support.cells import TOY, benchmark, request
 

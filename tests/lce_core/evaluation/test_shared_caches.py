@@ -12,7 +12,8 @@ from transformers import DynamicCache
 
 from lce_core.evaluation.decoding import generate
 from lce_core.evaluation.packed_texts import PackedTexts
-from lce_core.extension.extended_model import ExtendedModel, extend
+from lce_core.extension.extended_model import ExtendedModel
+from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
 

@@ -21,7 +21,7 @@ from lce_core.errors import UnavailableError
 from lce_core.evaluation.likelihood import window_scores
 from lce_core.evaluation.loss_cache import LossCache, TokenScores
 from lce_core.evaluation.passes import counted
-from lce_core.extension.extended_model import extend
+from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
 from lce_core.runners import _write_tables
 from lce_core.store.cell_tables import ARRAYS_FILE

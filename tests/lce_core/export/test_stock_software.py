@@ -35,7 +35,8 @@ from lce_core.errors import SpecError
 from lce_core.export.folder import _ends, _generation, export
 from lce_core.export.form import Form, form_of
 from lce_core.export.subject import Subject
-from lce_core.extension.extended_model import LEARNED, extend, make_rotary
+from lce_core.extension.extending import extend
+from lce_core.extension.learned import LEARNED, make_rotary
 from lce_core.methods import METHODS, Method
 from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths

@@ -26,7 +26,7 @@ from transformers import (
 
 from lce_core.data.packing import pack_rows
 from lce_core.errors import SpecError
-from lce_core.extension.extended_model import extend
+from lce_core.extension.extending import extend
 from lce_core.methods import METHODS, Method
 from lce_core.models import LanguageModel
 from lce_core.recipe import Upsampling

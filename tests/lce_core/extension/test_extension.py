@@ -36,7 +36,7 @@ from lce_core.contracts.tiny_models import (
 from lce_core.errors import SpecError, UnavailableError
 from lce_core.evidence import LLAMA2_7B
 from lce_core.extension import kernels
-from lce_core.extension.extended_model import extend
+from lce_core.extension.extending import extend
 from lce_core.methods import METHODS, Method
 from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable

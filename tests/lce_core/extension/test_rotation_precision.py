@@ -22,7 +22,7 @@ from lce_core.attention.rotary import RequestRotary
 from lce_core.attention.rotation import Rotation
 from lce_core.contracts.tiny_models import BASES, LENGTHS, TARGET, stock, tokens
 from lce_core.evidence import LLAMA2_7B
-from lce_core.extension.extended_model import extend
+from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
 from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths, RopeTable

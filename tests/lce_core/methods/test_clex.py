@@ -22,7 +22,9 @@ from lce_core.contracts.tiny_models import BASES, TARGET, TRAINED, logits, stock
 from lce_core.errors import SpecError
 from lce_core.evidence import LLAMA2_7B, PHI2
 from lce_core.extension.continuous_rotary import ContinuousRotary, SampledRow, integrate, sample_row
-from lce_core.extension.extended_model import LEARNED, ExtendedModel, extend, save_learned
+from lce_core.extension.extended_model import ExtendedModel
+from lce_core.extension.extending import extend
+from lce_core.extension.learned import LEARNED, save_learned
 from lce_core.methods import METHODS, Method
 from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths, RopeGeometry

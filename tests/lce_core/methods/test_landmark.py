@@ -29,7 +29,8 @@ from lce_core.errors import SpecError
 from lce_core.evaluation import greedy
 from lce_core.evaluation.decoding import generate
 from lce_core.evaluation.likelihood import window_nll
-from lce_core.extension.extended_model import ExtendedModel, extend
+from lce_core.extension.extended_model import ExtendedModel
+from lce_core.extension.extending import extend
 from lce_core.extension.insertion import Inserter, reserve_token
 from lce_core.methods import METHODS, Method, TokenInsertion
 from lce_core.rope import ContextLengths

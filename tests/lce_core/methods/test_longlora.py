@@ -33,7 +33,7 @@ from lce_core.attention.schemes import ShiftedSparse
 from lce_core.attention.shifted_sparse import attend
 from lce_core.data.packing import PackedRows
 from lce_core.errors import SpecError
-from lce_core.extension.extended_model import extend
+from lce_core.extension.extending import extend
 from lce_core.methods import METHODS, LoRA, Method
 from lce_core.models import MODELS, LanguageModel
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable

@@ -65,7 +65,7 @@ def fill(store: Store, plan: StudyPlan) -> None:
     store.prepare()
     for step in plan.steps.values():
         store.ensure(step, write, {})
-    store.save_plan(plan.study.study, plan.to_json(), "smoke.yaml")
+    store.studies.save_plan(plan.study.study, plan.to_json(), "smoke.yaml")
 
 
 def collect(store: Store, *locks: Path, prompt_bytes: int = 10**9) -> list[Garbage]:
@@ -113,12 +113,12 @@ def test_a_plan_reaches_what_its_missing_steps_will_be_made_from(store: Store, t
     for step in plan.steps.values():
         if step.kind == "rows":
             store.ensure(step, write, {})
-    store.save_plan("smoke", plan.to_json(), "smoke.yaml")
+    store.studies.save_plan("smoke", plan.to_json(), "smoke.yaml")
     assert collect(store) == []
     # A plan of an earlier version does not name them: they are kept because it cannot say.
     content = plan.to_json()
     del content["steps"]
-    store.save_plan("smoke", content, "smoke.yaml")
+    store.studies.save_plan("smoke", content, "smoke.yaml")
     assert collect(store) == []
 
 
@@ -129,7 +129,7 @@ def test_a_lock_keeps_what_the_study_was(store: Store, text: Path, tmp_path: Pat
     published = tmp_path / "published.lock"
     published.write_text(lock_of(old).text(), encoding="utf-8")
     assert collect(store, published) == []
-    store.keep_lock("smoke", lock_of(old).text())
+    store.studies.keep_lock("smoke", lock_of(old).text())
     assert collect(store) == []
     (store.home / "studies" / "smoke" / "study.lock").unlink()
     assert collect(store)
@@ -142,13 +142,13 @@ def test_results_stay_where_the_data_they_need_are_out_of_reach(store: Store, te
     fill(store, plan)
     without = planned(text / "none")
     assert not without.steps
-    store.save_plan("smoke", without.to_json(), "smoke.yaml")
+    store.studies.save_plan("smoke", without.to_json(), "smoke.yaml")
     assert collect(store) == []
     assert is_whole(store, plan)
     fewer = {"benchmarks": SMOKE["benchmarks"][:1]}
-    store.save_plan("smoke", planned(text / "none", **fewer).to_json(), "smoke.yaml")
+    store.studies.save_plan("smoke", planned(text / "none", **fewer).to_json(), "smoke.yaml")
     assert collect(store) == []  # which cells are whose is not known before the data are back
-    store.save_plan("smoke", planned(text, **fewer).to_json(), "smoke.yaml")
+    store.studies.save_plan("smoke", planned(text, **fewer).to_json(), "smoke.yaml")
     gone = {one.path.name for one in collect(store)}
     kept = SMOKE["benchmarks"][0]["name"]
     cells = [step for step in plan.steps.values() if step.kind == "cell"]
@@ -162,9 +162,10 @@ def test_a_plan_without_its_data_keeps_what_others_computed_under_other_labels(
     methods = [{**one, "label": f"my_{one['name']}"} for one in map(_mapping, SMOKE["methods"])]
     fill(store, planned(text))
     renamed = planned(text, methods=methods)
-    store.save_plan("smoke", renamed.to_json(), "smoke.yaml")
+    store.studies.save_plan("smoke", renamed.to_json(), "smoke.yaml")
     assert collect(store) == []
-    store.save_plan("smoke", planned(text / "none", methods=methods).to_json(), "smoke.yaml")
+    without = planned(text / "none", methods=methods)
+    store.studies.save_plan("smoke", without.to_json(), "smoke.yaml")
     assert collect(store) == []
     assert is_whole(store, renamed)
 
@@ -199,7 +200,7 @@ def test_leftovers_of_steps_go(store: Store, text: Path) -> None:
         ("failure", "0123456789ab.json"),
     }
     assert places["unfinished"].is_dir()
-    assert store.failure(waiting)
+    assert store.failures.of(waiting)
 
 
 def test_the_oldest_prompts_go_until_the_rest_fits(store: Store, text: Path) -> None:
@@ -292,5 +293,5 @@ def test_what_stays_keeps_what_it_was_made_from(store: Store, text: Path) -> Non
 
 def test_a_store_of_an_earlier_version_keeps_all_that_its_plan_may_need(tmp_path: Path) -> None:
     shown = sample_store(tmp_path)
-    assert "steps" not in shown.plans()[0]
+    assert "steps" not in shown.studies.plans()[0]
     assert find_garbage(shown, roots_of(shown, ()), 10**9) == []

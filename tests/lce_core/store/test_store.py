@@ -172,7 +172,7 @@ def test_a_failed_attempt_leaves_a_note_and_nothing_else(store: Store) -> None:
     for attempts in (1, 2):
         with pytest.raises(NonFiniteError):
             store.ensure(a_step(), fail, {})
-        failure = store.failure(a_step())
+        failure = store.failures.of(a_step())
         assert failure is not None
         assert (failure["class"], failure["attempts"]) == ("non_finite", attempts)
     assert store.record(a_step()) is None
@@ -181,7 +181,7 @@ def test_a_failed_attempt_leaves_a_note_and_nothing_else(store: Store) -> None:
     ]
     assert store.record(a_step(2)) == kept
     assert store.ensure(a_step(), write, {}).record.attempts == 3
-    assert store.failure(a_step()) is None
+    assert store.failures.of(a_step()) is None
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
@@ -205,7 +205,7 @@ def test_a_full_disk_removes_the_attempt_and_keeps_earlier_artifacts(store: Stor
     with pytest.raises(OSError) as caught:  # noqa: PT011 - errno says which
         store.ensure(a_step(), overflow, {})
     assert caught.value.errno == errno.ENOSPC
-    failure = store.failure(a_step())
+    failure = store.failures.of(a_step())
     assert failure is not None
     assert failure["class"] == "disk_full"
     assert list((store.home / "artifacts" / "cell").glob(".attempt*")) == []
@@ -259,17 +259,17 @@ def test_a_step_that_another_process_computes_is_left_to_it(store: Store, tmp_pa
 def test_failed_attempts_are_counted_by_step(store: Store) -> None:
     error = NonFiniteError("step 3", "loss nan", "a finite loss", "look")
     for step in (a_step(1), a_step(2), a_step(2)):
-        store.note_failure(step, error, {})
+        store.failures.add(step, error, {})
     (store.home / "failures" / "half.json").write_text("{")
-    assert store.attempts() == {a_step(1).short: 1, a_step(2).short: 2}
+    assert store.failures.attempts() == {a_step(1).short: 1, a_step(2).short: 2}
 
 
 def test_a_failure_whose_note_was_cut_off_counts_as_none(store: Store) -> None:
-    store.note_failure(a_step(), ValueError("no"), {})
+    store.failures.add(a_step(), ValueError("no"), {})
     (store.home / "failures" / f"{a_step().short}.json").write_text("", encoding="utf-8")
-    assert store.failure(a_step()) is None
-    store.note_failure(a_step(), ValueError("again"), {})
-    assert store.attempts() == {a_step().short: 1}
+    assert store.failures.of(a_step()) is None
+    store.failures.add(a_step(), ValueError("again"), {})
+    assert store.failures.attempts() == {a_step().short: 1}
 
 
 def test_a_live_attempt_of_another_host_is_not_swept(store: Store) -> None:

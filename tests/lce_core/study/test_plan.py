@@ -340,7 +340,7 @@ def test_a_failed_parent_blocks_its_cells_and_says_so(store: Store) -> None:
     plan = planned(seeds=[0])
     finish(store, [s for s in plan.steps.values() if s.kind in ("rows", "held_out", "base")])
     broken = next(s for s in plan.steps.values() if s.name == "toy_llama-yarn-tuned-s0")
-    store.note_failure(broken, NonFiniteError("step 7", "loss nan", "a finite loss", "look"), {})
+    store.failures.add(broken, NonFiniteError("step 7", "loss nan", "a finite loss", "look"), {})
     states = inspect(plan, store, {})
     blocked = [s for s in plan.steps.values() if broken.fingerprint in s.parents.values()]
     assert len(blocked) == 17
@@ -354,7 +354,7 @@ def test_a_failed_parent_blocks_its_cells_and_says_so(store: Store) -> None:
 def test_what_was_out_of_reach_is_tried_again_only_with_other_folders(store: Store) -> None:
     plan = planned(seeds=[0])
     step = next(iter(plan.steps.values()))
-    store.note_failure(
+    store.failures.add(
         step,
         UnavailableError("weights", "none", "some here", "fetch them"),
         {"model_folders": {"m": "/a"}},
@@ -366,7 +366,7 @@ def test_what_was_out_of_reach_is_tried_again_only_with_other_folders(store: Sto
 def test_an_environment_error_is_tried_again_by_the_next_run(store: Store) -> None:
     plan = planned(seeds=[0])
     step = next(iter(plan.steps.values()))
-    store.note_failure(step, SpecError("device", "cuda, but no GPU", "a GPU", "use cpu"), {})
+    store.failures.add(step, SpecError("device", "cuda, but no GPU", "a GPU", "use cpu"), {})
     assert inspect(plan, store, {})[step.fingerprint].state == "to do"
 
 

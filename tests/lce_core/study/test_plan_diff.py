@@ -16,8 +16,9 @@ import yaml
 from flows.settings import STUDIES
 from lce_core.benchmarks import passkey
 from lce_core.errors import NonFiniteError
-from lce_core.store.artifacts import LOCK, Attempt, Store
+from lce_core.store.artifacts import Attempt, Store
 from lce_core.store.planned import EARLIER, PLAN
+from lce_core.store.study_folders import LOCK
 from lce_core.study.lock import lock_of
 from lce_core.study.plan import StudyPlan, compile_study
 from lce_core.study.plan_diff import PlanDiff, compare
@@ -58,7 +59,7 @@ def write(attempt: Attempt) -> dict[str, str]:
 
 def run(plan: StudyPlan, store: Store) -> None:
     """Commits every step of a plan, as a run of the study does."""
-    store.save_plan(plan.study.study, plan.to_json(), "smoke.yaml")
+    store.studies.save_plan(plan.study.study, plan.to_json(), "smoke.yaml")
     for step in plan.steps.values():
         store.ensure(step, write, {})
 
@@ -181,7 +182,7 @@ def test_a_lock_names_what_was_before_where_no_plan_does(text: Path, store: Stor
         (folder / name).unlink()
     after = planned(text, evaluation={**SMOKE["evaluation"], "held_out_tokens": 8192})
     assert changes(after, diff(after, store))["cell", "passkey"] == {"new"}
-    store.keep_lock("smoke", lock_of(before).text())
+    store.studies.keep_lock("smoke", lock_of(before).text())
     assert changes(after, diff(after, store))["cell", "passkey"] == {"stale"}
     (folder / LOCK).write_text("{", encoding="utf-8")  # names nothing, stops nothing
     assert changes(after, diff(after, store))["cell", "passkey"] == {"new"}
@@ -216,7 +217,7 @@ def test_failures_and_damage_are_told_apart_from_what_is_new(text: Path, store: 
     for step, error in ((cells[1], RuntimeError("no")), (cells[2], NonFiniteError(*"abcd"))):
         path = store.path(step)
         path.rename(path.with_name(f".{path.name}"))
-        store.note_failure(step, error, {})
+        store.failures.add(step, error, {})
     states = diff(plan, store).states
     found = [states[step.fingerprint] for step in cells[:4]]
     assert [(one.state, one.change) for one in found] == [

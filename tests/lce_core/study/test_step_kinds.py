@@ -65,6 +65,6 @@ def test_what_the_runner_cannot_read_is_a_failure_of_the_step(
     step = of_kind(steps, "rows", corpus={"name": "local_text", "version": 0})
     with pytest.raises(SpecError, match="version 0"):
         runner.ensure(step)
-    failure = store.failure(step)
+    failure = store.failures.of(step)
     assert failure is not None
     assert failure["class"] == "data"

@@ -20,8 +20,7 @@ from safetensors.torch import load_file
 
 from lce_core.attention.schemes import FullCausal
 from lce_core.errors import NonFiniteError, SpecError, StoreError
-from lce_core.extension import extended_model as extension
-from lce_core.extension import kernels
+from lce_core.extension import extending, kernels
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
 from lce_core.study.plugin_folders import add_plugin_folders
@@ -307,7 +306,7 @@ def test_training_passes_the_compute_dtype_on(
         asked.append(dtype)
         return choose(device, dtype, kernel)
 
-    monkeypatch.setattr(extension, "stock_kernel", spy)
+    monkeypatch.setattr(extending, "stock_kernel", spy)
     method = METHODS.parse({"name": "pi"}, "method").identity()
     for precision in ("fp32", "bf16"):
         job = make_job({"precision": precision}, method=method, target_context=512, num_steps=1)

@@ -83,7 +83,7 @@ class Study:
                     for length in LENGTHS:
                         if benchmark != "nll_by_position" or length in LENGTHS[-2:]:
                             self._cell(method, seed, benchmark, length, weights)
-        self.store.save_plan(STUDY, self.plan(), "sample.yaml")
+        self.store.studies.save_plan(STUDY, self.plan(), "sample.yaml")
 
     def plan(self) -> dict[str, Any]:
         return {

@@ -22,7 +22,8 @@ from lce_core.benchmarks._prompted.truncation import cut_middle, cut_middle_to_f
 from lce_core.benchmarks.longbench import TASKS
 from lce_core.contracts.line_answers import line_tokenizer, make_words_likely
 from lce_core.errors import DataError, SpecError, UnavailableError
-from lce_core.extension.extended_model import ExtendedModel, extend
+from lce_core.extension.extended_model import ExtendedModel
+from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
 from tests.support.cells import generate_to_the_end

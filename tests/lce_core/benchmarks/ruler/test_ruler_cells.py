@@ -20,7 +20,7 @@ from lce_core.benchmarks import CellRequest
 from lce_core.benchmarks._prompted.retrieval import Prompt, text_answers
 from lce_core.benchmarks.ruler import match, new_tokens
 from lce_core.contracts.toy_text import STORY
-from lce_core.extension.extended_model import extend
+from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
 from lce_core.study.plan import compile_study
 from lce_core.study.study_file import parse_study

@@ -1,0 +1,157 @@
+"""Segments of token shards: what is written, and checked, as one.
+
+A segment is a folder with one flat file of ids for each domain that occurs (uint16 or uint32, to be
+memory-mapped), the list of its documents, and the place in the source where the next one begins.
+
+    00000/0.bin  00000/2.bin  00000/documents.parquet  00000/segment.json
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from lce_core.corpora import Place
+from lce_core.data.tokenised import name_key
+from lce_core.errors import StoreError
+from lce_core.store.records import sync, write_json
+
+INDEX = "documents.parquet"
+FACTS = "segment.json"
+_WRITING = ".writing"
+
+
+@dataclass(frozen=True, eq=False)
+class TokenBlock:
+    """One tokenised block."""
+
+    ids: NDArray[Any]
+    """Of all documents, one after the other (tokens,)."""
+    lengths: NDArray[np.int64]
+    """Tokens of each document (documents,)."""
+    domains: NDArray[np.int64]
+    """Index of each document's domain (documents,)."""
+    held_out: NDArray[np.bool_]
+    names: list[str]
+    end: Place
+    """Where the next block begins in the source."""
+
+
+@dataclass(eq=False)
+class Segment:
+    """Blocks that are not on disk yet."""
+
+    blocks: list[TokenBlock] = field(default_factory=list)
+    tokens: int = 0
+
+    def add(self, block: TokenBlock) -> None:
+        """Puts a block behind the others."""
+        self.blocks.append(block)
+        self.tokens += block.ids.size
+
+
+def seal(segment: Segment, domains: tuple[str, ...], progress: Path, number: int) -> dict[str, Any]:
+    """Writes a segment aside, and renames it into place once all of it is on disk.
+
+    Returns:
+      Its facts, as `segment.json` has them: what it holds and where the next one begins.
+    """
+    aside = progress / _WRITING
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir()
+    lengths, of_domains, held_out = (
+        np.concatenate([getattr(block, name) for block in segment.blocks])
+        for name in ("lengths", "domains", "held_out")
+    )
+    names = [name for block in segment.blocks for name in block.names]
+    digests, sizes = {}, {}
+    for domain in np.unique(of_domains[lengths > 0]).tolist():
+        file, digest = aside / f"{domain}.bin", hashlib.sha256()
+        with file.open("wb") as out:
+            for block in segment.blocks:
+                part = block.ids[np.repeat(block.domains == domain, block.lengths)].tobytes()
+                digest.update(part)
+                out.write(part)
+        digests[file.name], sizes[str(domain)] = digest.hexdigest(), file.stat().st_size
+    columns = {
+        "name": pa.array(names, pa.string()),
+        "domain": pa.DictionaryArray.from_arrays(pa.array(of_domains, pa.int16()), list(domains)),
+        "tokens": pa.array(lengths),
+        "held_out": pa.array(held_out),
+        "key": pa.array([name_key(name) for name in names], pa.uint64()),
+    }
+    pq.write_table(pa.table(columns), aside / INDEX)
+    digests[INDEX] = hashlib.sha256((aside / INDEX).read_bytes()).hexdigest()
+    facts = {
+        "end": asdict(segment.blocks[-1].end),
+        "documents": len(names),
+        "tokens": segment.tokens,
+        "bytes": sizes,
+        "sha256": digests,
+    }
+    for file in aside.iterdir():
+        sync(file)
+    write_json(aside / FACTS, facts)
+    sync(aside)
+    aside.rename(progress / segment_name(number))
+    sync(progress)
+    return facts
+
+
+def sealed_segments(progress: Path, dtype: np.dtype[Any]) -> list[dict[str, Any]]:
+    """Facts of the segments that a stopped run has left, up to the first that is not whole.
+
+    That one and all after it are removed: what follows a gap would be in the wrong place.
+    """
+    found: list[dict[str, Any]] = []
+    while (folder := progress / segment_name(len(found))).is_dir():
+        try:
+            facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
+            check_sizes(folder, facts, dtype)
+        except (OSError, ValueError, StoreError):
+            break
+        found.append(facts)
+    for folder in progress.iterdir():
+        if folder.name not in {segment_name(number) for number in range(len(found))}:
+            shutil.rmtree(folder)
+    return found
+
+
+def check_sizes(folder: Path, facts: Mapping[str, Any], dtype: np.dtype[Any]) -> None:
+    """Compares the sizes of a segment's files with its facts.
+
+    Raises:
+      StoreError: a shard is missing, or not as long as they say.
+    """
+    if sum(facts["bytes"].values()) != facts["tokens"] * dtype.itemsize:
+        raise damaged(folder, f"{facts['tokens']} tokens of another size than {dtype.name}")
+    for domain, expected in facts["bytes"].items():
+        file = folder / f"{domain}.bin"
+        size = file.stat().st_size if file.is_file() else None
+        if size != expected:
+            raise damaged(file, "no such file" if size is None else f"{size} of {expected} bytes")
+
+
+def damaged(file: Path, got: str) -> StoreError:
+    """The error about a file that is not what its manifest says."""
+    return StoreError(
+        file,
+        got,
+        "a token shard as the manifest describes it",
+        "run the study again, which tokenises what is missing",
+    )
+
+
+def segment_name(number: int) -> str:
+    """Name of a segment's folder; their order is that of the numbers."""
+    return f"{number:05d}"

@@ -1,0 +1,98 @@
+"""Token shards for drawing and packing: an index in memory, documents as maps of their own.
+
+The index takes about 40 bytes a document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from lce_core.corpora import Split
+from lce_core.data.manifest import read_manifest
+from lce_core.data.segments import INDEX, check_sizes, damaged, segment_name
+from lce_core.data.tokenised import TokenArray
+
+
+@dataclass(frozen=True, eq=False)
+class TokenShards:
+    """One split of what `write_shards` wrote; documents of the other one have no tokens here."""
+
+    domains: NDArray[np.int64]
+    """Index of each document's domain (documents,)."""
+    lengths: NDArray[np.int64]
+    """Tokens of each document, its separator included (documents,); 0 outside of the split."""
+    keys: NDArray[np.uint64]
+    """Hash of each document's name (documents,)."""
+    _segments: NDArray[np.int32]
+    _starts: NDArray[np.int64]
+    _folder: Path
+    _dtype: np.dtype[Any]
+
+    @classmethod
+    def open(cls, folder: Path, split: Split) -> TokenShards:
+        """Reads the index and looks at the sizes of the shards.
+
+        Raises:
+          StoreError: the manifest is missing, or a shard is missing or not as long as it says.
+        """
+        manifest = read_manifest(folder)
+        dtype = np.dtype(manifest["dtype"])
+        names = [entry["domain"] for entry in manifest["domains"]]
+        parts = []
+        for number, segment in enumerate(manifest["segments"]):
+            found = _index(folder / segment_name(number), segment, names, dtype)
+            held_out, domains, lengths, keys = found
+            lengths_here = np.where(held_out == (split == "held_out"), lengths, 0)
+            numbers = np.full(lengths.size, number, dtype=np.int32)
+            parts.append((domains, lengths_here, keys, numbers, _starts(domains, lengths)))
+        domains, lengths, keys, segments, starts = map(np.concatenate, zip(*parts, strict=True))
+        return cls(domains, lengths, keys, segments, starts, folder, dtype)
+
+    def document(self, index: int) -> TokenArray:
+        """Tokens of one document, its separator first: a memory map of these alone.
+
+        A map of a whole shard would count all pages that were ever read as this process's memory.
+        """
+        length = int(self.lengths[index])
+        if not length:
+            return np.zeros(0, dtype=self._dtype)
+        segment = self._folder / segment_name(int(self._segments[index]))
+        shard = segment / f"{self.domains[index]}.bin"
+        offset = int(self._starts[index]) * self._dtype.itemsize
+        return np.memmap(shard, dtype=self._dtype, mode="r", offset=offset, shape=(length,))
+
+
+def _index(
+    folder: Path, facts: Mapping[str, Any], names: list[str], dtype: np.dtype[Any]
+) -> tuple[NDArray[np.bool_], NDArray[np.int64], NDArray[np.int64], NDArray[np.uint64]]:
+    """Held out or not, domains, lengths and keys of a segment's documents."""
+    check_sizes(folder, facts, dtype)
+    columns = ["domain", "tokens", "held_out", "key"]
+    try:
+        table = pq.read_table(folder / INDEX, columns=columns)
+    except (OSError, pa.ArrowException) as error:
+        raise damaged(folder / INDEX, f"no readable index ({type(error).__name__})") from error
+    domain = table["domain"].unify_dictionaries().combine_chunks()
+    listed = np.array([names.index(name) for name in domain.dictionary.to_pylist()], dtype=np.int64)
+    domains = listed[domain.indices.to_numpy()]
+    lengths = table["tokens"].to_numpy()
+    if int(lengths.sum()) != facts["tokens"]:
+        raise damaged(folder / INDEX, f"documents of {int(lengths.sum())} tokens")
+    return table["held_out"].to_numpy(), domains, lengths, table["key"].to_numpy()
+
+
+def _starts(domains: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """First token of each document in its domain's shard."""
+    starts = np.zeros(lengths.size, dtype=np.int64)
+    for domain in np.unique(domains):
+        members = np.flatnonzero(domains == domain)
+        starts[members] = np.cumsum(lengths[members]) - lengths[members]
+    return starts

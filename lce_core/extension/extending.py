@@ -1,0 +1,125 @@
+"""Carries a context-extension method out on a stock decoder of Hugging Face transformers.
+
+Methods that only change frequencies get a rotary module that reads the table of the request at
+hand; layers rotate in float32 at least, SDPA or flash attention stays untouched. Tables with a
+base per head and attention schemes get the same module in its identity form (cos = 1, sin = 0), so
+that the cache holds keys before rotation, and the registered attention function, which calls the
+scheme's kernel. No modelling file is forked and no forward is replaced; one function is, see
+`lce_core.attention.layers`.
+"""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors.torch import load_file
+
+from lce_core.attention import AttentionScheme
+from lce_core.attention.layers import keep_precision
+from lce_core.attention.registered import ATTENTION
+from lce_core.attention.stock import STOCK
+from lce_core.extension.compatibility import check_model
+from lce_core.extension.description import described
+from lce_core.extension.extended_model import ExtendedModel
+from lce_core.extension.insertion import Inserter, reserve_token
+from lce_core.extension.kernels import scheme_kernel, stock_kernel
+from lce_core.extension.learned import make_rotary
+from lce_core.methods import Method
+from lce_core.models import LanguageModel
+from lce_core.rope import ContextLengths
+from lce_core.rope.architectures import ARCHITECTURES
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from lce_core.recipe import Kernel, Positions, Rotation
+
+
+def extend(
+    model: PreTrainedModel,
+    base_model: LanguageModel,
+    method: Method,
+    *,
+    target: int,
+    kernel: Kernel = "auto",
+    compute_dtype: torch.dtype | None = None,
+    device: torch.device | None = None,
+    training: bool = False,
+    learned: Path | None = None,
+    seed: int = 0,
+    rotation: Rotation = "fp32",
+    positions: Positions = "exact",
+) -> ExtendedModel:
+    """Puts `method` on `model` in place: rotary module, attention name, softmax scaling, token.
+
+    The model should already have its final device and dtype, on which the kernel depends. The
+    model's configuration object is replaced by a copy, so that other models are not affected.
+
+    Args:
+      model: stock model of `base_model`.
+      base_model: gives the geometry.
+      method: what to carry out.
+      target: context in tokens that the study extends to.
+      kernel: "sdpa", "flash", or the faster one of those that can run here.
+      compute_dtype: what attention computes in, where autocast makes it another than the weights'.
+      device: where it computes, if the model is not there yet.
+      training: use the method's attention for training.
+      learned: file of what the method has learned; None before training.
+      seed: of what a method adds to the model and training starts from.
+      rotation: layers rotate queries and keys in "fp32" at least, or, "stock", as transformers'
+        own do, most of them with cosines rounded to the model's dtype.
+      positions: what they are in angles.
+
+    Raises:
+      SpecError: model and geometry differ, parameters do not fit, or flash attention is demanded
+        where it cannot run.
+    """
+    geometry = base_model.geometry
+    check_model(model, geometry)
+    keep_precision(model.config.model_type)
+    lengths = ContextLengths(geometry.trained_context, target, target)
+    method.check(geometry, lengths)
+    _, scheme = described(method, geometry, lengths, training=training)
+    asked = (device or model.device, compute_dtype or model.dtype, kernel)
+    name = scheme_kernel(scheme, *asked) if scheme else stock_kernel(*asked)
+    rotary = make_rotary(method, geometry, lengths, identity=scheme is not None, seed=seed)
+    rounds = ARCHITECTURES[model.config.model_type].rounds_cosines
+    rotary.stock_precision = rotation == "stock" and rounds
+    if learned is not None:
+        rotary.load_state_dict(load_file(learned))
+    decoder: Any = model.model
+    decoder.rotary_emb = rotary
+    _own_configuration(model)
+    model.set_attn_implementation(_registered(name, scheme, training=training))
+    insertion = method.insertion(geometry)
+    inserter = Inserter(insertion, reserve_token(model)) if insertion else None
+    return ExtendedModel(
+        model,
+        method,
+        geometry,
+        target,
+        name,
+        rotary,
+        training=training,
+        inserter=inserter,
+        positions=positions,
+    )
+
+
+def _registered(name: str, scheme: AttentionScheme | None, *, training: bool) -> str:
+    """The name under which transformers finds the attention."""
+    if scheme is not None:
+        return ATTENTION
+    # Training reads no text on.
+    return STOCK if name == "sdpa" and not training else name
+
+
+def _own_configuration(model: PreTrainedModel) -> None:
+    # Modules share one configuration object, and so may other models.
+    shared, own = model.config, copy.deepcopy(model.config)
+    for module in model.modules():
+        if getattr(module, "config", None) is shared:
+            module.config = own  # type: ignore[assignment]
