@@ -26,7 +26,7 @@ from lce_core.study.study_file import load_study
 from tests.support.oracles.stock_answers import answers
 from tests.support.studies import TINY, lce, write_study
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 Arguments = tuple[str, ...]
 RELEASED = {**TINY, "study": "released"}

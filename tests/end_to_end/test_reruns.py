@@ -32,6 +32,7 @@ def test_a_second_run_computes_nothing_and_leaves_the_catalog_as_it_was(
     assert projections(home) == projections(finished)
 
 
+@pytest.mark.long
 def test_another_length_runs_only_its_cells(
     home: Path, text: Arguments, server: str, tmp_path: Path
 ) -> None:
@@ -43,6 +44,7 @@ def test_another_length_runs_only_its_cells(
     assert {length for (length,) in rows} == {128, 256, 384}
 
 
+@pytest.mark.long
 def test_another_training_value_runs_its_dependents_and_the_plan_says_why(
     home: Path, text: Arguments, server: str, tmp_path: Path
 ) -> None:
@@ -72,6 +74,7 @@ def test_a_budget_computes_whole_blocks_and_the_next_run_the_rest(
     assert computed(lce(home, "run", study, *text, server=server)) == 3 * (4 - len(rows))
 
 
+@pytest.mark.long
 def test_damage_is_noticed_and_only_that_is_redone(
     home: Path, text: Arguments, server: str, tmp_path: Path, finished: Path
 ) -> None:
