@@ -18,6 +18,7 @@ import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import pytest
 import typer.main
@@ -159,6 +160,19 @@ def test_the_picture_of_imports_is_that_of_the_source(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stdout + result.stderr
     drawn = fresh.read_text("utf-8")
     assert text("docs/imports.svg") == drawn, "python docs/imports.py --svg docs/imports.svg"
+
+
+def test_every_room_lies_inside_the_house_of_the_picture() -> None:
+    picture = ET.fromstring(text("docs/imports.svg"))
+    boxes = [
+        (box.attrib["class"], float(box.attrib["x"]), float(box.attrib["width"]))
+        for box in picture.iter("{http://www.w3.org/2000/svg}rect")
+        if "class" in box.attrib
+    ]
+    ((_, left, width),) = (box for box in boxes if box[0] == "house")
+    rooms = [(x, wide) for name, x, wide in boxes if name == "box"]
+    assert len(rooms) > 20
+    assert all(left <= x and x + wide <= left + width for x, wide in rooms)
 
 
 @pytest.mark.parametrize(
