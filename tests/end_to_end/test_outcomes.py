@@ -82,6 +82,7 @@ def test_a_report_is_one_file_and_an_unknown_study_is_refused(home: Path, tmp_pa
     assert not (tmp_path / "no.html").exists()
 
 
+@pytest.mark.long
 def test_cells_that_cannot_be_are_rows_with_their_reason(
     home: Path, text: Arguments, server: str, tmp_path: Path
 ) -> None:
@@ -96,6 +97,7 @@ def test_cells_that_cannot_be_are_rows_with_their_reason(
     assert rows == [("eval length 256 is beyond the 192 tokens se_2 reaches",)]
 
 
+@pytest.mark.long
 def test_a_diverging_run_fails_its_cells_and_nothing_else(
     home: Path, text: Arguments, server: str, tmp_path: Path
 ) -> None:

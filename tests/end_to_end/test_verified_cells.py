@@ -28,6 +28,7 @@ def state(home: Path) -> dict[str, tuple[str, int]]:
     }
 
 
+@pytest.mark.long
 def test_cells_computed_again_are_the_same_and_nothing_of_the_study_changes(
     home: Path, text: tuple[str, str], tmp_path: Path
 ) -> None:
@@ -66,6 +67,7 @@ def test_a_result_that_was_changed_is_found(
     assert "1 within the tolerance" in lce(home, *arguments, "--tolerance", "0.02")
 
 
+@pytest.mark.long
 def test_a_cell_that_cannot_be_computed_again_is_named(
     home: Path, text: tuple[str, str], tmp_path: Path
 ) -> None:

@@ -123,6 +123,7 @@ def test_starting_returns_at_once_and_loads_no_prefect(home: Path) -> None:
     assert gone(home)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_temporary_server_dies_with_a_killed_run(home: Path) -> None:
     code = (
@@ -141,6 +142,7 @@ def test_a_temporary_server_dies_with_a_killed_run(home: Path) -> None:
     assert not answers(f"{url}/health")
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_server_dies_with_its_killed_supervisor_and_another_takes_its_place(home: Path) -> None:
     told: list[str] = []
