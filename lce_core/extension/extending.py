@@ -33,6 +33,8 @@ from lce_core.rope import ContextLengths
 from lce_core.rope.architectures import ARCHITECTURES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from transformers import PreTrainedModel
 
     from lce_core.recipe import Kernel, Positions, Rotation
@@ -120,6 +122,7 @@ def _registered(name: str, scheme: AttentionScheme | None, *, training: bool) ->
 def _own_configuration(model: PreTrainedModel) -> None:
     # Modules share one configuration object, and so may other models.
     shared, own = model.config, copy.deepcopy(model.config)
-    for module in model.modules():
+    modules: Iterator[Any] = model.modules()
+    for module in modules:
         if getattr(module, "config", None) is shared:
-            module.config = own  # type: ignore[assignment]
+            module.config = own
