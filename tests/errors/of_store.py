@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from lce_core import devices
+from lce_core.access import server_secret
 from lce_core.benchmarks import CellResult, Score
 from lce_core.execution import Execution
 from lce_core.hub import fetch, is_address
@@ -37,6 +38,13 @@ def _(_: Place) -> None:
 def _(place: Place) -> None:
     place.patch.setattr(devices, "count_accelerators", lambda: 0)
     devices.resolve_device("cuda")
+
+
+@provokes("lce_core/access.py", "nobody else can read")
+def _(place: Place) -> None:
+    server_secret(place.folder, "mlflow")
+    (place.folder / "services" / "secret").chmod(0o644)
+    server_secret(place.folder, "mlflow")
 
 
 def step() -> Step:

@@ -1,0 +1,256 @@
+"""Who may talk to a server of ours: a secret of the home, and a guard in front of the server.
+
+Every server binds loopback, which every user of the machine and every page in a browser can reach.
+So a request passes only with the server's secret, from the server's own origin, under one of the
+server's own names. Each server's secret is derived from the one that lies in the home: browsers
+send a cookie of 127.0.0.1 to every port, so a cookie that leaks from one server opens no other.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+import os
+import secrets
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from http.cookies import CookieError, SimpleCookie
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from lce_core.errors import ServiceError
+
+USER = "lce"
+"""User name of HTTP Basic authentication, which wants one."""
+LOGIN = "/lce-login"
+"""Path of the page that logs a browser in; the secret stands behind `#` and reaches no log."""
+MAX_LOGIN_BYTES = 1024
+"""No secret is longer; a client that sends more gets its answer without being read to the end."""
+MIN_SECRET_BYTES = 32
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>lce: log in</title>
+<style>body{font:16px system-ui;max-width:34rem;margin:4rem auto;padding:0 1rem;
+color-scheme:light dark}</style>
+<h1>Log in</h1><p id="text">This server answers only to the user who started it. Open the link that
+<code>lce up</code> (or <code>lce dashboard</code>) printed.</p>
+<script>
+const text = document.getElementById("text");
+async function login() {
+  const secret = location.hash.slice(1);
+  if (!secret) return;
+  history.replaceState(null, "", location.pathname);
+  const answer = await fetch("__LOGIN__", {method: "POST", body: secret});
+  if (!answer.ok) { text.textContent = await answer.text(); return; }
+  for (const [key, value] of Object.entries(await answer.json())) localStorage.setItem(key, value);
+  location.replace("/");
+}
+addEventListener("hashchange", login);
+login();
+</script></html>
+""".replace("__LOGIN__", LOGIN)
+
+
+def server_secret(home: Path, server: str) -> str:
+    """Return the secret of one server of `home`, the same at every call.
+
+    The home's secret is made at the first call, in a file that only its owner can read.
+
+    Raises:
+      ServiceError: the file belongs to another user, or others can read it.
+    """
+    digest = hmac.new(_home_secret(home), server.encode(), hashlib.sha256).digest()
+    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+
+
+def new_secret() -> str:
+    """Return a random secret for a server that ends with the process that starts it."""
+    return secrets.token_urlsafe(32)
+
+
+def auth_string(secret: str) -> str:
+    """Return `user:password`, the form of HTTP Basic authentication and of Prefect's settings."""
+    return f"{USER}:{secret}"
+
+
+def authorization(secret: str) -> str:
+    """Return the value of the header `Authorization` that carries `secret`."""
+    return f"Basic {base64.b64encode(auth_string(secret).encode()).decode()}"
+
+
+def login_link(url: str, secret: str) -> str:
+    """Return the address that logs a browser in at the server of `url` (scheme, host, port)."""
+    return f"{url.rstrip('/')}{LOGIN}#{secret}"
+
+
+class Guard:
+    """ASGI middleware that answers 403 or 401 unless host, origin and secret are right."""
+
+    def __init__(
+        self,
+        app: App,
+        secret: str,
+        port: int,
+        *,
+        local_storage: Mapping[str, str] | None = None,
+        in_band_websockets: bool = False,
+    ) -> None:
+        """Guard `app`.
+
+        Args:
+          app: the server behind the guard.
+          secret: what a request has to carry, as HTTP Basic password, Bearer token or cookie.
+          port: where the server listens, which is part of its name in a browser.
+          local_storage: what the login page writes into the browser's local storage, for a page
+            that sends its own header `Authorization`.
+          in_band_websockets: `app` asks for a secret inside a WebSocket, so a handshake needs none.
+        """
+        self.app = app
+        self.secret = secret
+        self.hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
+        self.cookie = f"lce-{port}"
+        self.local_storage = dict(local_storage or {})
+        self.in_band_websockets = in_band_websockets
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or answer it."""
+        if scope["type"] not in ("http", "websocket"):
+            await self.app(scope, receive, send)
+            return
+        headers = {name.lower().decode("latin-1"): value.decode("latin-1")
+                   for name, value in scope["headers"]}  # fmt: skip
+        refusal = self._refusal(headers)
+        is_http = scope["type"] == "http"
+        if refusal:
+            await _answer(scope, send, 403, refusal)
+        elif is_http and scope["path"] == LOGIN:
+            await self._login(scope, receive, send)
+        elif self._may_pass(headers) or (self.in_band_websockets and not is_http):
+            await self.app(scope, receive, send)
+        elif is_http and scope["method"] == "GET" and "text/html" in headers.get("accept", ""):
+            await _answer(scope, send, 401, _PAGE, "text/html; charset=utf-8")
+        else:
+            await _answer(scope, send, 401, "This server needs the secret of its LCE_HOME.")
+
+    def _refusal(self, headers: Mapping[str, str]) -> str:
+        """Say why no secret helps this request; empty if one would."""
+        host = headers.get("host", "")
+        # A page whose name points to 127.0.0.1 (DNS rebinding) sends that name.
+        if host not in self.hosts:
+            return f"Host is {host[:100]!r}; expected one of {', '.join(sorted(self.hosts))}."
+        origin = headers.get("origin")
+        if origin is not None and origin != f"http://{host}":
+            return f"Origin is {origin[:100]!r}; expected 'http://{host}'."
+        return ""
+
+    def _may_pass(self, headers: Mapping[str, str]) -> bool:
+        return any(
+            hmac.compare_digest(given.encode("latin-1", "replace"), self.secret.encode())
+            for given in _given(headers, self.cookie)
+        )
+
+    async def _login(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] != "POST":
+            await _answer(scope, send, 200, _PAGE, "text/html; charset=utf-8")
+            return
+        body = await _body(receive)
+        if not hmac.compare_digest(body, self.secret.encode()):
+            await _answer(
+                scope,
+                send,
+                401,
+                "This link is of another LCE_HOME, or of a server that has ended. Open the link"
+                " that the last `lce up` or `lce dashboard` printed.",
+            )
+            return
+        cookie = f"{self.cookie}={self.secret}; Path=/; HttpOnly; SameSite=Strict"
+        content = json.dumps(self.local_storage)
+        await _answer(scope, send, 200, content, "application/json", cookie)
+
+
+def _given(headers: Mapping[str, str], cookie: str) -> list[str]:
+    """List the secrets that a request carries."""
+    given = []
+    scheme, _, value = headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        given.append(value)
+    if scheme.lower() == "basic":
+        try:
+            decoded = base64.b64decode(value, validate=True).decode("utf-8", "replace")
+        except binascii.Error:
+            decoded = ""
+        given.append(decoded.partition(":")[2])
+    try:
+        cookies: Mapping[str, Any] = SimpleCookie(headers.get("cookie", ""))
+    except CookieError:
+        cookies = {}
+    if cookie in cookies:
+        given.append(cookies[cookie].value)
+    return given
+
+
+async def _body(receive: Receive) -> bytes:
+    """Read a request's body, as far as a secret could reach."""
+    body = b""
+    while len(body) <= MAX_LOGIN_BYTES:
+        message = await receive()
+        body += message.get("body", b"")
+        if not message.get("more_body"):
+            break
+    return body
+
+
+async def _answer(
+    scope: Scope,
+    send: Send,
+    status: int,
+    text: str,
+    content_type: str = "text/plain; charset=utf-8",
+    cookie: str = "",
+) -> None:
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1008, "reason": text[:100]})
+        return
+    headers = [
+        (b"content-type", content_type.encode()),
+        (b"cache-control", b"no-store"),
+        (b"x-content-type-options", b"nosniff"),
+        (b"x-frame-options", b"DENY"),
+        (b"referrer-policy", b"no-referrer"),
+    ]
+    if cookie:
+        headers.append((b"set-cookie", cookie.encode()))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": text.encode()})
+
+
+def _home_secret(home: Path) -> bytes:
+    file = home / "services" / "secret"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(file.with_name(".secret.lock")):
+        # A crash of the machine may leave an empty file: anybody could guess that secret.
+        if not file.exists() or file.stat().st_size < MIN_SECRET_BYTES:
+            new = file.with_name(".secret.new")
+            new.unlink(missing_ok=True)
+            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "w") as stream:
+                stream.write(new_secret())
+            new.replace(file)
+    found = file.stat()
+    if found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise ServiceError(
+            file,
+            f"a file of user {found.st_uid} with mode {found.st_mode & 0o777:o}",
+            f"a secret of user {os.geteuid()} that nobody else can read (mode 600)",
+            "use an LCE_HOME of your own; or run `lce down`, delete the file, and start again",
+        )
+    return file.read_bytes()

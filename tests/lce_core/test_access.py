@@ -1,0 +1,160 @@
+"""The guard in front of every server: who passes, who is refused, and where the secret lies."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import stat
+from typing import Any
+
+import pytest
+
+from lce_core.access import LOGIN, Guard, authorization, login_link, new_secret, server_secret
+from lce_core.errors import ServiceError
+
+SECRET = new_secret()
+PORT = 4321
+HOST = {"host": f"127.0.0.1:{PORT}"}
+RIGHT = {**HOST, "authorization": authorization(SECRET)}
+
+
+async def served(scope: Any, receive: Any, send: Any) -> None:
+    """Answer everything that reaches it."""
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.accept"})
+        return
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"inside"})
+
+
+def ask(
+    headers: dict[str, str],
+    *,
+    kind: str = "http",
+    method: str = "GET",
+    path: str = "/api/flows",
+    body: bytes = b"",
+    **options: Any,
+) -> list[dict[str, Any]]:
+    sent: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": kind,
+        "method": method,
+        "path": path,
+        "headers": [(key.encode(), value.encode()) for key, value in headers.items()],
+    }
+    asyncio.run(Guard(served, SECRET, PORT, **options)(scope, receive, send))
+    return sent
+
+
+def status(*arguments: Any, **options: Any) -> int:
+    return int(ask(*arguments, **options)[0]["status"])
+
+
+@pytest.mark.parametrize(
+    "credentials",
+    [
+        {"authorization": authorization(SECRET)},
+        {"authorization": f"Bearer {SECRET}"},
+        {"cookie": f"other=1; lce-{PORT}={SECRET}"},
+    ],
+)
+def test_the_secret_lets_a_request_in(credentials: dict[str, str]) -> None:
+    assert status({**HOST, **credentials}) == 200
+
+
+@pytest.mark.parametrize(
+    "credentials",
+    [
+        {},
+        {"authorization": authorization(new_secret())},
+        {"authorization": "Basic not-base64"},
+        {"authorization": "Bearer "},
+        {"authorization": authorization("")},
+        {"cookie": f"lce-{PORT + 1}={SECRET}"},
+        {"cookie": "=;;=\x00"},
+    ],
+)
+def test_without_the_secret_a_request_stays_out(credentials: dict[str, str]) -> None:
+    assert status({**HOST, **credentials}) == 401
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"host": f"evil.example:{PORT}"},
+        {"host": "127.0.0.1"},
+        {"host": f"127.0.0.1:{PORT}.evil.example"},
+        {"origin": "http://evil.example"},
+        {"origin": f"http://localhost:{PORT + 1}"},
+        {"origin": "null"},
+    ],
+)
+def test_a_foreign_host_or_origin_is_refused_even_with_the_secret(wrong: dict[str, str]) -> None:
+    assert status({**RIGHT, **wrong}) == 403
+
+
+def test_a_page_of_the_server_itself_passes() -> None:
+    assert status({**RIGHT, "origin": f"http://127.0.0.1:{PORT}"}, method="POST") == 200
+
+
+def test_a_browser_without_the_secret_gets_the_login_page() -> None:
+    start, content = ask({**HOST, "accept": "text/html,*/*"}, path="/runs")
+    assert start["status"] == 401
+    assert b"lce up" in content["body"]
+
+
+def test_logging_in_sets_a_cookie_and_what_the_page_keeps() -> None:
+    start, content = ask(
+        HOST, method="POST", path=LOGIN, body=SECRET.encode(), local_storage={"key": "value"}
+    )
+    cookie = dict(start["headers"])[b"set-cookie"].decode()
+    assert json.loads(content["body"]) == {"key": "value"}
+    assert "HttpOnly" in cookie
+    assert "SameSite=Strict" in cookie
+    assert status({**HOST, "cookie": cookie.partition(";")[0]}) == 200
+    assert status(HOST, method="POST", path=LOGIN, body=b"wrong") == 401
+
+
+def test_the_login_link_keeps_the_secret_out_of_requests() -> None:
+    assert login_link("http://127.0.0.1:1/", "s").partition("#")[0] == f"http://127.0.0.1:1{LOGIN}"
+
+
+def test_websockets_need_the_secret_unless_they_ask_for_it_themselves() -> None:
+    assert ask(HOST, kind="websocket")[0]["type"] == "websocket.close"
+    assert ask(RIGHT, kind="websocket")[0]["type"] == "websocket.accept"
+    assert ask(HOST, kind="websocket", in_band_websockets=True)[0]["type"] == "websocket.accept"
+    foreign = {**HOST, "origin": "http://evil.example"}
+    assert ask(foreign, kind="websocket", in_band_websockets=True)[0]["type"] == "websocket.close"
+
+
+def test_each_server_of_a_home_has_a_secret_of_its_own_that_stays(tmp_path: Any) -> None:
+    first = server_secret(tmp_path, "mlflow")
+    assert first == server_secret(tmp_path, "mlflow")
+    assert first != server_secret(tmp_path, "prefect")
+    assert first != server_secret(tmp_path / "other", "mlflow")
+    file = tmp_path / "services" / "secret"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_an_empty_secret_is_replaced(tmp_path: Any) -> None:
+    server_secret(tmp_path, "mlflow")
+    file = tmp_path / "services" / "secret"
+    os.truncate(file, 0)
+    server_secret(tmp_path, "mlflow")
+    assert file.stat().st_size >= 32
+
+
+def test_a_secret_that_others_can_read_is_refused(tmp_path: Any) -> None:
+    server_secret(tmp_path, "mlflow")
+    (tmp_path / "services" / "secret").chmod(0o644)
+    with pytest.raises(ServiceError, match="nobody else can read"):
+        server_secret(tmp_path, "mlflow")
