@@ -7,12 +7,14 @@ is marked by the seconds that it says it took, which end up in the record.
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from lce_core.store.array_files import from_bytes, to_bytes
@@ -50,6 +52,12 @@ def ranges_of(home: Path) -> Iterator[Path]:
     return (path for path in home.glob("progress/*/*.arrays") if "text" not in path.name)
 
 
+def send(processes: Iterable[psutil.Process], number: signal.Signals) -> None:
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.send_signal(number)
+
+
 def test_a_cell_in_ranges_outlives_kill_9_and_is_shared(tmp_path: Path) -> None:
     library_text(tmp_path / "text")
     text = ("--data-folder", f"text={tmp_path / 'text'}")
@@ -80,9 +88,15 @@ def test_a_cell_in_ranges_outlives_kill_9_and_is_shared(tmp_path: Path) -> None:
         path.write_bytes(to_bytes(arrays))
 
     how.write_text("{checkpoint_seconds: 0.2, slots: 1}\n", encoding="utf-8")
-    here = start(home, *arguments)
+    here = start(home, *arguments, env=environment)
     wait_until(lambda: list(home.glob("leases/*.*.json")), 60)
+    # The first host waits until the second has scored a range, however slow the machine is.
+    stopped = survivors(marker)
+    send(stopped, signal.SIGSTOP)
+    scored = len(list(ranges_of(home)))
     beside = on_host("another", home, *arguments[1:])
+    wait_until(lambda: len(list(ranges_of(home))) > scored, 60)
+    send(stopped, signal.SIGCONT)
     outputs = [run.communicate(timeout=200)[0] for run in (here, beside)]
     assert (here.returncode, beside.returncode) == (0, 0), outputs
     assert "beside 1" in outputs[1], outputs
