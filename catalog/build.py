@@ -21,6 +21,7 @@ import duckdb
 from filelock import FileLock
 
 from catalog.origin import Maker, add_to_note, noted, state_digest
+from catalog.paper_tables import paper_table_views
 from catalog.queries import CATALOG
 from lce_core.store.artifacts import Store
 from lce_core.store.identity import sha256_file
@@ -49,13 +50,9 @@ _VIEWS = (
     "comparisons",
     "seeds",
     "paper_tables",
-    "paper_tables/lceg",
-    "paper_tables/training",
-    "paper_tables/figures",
-    "paper_tables/yarn",
-    "paper_tables/harpe",
-    "paper_tables/rope_base",
 )
+_PAPER_VIEWS = ("paper_training", "paper_figures")
+"""Views in the schemas that `paper_table_views` creates."""
 _REFERENCE = Path(__file__).parent / "reference"
 _PAPER_TABLES = {
     "score": "scores",
@@ -151,9 +148,16 @@ def _without_rows() -> bytes:
         path = Path(folder) / CATALOG
         with _attached(path) as connection:
             for name in ("schema", *_VIEWS):
-                connection.execute((_SQL / f"{name}.sql").read_text(encoding="utf-8"))
+                connection.execute(_sql(name))
+            connection.execute(paper_table_views())
+            for name in _PAPER_VIEWS:
+                connection.execute(_sql(name))
             load_papers(connection)
         return path.read_bytes()
+
+
+def _sql(name: str) -> str:
+    return (_SQL / f"{name}.sql").read_text(encoding="utf-8")
 
 
 @contextlib.contextmanager

@@ -1,0 +1,228 @@
+"""SQL views in the shape of the papers' tables: one schema a paper, one view a table.
+
+`catalog/reference/tables.csv` lists the tables with the axes of their rows and columns;
+`scores.csv` and `hyperparameters.csv` hold the printed figures, from which the columns follow.
+Views that are no pivot of printed figures are written by hand: `sql/paper_training.sql` and
+`sql/paper_figures.sql`.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+Row = dict[str, str]
+"""A line of a CSV file: field by name."""
+_REFERENCE = Path(__file__).parent / "reference"
+
+_FIELDS = {"task": "task", "length": "eval_length", "benchmark": "paper_benchmark", "unit": "unit"}
+"""Column of `scores.csv` by axis of `tables.csv`."""
+_NAMES = {
+    "2wikimqa": "wikimqa",
+    "repobench-p": "repobench_p",
+    "violations of the bound": "violations",
+}
+_UNITS = {
+    "perplexity": "perplexity",
+    "percent": "percent",
+    "fraction": "0 to 1",
+    "tokens": "tokens",
+    "count": "a count",
+    "gpu_hours": "hours of a GPU",
+}
+_KEYS = {
+    "base_model": "Registered name of the base model; NULL if none is registered.",
+    "paper_method": "Method or model as the paper names it.",
+    "method": "Label of the method; NULL for weights that others trained.",
+    "frozen": "Whether the method was applied without fine-tuning.",
+    "exact_attention": "Whether every token can attend to every earlier one.",
+    "train_length": "Tokens of the rows that the paper's weights were last trained on.",
+    "scale": "Scale of the method in the paper.",
+    "task": "Task of the benchmark.",
+}
+"""Columns that tell the rows of a table of scores apart, with their comments."""
+_BESIDE_OURS = "lceg.table_7"
+"""The one table of settings that also shows ours; its view is written by hand."""
+_SETTING_KEYS = {
+    "method": {"paper_method": "Method as the paper names it.", "method": "Label of the method."},
+    "model": {"paper_method": "Model as the paper names it."},
+    "length": {"eval_length": "Context in tokens."},
+}
+_ALWAYS = ("base_model", "paper_method", "method", "frozen")
+"""Keys that every table has, empty or not."""
+
+
+def paper_table_views() -> str:
+    """Return the SQL that creates the papers' schemas and the views of their tables."""
+    views: dict[str, list[str]] = {}
+    for table, figures in _score_tables():
+        views.setdefault(table["paper"], []).append(_score_view(table, figures))
+    for table, settings in _setting_tables():
+        views.setdefault(table["paper"], []).append(_setting_view(table, settings))
+    return "\n".join(f"CREATE SCHEMA {paper};\n" + "\n".join(views[paper]) for paper in views)
+
+
+def _rows_of(name: str) -> list[Row]:
+    with (_REFERENCE / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def _score_tables() -> Iterator[tuple[Row, list[Row]]]:
+    """Yield each table of scores with its figures, in the order of `tables.csv`."""
+    return _tables_of(_rows_of("scores"))
+
+
+def _setting_tables() -> Iterator[tuple[Row, list[Row]]]:
+    """Yield each table of settings with its figures, except the one written by hand."""
+    by_hand = {_BESIDE_OURS, *(table["view"] for table, _ in _score_tables())}
+    for table, settings in _tables_of(_rows_of("hyperparameters")):
+        if table["view"] not in by_hand:
+            yield table, settings
+
+
+def _tables_of(figures: Sequence[Row]) -> Iterator[tuple[Row, list[Row]]]:
+    printed: dict[tuple[str, str], list[Row]] = {}
+    for figure in figures:
+        printed.setdefault((figure["paper"], figure["place"]), []).append(figure)
+    for table in _rows_of("tables"):
+        if found := printed.get((table["paper"], table["place"])):
+            yield table, found
+
+
+def _name_of(axis: str, value: str) -> str:
+    if axis == "length":
+        return f"at_{int(value) // 1024}k" if value else "average"
+    return re.sub(r"\W", "_", _NAMES.get(value, value).lower()).strip("_")
+
+
+def _column_name(values: dict[str, str]) -> str:
+    """Return the column's name: `at_4k`, `pg19_4k`, `passkey_tokens`, ..."""
+    return "_".join(_name_of(*pair) for pair in values.items()).replace("_at_", "_")
+
+
+def _condition(axis: str, value: str) -> str:
+    if not value:
+        return f"{_FIELDS[axis]} IS NULL"
+    return f"{_FIELDS[axis]} = {value}" if axis == "length" else f"{_FIELDS[axis]} = '{value}'"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _axes(listed: str) -> list[str]:
+    return listed.split(", ")
+
+
+def _columns_of(table: Row, figures: list[Row]) -> dict[str, tuple[str, list[Row]]]:
+    """Return, by column, the SQL condition of its figures and the figures."""
+    found: dict[str, tuple[str, list[Row]]] = {}
+    for figure in figures:
+        values = {axis: figure[_FIELDS[axis]] for axis in _axes(table["column_axis"])}
+        where = " AND ".join(_condition(*pair) for pair in values.items())
+        found.setdefault(_column_name(values), (where, []))[1].append(figure)
+    return found
+
+
+def _keys_of(table: Row, figures: list[Row]) -> list[str]:
+    """Return the key columns that the table fills."""
+    filled = [axis for axis in _axes(table["row_axis"]) if axis != "method"]
+    filled += [
+        name
+        for name in ("exact_attention", "train_length")
+        if any(figure[name] for figure in figures)
+    ]
+    return [name for name in _KEYS if name in _ALWAYS or name in filled]
+
+
+def _lengths_of(figure: Row) -> str:
+    return figure["mean_lengths"] or figure["eval_length"]
+
+
+def _lengths_differ(figures: list[Row], keys: list[str], columns: list[str]) -> bool:
+    """Return True if the columns of one row stand on different lengths, unseen in their names."""
+    if "length" in columns:
+        return False
+    seen: dict[tuple[str, ...], set[str]] = {}
+    for figure in figures:
+        if figure["value"] and _lengths_of(figure):
+            seen.setdefault(tuple(figure[name] for name in keys), set()).add(_lengths_of(figure))
+    return any(len(found) > 1 for found in seen.values())
+
+
+def _comment_on(figure: Row, columns: list[str]) -> str:
+    what = [figure["paper_benchmark"] if "benchmark" in columns else figure["task"]]
+    if "task" not in columns and "benchmark" not in columns:
+        what = [figure["paper_benchmark"]]
+    if "length" in columns:
+        length = figure["eval_length"]
+        what.append(f"at {int(length):,} tokens" if length else "over all lengths")
+    text = " ".join(what)
+    return f"{text[0].upper()}{text[1:]}; {_UNITS[figure['unit']]}."
+
+
+def _score_view(table: Row, figures: list[Row]) -> str:
+    columns, keys = _columns_of(table, figures), _keys_of(table, figures)
+    by = _axes(table["column_axis"])
+    mapped = _lengths_differ(figures, keys, by)
+    selected = ["study", *keys, "source"]
+    selected += [
+        f"any_value(value) FILTER ({where}) AS {column}" for column, (where, _) in columns.items()
+    ]
+    if mapped:
+        pairs = ",\n".join(
+            f"        '{column}': any_value(lengths) FILTER ({where})"
+            for column, (where, _) in columns.items()
+        )
+        selected.append(f"MAP {{\n{pairs}\n    }} AS lengths")
+        lengths = "Lengths that each column stands on, by its name."
+    else:
+        each = "flatten(list(lengths) FILTER (lengths IS NOT NULL))"
+        selected.append(f"list_sort(list_distinct({each})) AS lengths")
+        lengths = "Lengths that the row stands on."
+    comments = {
+        "study": "Name of our study; NULL if none has a figure of the table.",
+        **{column: _KEYS[column] for column in keys},
+        "source": "paper: as printed. ours: what the study found; NULL where it is not complete.",
+        **{column: _comment_on(found[-1], by) for column, (_, found) in columns.items()},
+        "lengths": lengths,
+    }
+    return _view(table, "papers.beside", "study, min(id), source DESC", selected, comments)
+
+
+def _setting_view(table: Row, settings: list[Row]) -> str:
+    by = table["column_axis"]
+    field = _FIELDS.get(by, by)
+    keys = _SETTING_KEYS[table["row_axis"]]
+    columns: dict[str, list[Row]] = {}
+    for row in settings:
+        columns.setdefault(row[field], []).append(row)
+    selected, comments = list(keys), dict(keys)
+    for value, found in columns.items():
+        column = _name_of(by, value).removeprefix("rope_base_")
+        kind = "value" if any(row["value"] for row in found) else "text"
+        where = _condition(by, value) if by in _FIELDS else f"setting = '{value}'"
+        selected.append(f"any_value({kind}) FILTER ({where}) AS {column}")
+        unit = f"; {found[0]['unit']}" if found[0]["unit"] else ""
+        text = f"{int(value):,} tokens" if by == "length" else value.replace("_", " ")
+        comments[column] = f"{text[0].upper()}{text[1:]}, as printed{unit}."
+    return _view(table, "papers.hyperparameter", "min(id)", selected, comments)
+
+
+def _view(
+    table: Row, source: str, order: str, selected: Sequence[str], comments: Mapping[str, str]
+) -> str:
+    name, body = table["view"], ",\n".join(f"    {line}" for line in selected)
+    title = f"{table['place']}. {table['title']}. Lengths: {table['lengths']}."
+    commented = "".join(
+        f"COMMENT ON COLUMN {name}.{column} IS {_quoted(text)};\n"
+        for column, text in comments.items()
+    )
+    return (
+        f"CREATE VIEW {name} AS\nSELECT\n{body}\nFROM {source}\n"
+        f"WHERE paper = '{table['paper']}' AND place = '{table['place']}'\n"
+        f"GROUP BY ALL\nORDER BY {order};\n"
+        f"COMMENT ON VIEW {name} IS {_quoted(title)};\n{commented}"
+    )
