@@ -11,6 +11,7 @@ Source: the rope types of transformers 5.23; docs/checkpoints.md has the agreeme
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -21,8 +22,10 @@ from lce_core.methods import METHODS, Method
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 PLAIN = "default"
-TYPES = (PLAIN, "linear", "dynamic", "yarn", "longrope")
+TYPES = (PLAIN, "linear", "dynamic", "llama3", "yarn", "longrope")
 """Forms that are read; the last is written where no other says the table."""
+_TRAINED = "original_max_position_embeddings"
+"""Key of the context in tokens that a scaled model was trained with before it was extended."""
 
 _DIGITS = 12
 """Significant digits of a base or factor that is read off a table."""
@@ -31,7 +34,9 @@ _AGREEMENT = 1e-9
 
 
 def stated_parameters(config: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """What config.json says of its rotary embedding, in the keys of `rope_parameters`.
+    """Return what config.json says of its rotary embedding, in the keys of `rope_parameters`.
+
+    A null stays: to transformers, a key that is null is not a key that is missing.
 
     Raises:
       SpecError: a form that cannot be read.
@@ -40,11 +45,13 @@ def stated_parameters(config: Mapping[str, Any], where: str) -> dict[str, Any]:
     given = config.get("rope_scaling") or config.get("rope_parameters") or {}
     if not isinstance(given, Mapping):
         given = {"rope_type": given}
-    stated = {key: value for key, value in given.items() if key != "type" and value is not None}
+    stated = {key: value for key, value in given.items() if key != "type"}
     stated.setdefault("rope_type", given.get("type", PLAIN))
     stated.setdefault("rope_theta", config.get("rope_theta", 10000.0))
     if (share := config.get("partial_rotary_factor")) is not None:
         stated.setdefault("partial_rotary_factor", share)
+    if _TRAINED in config:
+        stated[_TRAINED] = config[_TRAINED]  # transformers prefers the key outside the form
     if stated["rope_type"] not in TYPES:
         raise SpecError(
             f"{where}: rope_type",
@@ -58,16 +65,20 @@ def stated_parameters(config: Mapping[str, Any], where: str) -> dict[str, Any]:
 def stated_table(
     parameters: Mapping[str, Any], geometry: RopeGeometry, context: int, length: int
 ) -> RopeTable:
-    """The table of a form in one pass over a text.
+    """Return the table that transformers uses for a form in one pass over a text.
 
     Args:
       parameters: as `stated_parameters` gives them.
       geometry: of the base model; its base counts for nothing.
       context: `max_position_embeddings` of the configuration, in tokens.
       length: of the text, in tokens.
+
+    Raises:
+      KeyError, TypeError, ValueError, ArithmeticError: the form lacks a number, or has no table.
     """
     theta = float(parameters["rope_theta"])
     own = geometry.inv_freq(theta)
+    trained = parameters.get(_TRAINED, context)
     match parameters["rope_type"]:
         case "linear":
             return RopeTable(own / parameters["factor"])
@@ -75,13 +86,21 @@ def stated_table(
             factor, dim = float(parameters["factor"]), geometry.rotary_dim
             scale = factor * max(length, context) / context - (factor - 1)
             return RopeTable(geometry.inv_freq(theta * scale ** (dim / (dim - 2))))
+        case "llama3":
+            low, high = float(parameters["low_freq_factor"]), float(parameters["high_freq_factor"])
+            turns = trained * own / (2 * np.pi)
+            kept = np.clip((turns - low) / (high - low), 0, 1)
+            return RopeTable(kept * own + (1 - kept) * own / parameters["factor"])
         case "yarn":
-            return _yarn(parameters, geometry, theta, context)
+            return _yarn(parameters, geometry, theta, context, trained)
         case "longrope":
-            is_long = length > parameters.get("original_max_position_embeddings", context)
-            factors = parameters["long_factor" if is_long else "short_factor"]
-            attention = float(parameters.get("attention_factor", 1.0))
-            return RopeTable(own / np.asarray(factors, dtype=np.float64), attention)
+            factors = parameters["long_factor" if length > trained else "short_factor"]
+            attention = parameters.get("attention_factor")
+            if attention is None:
+                factor = _stated_factor(parameters.get("factor"), context, trained)
+                # LongRoPE (arXiv:2402.13753) sharpens attention by the scale it extends to.
+                attention = math.sqrt(1 + math.log(factor) / math.log(trained)) if factor > 1 else 1
+            return RopeTable(own / np.asarray(factors, dtype=np.float64), float(attention))
     return RopeTable(own)
 
 
@@ -146,17 +165,24 @@ def _forms(
 
 
 def _yarn(
-    parameters: Mapping[str, Any], geometry: RopeGeometry, theta: float, context: int
+    parameters: Mapping[str, Any], geometry: RopeGeometry, theta: float, context: int, trained: int
 ) -> RopeTable:
-    trained = int(parameters.get("original_max_position_embeddings", context))
+    scale = _stated_factor(parameters["factor"], context, trained)
+    attention = parameters.get("attention_factor")
+    mscale, mscale_all_dim = parameters.get("mscale"), parameters.get("mscale_all_dim")
+    # DeepSeek's two weights of the temperature: one alone counts for nothing, nor does a 0.
+    if attention is None and mscale and mscale_all_dim and scale > 1:
+        attention = (0.1 * mscale * math.log(scale) + 1) / (
+            0.1 * mscale_all_dim * math.log(scale) + 1
+        )
     method = METHODS.parse(
         {
             "name": "yarn",
-            "scale": float(parameters["factor"]),
+            "scale": scale,
             "beta_fast": float(parameters.get("beta_fast") or 32),
             "beta_slow": float(parameters.get("beta_slow") or 1),
             "truncate": bool(parameters.get("truncate", True)),
-            "attention_factor": parameters.get("attention_factor"),
+            "attention_factor": attention,
         },
         "rope_parameters",
     )
@@ -166,9 +192,14 @@ def _yarn(
         geometry.num_heads,
         geometry.num_kv_heads,
         theta,
-        trained,
+        int(trained),
     )
-    return method.rope_table(seen, ContextLengths(trained, trained, trained))
+    return method.rope_table(seen, ContextLengths(int(trained), int(trained), int(trained)))
+
+
+def _stated_factor(factor: Any, context: int, trained: int) -> float:
+    """Return a form's scale; transformers takes the ratio of the contexts where it is null."""
+    return context / trained if factor is None else float(factor)
 
 
 def agrees(one: RopeTable, other: RopeTable, tolerance: float) -> bool:

@@ -2,12 +2,14 @@
 
 Strategy: configurations as they were published (the keys of LCEG's and YaRN's training code) beside
 studies of the method they were trained with, and beside others; what a form means is compared with
-transformers' own functions.
+transformers' own layer, over drawn configurations.
 """
 
 from __future__ import annotations
 
+import copy
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -17,9 +19,11 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 from safetensors.torch import save_file
 from transformers import AutoConfig, LlamaConfig
-from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from flows.settings import STUDIES, make_execution
 from lce_core.errors import DataError, SpecError
@@ -27,6 +31,7 @@ from lce_core.evidence import LLAMA2_7B
 from lce_core.extension.stock_rope import stated_parameters, stated_table
 from lce_core.methods import METHODS
 from lce_core.models import MODELS, weights_digest
+from lce_core.rope import ContextLengths, RopeGeometry
 from lce_core.runners import Runner
 from lce_core.store.artifacts import Store
 from lce_core.study.plan import compile_study
@@ -173,39 +178,158 @@ def test_a_broken_statement_is_an_error_of_ours(scaling: Any, tmp_path: Path) ->
         judged({"rope_scaling": scaling, "rope_theta": 7.0}, tmp_path, {"name": "pi"})
 
 
-@pytest.mark.parametrize("length", [1000, 4096, 32768])
+GEOMETRY = RopeGeometry(16, 16, 4, 4, 10000.0, 64)
+"""Small, so that drawn lengths lie on both sides of each context: 8 pairs."""
+FACTOR = st.floats(1, 64)
+DIVISORS = st.lists(st.floats(1, 64), min_size=8, max_size=8)
+CONTEXT = st.sampled_from([32, 64, 96, 256])
+"""In tokens; drawn for both contexts of a form, in either order."""
+FORMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "linear": ({"factor": FACTOR}, {"attention_factor": st.floats(0.5, 2)}),
+    "dynamic": ({"factor": FACTOR}, {"original_max_position_embeddings": CONTEXT}),
+    "llama3": (
+        {
+            "factor": FACTOR,
+            "low_freq_factor": st.floats(0.5, 2),
+            "high_freq_factor": st.floats(2.5, 8),
+            "original_max_position_embeddings": CONTEXT,
+        },
+        {},
+    ),
+    "yarn": (
+        {"factor": FACTOR | st.none()},
+        {
+            "original_max_position_embeddings": CONTEXT,
+            "attention_factor": st.floats(0.5, 2) | st.none(),
+            "mscale": st.floats(0.1, 2) | st.sampled_from([None, 0.0, 1]),
+            "mscale_all_dim": st.floats(0.1, 2) | st.sampled_from([None, 0.0, 1]),
+            "beta_fast": st.floats(4, 64) | st.none(),
+            "beta_slow": st.floats(0.5, 2) | st.none(),
+            "truncate": st.booleans() | st.none(),
+        },
+    ),
+    "longrope": (
+        {"short_factor": DIVISORS, "long_factor": DIVISORS},
+        {
+            "factor": FACTOR | st.sampled_from([None, 0.5, 1]),
+            "original_max_position_embeddings": CONTEXT,
+            "attention_factor": st.floats(0.5, 2) | st.none(),
+        },
+    ),
+}
+"""Keys that a form needs, and keys that it may have; some change nothing."""
+
+
+@st.composite
+def configurations(draw: st.DrawFn, form: str) -> dict[str, Any]:
+    """A config.json of that form in one of the spellings that exist."""
+    needed, optional = FORMS[form]
+    scaling = draw(st.fixed_dictionaries(needed, optional=optional))
+    scaling[draw(st.sampled_from(["rope_type", "type"]))] = form
+    if draw(st.booleans()):
+        scaling["rope_theta"] = 20000.0
+    config = draw(
+        st.fixed_dictionaries(
+            {"max_position_embeddings": CONTEXT},
+            optional={
+                "rope_theta": st.sampled_from([10000.0, 500000]),
+                "original_max_position_embeddings": CONTEXT,
+            },
+        )
+    )
+    return {**config, draw(st.sampled_from(["rope_scaling", "rope_parameters"])): scaling}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@given(st.data(), st.integers(1, 512))
+@settings(max_examples=60, deadline=None)
+def test_a_form_means_what_transformers_makes_of_it(
+    form: str, data: st.DataObject, length: int
+) -> None:
+    """Their side reads the same file, and their layer, not their function alone, sees the text."""
+    config = data.draw(configurations(form))
+    stated = stated_parameters(config, "config.json")
+    context = config["max_position_embeddings"]
+    trained = stated.get("original_max_position_embeddings", context)
+    assume(form != "yarn" or stated["factor"] is not None or context >= trained)
+    sizes = {"hidden_size": 64, "num_attention_heads": 4, "head_dim": 16}
+    theirs = LlamaRotaryEmbedding(LlamaConfig(**sizes, **copy.deepcopy(config)))
+    theirs(torch.zeros(1), torch.tensor([[length - 1]]))
+    table = stated_table(stated, GEOMETRY, context, length)
+    np.testing.assert_allclose(table.inv_freq, theirs.inv_freq.double().numpy(), rtol=1e-5)
+    assert table.attention_factor == pytest.approx(theirs.attention_scaling, rel=1e-6)
+
+
+LONG = {"type": "longrope", "short_factor": [8.0] * 64, "long_factor": [8.0] * 64}
+SHARPENED = math.sqrt(1 + math.log(8) / math.log(4096))
+"""Factor of queries and keys that LongRoPE has for 8 times 4,096 tokens: 1.118."""
+
+
 @pytest.mark.parametrize(
-    "scaling",
+    ("entry", "config"),
     [
-        {"rope_type": "linear", "factor": 8.0},
-        {"rope_type": "dynamic", "factor": 4.0},
-        {"rope_type": "yarn", "factor": 16.0, "original_max_position_embeddings": 4096},
-        {
-            "rope_type": "yarn",
-            "factor": 4.0,
-            "original_max_position_embeddings": 8192,
-            "beta_fast": 16.0,
-            "truncate": False,
-            "attention_factor": 1.5,
-        },
-        {
-            "rope_type": "longrope",
-            "short_factor": [1.0] * 64,
-            "long_factor": [1.0 + 0.1 * i for i in range(64)],
-            "original_max_position_embeddings": 4096,
-            "attention_factor": 1.2,
-        },
+        ({"name": "pi"}, {"rope_scaling": {**LONG, "factor": 8.0}}),
+        ({"name": "pi"}, {"rope_scaling": LONG, "original_max_position_embeddings": 512}),
+        (
+            {"name": "pi"},
+            {
+                "rope_scaling": {**LONG, "original_max_position_embeddings": 4096},
+                "max_position_embeddings": 32768,
+            },
+        ),
+        (
+            {"name": "yarn"},
+            {"rope_scaling": {**YARN_16, "factor": 8.0, "mscale": 1.0, "mscale_all_dim": 1.0}},
+        ),
+        (
+            {"name": "yarn"},
+            {"rope_scaling": {**YARN_16, "factor": 8.0}, "original_max_position_embeddings": 8192},
+        ),
     ],
 )
-def test_forms_mean_what_transformers_makes_of_them(scaling: dict[str, Any], length: int) -> None:
-    config = {**LLAMA2, "rope_parameters": {**scaling, "rope_theta": 500000.0}}
-    theirs = LlamaConfig(**{key: value for key, value in config.items() if key != "model_type"})
-    compute = ROPE_INIT_FUNCTIONS[scaling["rope_type"]]
-    expected, factor = compute(theirs, torch.device("cpu"), seq_len=length)
-    stated = stated_parameters(config, "config.json")
-    table = stated_table(stated, LLAMA2_7B, 4096, length)
-    np.testing.assert_allclose(table.inv_freq, expected.double().numpy(), rtol=2e-6)
-    assert table.attention_factor == pytest.approx(factor)
+def test_weights_whose_attention_or_context_is_another_are_refused(
+    entry: dict[str, Any], config: dict[str, Any], tmp_path: Path
+) -> None:
+    with pytest.raises(SpecError, match="rope_parameters"):
+        judged(config, tmp_path, entry)
+
+
+@pytest.mark.parametrize(
+    ("entry", "config"),
+    [
+        ({"name": "pi"}, {"rope_scaling": {**LONG, "factor": 1.0}}),
+        ({"name": "pi"}, {"rope_scaling": LONG}),
+        ({"name": "pi"}, {"rope_scaling": {**LONG, "factor": 8.0, "attention_factor": 1}}),
+        (
+            {"name": "yarn", "attention_factor": 1.0},
+            {"rope_scaling": {**YARN_16, "factor": 8.0, "mscale": 0.7, "mscale_all_dim": 0.7}},
+        ),
+        (
+            {"name": "yarn", "attention_factor": (0.2 * math.log(8) + 1) / (0.1 * math.log(8) + 1)},
+            {"rope_scaling": {**YARN_16, "factor": 8.0, "mscale": 2, "mscale_all_dim": 1}},
+        ),
+        ({"name": "yarn"}, {"rope_scaling": {**YARN_16, "factor": 8.0, "mscale": 2.0}}),
+        (
+            {"name": "yarn"},
+            {"rope_scaling": {**YARN_16, "factor": None}, "max_position_embeddings": 32768},
+        ),
+    ],
+)
+def test_weights_that_say_the_same_in_other_keys_are_taken(
+    entry: dict[str, Any], config: dict[str, Any], tmp_path: Path
+) -> None:
+    assert judged(config, tmp_path, entry) == Data(weights_digest(tmp_path), None)
+
+
+def test_a_longrope_without_a_factor_of_attention_has_that_of_the_paper(tmp_path: Path) -> None:
+    geometry, lengths = LLAMA2_7B, ContextLengths(4096, 32768, 32768)
+    table = METHODS.parse({"name": "yarn"}, "test").rope_table(geometry, lengths)
+    divisors = [float(divisor) for divisor in geometry.inv_freq() / table.inv_freq]
+    scaling = {**LONG, "factor": 8.0, "short_factor": divisors, "long_factor": divisors}
+    entry = {"name": "yarn", "attention_factor": SHARPENED}
+    assert judged({"rope_scaling": scaling}, tmp_path, entry).digest is not None
+    with pytest.raises(SpecError, match="rope_parameters"):
+        judged({"rope_scaling": scaling}, tmp_path, {"name": "yarn", "attention_factor": 1.0})
 
 
 def saved(folder: Path, **changes: Any) -> Path:
