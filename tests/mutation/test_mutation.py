@@ -49,6 +49,7 @@ def test_every_area_has_faults() -> None:
         "benchmarks",
         "data",
         "store",
+        "training",
         "study",
         "dashboards",
         "catalog",

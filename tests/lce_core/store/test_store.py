@@ -27,7 +27,7 @@ from lce_core.errors import LeaseLostError, NonFiniteError, SpecError
 from lce_core.store.artifacts import Attempt, Store
 from lce_core.store.failures import RETRIED, classify
 from lce_core.store.file_facts import sha256_of
-from lce_core.store.lease import Lease, holders, is_held
+from lce_core.store.lease import HEARTBEAT_SECONDS, STALE_SECONDS, Lease, holders, is_held
 from lce_core.store.records import Record, write_json
 from lce_core.store.steps import Step
 from tests.support.file_events import opened
@@ -411,6 +411,30 @@ def test_leases_of_the_dead_and_of_silent_hosts_are_stale(tmp_path: Path) -> Non
         lease = Lease.acquire(tmp_path, "s")
         assert (lease is not None) == free, change
         path.unlink()
+
+
+@pytest.mark.parametrize(("silent", "alive"), [(0, True), (60, True), (80, True), (91, False)])
+@pytest.mark.parametrize("clock_is_off_by", [-3600, 0, 3600])
+def test_another_hosts_lease_lives_for_90_silent_seconds_of_the_file_systems_clock(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    silent: int,
+    alive: bool,
+    clock_is_off_by: int,
+) -> None:
+    path, clock = tmp_path / "s.json", tmp_path / "clock"
+    path.write_text(json.dumps({"host": "elsewhere", "pid": 1, "token": "t"}))
+    clock.touch()
+    beat = clock.stat().st_mtime - silent
+    os.utime(path, (beat, beat))
+    ours = time.time
+    monkeypatch.setattr(time, "time", lambda: ours() + clock_is_off_by)
+    assert is_held(tmp_path, "s") == alive
+    assert (Lease.acquire(tmp_path, "s") is None) == alive
+
+
+def test_a_live_owner_may_miss_two_heartbeats() -> None:
+    assert 3 * HEARTBEAT_SECONDS < STALE_SECONDS
 
 
 @pytest.mark.parametrize("seconds", [-3600.0, 3600.0])

@@ -1,0 +1,51 @@
+"""The average against its closed forms, for weights that stand still and for weights that walk."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lce_core.training.ema import ExponentialMovingAverage
+
+DECAYS = st.floats(0.0, 0.999)
+STEPS = st.integers(1, 60)
+EXACT = {"rel": 1e-4, "abs": 1e-4}
+"""Room for the rounding of 60 updates in fp32, of numbers up to 300."""
+
+
+@given(DECAYS, STEPS)
+def test_the_distance_to_weights_that_stand_still_shrinks_by_the_decay(
+    decay: float, steps: int
+) -> None:
+    weights = {"a": torch.tensor([0.0, 100.0])}
+    average = ExponentialMovingAverage(weights, decay)
+    weights["a"].copy_(torch.tensor([100.0, 300.0]))
+    for _ in range(steps):
+        average.update()
+    left = decay**steps
+    expected = [100 - 100 * left, 300 - 200 * left]
+    assert average.tensors["a"].tolist() == pytest.approx(expected, **EXACT)
+
+
+@given(DECAYS, STEPS)
+def test_the_average_of_walking_weights_lags_by_the_horizon(decay: float, steps: int) -> None:
+    """Weights t after update t: sum of (1 - d) d**(n - t) t is n - d (1 - d**n) / (1 - d)."""
+    weights = {"a": torch.zeros(1)}
+    average = ExponentialMovingAverage(weights, decay)
+    for step in range(1, steps + 1):
+        weights["a"].fill_(step)
+        average.update()
+    expected = steps - decay * (1 - decay**steps) / (1 - decay)
+    assert average.tensors["a"].item() == pytest.approx(expected, rel=1e-3, abs=1e-4)
+
+
+def test_one_update_of_half_a_percent_moves_half_a_percent_of_the_way() -> None:
+    weights = {"a": torch.zeros(1, dtype=torch.bfloat16)}
+    average = ExponentialMovingAverage(weights, 0.995)
+    weights["a"].fill_(1000)
+    average.update()
+    assert average.tensors["a"].item() == pytest.approx(5.0, rel=1e-5)
+    average.apply()
+    assert weights["a"].item() == 5.0
