@@ -47,10 +47,9 @@ def normalised(requirement: str) -> str:
 
 
 def pins() -> dict[str, str]:
-    """Locked version of every distribution in constraints.txt."""
-    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
-    locked = (line.split("==") for line in lines if line and not line.startswith("#"))
-    return {normalised(name): version for name, version in locked}
+    """Locked version of every distribution in requirements.txt."""
+    text = (ROOT / "requirements.txt").read_text(encoding="utf-8")
+    return dict(re.findall(r"^([a-z0-9-]+)==(\S+)", text, re.MULTILINE))
 
 
 def test_imports_point_one_way() -> None:
@@ -162,7 +161,7 @@ def test_the_locked_versions_satisfy_what_is_declared() -> None:
     for line in [*project["dependencies"], *project["optional-dependencies"]["dev"]]:
         requirement = Requirement(line)
         version = locked.get(normalised(requirement.name))
-        assert version, f"constraints.txt does not lock {requirement.name}"
+        assert version, f"requirements.txt does not lock {requirement.name}"
         assert requirement.specifier.contains(version), f"{line}: locked at {version}"
 
 

@@ -125,7 +125,7 @@ def test_the_ray_job_hangs_together() -> None:
     }
     cluster = job["spec"]["rayClusterSpec"]
     assert set(cluster) == {"rayVersion", "headGroupSpec", "workerGroupSpecs"}
-    assert f"ray=={cluster['rayVersion']}\n" in (ROOT / "constraints.txt").read_text("utf-8")
+    assert f"\nray=={cluster['rayVersion']} " in (ROOT / "requirements.txt").read_text("utf-8")
     head, (group,) = cluster["headGroupSpec"], cluster["workerGroupSpecs"]
     assert set(head) == {"rayStartParams", "template"}
     counts = {"replicas", "minReplicas", "maxReplicas"}

@@ -64,5 +64,5 @@ def require_streamlit(module: str = "streamlit") -> None:
             "lce dashboard",
             f"no {module}",
             "the packages of the extra `dashboard`",
-            "run `pip install -c constraints.txt -e '.[dashboard]'` in the checkout",
+            "run `make install` in the checkout",
         )

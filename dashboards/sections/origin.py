@@ -37,8 +37,7 @@ def origin(contents: Contents) -> str:
     commits = dict.fromkeys(row["git_commit"] for row in contents.environments if row["git_commit"])
     commands = [
         *(f"git checkout {commit}" for commit in list(commits)[-1:]),
-        "python3 -m venv .venv",
-        ".venv/bin/pip install -c constraints.txt -e .",
+        "make .venv/installed",  # earlier commits have no shorter name for it
         f".venv/bin/lce run {contents.study}",
         f".venv/bin/lce sql \"FROM scores WHERE study = '{contents.study}'\"",
     ]

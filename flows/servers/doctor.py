@@ -75,7 +75,7 @@ def _packages() -> Check:
     needed = [r for r in requirements if not r.marker or r.marker.evaluate({"extra": ""})]
     wrong = [text for requirement in needed if (text := _violation(requirement))]
     shown = ", ".join(f"{name} {_version(name)}" for name in ("torch", "prefect", "fastapi"))
-    remedy = "pip install -c constraints.txt -e . in the checkout"
+    remedy = "run `make install` in the checkout"
     return Check("packages", not wrong, "; ".join(wrong) or shown, remedy)
 
 

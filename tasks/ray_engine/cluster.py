@@ -52,7 +52,7 @@ def connected(engine: str) -> Any:
             f"--engine {engine}",
             "no package ray in this environment",
             "the extra ray",
-            "pip install -c constraints.txt -e '.[ray]', on all nodes",
+            "run `make install` in the checkout, on all nodes",
         ) from None
     if not ray.is_initialized():
         _enter(ray, engine)
