@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import duckdb
 from filelock import FileLock
 
+from catalog.limits import limits
 from catalog.origin import Maker, add_to_note, noted, state_digest
 from catalog.paper_tables import paper_table_views
 from catalog.queries import CATALOG
@@ -166,9 +167,9 @@ def _attached(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     config: dict[str, str | bool | int | float | list[str]] = {
         "autoinstall_known_extensions": "false",
         "autoload_known_extensions": "false",
-        "temp_directory": str(path.parent / "spill"),
     }
     with duckdb.connect(":memory:", config=config) as connection:
+        limits(disk=path.parent).apply(connection, path.parent / "spill")
         place = str(path).replace("'", "''")
         connection.execute(f"ATTACH '{place}' AS built (STORAGE_VERSION '{STORAGE_VERSION}')")
         connection.execute("USE built")

@@ -1,26 +1,38 @@
-"""Reads the catalog: one read-only query at a time, with a time limit.
+"""Reads the catalog: one read-only query at a time, with limits of time, memory and result.
 
 The file is opened read-only, without access to other files, and with its settings locked, so that
-SQL of unknown origin can do no harm. Whatever is wrong with a query is a SpecError.
+SQL of unknown origin can do no harm. Whatever is wrong with a query is a SpecError. A statement
+that a user wrote runs in a process of its own (`catalog.apart`): DuckDB does not count all memory.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
+import sys
+import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
+from catalog.limits import (
+    QUERY_SECONDS,
+    Limits,
+    limits,
+    out_of_memory,
+    too_large,
+    too_slow,
+)
 from lce_core.errors import SpecError
 
 CATALOG = "catalog.duckdb"
 """Name of the file in the store's home."""
-QUERY_SECONDS = 60.0
 
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
@@ -33,12 +45,19 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
 _READS = {"SELECT", "EXPLAIN", "MULTI"}
 _READ_ONLY = "one statement that reads: SELECT (or FROM, WITH, DESCRIBE, SHOW, PIVOT, EXPLAIN)"
 _ROWS_AT_A_TIME = 10_000
+_FIRST_ROWS = 100
+_BYTES_AT_A_TIME = 4 << 20
+_CONTAINERS = (list, tuple, dict)
 
 
-def open_catalog(path: Path) -> duckdb.DuckDBPyConnection:
+def open_catalog(path: Path, within: Limits | None = None) -> duckdb.DuckDBPyConnection:
     """Opens the catalog for reading; close it, or use it as a context manager.
 
     The connection keeps the file it opened even when a new catalog is swapped in.
+
+    Args:
+      path: The catalog.
+      within: Bounds of memory and temporary files; None: those that `catalog.limits` gives now.
 
     Raises:
       SpecError: there is no catalog at `path`, or the file is not one.
@@ -50,6 +69,9 @@ def open_catalog(path: Path) -> duckdb.DuckDBPyConnection:
     # Attached to an instance of its own: connecting to the path again would, within one process,
     # give the instance that is open already and with it the file from before the last swap.
     connection = duckdb.connect(":memory:", config=_CONFIG)
+    # DuckDB removes the folder when the connection closes.
+    spill = Path(tempfile.gettempdir()) / f"lce-sql-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    (within or limits()).apply(connection, spill)
     place = str(path).replace("'", "''")
     try:
         connection.execute(f"ATTACH '{place}' AS catalog (READ_ONLY)")
@@ -69,6 +91,7 @@ def run_query(
     *,
     parameters: Mapping[str, Any] | None = None,
     most_rows: int | None = None,
+    within: Limits | None = None,
 ) -> tuple[list[str], list[tuple[Any, ...]]]:
     """Column names and rows of one read-only query.
 
@@ -78,33 +101,53 @@ def run_query(
       limit: Seconds after which the query is stopped.
       parameters: Values of the `$name`s in the statement.
       most_rows: Rows after which no more are read; None: all of them.
+      within: Bounds of memory, temporary files and result; None: those that hold now.
 
     Raises:
       SpecError: no catalog; not exactly one statement; a statement that is not a read; an error in
-        the SQL (the message names similar tables or columns); more than `limit` seconds.
+        the SQL (the message names similar tables or columns); more than `limit` seconds; more
+        memory or a larger result than `within` allows.
     """
-    with open_catalog(path) as connection:
+    found = read_blocks(
+        path, sql, limit, parameters=parameters, most_rows=most_rows, within=within or limits()
+    )
+    columns = [str(name) for name in next(found)]
+    return columns, [row for block in found for row in block]
+
+
+def read_blocks(
+    path: Path,
+    sql: str,
+    limit: float,
+    *,
+    parameters: Mapping[str, Any] | None = None,
+    most_rows: int | None = None,
+    within: Limits,
+) -> Iterator[Sequence[Any]]:
+    """Yield the column names, then blocks of rows of a few megabytes; see `run_query`."""
+    with open_catalog(path, within) as connection:
         statement = _only_read(connection, sql)
         deadline = time.monotonic() + limit
         try:
             with _interrupted_after(connection, limit):
                 found = connection.execute(statement, dict(parameters or {}))
-                columns = [str(column[0]) for column in found.description or ()]
-                rows: list[tuple[Any, ...]] = []
-                while block := found.fetchmany(_room(len(rows), most_rows)):
-                    rows += block
+                yield [str(column[0]) for column in found.description or ()]
+                num_rows = size = 0
+                while block := found.fetchmany(_room(num_rows, size, most_rows)):
+                    num_rows += len(block)
+                    size += sum(map(_size, block))
+                    if size > within.result:
+                        raise too_large(sql, num_rows, within)
+                    yield block
                     if time.monotonic() > deadline:
                         raise duckdb.InterruptException
         except duckdb.InterruptException:
-            raise SpecError(
-                "SQL",
-                f"{sql} after {limit:g} s",
-                f"a query that takes at most {limit:g} s",
-                "narrow it, or add a LIMIT",
-            ) from None
+            raise too_slow(sql, limit) from None
+        except (duckdb.OutOfMemoryException, MemoryError) as error:
+            message = str(error).partition("\n")[0] or "no memory for its answer"
+            raise out_of_memory(sql, message, within) from None
         except duckdb.Error as error:
             raise _explained(connection, sql, error) from None
-    return columns, rows
 
 
 def logical_digest(path: Path) -> str:
@@ -128,9 +171,21 @@ def logical_digest(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _room(num_rows: int, most_rows: int | None) -> int:
-    """How many rows to read next."""
-    return _ROWS_AT_A_TIME if most_rows is None else min(_ROWS_AT_A_TIME, most_rows - num_rows)
+def _room(num_rows: int, size: int, most_rows: int | None) -> int:
+    """How many rows to read next: about 4 MB of rows as large as those before."""
+    room = _FIRST_ROWS if not num_rows else max(1, _BYTES_AT_A_TIME * num_rows // max(1, size))
+    room = min(room, _ROWS_AT_A_TIME)
+    return room if most_rows is None else min(room, most_rows - num_rows)
+
+
+def _size(value: Any) -> int:
+    """Bytes of a value with all that it holds."""
+    size = sys.getsizeof(value)
+    if isinstance(value, dict):
+        return size + sum(_size(key) + _size(item) for key, item in value.items())
+    if not isinstance(value, list | tuple):
+        return size
+    return size + sum(_size(v) if isinstance(v, _CONTAINERS) else sys.getsizeof(v) for v in value)
 
 
 def _only_read(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statement:

@@ -21,12 +21,16 @@ rebuild = typer.Typer(help="Rebuilds a projection from the store.", no_args_is_h
 def sql(
     query: Annotated[str, typer.Argument(help="A SELECT over the catalog's views.")],
     form: Annotated[str, typer.Option("--format", help="table, csv or json.")] = "table",
+    memory: Annotated[
+        str | None,
+        typer.Option(help="Memory for the query, as 8GB; else half of what is free, at most 4 GB."),
+    ] = None,
 ) -> None:
     """Answers a reading SQL statement over the results catalog."""
     from flows.settings import home
     from tasks.questions import answer
 
-    typer.echo(answer(home(), query, form).rstrip("\n"))
+    typer.echo(answer(home(), query, form, memory).rstrip("\n"))
 
 
 def report(

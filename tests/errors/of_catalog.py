@@ -10,6 +10,7 @@ import duckdb
 from catalog.extraction import _read_parquet
 from catalog.formatting import format_rows
 from catalog.holdings import take_stock
+from catalog.limits import Limits, bytes_of
 from catalog.queries import open_catalog, run_query
 from dashboards.app.serving import require_streamlit
 from dashboards.claims import claims
@@ -53,6 +54,27 @@ def _(place: Place) -> None:
     take_stock(store).file(step.short, "samples.parquet")
 
 
+@provokes("catalog/limits.py", "a size of at least")
+def _(_: Place) -> None:
+    bytes_of("much", "--memory")
+
+
+@provokes("catalog/limits.py", "a query that takes at most {seconds} s")
+def _(place: Place) -> None:
+    run_query(database(place), "SELECT sum(a.range) FROM range(100000) a, range(100000) b", 0.1)
+
+
+@provokes("catalog/limits.py", "of temporary files")
+def _(place: Place) -> None:
+    sql = "SELECT list(range) FROM range(100000000)"
+    run_query(database(place), sql, within=Limits(1 << 27, 0, 1))
+
+
+@provokes("catalog/limits.py", "an answer of at most")
+def _(place: Place) -> None:
+    run_query(database(place), "FROM range(9999)", within=Limits(1 << 27, 0, 1 << 16))
+
+
 @provokes("catalog/queries.py", "no such file")
 def _(place: Place) -> None:
     open_catalog(place.folder / "none")
@@ -62,11 +84,6 @@ def _(place: Place) -> None:
 def _(place: Place) -> None:
     (place.folder / "none").write_bytes(b"no database" * 1000)
     open_catalog(place.folder / "none")
-
-
-@provokes("catalog/queries.py", "a query that takes at most")
-def _(place: Place) -> None:
-    run_query(database(place), "SELECT sum(a.range) FROM range(100000) a, range(100000) b", 0.1)
 
 
 @provokes("catalog/queries.py", "a query over the views")

@@ -6,14 +6,16 @@ import time
 
 import streamlit as st
 
+from catalog.apart import answer_apart
 from catalog.formatting import format_rows
-from catalog.queries import run_query
 from dashboards.app.chosen import Chosen
 from dashboards.app.tables import table
 from lce_core.errors import SpecError
 
 MOST_ROWS = 1000
 MOST_SECONDS = 10.0
+MOST_BYTES = 32 << 20
+"""Of rows that a browser is sent."""
 _HEIGHT = 140
 
 
@@ -27,8 +29,8 @@ def page(chosen: Chosen) -> None:
         query = st.text_area("SQL", first, height=_HEIGHT, key="query")
         st.form_submit_button("Ask")
     st.caption(
-        f"One statement that reads; at most {MOST_SECONDS:g} s and {MOST_ROWS:,} rows. `lce sql`"
-        " answers the same without the limit of rows."
+        f"One statement that reads; at most {MOST_SECONDS:g} s, {MOST_ROWS:,} rows and"
+        f" {MOST_BYTES >> 20} MB. `lce sql` allows more."
     )
     if query.strip():
         _answer(chosen, query)
@@ -40,7 +42,13 @@ def page(chosen: Chosen) -> None:
 def _answer(chosen: Chosen, query: str) -> None:
     clock = time.perf_counter()
     try:
-        columns, rows = run_query(chosen.catalog.path, query, MOST_SECONDS, most_rows=MOST_ROWS + 1)
+        columns, rows = answer_apart(
+            chosen.catalog.path,
+            query,
+            MOST_SECONDS,
+            most_rows=MOST_ROWS + 1,
+            most_bytes=MOST_BYTES,
+        )
     except SpecError as error:
         st.error("No answer.")
         st.code(str(error), language=None, wrap_lines=True)

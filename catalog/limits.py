@@ -1,0 +1,141 @@
+"""How much memory, disk and result a statement may take."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+
+from lce_core.errors import SpecError
+
+if TYPE_CHECKING:
+    import duckdb
+
+QUERY_SECONDS = 60.0
+MAX_MEMORY_BYTES = 4 << 30
+"""Default upper bound, however much memory is free."""
+MIN_MEMORY_BYTES = 256 << 20
+"""Python and DuckDB take 100 MB before they have read a row."""
+_SHARE_OF_FREE_MEMORY = 0.5
+_SHARE_OF_FREE_DISK = 0.25
+_SHARE_OF_DUCKDB = 0.6
+"""DuckDB's own limit lies below that of its process: it does not count every allocation."""
+_SHARE_OF_RESULT = 0.125
+"""A result exists up to four times at once: rows, text of cells, aligned lines, whole text."""
+_MORE = "select fewer rows or columns, or allow more with `lce sql --memory 8GB`"
+_CGROUP = Path("/sys/fs/cgroup")
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds of one statement in bytes."""
+
+    memory: int
+    """Memory of the process that runs the statement."""
+    spill: int
+    """Temporary files that DuckDB writes when its memory is full."""
+    result: int
+    """Rows as Python objects."""
+
+    @property
+    def duckdb(self) -> int:
+        """DuckDB's `memory_limit`."""
+        return int(self.memory * _SHARE_OF_DUCKDB)
+
+    def apply(self, connection: duckdb.DuckDBPyConnection, spill_folder: Path) -> None:
+        """Set the bounds of a connection; DuckDB makes the folder when it needs one."""
+        # As settings of `duckdb.connect`, DuckDB 2.0 shows the size of the folder and ignores it.
+        connection.execute(f"SET memory_limit = '{self.duckdb}B'")
+        folder = str(spill_folder).replace("'", "''")
+        connection.execute(f"SET temp_directory = '{folder}'")
+        connection.execute(f"SET max_temp_directory_size = '{self.spill}B'")
+
+
+def limits(memory: int | None = None, disk: Path | None = None) -> Limits:
+    """Return the bounds that hold now.
+
+    Args:
+      memory: Bytes of memory to allow; None: half of what is free, from 256 MB to 4 GB.
+      disk: A folder on the disk that takes temporary files; None: the system's folder for them.
+    """
+    if memory is None:
+        share = int(free_memory() * _SHARE_OF_FREE_MEMORY)
+        memory = max(MIN_MEMORY_BYTES, min(MAX_MEMORY_BYTES, share))
+    free_disk = shutil.disk_usage(disk or tempfile.gettempdir()).free
+    spill = min(2 * memory, int(free_disk * _SHARE_OF_FREE_DISK))
+    return Limits(memory, spill, int(memory * _SHARE_OF_RESULT))
+
+
+def free_memory(cgroup: Path = _CGROUP) -> int:
+    """Return the bytes of memory free for this process: of the machine or of its container."""
+    free = int(psutil.virtual_memory().available)
+    try:
+        allowed = int((cgroup / "memory.max").read_text(encoding="ascii"))
+        used = int((cgroup / "memory.current").read_text(encoding="ascii"))
+        stat = (cgroup / "memory.stat").read_text(encoding="ascii")
+    except (OSError, ValueError):  # no container, or "max": no limit of its own
+        return free
+    # The kernel counts cached files as used and drops them when memory is short.
+    cached = re.search(r"^file (\d+)$", stat, re.MULTILINE)
+    return min(free, max(0, allowed - used + (int(cached[1]) if cached else 0)))
+
+
+def bytes_of(size: str, option: str) -> int:
+    """Return the bytes that a size such as `8GB` or `512MB` stands for.
+
+    Raises:
+      SpecError: the text is no size, or the size is too small for any query.
+    """
+    found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,9})?) ?([KMGT]?)I?B?", size.strip().upper())
+    number = int(float(found[1]) * _UNITS[found[2]]) if found else 0
+    if number < MIN_MEMORY_BYTES:
+        raise SpecError(
+            option,
+            repr(size),
+            f"a size of at least {in_words(MIN_MEMORY_BYTES)}, such as 8GB",
+            "correct it, or leave it out for half of the free memory, at most 4 GB",
+        )
+    return number
+
+
+def in_words(size: int) -> str:
+    """Return a number of bytes as text: 256 MB, 1.5 GB."""
+    unit = "GB" if size >= 1 << 30 else "MB"
+    return f"{size / (1 << 30 if unit == 'GB' else 1 << 20):.3g} {unit}"
+
+
+def too_slow(sql: str, seconds: float) -> SpecError:
+    """Return the error of a statement that reached its time limit."""
+    return SpecError(
+        "SQL",
+        f"{sql} after {seconds:g} s",
+        f"a query that takes at most {seconds:g} s",
+        "narrow it, or add a LIMIT",
+    )
+
+
+def out_of_memory(sql: str, message: str, within: Limits) -> SpecError:
+    """Return the error of a statement that reached a limit of memory or temporary files."""
+    return SpecError(
+        "SQL",
+        f"{sql} ({message})",
+        f"a query that takes at most {in_words(within.memory)} of memory and"
+        f" {in_words(within.spill)} of temporary files",
+        _MORE,
+    )
+
+
+def too_large(sql: str, num_rows: int, within: Limits) -> SpecError:
+    """Return the error of a statement whose first rows are larger than an answer may be."""
+    return SpecError(
+        "SQL",
+        f"{sql} (more than {in_words(within.result)} in the first {num_rows:,} rows)",
+        f"an answer of at most {in_words(within.result)}",
+        _MORE,
+    )
