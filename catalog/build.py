@@ -26,6 +26,7 @@ from catalog.paper_tables import paper_table_views
 from catalog.queries import CATALOG
 from lce_core.store.artifacts import Store
 from lce_core.store.identity import sha256_file
+from lce_core.store.odd_files import put
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -112,7 +113,7 @@ def _build(store: Store, path: Path, state: str) -> None:
 
     with _aside(path) as aside:
         write_tables(extract(store), aside)
-        aside.replace(path)
+        put(aside, path)
     add_to_note(_note(path), {"store": state, "sha256": sha256_file(path)})
 
 

@@ -6,7 +6,6 @@ is damaged, with a reason; that is a fact for the catalog, never an error.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,7 +59,7 @@ class Holdings:
 
 def take_stock(store: Store) -> Holdings:
     """Verifies everything in the store (unchanged files are not hashed again)."""
-    holdings = Holdings(store.home / "artifacts", failures=_failures(store.home / "failures"))
+    holdings = Holdings(store.home / "artifacts", failures=store.failures.all())
     for folder, record in store.records():
         step = _step(record)
         if store.path(step) != folder:
@@ -93,13 +92,3 @@ def _what_is_wrong(folder: Path, files: Mapping[str, FileEntry]) -> str:
         if size != entry.bytes:
             return f"{name} has {size} bytes, its record says {entry.bytes}"
     return "the content of a file is not what its record says"
-
-
-def _failures(folder: Path) -> dict[str, dict[str, Any]]:
-    found = {}
-    for path in sorted(folder.glob("*.json")):
-        try:
-            found[path.stem] = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):  # forgotten meanwhile: the step was done after all
-            continue
-    return found

@@ -8,12 +8,13 @@ whether or not its UI runs. Its address is that of the UI that `lce up` has star
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+
+from lce_core.store.odd_files import read_mapping
 
 DEFAULT_SERVER = "http://127.0.0.1:5000"
 METHODS_VIEW = "methods"
@@ -96,9 +97,8 @@ def note_path(home: Path) -> Path:
 def server(home: Path) -> str:
     """Address of the MLflow UI of a store."""
     try:
-        running = json.loads((home / "services" / "mlflow.json").read_text(encoding="utf-8"))
-        return str(running["url"])
-    except (OSError, ValueError, TypeError, KeyError):
+        return str(read_mapping(home / "services" / "mlflow.json")["url"])
+    except (OSError, ValueError, KeyError):
         return DEFAULT_SERVER
 
 
@@ -126,7 +126,12 @@ def view_path(experiment_id: str, view: str) -> str:
 
 def _noted(home: Path) -> dict[str, Any]:
     try:
-        content = json.loads(note_path(home).read_text(encoding="utf-8"))
+        return {
+            study: pages
+            for study, pages in read_mapping(note_path(home)).items()
+            if isinstance(pages, dict)
+            and isinstance(pages.get("experiment_id"), str)
+            and isinstance(pages.get("runs"), dict)
+        }
     except (OSError, ValueError):
         return {}
-    return dict(content) if isinstance(content, dict) else {}

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib.metadata
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,6 +18,8 @@ from pathlib import Path
 
 from lce_core.store.artifacts import Store
 from lce_core.store.identity import sha256_file
+from lce_core.store.odd_files import read_file, read_mapping
+from lce_core.store.planned import PLAN, read_plan
 from lce_core.store.records import RECORD, Record, write_json
 from lce_core.store.verification import VERIFICATIONS
 
@@ -53,10 +54,9 @@ def state_digest(store: Store, maker: Maker, study: str | None = None) -> str:
 def noted(note: Path) -> dict[str, str]:
     """Digests by name; empty without a readable note."""
     try:
-        content = json.loads(note.read_text(encoding="utf-8"))
+        return read_mapping(note)
     except (OSError, ValueError):
         return {}
-    return dict(content) if isinstance(content, dict) else {}
 
 
 def add_to_note(note: Path, digests: Mapping[str, str]) -> None:
@@ -85,12 +85,13 @@ def _all(home: Path) -> Iterator[tuple[object, ...]]:
 
 
 def _of_study(home: Path, study: str) -> Iterator[tuple[object, ...]]:
-    content = _read(home / "studies" / study / "plan.json")
-    yield study, _sha256(content)
-    plan = json.loads(content) if content else {"cells": (), "trainings": ()}
-    for planned in (*plan["cells"], *plan["trainings"]):
-        if (folder := planned["folder"]) is not None:
-            yield folder, *_artifact(home / "artifacts" / folder)
+    file = home / "studies" / study / PLAN
+    yield study, _sha256(_read(file))
+    with contextlib.suppress(OSError, ValueError):  # without a plan nothing is shown
+        plan = read_plan(file)
+        for planned in (*plan["cells"], *plan["trainings"]):
+            if (folder := planned["folder"]) is not None:
+                yield folder, *_artifact(home / "artifacts" / folder)
 
 
 def _artifact(folder: Path) -> tuple[str | None, list[tuple[object, ...]]]:
@@ -128,7 +129,7 @@ def _times(path: Path) -> tuple[int, ...]:
 
 def _read(path: Path) -> bytes | None:
     try:
-        return path.read_bytes()
+        return read_file(path)
     except OSError:
         return None
 

@@ -29,7 +29,7 @@ from catalog.limits import (
     too_large,
     too_slow,
 )
-from lce_core.errors import SpecError
+from lce_core.errors import SpecError, StoreError
 
 CATALOG = "catalog.duckdb"
 """Name of the file in the store's home."""
@@ -42,6 +42,13 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "threads": "1",
 }
 # MULTI is PIVOT with columns found in the data: DuckDB counts its temporary type as a statement.
+_DAMAGE = (
+    duckdb.FatalException,
+    duckdb.InternalException,
+    duckdb.IOException,
+    duckdb.SerializationException,
+)
+"""What DuckDB raises while it reads a damaged file."""
 _READS = {"SELECT", "EXPLAIN", "MULTI"}
 _READ_ONLY = "one statement that reads: SELECT (or FROM, WITH, DESCRIBE, SHOW, PIVOT, EXPLAIN)"
 _ROWS_AT_A_TIME = 10_000
@@ -146,8 +153,22 @@ def read_blocks(
         except (duckdb.OutOfMemoryException, MemoryError) as error:
             message = str(error).partition("\n")[0] or "no memory for its answer"
             raise out_of_memory(sql, message, within) from None
+        except _DAMAGE as error:
+            raise as_store_error(error, path) from None
         except duckdb.Error as error:
             raise _explained(connection, sql, error) from None
+
+
+def as_store_error(error: Exception, path: Path) -> Exception:
+    """Return a StoreError in the place of an error of DuckDB's about a damaged catalog."""
+    if not isinstance(error, duckdb.Error):
+        return error
+    return StoreError(
+        path,
+        str(error).splitlines()[0],
+        "the catalog as it was built",
+        "build it again with `lce rebuild catalog`",
+    )
 
 
 def logical_digest(path: Path) -> str:
@@ -227,10 +248,12 @@ def _explained(connection: duckdb.DuckDBPyConnection, sql: str, error: duckdb.Er
             _READ_ONLY,
             "leave out files, settings and other databases, which are out of reach of a query",
         )
-    views = connection.execute(
-        "SELECT string_agg(view_name, ', ' ORDER BY view_name) FROM duckdb_views()"
-        " WHERE schema_name = 'main' AND NOT internal"
-    ).fetchone()
+    views = None
+    with contextlib.suppress(duckdb.Error):  # of a connection that the error has made useless
+        views = connection.execute(
+            "SELECT string_agg(view_name, ', ' ORDER BY view_name) FROM duckdb_views()"
+            " WHERE schema_name = 'main' AND NOT internal"
+        ).fetchone()
     return SpecError(
         "SQL",
         f"{sql} ({message})",

@@ -1,7 +1,7 @@
 """`python -m dashboards`: writes a study's report. `lce report` runs it as a process of its own.
 
-Exit codes are those of `lce`, with one message: 2 if the request is wrong, 3 if the browser that
-prints a PDF fails.
+Exit codes are those of `lce`, with one message: 2 if the request is wrong, 3 if the catalog is
+damaged or the browser that prints a PDF fails.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from catalog.queries import as_store_error
 from dashboards.latex import write_latex
 from dashboards.markdown import write_markdown
 from dashboards.printing import write_pdf
 from dashboards.report import write_report
-from lce_core.errors import ServiceError, SpecError
+from lce_core.errors import SpecError
+from lce_core.store.unforeseen import explained
 
 WRITERS = {"html": write_report, "md": write_markdown, "latex": write_latex}
 
@@ -38,9 +40,10 @@ def main() -> int:
     )
     try:
         written = write(asked.catalog, asked.study, asked.out)
-    except (SpecError, ServiceError) as error:
-        sys.stderr.write(f"lce: {error}\n")
-        return 3 if isinstance(error, ServiceError) else 2
+    except Exception as error:  # noqa: BLE001 - no state of the catalog may end in a traceback
+        told = explained(as_store_error(error, asked.catalog), asked.catalog.parent)
+        sys.stderr.write(f"lce: {told}\n")
+        return 2 if isinstance(told, SpecError) else 3
     sys.stdout.write(f"{written}\n")
     return 0
 

@@ -2,7 +2,7 @@
 
 Commands import what they need when they run: `lce sql` never loads Prefect, `lce plan` never torch.
 Exit codes: 0 done; 1 some cells failed; 2 the request itself is wrong; 3 what it runs on failed (a
-server, a worker, the store, the disk).
+server, a worker, the store, the disk), or lce has a defect, whose traceback is kept in a file.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from flows.commands.results import claims, dashboard, prompt, rebuild, report, s
 from flows.commands.rope import rope
 from flows.commands.services import doctor, down, up
 from lce_core.errors import (
+    DefectError,
     LceError,
     ProcessFailedError,
     ServiceError,
@@ -47,7 +48,7 @@ for command in (
 app.add_typer(rebuild, name="rebuild")
 app.add_typer(rope, name="rope")
 
-INFRASTRUCTURE = (ServiceError, StoreError, WorkerLostError, ProcessFailedError)
+INFRASTRUCTURE = (ServiceError, StoreError, WorkerLostError, ProcessFailedError, DefectError)
 """Errors that no change of the request cures."""
 
 INTERRUPTED = 130
@@ -68,6 +69,10 @@ def main() -> None:
     except LceError as error:
         typer.echo(f"lce: {error}", err=True)
         code = exit_code(error)
+    except Exception as error:  # noqa: BLE001 - no state of a home may end in a traceback
+        told = _explained(error)
+        typer.echo(f"lce: {told}", err=True)
+        code = exit_code(told)
     if _lost_its_services():
         sys.stdout.flush()
         sys.stderr.flush()
@@ -83,6 +88,13 @@ def _lost_its_services() -> bool:
     running = sys.modules.get("flows.running")
     cluster = sys.modules.get("tasks.ray_engine.cluster")
     return bool((running and running.server_is_gone) or (cluster and cluster.HEAD.is_lost))
+
+
+def _explained(error: Exception) -> LceError:
+    from flows.settings import home
+    from lce_core.store.unforeseen import explained
+
+    return explained(error, home())
 
 
 def exit_code(error: LceError) -> int:

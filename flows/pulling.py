@@ -19,11 +19,11 @@ from flows.runs.run_progress import RunProgress
 from flows.runs.scheduling import Answer, Stop, Submit, run_units
 from flows.runs.threads import in_threads
 from flows.selection import require_models
-from flows.settings import disk_full
 from flows.work import Work, work_of
 from lce_core.errors import StepsFailedError, StudyIncompleteError, WorkerLostError
 from lce_core.execution import Execution
 from lce_core.store.artifacts import Store
+from lce_core.store.failures import disk_full
 from lce_core.study.pricing.time_left import spoken
 from lce_core.study.units import Unit
 from tasks import projections

@@ -21,15 +21,14 @@ from flows.runs.results import show_results
 from flows.selection import require_models, require_work, select_cells
 from flows.servers.daemons import answers
 from flows.servers.temporary_server import TemporaryServer, client_settings, temporary_server
-from flows.settings import disk_full
 from lce_core.errors import LceError, ServiceError, StudyIncompleteError
 from lce_core.execution import Execution
 from lce_core.store.artifacts import Store
 from lce_core.store.failure_notes import folders_of
+from lce_core.store.failures import disk_full
+from lce_core.store.unforeseen import FULL_BYTES
 from lce_core.study.progress import inspect
 
-FULL_BYTES = 1 << 20
-"""With less free disk space than this, any failure is put down to the disk."""
 MOST_BEGINNINGS = 3
 """So often a run is begun whose server dies before it is told."""
 _CLIENT = {

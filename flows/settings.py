@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from lce_core.errors import SpecError, StoreError, did_you_mean
+from lce_core.errors import SpecError, did_you_mean
 from lce_core.execution import LOCAL, Execution
 from lce_core.hub import is_address
 from lce_core.spec_errors import spec_error
@@ -148,16 +148,6 @@ def existing_folders(folders: list[Path], option: str) -> tuple[Path, ...]:
                 option, f"{folder}, which is no folder", "an existing folder", "check the path"
             )
     return tuple(folder.absolute() for folder in folders)
-
-
-def disk_full(folder: Path, got: str) -> StoreError:
-    """The error of a run whose disk is full or turned read-only; what was finished stays."""
-    return StoreError(
-        f"LCE_HOME {folder}",
-        got,
-        "a disk that takes artifacts",
-        "free some space or make it writable, then run again, which goes on where it was",
-    )
 
 
 def _check_gpus(execution: Execution, here: Machines) -> None:

@@ -27,11 +27,12 @@ from flows.runs.outcome import outcome_told
 from flows.runs.run_progress import RunProgress
 from flows.runs.scheduling import run_units
 from flows.runs.submitting import through_prefect
-from flows.settings import disk_full, make_execution
+from flows.settings import make_execution
 from flows.work import work_of
 from lce_core.errors import StudyIncompleteError
 from lce_core.execution import Execution
 from lce_core.store.artifacts import Store
+from lce_core.store.failures import disk_full
 from tasks.board import BOARD
 from tasks.recording import record_study
 from tasks.tracking.live import shown_live

@@ -11,6 +11,7 @@ LceError
 |   +-- PrefectMovedError Prefect no longer has what a plug-in of ours wraps
 +-- WorkerLostError       a process ended in the middle of a step
 +-- ProcessFailedError    a launched process raised what nobody meant to raise
++-- DefectError           something was raised that nobody meant to raise: our bug
 +-- StepsFailedError      steps of a unit failed; its others are done
 +-- StudyIncompleteError  units of a study failed; all others are done
 
@@ -131,6 +132,10 @@ class WorkerLostError(LceError):
 
 class ProcessFailedError(LceError):
     """A launched process raised an error that nobody meant to raise: most likely our bug."""
+
+
+class DefectError(LceError):
+    """An error that nobody meant to raise: a bug of lce."""
 
 
 class StepsFailedError(LceError):

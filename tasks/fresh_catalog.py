@@ -14,7 +14,7 @@ import threading
 import time
 from pathlib import Path
 
-from lce_core.errors import LceError
+from lce_core.store.unforeseen import explained
 from tasks.projections import refresh
 from tasks.questions import catalog_path
 
@@ -45,7 +45,8 @@ def main(home: Path) -> int:
     threading.Thread(target=_wait_for_end, args=(ended,), daemon=True).start()
     try:
         keep_fresh(home, ended)
-    except (LceError, OSError) as error:
+    except Exception as error:  # noqa: BLE001 - the dashboard goes on with what there is
+        error = explained(error, home)
         sys.stderr.write(f"lce: the catalog is not brought up to date any more: {error}\n")
         return 3
     return 0

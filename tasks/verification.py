@@ -18,6 +18,7 @@ from lce_core.errors import SpecError, WorkerLostError
 from lce_core.execution import Execution
 from lce_core.store.artifacts import Store
 from lce_core.store.lease import Lease
+from lce_core.store.odd_files import make_folder
 from lce_core.store.records import Record
 from lce_core.store.steps import Step
 from lce_core.store.verification import VERIFICATIONS
@@ -53,7 +54,7 @@ def home_aside(store: Store) -> Iterator[Store]:
             "wait for its end",
         )
     with lease:
-        folder = store.home / VERIFICATIONS / ".aside"
+        folder = make_folder(store.home / VERIFICATIONS) / ".aside"
         shutil.rmtree(folder, ignore_errors=True)  # of one that was killed
         aside = Store(folder)
         aside.prepare()
@@ -74,8 +75,7 @@ def compute_again(
         _link_parents(step, store, aside)
     if store.models.is_dir():
         aside.models.symlink_to(store.models)
-    logs = store.home / "logs"
-    logs.mkdir(exist_ok=True)  # an error names the log of a worker that died
+    logs = make_folder(store.home / "logs")  # an error names the log of a worker that died
     (aside.home / "logs").symlink_to(logs)
     pool = Pool(execution.model_copy(update={"home": aside.home}), trains=False)
     threads = ThreadPoolExecutor(pool.shape.evaluation)

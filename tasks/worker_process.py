@@ -17,6 +17,7 @@ from typing import IO, Any
 
 from lce_core.errors import WorkerLostError
 from lce_core.execution import Execution
+from lce_core.store.odd_files import make_folder, make_way
 from lce_core.store.steps import Step
 from tasks.own_code import of_own_code
 from tasks.slots import Slot
@@ -112,13 +113,13 @@ class WorkerProcess(Worker):
     """One worker process of this machine."""
 
     def __init__(self, slot: Slot, execution: Execution) -> None:
-        logs = execution.home / "logs"
-        logs.mkdir(parents=True, exist_ok=True)
+        logs = make_folder(execution.home / "logs")
         # In containers that share a store processes have the same pid.
         self.log = logs / f"worker-{socket.gethostname()}-{os.getpid()}-{slot.number}.log"
         requests_in, requests_out = os.pipe()
         events_in, events_out = os.pipe()
         fds = (requests_in, events_out)
+        make_way(self.log)
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tasks.supervisor", sys.executable, "-m", "tasks.worker"],

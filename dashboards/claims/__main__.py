@@ -1,6 +1,7 @@
 """`python -m dashboards.claims`: prints what a study found. `lce claims` runs it.
 
-Exit codes are those of `lce`: 2, with one message, if the request is wrong.
+Exit codes are those of `lce`: 2, with one message, if the request is wrong, 3 if the catalog
+is damaged.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from catalog.queries import open_catalog
+from catalog.queries import as_store_error, open_catalog
 from dashboards.claims import Answer, Claim, answers, claims, headline, told_apart
 from lce_core.errors import SpecError
+from lce_core.store.unforeseen import explained
 
 WIDTH = 80
 ORDER = {"best": "Best", "order": "Perplexity and the rest"}
@@ -35,9 +37,10 @@ def main() -> int:
             found = claims(connection, asked.study)
             said = answers(connection, asked.study)
             chosen = found if asked.method is None else _of(found, asked.method)
-    except SpecError as error:
-        sys.stderr.write(f"lce: {error}\n")
-        return 2
+    except Exception as error:  # noqa: BLE001 - no state of the catalog may end in a traceback
+        told = explained(as_store_error(error, asked.catalog), asked.catalog.parent)
+        sys.stderr.write(f"lce: {told}\n")
+        return 2 if isinstance(told, SpecError) else 3
     if asked.json:
         sys.stdout.write(json.dumps([asdict(one) for one in chosen], indent=1) + "\n")
     else:

@@ -17,6 +17,7 @@ from flows.settings import shipped_studies, study_path
 from lce_core.errors import DataError, SpecError
 from lce_core.execution import Execution
 from lce_core.store.artifacts import Store
+from lce_core.store.odd_files import read_file
 from lce_core.store.study_folders import LOCK
 from lce_core.study.lock import Change, Lock, changes, lock_of
 
@@ -96,7 +97,7 @@ def read_lock(path: Path, study: str) -> Lock:
       DataError: it is no lock, or cannot be read.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_file(path).decode()
     except (OSError, UnicodeDecodeError) as error:
         text = f"{error}"
     lock = Lock.parse(text, str(path))

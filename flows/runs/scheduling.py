@@ -15,13 +15,12 @@ from functools import cached_property, partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
 
-from flows.settings import disk_full
 from lce_core.errors import ServiceError, StepsFailedError, StoreError
 from lce_core.evaluation.window_ranges import ASSIST_SECONDS
 from lce_core.execution import Execution
 from lce_core.store.artifacts import Store
 from lce_core.store.failure_notes import folders_of
-from lce_core.store.failures import classify
+from lce_core.store.failures import classify, disk_full
 from lce_core.study.step_kinds import CellSpec
 from lce_core.study.units import Unit, dependents
 from tasks.agenda import Agenda, Elsewhere, Taken

@@ -24,6 +24,7 @@ from typing import Any
 import psutil
 
 from lce_core.errors import ServiceError
+from lce_core.store.odd_files import make_folder, make_way, read_mapping
 from lce_core.store.processes import running, started
 from lce_core.store.records import write_json
 
@@ -93,7 +94,7 @@ def launch(
     service = Service(name, process.pid, started(process.pid), port, url, str(log))
     process.returncode = 0  # it is nobody's child to wait for: without this, Popen would warn
     state = _state_file(home, name)
-    state.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(state.parent)
     write_json(state, asdict(service))
     return service
 
@@ -101,9 +102,12 @@ def launch(
 def find(home: Path, name: str) -> Service | None:
     """The running service of that name; a state file whose process is gone is ignored."""
     try:
-        content = json.loads(_state_file(home, name).read_text(encoding="utf-8"))
+        content = read_mapping(_state_file(home, name))
+        types = {"name": str, "pid": int, "started": float, "url": str | None, "log": str}
+        if not all(isinstance(content[key], kind) for key, kind in types.items()):
+            return None
         service = Service(**{**content, "already": True})
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, KeyError):
         return None
     return service if process_of(service) else None
 
@@ -205,16 +209,14 @@ def ask(url: str, body: object = None) -> Any:
 
 def log_path(home: Path, name: str) -> Path:
     """Where a service of that name logs; its folder exists afterwards."""
-    folder = home / "logs"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder / f"{name}.log"
+    log = make_folder(home / "logs") / f"{name}.log"
+    make_way(log)
+    return log
 
 
 def workplace(home: Path) -> Path:
     """A folder without .env, prefect.toml or pyproject.toml, which Prefect would read there."""
-    folder = home / "prefect"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+    return make_folder(home / "prefect")
 
 
 def tail(log: Path) -> str:

@@ -13,7 +13,9 @@ import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -25,6 +27,7 @@ from lce_core.errors import LceError
 from lce_core.store.artifacts import ATTEMPT
 from lce_core.store.file_system import probe
 from lce_core.store.lease import is_held
+from lce_core.store.unforeseen import explained
 
 NAMES = ("server", "mlflow", "worker")
 FEW_BYTES = 5 << 30
@@ -49,21 +52,33 @@ class Check:
 def doctor(home: Path) -> list[Check]:
     """All checks, in the order in which a user would mend things."""
     home = home.absolute()
-    return [
-        _python(),
-        _packages(),
-        _folder(home),
-        _file_system(home),
-        _disk(home),
-        _catalog(home),
-        _prefect(),
-        _plugin(home),
-        _services(home),
-        _leases(home),
-        _attempts(home),
-        leftovers(home),
-        _accelerators(),
-    ]
+    checks: dict[str, Callable[[], Check]] = {
+        "python": _python,
+        "packages": _packages,
+        "LCE_HOME": partial(_folder, home),
+        "file system": partial(_file_system, home),
+        "disk": partial(_disk, home),
+        "catalog": partial(_catalog, home),
+        "prefect": _prefect,
+        "plug-in": partial(_plugin, home),
+        "services": partial(_services, home),
+        "leases": partial(_leases, home),
+        "attempts": partial(_attempts, home),
+        "orphan processes": partial(leftovers, home),
+        "accelerators": _accelerators,
+    }
+    return [_made(name, check, home) for name, check in checks.items()]
+
+
+def _made(name: str, check: Callable[[], Check], home: Path) -> Check:
+    """Make a check; one that the state of the home prevents has failed."""
+    try:
+        return check()
+    except (LceError, OSError) as error:
+        told = explained(error, home)
+        return Check(
+            name, False, f"{told.where}: {told.got}", f"Expected {told.expected}: {told.remedy}."
+        )
 
 
 def _packages() -> Check:

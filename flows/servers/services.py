@@ -6,8 +6,8 @@ environment or working folder. `up` is idempotent: what runs is left alone and r
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-import json
 import socket
 import subprocess
 import sys
@@ -32,6 +32,7 @@ from flows.servers.daemons import (
 from flows.servers.doctor import Check, doctor
 from flows.servers.ports import LOOPBACK, require_free
 from lce_core.errors import ServiceError
+from lce_core.store.odd_files import make_folder, read_mapping
 from lce_core.store.records import write_json
 from tasks import tracking
 
@@ -58,7 +59,7 @@ def up(home: Path, ports: Mapping[str, int]) -> list[Service]:
       ServiceError: a service does not come up; those started by this call are stopped again.
     """
     home = home.absolute()
-    (home / "services").mkdir(parents=True, exist_ok=True)
+    make_folder(home / "services")
     with FileLock(home / "services" / ".lock"):
         before = {name: find(home, name) for name in NAMES}
         for name, option in OPTIONS.items():
@@ -159,8 +160,9 @@ def _deploy(home: Path, server: Service) -> None:
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     wanted = {"file": str(file), "sha256": digest, "server": server.started}
     note = home / "services" / "deployed.json"
-    if note.is_file() and json.loads(note.read_text(encoding="utf-8")) == wanted:
-        return
+    with contextlib.suppress(OSError, ValueError):
+        if read_mapping(note) == wanted:
+            return
     if ask(f"{server.url}/work_pools/{POOL}") is None:
         _prefect(home, server, "work-pool", "create", POOL, "--type", "process")
     _prefect(home, server, "--no-prompt", "deploy", "--all")

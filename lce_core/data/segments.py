@@ -9,7 +9,6 @@ memory-mapped), the list of its documents, and the place in the source where the
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 from lce_core.corpora import Place
 from lce_core.data.tokenised import name_key
 from lce_core.errors import StoreError
+from lce_core.store.odd_files import read_mapping, remove
 from lce_core.store.records import sync, write_json
 
 INDEX = "documents.parquet"
@@ -116,14 +116,14 @@ def sealed_segments(progress: Path, dtype: np.dtype[Any]) -> list[dict[str, Any]
     found: list[dict[str, Any]] = []
     while (folder := progress / segment_name(len(found))).is_dir():
         try:
-            facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
+            facts = read_mapping(folder / FACTS)
             check_sizes(folder, facts, dtype)
-        except (OSError, ValueError, StoreError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, StoreError):
             break
         found.append(facts)
     for folder in progress.iterdir():
         if folder.name not in {segment_name(number) for number in range(len(found))}:
-            shutil.rmtree(folder)
+            remove(folder)
     return found
 
 

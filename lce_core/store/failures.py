@@ -16,6 +16,7 @@ from __future__ import annotations
 import errno
 import os
 import subprocess
+from pathlib import Path
 from typing import Literal
 
 from lce_core.errors import (
@@ -23,6 +24,7 @@ from lce_core.errors import (
     LeaseLostError,
     NonFiniteError,
     SpecError,
+    StoreError,
     UnavailableError,
     WorkerLostError,
 )
@@ -33,6 +35,13 @@ FailureClass = Literal[
 
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 """What a disk refuses until somebody sees to it."""
+
+_FULL = (
+    *map(os.strerror, _DISK),
+    # What SQLite says of the same, which gives no numbers.
+    "database or disk is full",
+    "attempt to write a readonly database",
+)
 
 RETRIED: frozenset[str] = frozenset({"out_of_memory", "transient"})
 
@@ -54,8 +63,18 @@ def classify(error: BaseException) -> FailureClass:
     message = str(error)
     if "CUDA out of memory" in message:
         return "out_of_memory"
-    if any(os.strerror(number) in message for number in _DISK):
+    if any(text in message for text in _FULL):
         return "disk_full"
     if "NCCL" in message or isinstance(error, subprocess.CalledProcessError | TimeoutError):
         return "transient"
     return "defect"
+
+
+def disk_full(home: Path, got: str) -> StoreError:
+    """Return the error of a disk that is full or read-only; what was finished stays."""
+    return StoreError(
+        f"LCE_HOME {home}",
+        got,
+        "a disk that takes artifacts",
+        "free some space or make it writable, then run again, which goes on where it was",
+    )

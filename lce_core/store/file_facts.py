@@ -32,6 +32,7 @@ from typing import Any, TypeVar, cast
 from filelock import FileLock
 
 from lce_core.store.identity import sha256_file
+from lce_core.store.odd_files import put, read_file
 
 T = TypeVar("T")
 
@@ -153,17 +154,23 @@ def _look(file: Path) -> os.stat_result:
 
 def _read(file: Path) -> dict[str, list[Any]]:
     try:
-        check, _, content = file.read_bytes().partition(b"\n")
+        check, _, content = read_file(file).partition(b"\n")
     except OSError:
         return {}
     if check.decode("ascii", "replace") != hashlib.sha256(content).hexdigest():
         return {}
-    entries: dict[str, list[Any]] = json.loads(content)
-    return entries
+    try:
+        entries = json.loads(content)
+    except (ValueError, RecursionError):
+        return {}
+    return entries if isinstance(entries, dict) else {}
 
 
 def _write(file: Path, entries: dict[str, list[Any]]) -> None:
     content = json.dumps(entries).encode()
     aside = file.with_name(f".files-{uuid.uuid4().hex[:8]}")
-    aside.write_bytes(hashlib.sha256(content).hexdigest().encode() + b"\n" + content)
-    aside.replace(file)
+    try:
+        aside.write_bytes(hashlib.sha256(content).hexdigest().encode() + b"\n" + content)
+        put(aside, file)
+    finally:
+        aside.unlink(missing_ok=True)

@@ -9,12 +9,13 @@ or the next collection sweeps, and nothing that is half there.
 from __future__ import annotations
 
 import contextlib
-import json
+import os
 import re
-import shutil
+import stat
 import uuid
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from lce_core.errors import SpecError
 from lce_core.store.artifacts import ATTEMPT, Store
 from lce_core.store.identity import SHORT
 from lce_core.store.lease import holders, is_held, locked
+from lce_core.store.odd_files import make_folder, remove
 from lce_core.store.records import Record
 
 _NAMED = re.compile(rf".+-[0-9a-f]{{{SHORT}}}")
@@ -52,6 +54,7 @@ class Garbage:
     what: str
     """artifact, attempt, progress, failure or prompts."""
     bytes: int
+    """Freed by it: a file with another link outside of what goes frees nothing."""
     why: str
 
 
@@ -73,18 +76,19 @@ def find_garbage(store: Store, roots: Roots, prompt_bytes: int) -> list[Garbage]
     held = _holdings(store)
     reached = _reached(held, roots)
     found = [
-        Garbage(folder, "artifact", _size(folder), "no plan or lock reaches it")
+        Garbage(folder, "artifact", 0, "no plan or lock reaches it")
         for short, folders in held.folders.items()
         if short not in reached
         for folder in folders
     ]
     found += [
-        Garbage(folder, "attempt", _size(folder), "its process is dead")
+        Garbage(folder, "attempt", 0, "its process is dead")
         for folder in store.home.glob(f"artifacts/*/{ATTEMPT}*")
         if not is_held(store.home / "leases", folder.name.removeprefix(ATTEMPT).split("-")[0])
     ]
     found += _of_steps(store, held, reached, roots)
-    return sorted([*found, *_prompts(store, prompt_bytes)], key=lambda one: one.path)
+    found += _prompts(store, prompt_bytes)
+    return _sized(sorted(found, key=lambda one: one.path))
 
 
 def collect_garbage(store: Store, roots: Callable[[], Roots], prompt_bytes: int) -> list[Garbage]:
@@ -100,7 +104,7 @@ def collect_garbage(store: Store, roots: Callable[[], Roots], prompt_bytes: int)
       Whatever `roots` raises; nothing was removed.
     """
     leases, renamed = store.home / "leases", []
-    leases.mkdir(parents=True, exist_ok=True)
+    make_folder(leases)
     with locked(leases):
         living = sorted(holders(leases))
         if living:
@@ -116,12 +120,10 @@ def collect_garbage(store: Store, roots: Callable[[], Roots], prompt_bytes: int)
                 aside = one.path.with_name(f"{ATTEMPT}garbage-{uuid.uuid4().hex[:8]}")
                 one.path.rename(aside)
                 renamed.append(aside)
-            elif one.path.is_dir():
-                shutil.rmtree(one.path, ignore_errors=True)
             else:
-                one.path.unlink(missing_ok=True)
+                remove(one.path)
     for aside in renamed:  # gigabytes of weights, for which no run has to wait
-        shutil.rmtree(aside, ignore_errors=True)
+        remove(aside)
     return garbage
 
 
@@ -165,33 +167,50 @@ def _of_steps(store: Store, held: _Holdings, reached: set[str], roots: Roots) ->
     """Progress and failures of steps that are finished, or that nothing will finish."""
     for folder in store.home.glob("progress/*"):
         if folder.name in held.records and store.has_finished(folder.name):
-            yield Garbage(folder, "progress", _size(folder), "its step is finished")
+            yield Garbage(folder, "progress", 0, "its step is finished")
         elif not (folder.name in roots.ids or roots.places or roots.kinds is not None):
-            yield Garbage(folder, "progress", _size(folder), "no plan or lock reaches its step")
+            yield Garbage(folder, "progress", 0, "no plan or lock reaches its step")
+    notes = store.failures.all()
     for file in store.home.glob("failures/*.json"):
-        noted: dict[str, Any] = {}
-        with contextlib.suppress(OSError, ValueError):
-            noted = json.loads(file.read_text(encoding="utf-8"))
+        noted = notes.get(file.stem, {})
         kind = str(noted.get("folder", "")).partition("/")[0]
         if file.stem in held.records and file.stem in reached:
-            yield Garbage(file, "failure", _size(file), "its step was done since")
+            yield Garbage(file, "failure", 0, "its step was done since")
         elif not roots.name(file.stem, kind, noted.get("axes", {})):
-            yield Garbage(file, "failure", _size(file), "no plan or lock reaches its step")
+            yield Garbage(file, "failure", 0, "no plan or lock reaches its step")
 
 
 def _prompts(store: Store, most: int) -> Iterator[Garbage]:
-    files = sorted(store.prompts.glob("*.safetensors"), key=lambda one: one.stat().st_mtime)
-    total = sum(_size(one) for one in files)
-    for file in files:
+    states = {file: file.lstat() for file in store.prompts.glob("*.safetensors")}
+    total = sum(one.st_size for one in states.values())
+    for file in sorted(states, key=lambda one: states[one].st_mtime):
         if total <= most:
             break
-        total -= _size(file)
-        yield Garbage(file, "prompts", _size(file), "oldest of more than the folder may hold")
+        total -= states[file].st_size
+        yield Garbage(file, "prompts", 0, "oldest of more than the folder may hold")
 
 
-def _size(path: Path) -> int:
-    with contextlib.suppress(OSError):
-        if path.is_file():
-            return path.stat().st_size
-        return sum(one.stat().st_size for one in path.rglob("*") if one.is_file())
-    return 0
+def _sized(found: list[Garbage]) -> list[Garbage]:
+    """Return the same with what each frees: a file's bytes go with the last link to it."""
+    links: Counter[tuple[int, int]] = Counter()
+    sized = []
+    for one in found:
+        freed = 0
+        for state in _files(one.path):
+            file = state.st_dev, state.st_ino
+            links[file] += 1
+            freed += state.st_size if links[file] == state.st_nlink else 0
+        sized.append(replace(one, bytes=freed))
+    return sized
+
+
+def _files(path: Path) -> Iterator[os.stat_result]:
+    """Yield the state of every regular file at or below a path; links are not followed."""
+    places = [path]
+    for folder, _, names in os.walk(path) if not path.is_symlink() else ():
+        places += [Path(folder, name) for name in names]
+    for place in places:
+        with contextlib.suppress(OSError):
+            state = place.lstat()
+            if stat.S_ISREG(state.st_mode):
+                yield state

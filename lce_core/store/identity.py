@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from lce_core.errors import SpecError
+from lce_core.store.odd_files import open_file
 
 SHORT = 12
 """Hex digits of a fingerprint that appear in names; 48 bits, ample for millions of cells."""
@@ -37,7 +38,7 @@ def fingerprint(value: object, where: str = "value") -> str:
 def sha256_file(path: Path) -> str:
     """sha256 of a file's bytes, 64 hex digits, read in 1 MiB blocks."""
     digest = hashlib.sha256()
-    with path.open("rb") as file:
+    with open_file(path) as file:
         while block := file.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()

@@ -28,6 +28,7 @@ import psutil
 from filelock import FileLock
 
 from lce_core.errors import LeaseLostError
+from lce_core.store.odd_files import NOT_A_FILE, put, read_mapping
 from lce_core.store.processes import running, started
 
 HEARTBEAT_SECONDS = 10.0
@@ -53,7 +54,7 @@ def is_alive(lease: dict[str, Any], heartbeat_age: float) -> bool:
         return heartbeat_age < STALE_SECONDS
     try:
         pid, since = int(lease["pid"]), float(lease["started"])
-    except (KeyError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         return False
     # One of ours that could not be removed, because the file system failed, is nobody's.
     return running(pid, since) is not None and (pid != os.getpid() or lease.get("token") in _OURS)
@@ -88,7 +89,11 @@ def holders(folder: Path) -> dict[str, Holder]:
         if held is not None and is_alive(*held):
             content = held[0]
             host, pid, since = (content.get(name) for name in ("host", "pid", "since"))
-            found[path.stem] = Holder(str(host), int(pid or 0), since)
+            found[path.stem] = Holder(
+                str(host),
+                pid if isinstance(pid, int) else 0,
+                since if isinstance(since, int | float) else None,
+            )
     return found
 
 
@@ -113,7 +118,7 @@ class Lease:
         with locked(folder):
             if is_held(folder, name):
                 return None
-            is_takeover = path.exists()
+            is_takeover = os.path.lexists(path)
             # The token tells apart two leases of one process, and one that was taken over.
             token = uuid.uuid4().hex
             aside = folder / f".{name}.{token}"
@@ -122,7 +127,7 @@ class Lease:
             _OURS.add(token)  # before anybody can read it
             try:
                 aside.write_text(json.dumps(content), encoding="utf-8")
-                aside.replace(path)
+                put(aside, path)
             except OSError:
                 _OURS.discard(token)
                 with contextlib.suppress(OSError):
@@ -188,17 +193,18 @@ class Lease:
 
 def _read(path: Path) -> tuple[dict[str, Any], float] | None:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_mapping(path)
         age = _now_of_file_system(path.parent) - path.stat().st_mtime
-    except FileNotFoundError:
-        return None
     except OSError as error:
-        if error.errno == errno.ESTALE:  # removed by another host while it was read
+        # Not there, removed by another host while it was read (ESTALE), or no file at all.
+        if error.errno in NOT_A_FILE:
             return None
         raise
     except ValueError:
-        # No JSON: nobody's, and as old as can be, so the next one may take it.
+        # No lease: nobody's, and as old as can be, so the next one may take it.
         return {}, time.time()
+    if not isinstance(content.get("host"), str) or not isinstance(content.get("pid"), int):
+        return {}, time.time()  # no lease either
     return content, age
 
 

@@ -6,12 +6,12 @@ product of what is planned and what is there.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from lce_core.store.identity import SHORT
+from lce_core.store.odd_files import NOT_A_FILE
 
 
 class Listing:
@@ -43,6 +43,12 @@ def find(artifacts: Path, fingerprint: str, kind: str | None = None) -> Path | N
 
 
 def _names(folder: Path) -> Iterator[str]:
-    # Unfinished attempts begin with a dot.
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as found:
-        yield from (entry.name for entry in found if not entry.name.startswith("."))
+    try:
+        with os.scandir(folder) as found:
+            # Unfinished attempts begin with a dot.
+            names = [entry.name for entry in found if not entry.name.startswith(".")]
+    except OSError as error:
+        if error.errno not in NOT_A_FILE:
+            raise
+        return
+    yield from names

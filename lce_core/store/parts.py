@@ -12,7 +12,6 @@ those of a step that nobody finishes go by `lce_core.store.garbage`.
 from __future__ import annotations
 
 import contextlib
-import json
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 
 from lce_core.store.array_files import Arrays, from_bytes, to_bytes
 from lce_core.store.lease import Lease, is_held
+from lce_core.store.odd_files import make_folder, put, read_file, read_mapping
 from lce_core.store.records import sync, write_json
 
 ORDER = "order.json"
@@ -42,7 +42,7 @@ class Parts:
 
     def open(self) -> None:
         """Makes room for parts."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
 
     def ask(self, order: Mapping[str, Any]) -> None:
         """Asks for parts, in the place of those that were asked for before.
@@ -55,8 +55,8 @@ class Parts:
     def order(self) -> dict[str, Any] | None:
         """What is asked for; None while nothing is."""
         with contextlib.suppress(OSError, ValueError):
-            order: dict[str, Any] = json.loads((self.folder / ORDER).read_text(encoding="utf-8"))
-            return order
+            order = read_mapping(self.folder / ORDER)
+            return order if isinstance(order.get("parts"), dict) else None
         return None
 
     def left(self) -> dict[str, bool]:
@@ -76,7 +76,7 @@ class Parts:
     def read(self, name: str) -> dict[str, NDArray[Any]] | None:
         """A part; None without a whole one."""
         with contextlib.suppress(OSError):
-            return from_bytes(self._file(name).read_bytes())
+            return from_bytes(read_file(self._file(name)))
         return None
 
     def write(self, name: str, arrays: Arrays) -> None:
@@ -91,7 +91,7 @@ class Parts:
         try:
             aside.write_bytes(to_bytes(arrays))
             sync(aside)
-            aside.replace(file)
+            put(aside, file)
         finally:
             aside.unlink(missing_ok=True)
         sync(self.folder)

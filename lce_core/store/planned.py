@@ -8,17 +8,73 @@ nothing from `lce gc`, but where the last plan was made without its data.
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict
+
 from lce_core.store.identity import SHORT
+from lce_core.store.odd_files import read_mapping
 from lce_core.store.records import write_json
 
 PLAN = "plan.json"
 EARLIER = "earlier.json"
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="allow", strict=True)
+
+
+class _Cell(_Part):
+    cell: str | None
+    fingerprint: str | None = None
+    folder: str | None
+    checkpoint: str | None
+    blocked_by: list[str]
+    unavailable: str | None
+    base_model: str
+    method: str
+    frozen: bool
+    exact_attention: bool
+    seed: int
+    benchmark: str
+    task: str
+    eval_length: int
+    profile: str | None
+    train_length: int | None
+
+
+class _Training(_Part):
+    fingerprint: str
+    checkpoint: str
+    folder: str
+
+
+class _Plan(_Part):
+    """What readers of a plan rely on; plans of earlier versions lack the rest."""
+
+    study: str
+    hypothesis: str | None
+    target_context: int
+    base_contexts: dict[str, int | None]
+    cells: list[_Cell]
+    trainings: list[_Training]
+    steps: list[str] = []
+    kinds: dict[str, str] = {}
+
+
+def read_plan(file: Path) -> dict[str, Any]:
+    """Return a study's plan as `StudyPlan.to_json` has it.
+
+    Raises:
+      OSError: there is no such file, or it cannot be read.
+      ValueError: it is no plan.
+    """
+    plan = read_mapping(file)
+    _Plan.model_validate(plan)
+    return plan
 
 
 def planned_ids(plan: Mapping[str, Any]) -> Iterator[str]:
@@ -58,6 +114,6 @@ def replace_plan(folder: Path, plan: Mapping[str, Any], held: Collection[str]) -
 
 def _ids_in(file: Path, read: Callable[[Any], Iterable[str]]) -> set[str]:
     try:
-        return set(read(json.loads(file.read_text(encoding="utf-8"))))
+        return set(read(read_mapping(file)))
     except UNREADABLE:
         return set()

@@ -18,6 +18,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from lce_core.store.odd_files import put, read_file
+
 RECORD = "record.json"
 FORMAT = 1
 
@@ -65,7 +67,7 @@ class Record(BaseModel):
     @classmethod
     def read(cls, folder: Path) -> Record:
         """Reads `folder`/record.json; raises OSError or ValueError where it is not one."""
-        return cls.model_validate_json((folder / RECORD).read_bytes())
+        return cls.model_validate_json(read_file(folder / RECORD))
 
 
 def environment() -> dict[str, Any]:
@@ -115,7 +117,7 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
             file.write("\n")
             file.flush()
             os.fsync(file.fileno())
-        aside.replace(path)
+        put(aside, path)
     except BaseException:
         with contextlib.suppress(OSError):
             aside.unlink(missing_ok=True)  # a full disk would fill up with them

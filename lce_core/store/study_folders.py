@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from lce_core.store.listing import Listing
-from lce_core.store.planned import PLAN, replace_plan
+from lce_core.store.odd_files import make_folder, put, read_mapping
+from lce_core.store.planned import PLAN, read_plan, replace_plan
 from lce_core.store.records import write_json
 
 LOCK = "study.lock"
@@ -33,24 +33,33 @@ class StudyFolders:
         """Keeps a study's lock: what it names stays, whatever the study is planned as later."""
         folder = self._made(study)
         aside = folder / f".{LOCK}.{uuid.uuid4().hex[:8]}"
-        aside.write_text(text, encoding="utf-8")
-        aside.replace(folder / LOCK)
+        try:
+            aside.write_text(text, encoding="utf-8")
+            put(aside, folder / LOCK)
+        finally:
+            aside.unlink(missing_ok=True)
 
     def source(self, study: str) -> str | None:
         """The file a study was last planned from; None if it never was."""
         try:
-            content = (self._folder / study / _SOURCE).read_text(encoding="utf-8")
-            file: str = json.loads(content)["file"]
+            return str(read_mapping(self._folder / study / _SOURCE)["file"])
         except (OSError, ValueError, KeyError):
             return None
-        return file
 
     def plans(self) -> list[dict[str, Any]]:
-        """All studies as last planned, by name."""
-        paths = sorted(self._folder.glob(f"*/{PLAN}"))
-        return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+        """Return all studies as last planned, by name, without those of `broken`."""
+        return [plan for _, plan in self._read() if plan is not None]
+
+    def broken(self) -> list[Path]:
+        """Return the files that are no plans; other studies are shown without these."""
+        return [path for path, plan in self._read() if plan is None]
+
+    def _read(self) -> Iterator[tuple[Path, dict[str, Any] | None]]:
+        for path in sorted(self._folder.glob(f"*/{PLAN}")):
+            try:
+                yield path, read_plan(path)
+            except (OSError, ValueError):
+                yield path, None
 
     def _made(self, study: str) -> Path:
-        folder = self._folder / study
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder
+        return make_folder(self._folder / study)

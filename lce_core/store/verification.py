@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict
 from lce_core.errors import SpecError
 from lce_core.store.cell_tables import ARRAYS_FILE, SAMPLES_FILE, TOKEN_NLL_FILE
 from lce_core.store.identity import SHORT, fingerprint
+from lce_core.store.odd_files import make_folder, read_file
 from lce_core.store.records import Record, write_json
 
 VERIFICATIONS = "verifications"
@@ -160,8 +161,7 @@ def not_computed(record: Record, error: str, tolerance: float) -> Verification:
 
 def keep(home: Path, verification: Verification) -> Path:
     """Writes it into the store; returns its file."""
-    folder = home / VERIFICATIONS
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = make_folder(home / VERIFICATIONS)
     time = re.sub(r"\D", "", verification.verified_at.partition("+")[0])
     file = folder / f"{verification.cell}-{time}.json"
     write_json(file, verification.model_dump(mode="json"))
@@ -172,7 +172,7 @@ def kept(home: Path) -> Iterator[Verification]:
     """All that a store holds, by cell and time; what cannot be read is left out."""
     for file in sorted((home / VERIFICATIONS).glob("*.json")):
         try:
-            yield Verification.model_validate_json(file.read_bytes())
+            yield Verification.model_validate_json(read_file(file))
         except (OSError, ValueError):
             continue
 

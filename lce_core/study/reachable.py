@@ -9,7 +9,6 @@ computed it first, which may have had another label or seed.
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 from lce_core.errors import DataError, SpecError
 from lce_core.store.artifacts import Store
 from lce_core.store.garbage import Roots
+from lce_core.store.odd_files import read_file, read_mapping
 from lce_core.store.planned import UNREADABLE, ids_of_study, planned_ids
 from lce_core.store.study_folders import LOCK
 from lce_core.study.lock import Lock
@@ -69,7 +69,7 @@ def _places(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _plan(path: Path) -> dict[str, Any]:
     try:
-        plan: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        plan = read_mapping(path)
     except UNREADABLE as error:
         raise _no_plan(path, error) from None
     return plan
@@ -94,7 +94,7 @@ def ids_before(store: Store, study: str) -> set[str]:
 
 def _lock(path: Path) -> Lock:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_file(path).decode()
     except (OSError, UnicodeDecodeError) as error:
         text = f"{error}"
     return Lock.parse(text, f"{path}")

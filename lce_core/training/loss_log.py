@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
+
+from lce_core.store.odd_files import NOT_A_FILE, put, read_file
 
 LOG = "loss.jsonl"
 
@@ -18,7 +21,7 @@ class LossLog:
         kept = [entry for entry in read_entries(self.path) if entry["step"] <= step]
         aside = self.path.with_suffix(".writing")
         aside.write_text("".join(map(_line, kept)), encoding="utf-8")
-        aside.replace(self.path)
+        put(aside, self.path)
         self._file = self.path.open("a", encoding="utf-8")
 
     def append(self, entry: Mapping[str, Any]) -> None:
@@ -34,13 +37,24 @@ class LossLog:
 
 
 def read_entries(path: Path) -> list[dict[str, Any]]:
-    """The whole entries of a log, which may be being written; none where it is not there."""
+    """Return the whole entries of a log, which may be being written; none where it is not there."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return []
+        text = read_file(path).decode("utf-8", "replace")
+    except OSError as error:
+        if error.errno in NOT_A_FILE:
+            return []
+        raise
     # A killed writer may leave half a line at the end.
-    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("}\n")]
+    lines = (line for line in text.splitlines(keepends=True) if line.endswith("}\n"))
+    return [entry for line in lines if (entry := _entry(line)) is not None]
+
+
+def _entry(line: str) -> dict[str, Any] | None:
+    with contextlib.suppress(ValueError, RecursionError):
+        entry = json.loads(line)
+        if isinstance(entry, dict) and isinstance(entry.get("step"), int):
+            return entry
+    return None
 
 
 def _line(entry: Mapping[str, Any]) -> str:

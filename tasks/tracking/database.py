@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 from filelock import FileLock
 
 from catalog.mlflow_pages import note_path
+from lce_core.store.odd_files import make_folder
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -146,8 +147,7 @@ def _create_database(home: Path) -> None:
 
 @contextlib.contextmanager
 def _exclusive(home: Path) -> Iterator[None]:
-    folder = database(home).parent
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = make_folder(database(home).parent)
     with FileLock(folder / ".lock"):
         yield
 

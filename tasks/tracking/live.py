@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lce_core.store.artifacts import Store
+from lce_core.store.odd_files import make_folder, make_way
 from lce_core.training.loss_log import LOG, read_entries
 from tasks.own_code import of_own_code
 from tasks.tracking.content import RUN_KEY
@@ -176,8 +177,8 @@ def shown_live(home: Path, study: str, least_seconds: float = LEAST_SECONDS) -> 
 
     What the process has to say goes to logs/live-tracking.log.
     """
-    log = home / "logs" / "live-tracking.log"
-    log.parent.mkdir(parents=True, exist_ok=True)
+    log = make_folder(home / "logs") / "live-tracking.log"
+    make_way(log)
     with log.open("ab") as out:
         process = subprocess.Popen(
             [sys.executable, "-m", "tasks.tracking.live", str(home), study, str(least_seconds)],

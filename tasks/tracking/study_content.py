@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import colorsys
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from lce_core.store import planned as plans
 from lce_core.store.artifacts import Store
 from lce_core.store.records import Record
 from tasks.tracking.content import RunContent
@@ -20,13 +20,11 @@ _GOLDEN = 0.618034
 
 
 def read_plan(store: Store, study: str) -> dict[str, Any] | None:
-    """The study's plan.json, or None if it was never planned."""
+    """Return the study's plan.json, or None if it was never planned or that file is no plan."""
     try:
-        content = (store.home / "studies" / study / "plan.json").read_bytes()
-    except FileNotFoundError:
+        return plans.read_plan(store.home / "studies" / study / plans.PLAN)
+    except (OSError, ValueError):
         return None
-    plan: dict[str, Any] = json.loads(content)
-    return plan
 
 
 def run_contents(store: Store, plan: Mapping[str, Any]) -> list[RunContent]:

@@ -7,6 +7,7 @@ copies of the store on purpose, and run every query the documentation shows.
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
 import re
@@ -221,11 +222,26 @@ def test_builders_at_the_same_time_take_turns_and_leave_nothing_behind(
     assert list(copied.home.glob(".catalog.duckdb.aside-*")) == []
 
 
-def test_a_build_that_fails_leaves_the_earlier_catalog(copied: Store) -> None:
+@pytest.mark.parametrize("content", ["{", "[1]", "[" * 100_000, '{"cells": 1}'])
+def test_a_plan_that_is_none_leaves_its_study_out_and_is_named(copied: Store, content: str) -> None:
+    path = copied.home / "studies" / "other" / "plan.json"
+    path.parent.mkdir()
+    path.write_text(content, encoding="utf-8")
+    assert copied.studies.broken() == [path]
+    assert run_query(build_catalog(copied), "SELECT DISTINCT study FROM cells")[1] == [(STUDY,)]
+
+
+def test_a_build_that_fails_leaves_the_earlier_catalog(
+    copied: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = build_catalog(copied)
     before = sha256_file(path)
-    (copied.home / "studies" / STUDY / "plan.json").write_text("{", encoding="utf-8")
-    with pytest.raises(ValueError, match="Expecting"):
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("catalog.build.write_tables", full)
+    with pytest.raises(OSError, match="No space left"):
         build_catalog(copied)
     assert sha256_file(path) == before
     assert list(copied.home.glob(".catalog.duckdb.aside-*")) == []

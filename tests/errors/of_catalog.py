@@ -11,7 +11,7 @@ from catalog.extraction import _read_parquet
 from catalog.formatting import format_rows
 from catalog.holdings import take_stock
 from catalog.limits import Limits, bytes_of
-from catalog.queries import open_catalog, run_query
+from catalog.queries import as_store_error, open_catalog, run_query
 from dashboards.app.serving import require_streamlit
 from dashboards.claims import claims
 from dashboards.claims.__main__ import _of
@@ -89,6 +89,11 @@ def _(place: Place) -> None:
 @provokes("catalog/queries.py", "a query over the views")
 def _(place: Place) -> None:
     run_query(database(place), "SELECT * FROM studdies")
+
+
+@provokes("catalog/queries.py", "the catalog as it was built")
+def _(place: Place) -> None:
+    raise as_store_error(duckdb.IOException("IO Error: corrupt block"), place.folder)
 
 
 @provokes("catalog/queries.py", "statements in")

@@ -35,7 +35,6 @@ from flows.servers.ports import free_port, require_free
 from flows.settings import (
     BROWSER,
     browser,
-    disk_full,
     existing_folders,
     make_execution,
     named_folders,
@@ -76,11 +75,6 @@ def _(_: Place) -> None:
 def _(place: Place) -> None:
     place.patch.setenv(BROWSER, str(place.folder / "none"))
     browser()
-
-
-@provokes("flows/settings.py", "a disk that takes artifacts")
-def _(place: Place) -> None:
-    raise disk_full(place.folder, "No space left on device")
 
 
 @provokes("flows/settings.py", "no GPU is visible")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import tempfile
 from pathlib import Path
 
 from lce_core import devices
@@ -17,6 +18,7 @@ from lce_core.store.artifacts import Store
 from lce_core.store.identity import canonical_json
 from lce_core.store.lease import Lease
 from lce_core.store.steps import Step
+from lce_core.store.unforeseen import explained
 from tests.support.errors.provocations import Place, Table
 from tests.support.free_steps import free_step
 
@@ -95,13 +97,30 @@ def _(place: Place) -> None:
     Store(place.folder / "home").prepare()
 
 
-@provokes("lce_core/store/artifacts.py", "free disk space")
+@provokes("lce_core/store/failures.py", "a disk that takes artifacts")
 def _(place: Place) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     place.patch.setattr(Path, "write_bytes", full)
     Store(place.folder).prepare()
+
+
+@provokes("lce_core/store/odd_files.py", "which makes the folder")
+def _(place: Place) -> None:
+    (place.folder / "leases").write_text("a file", encoding="utf-8")
+    Store(place.folder).prepare()
+
+
+@provokes("lce_core/store/unforeseen.py", "as lce makes it")
+def _(place: Place) -> None:
+    raise explained(IsADirectoryError(errno.EISDIR, "Is a directory", "x.lock"), place.folder)
+
+
+@provokes("lce_core/store/unforeseen.py", "those that lce explains")
+def _(place: Place) -> None:
+    place.patch.setattr(tempfile, "tempdir", str(place.folder))
+    raise explained(KeyError("cells"), place.folder)
 
 
 @provokes("lce_core/runners.py", "no intact")

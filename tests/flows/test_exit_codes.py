@@ -23,6 +23,7 @@ CODES = {
     "PrefectMovedError": 3,
     "WorkerLostError": 3,
     "ProcessFailedError": 3,
+    "DefectError": 3,
 }
 """As the README has them; 3 is what no change of the request cures."""
 

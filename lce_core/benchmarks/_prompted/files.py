@@ -19,6 +19,7 @@ import numpy as np
 
 from lce_core.benchmarks._prompted.retrieval import Prompt
 from lce_core.store.array_files import from_bytes, to_bytes
+from lce_core.store.odd_files import put, read_file
 
 P = TypeVar("P", bound=Prompt)
 
@@ -44,7 +45,7 @@ def write_prompts(file: Path, prompts: Sequence[P], kind: type[P]) -> None:
     aside = file.with_name(f"{_WRITING}{uuid.uuid4().hex}")
     try:
         aside.write_bytes(content)
-        aside.replace(file)
+        put(aside, file)
     finally:
         aside.unlink(missing_ok=True)
 
@@ -52,7 +53,7 @@ def write_prompts(file: Path, prompts: Sequence[P], kind: type[P]) -> None:
 def read_prompts(file: Path, kind: type[P]) -> tuple[P, ...] | None:
     """The prompts that `write_prompts` left in `file`; None if it is not there or not whole."""
     try:
-        return _from_bytes(file.read_bytes(), kind)
+        return _from_bytes(read_file(file), kind)
     except (OSError, KeyError, TypeError, ValueError):
         return None
 

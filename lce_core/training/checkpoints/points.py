@@ -27,6 +27,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from lce_core.errors import StoreError
+from lce_core.store.odd_files import open_file, read_mapping
 from lce_core.store.records import sync
 from lce_core.training.checkpoints import _streamed
 
@@ -155,6 +156,8 @@ def open_point(point: Point) -> Iterator[WholeTensors]:
     Raises:
       SafetensorError, OSError: a shard is damaged or missing.
     """
+    for path in point.shards():
+        open_file(path).close()  # safetensors would wait for the writer of a FIFO
     with contextlib.ExitStack() as stack:
         yield WholeTensors(
             [stack.enter_context(safe_open(path, framework="pt")) for path in point.shards()]
@@ -176,10 +179,11 @@ def _points(folder: Path) -> list[Point]:
 
 def _facts(path: Path) -> dict[str, Any] | None:
     try:
-        facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        facts = read_mapping(path)
     except (OSError, ValueError):
         return None
-    return facts
+    is_whole = isinstance(facts.get("identity"), str) and isinstance(facts.get("shards"), int)
+    return facts if is_whole else None
 
 
 def _file_name(index: int, count: int) -> str:

@@ -189,7 +189,8 @@ def test_leftovers_of_steps_go(store: Store, text: Path) -> None:
         folder.mkdir()
         (folder / "a").write_text("a", encoding="utf-8")
     for name in (done.short, waiting.short, "0123456789ab"):
-        note = {"folder": f"cell/x-{name}", "axes": {}}
+        note = {"folder": f"cell/x-{name}", "class": "data", "message": "", "attempts": 1}
+        note["folders"] = {}
         (store.home / "failures" / f"{name}.json").write_text(json.dumps(note), encoding="utf-8")
     gone = {(one.what, one.path.name) for one in collect(store)}
     assert gone == {

@@ -1,0 +1,254 @@
+"""Files of a home that became something else, modes of files, and what is left over.
+
+Strategy: real FIFOs, links, folders and hard links in a temporary home.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from lce_core.errors import DefectError, StoreError
+from lce_core.store.artifacts import ABANDONED_SECONDS, Attempt, Store
+from lce_core.store.file_facts import FileFacts
+from lce_core.store.garbage import Roots, find_garbage
+from lce_core.store.identity import sha256_file
+from lce_core.store.lease import Lease, holders, is_held
+from lce_core.store.odd_files import make_way, put, read_mapping
+from lce_core.store.records import write_json
+from lce_core.store.steps import Step
+from lce_core.store.unforeseen import explained
+from lce_core.training.loss_log import read_entries
+from tests.support.free_steps import free_step
+from tests.support.odd_homes import CHANGES
+
+pytestmark = pytest.mark.timeout(20)  # a FIFO that is opened blocks for good
+
+ODD = [name for name in CHANGES if name not in ("deleted", "truncated")]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    store = Store(tmp_path / "home")
+    store.prepare()
+    return store
+
+
+def a_step(name: str = "x") -> Step:
+    return free_step("rows", name, {"tokens": name}, {})
+
+
+def write(attempt: Attempt) -> dict[str, object]:
+    (attempt.out / "a.txt").write_text("a", encoding="utf-8")
+    return {}
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_a_failure_note_that_is_none_counts_as_none(store: Store, odd: str) -> None:
+    step = a_step()
+    CHANGES[odd](store.home / "failures" / f"{step.short}.json")
+    assert store.failures.of(step) is None
+    assert store.failures.all() == {}
+    assert store.failures.attempts() == {}
+    store.failures.add(step, ValueError("no"), {})
+    assert store.failures.attempts() == {step.short: 1}
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_a_lease_that_is_none_is_nobodys_and_can_be_taken(store: Store, odd: str) -> None:
+    leases = store.home / "leases"
+    CHANGES[odd](leases / "s.json")
+    assert not is_held(leases, "s")
+    assert holders(leases) == {}
+    lease = Lease.acquire(leases, "s")
+    assert lease is not None
+    with lease:
+        assert is_held(leases, "s")
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_a_record_that_is_none_is_computed_again(store: Store, odd: str) -> None:
+    step = a_step()
+    store.ensure(step, write, {})
+    CHANGES[odd](store.path(step) / "record.json")
+    assert store.record(step) is None
+    assert list(store.records()) == []
+    assert store.ensure(step, write, {}).status == "computed"
+
+
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("place", ["artifact", "progress"])
+def test_an_artifact_or_its_progress_that_is_no_folder_is_made_again(
+    store: Store, place: str, odd: str
+) -> None:
+    step = a_step()
+    path = store.named(step) if place == "artifact" else store.home / "progress" / step.short
+    path.parent.mkdir(exist_ok=True)
+    CHANGES[odd](path)
+    assert store.ensure(step, write, {}).status == "computed"
+    assert store.record(step) is not None
+    store.sweep()
+    assert not os.path.lexists(store.home / "progress" / step.short)
+    assert list(store.named(step).parent.iterdir()) == [store.named(step)]
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_what_is_known_of_files_is_written_over_anything(store: Store, odd: str) -> None:
+    known = store.home / "cache" / "files"
+    CHANGES[odd](known)
+    text = store.home / "text"
+    text.write_text("text", encoding="utf-8")
+    os.utime(text, (1, 1))
+    facts = FileFacts(store.home)
+    facts._new["x"] = ["mark", 1]
+    assert facts.sha256(text) == sha256_file(text)
+    facts.save()
+    assert "x" in json.loads(known.read_bytes().partition(b"\n")[2])
+
+
+def test_known_files_of_another_type_are_forgotten(store: Store) -> None:
+    import hashlib
+
+    for content in (b"[]", b"[" * 100_000):
+        digest = hashlib.sha256(content).hexdigest().encode()
+        (store.home / "cache" / "files").write_bytes(digest + b"\n" + content)
+        text = store.home / "text"
+        text.write_text("text", encoding="utf-8")
+        assert FileFacts(store.home).sha256(text) == sha256_file(text)
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_a_loss_log_that_is_none_has_no_entries(tmp_path: Path, odd: str) -> None:
+    CHANGES[odd](tmp_path / "loss.jsonl")
+    assert read_entries(tmp_path / "loss.jsonl") == []
+
+
+@pytest.mark.parametrize("odd", ["a FIFO", "a folder", "a dangling link", "a loop of links"])
+def test_no_file_is_hashed_but_a_regular_one(tmp_path: Path, odd: str) -> None:
+    CHANGES[odd](tmp_path / "x")
+    with pytest.raises(OSError):  # noqa: PT011 - each has its own number
+        sha256_file(tmp_path / "x")
+
+
+def test_a_folder_in_a_files_place_is_set_aside_with_what_it_holds(tmp_path: Path) -> None:
+    for write_file in (lambda path: write_json(path, {"a": 1}), lambda path: make_way(path)):
+        place = tmp_path / "x.json"
+        CHANGES["a folder"](place)
+        write_file(place)
+        (kept,) = tmp_path.glob("x.json.set-aside-*")
+        assert (kept / "something").read_text(encoding="utf-8") == "else"
+        (kept / "something").unlink()
+        kept.rmdir()
+    aside = tmp_path / "aside"
+    aside.write_text("{}", encoding="utf-8")
+    put(aside, tmp_path / "x.json")
+    assert read_mapping(tmp_path / "x.json") == {}
+
+
+@pytest.mark.parametrize("place", ["leases", "studies", "artifacts/cell"])
+@pytest.mark.parametrize("odd", ["empty", "a FIFO", "a dangling link", "a loop of links"])
+def test_something_else_in_a_folders_place_is_named(store: Store, place: str, odd: str) -> None:
+    CHANGES[odd](store.home / place)
+    with pytest.raises(StoreError, match=f"home/{place}: got a file, .*; expected a folder"):
+        store.prepare()
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o002, 0o077])
+def test_files_of_an_artifact_have_the_modes_that_the_umask_gives(store: Store, umask: int) -> None:
+    def private(attempt: Attempt) -> dict[str, object]:
+        (attempt.out / "model").mkdir()
+        for place in (attempt.out, attempt.out / "model"):
+            save_file({"x": np.zeros(1)}, place / "x.safetensors")
+            (place / "y").touch(mode=0o600)
+        return {}
+
+    before = os.umask(umask)
+    try:
+        store.ensure(a_step(), private, {})
+        modes = {
+            stat.S_IMODE(path.stat().st_mode)
+            for path in store.path(a_step()).rglob("*")
+            if path.is_file()
+        }
+    finally:
+        os.umask(before)
+    assert modes == {0o666 & ~umask}
+
+
+def test_a_run_sweeps_what_killed_processes_left(store: Store) -> None:
+    step, other = a_step(), a_step("y")
+    store.ensure(step, write, {})
+    store.failures.add(step, ValueError("on this host, before another one did it"), {})
+    store.failures.add(other, ValueError("still to do"), {})
+    dead = {"host": "elsewhere", "pid": 1, "started": 1.0}
+    names = (".a.json.0123abcd", "..catalog.duckdb.origin.json.0123abcd")
+    left = [store.home / name for name in names]
+    left += [store.home / "cache" / ".files-0123abcd", store.home / "leases" / f".x.{'0' * 32}"]
+    left += [store.home / "leases" / f"{step.short}.json"]
+    kept = [store.home / ".a.json.4567abcd", store.home / "leases" / f"{other.short}.json"]
+    kept += [store.home / ".catalog.duckdb.lock", store.home / "leases" / ".clock"]
+    old = time.time() - ABANDONED_SECONDS - 60
+    for path in (*left, *kept):
+        path.write_text(json.dumps(dead), encoding="utf-8")
+        os.utime(path, (old, old))
+    os.utime(kept[0])  # somebody may be writing it
+    store.sweep()
+    assert [path for path in left if path.exists()] == []
+    assert [path for path in kept if not path.exists()] == []
+    assert store.failures.of(step) is None
+    assert store.failures.of(other) is not None
+
+
+def test_what_goes_counts_only_the_bytes_that_it_frees(store: Store, tmp_path: Path) -> None:
+    def big(attempt: Attempt) -> dict[str, object]:
+        (attempt.out / "big").write_bytes(b"0" * 10_000)
+        return {}
+
+    steps = [a_step("x"), a_step("y"), a_step("z")]
+    for step in steps:
+        store.ensure(step, big, {})
+    first, second, third = (store.path(step) / "big" for step in steps)
+    os.link(first, tmp_path / "kept")  # frees nothing
+    second.unlink()
+    os.link(third, second)  # both go, so it is freed once
+    (store.path(steps[0]) / "link").symlink_to(tmp_path / "kept")
+    found = find_garbage(store, Roots(["0" * 12]), 0)
+    records = sum((store.path(step) / "record.json").stat().st_size for step in steps)
+    assert sum(one.bytes for one in found) == records + 10_000
+
+
+def test_an_error_of_the_disk_is_told_in_one_sentence(tmp_path: Path) -> None:
+    full = RuntimeError("IO Error: could not write")
+    full.__cause__ = OSError(errno.ENOSPC, "No space left on device")
+    read_only = RuntimeError("(sqlite3.OperationalError) attempt to write a readonly database")
+    for error, says in ((full, "No space left"), (read_only, "readonly database")):
+        told = explained(error, tmp_path)
+        assert isinstance(told, StoreError)
+        assert says in str(told)
+        assert "\n" not in str(told)
+    told = explained(PermissionError(errno.EACCES, "Permission denied", "x/y"), tmp_path)
+    assert isinstance(told, StoreError)
+    assert str(told).startswith("x/y: got Permission denied; expected ")
+
+
+def test_a_defect_is_told_in_one_sentence_that_names_its_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    try:
+        {}["cells"]
+    except KeyError as error:
+        told = explained(error, tmp_path)
+    assert isinstance(told, DefectError)
+    (kept,) = tmp_path.glob("lce-traceback-*.txt")
+    assert str(kept) in str(told)
+    assert "KeyError: 'cells'" in kept.read_text(encoding="utf-8")
+    assert __file__ in kept.read_text(encoding="utf-8")
