@@ -1,5 +1,8 @@
 """Prefect plug-in: `prefect deployment run controlled-study` works as typed.
 
+The server of `lce up` asks for the secret of its home. Where a `prefect` command is about to talk
+to exactly that server, the plug-in gives it the secret; no other address ever gets it.
+
 Stock Prefect wants FLOW/DEPLOYMENT. With this plug-in a name without a slash means the deployment
 of that name of the flow `controlled-study`; names with a slash pass unchanged. Prefect loads it
 through the entry point `prefect.plugins` where [tool.prefect.plugins] of pyproject.toml enables it,
@@ -14,8 +17,13 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from prefect.plugins import HookContext, register_hook
+from prefect.plugins import HookContext, SetupResult, register_hook
+from prefect.settings import get_current_settings
 
+from flows.servers.daemons import answers, find
+from flows.servers.guarded_prefect import client_auth
+from flows.settings import home
+from lce_core.access import server_secret
 from lce_core.errors import PrefectMovedError
 
 FLOW = "controlled-study"
@@ -24,16 +32,19 @@ _MARK = "_lce_bare_names"
 
 
 @register_hook
-def setup_environment(*, ctx: HookContext) -> None:
-    """Called by Prefect when it is imported; sets no variable.
+def setup_environment(*, ctx: HookContext) -> SetupResult | None:
+    """Return what a client needs for the server of `lce up`; Prefect calls this at its import.
 
     Raises:
       PrefectMovedError: which Prefect logs, going on without the plug-in.
+      ServiceError: others can read the home's secret; Prefect logs that too.
     """
     for client in _clients(ctx.prefect_version):
         read = getattr(client, _METHOD)
         if not hasattr(read, _MARK):
             setattr(client, _METHOD, _with_bare_names(read))
+    credentials = _credentials(ctx.api_url or "")
+    return SetupResult(env=credentials) if credentials else None
 
 
 def is_active() -> bool:
@@ -46,6 +57,18 @@ def is_active() -> bool:
 def full_name(name: str) -> str:
     """FLOW/DEPLOYMENT for a deployment's bare name; any other name as it is."""
     return name if "/" in name else f"{FLOW}/{name}"
+
+
+def _credentials(api_url: str) -> dict[str, str]:
+    """Return address and secret of the home's server if that is where `api_url` leads."""
+    server, given = find(home(), "server"), get_current_settings().api
+    if server is None or server.url != api_url.rstrip("/") or given.auth_string or given.key:
+        return {}
+    secret = server_secret(home(), "prefect")
+    if not answers(f"{server.url}/health", secret):
+        return {}
+    # The address too, so that no profile chosen later in this process sends the secret elsewhere.
+    return {"PREFECT_API_URL": str(server.url), **client_auth(secret)}
 
 
 def _clients(version: str) -> list[type]:

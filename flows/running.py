@@ -19,7 +19,6 @@ from flows.request import Request, compile_request, prepared
 from flows.runs.outcome import outcome_kept
 from flows.runs.results import show_results
 from flows.selection import require_models, require_work, select_cells
-from flows.servers.daemons import answers
 from flows.servers.temporary_server import TemporaryServer, client_settings, temporary_server
 from lce_core.errors import LceError, ServiceError, StudyIncompleteError
 from lce_core.execution import Execution
@@ -82,7 +81,8 @@ def run_study(
     tell.print(f"{spec.study}: {len(plan.cells):,} cells; starting Prefect's server")
     note = partial(tell.print, style="yellow", markup=False, soft_wrap=True)
     with temporary_server(execution.home, note) as server:
-        os.environ.update(client_settings(execution.home, server.url), **_CLIENT)
+        how = client_settings(execution.home, server.url, server.secret)
+        os.environ.update(how, **_CLIENT)
         from prefect.settings import PREFECT_API_URL, temporary_settings
 
         api = temporary_settings({PREFECT_API_URL: server.wait_ready()})
@@ -118,7 +118,7 @@ def _result(
                 break
         raise _never_told(server)
     finally:
-        server_is_gone = not answers(f"{server.url}/health")
+        server_is_gone = not server.answers()
 
 
 def _told(

@@ -3,7 +3,11 @@
 Every server binds loopback, which every user of the machine and every page in a browser can reach.
 So a request passes only with the server's secret, from the server's own origin, under one of the
 server's own names. Each server's secret is derived from the one that lies in the home: browsers
-send a cookie of 127.0.0.1 to every port, so a cookie that leaks from one server opens no other.
+send a cookie of 127.0.0.1 to every port, so a cookie that leaks from one server opens no other. A
+cookie holds a digest of the secret, so it opens nothing behind the guard that asks for the secret.
+
+Whoever sends a secret asks for a proof first, because another user may listen on the port of a
+server that has ended: the server shows that it knows the secret without saying it.
 """
 
 from __future__ import annotations
@@ -28,6 +32,8 @@ USER = "lce"
 """User name of HTTP Basic authentication, which wants one."""
 LOGIN = "/lce-login"
 """Path of the page that logs a browser in; the secret stands behind `#` and reaches no log."""
+PROOF = "/lce-proof"
+"""Path that answers a nonce (the query) with `proof`, to anybody."""
 MAX_LOGIN_BYTES = 1024
 """No secret is longer; a client that sends more gets its answer without being read to the end."""
 MIN_SECRET_BYTES = 32
@@ -92,6 +98,12 @@ def login_link(url: str, secret: str) -> str:
     return f"{url.rstrip('/')}{LOGIN}#{secret}"
 
 
+def proof(secret: str, port: int, nonce: str) -> str:
+    """Return what only the server on `port` that knows `secret` can answer to `nonce`."""
+    message = f"proof {port} {nonce}"
+    return hmac.new(secret.encode(), message.encode(), hashlib.sha256).hexdigest()
+
+
 class Guard:
     """ASGI middleware that answers 403 or 401 unless host, origin and secret are right."""
 
@@ -108,7 +120,8 @@ class Guard:
 
         Args:
           app: the server behind the guard.
-          secret: what a request has to carry, as HTTP Basic password, Bearer token or cookie.
+          secret: what a request has to carry, as HTTP Basic password or Bearer token; the login
+            page exchanges it for a cookie.
           port: where the server listens, which is part of its name in a browser.
           local_storage: what the login page writes into the browser's local storage, for a page
             that sends its own header `Authorization`.
@@ -116,8 +129,10 @@ class Guard:
         """
         self.app = app
         self.secret = secret
+        self.port = port
         self.hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
         self.cookie = f"lce-{port}"
+        self.cookie_value = hmac.new(secret.encode(), b"cookie", hashlib.sha256).hexdigest()
         self.local_storage = dict(local_storage or {})
         self.in_band_websockets = in_band_websockets
 
@@ -134,6 +149,9 @@ class Guard:
             await _answer(scope, send, 403, refusal)
         elif is_http and scope["path"] == LOGIN:
             await self._login(scope, receive, send)
+        elif is_http and scope["path"] == PROOF:
+            nonce = scope["query_string"].decode("latin-1")
+            await _answer(scope, send, 200, proof(self.secret, self.port, nonce))
         elif self._may_pass(headers) or (self.in_band_websockets and not is_http):
             await self.app(scope, receive, send)
         elif is_http and scope["method"] == "GET" and "text/html" in headers.get("accept", ""):
@@ -153,9 +171,11 @@ class Guard:
         return ""
 
     def _may_pass(self, headers: Mapping[str, str]) -> bool:
+        given = [(secret, self.secret) for secret in _secrets(headers)]
+        given += [(value, self.cookie_value) for value in _cookies(headers, self.cookie)]
         return any(
-            hmac.compare_digest(given.encode("latin-1", "replace"), self.secret.encode())
-            for given in _given(headers, self.cookie)
+            hmac.compare_digest(one.encode("utf-8", "replace"), expected.encode())
+            for one, expected in given
         )
 
     async def _login(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -172,30 +192,32 @@ class Guard:
                 " that the last `lce up` or `lce dashboard` printed.",
             )
             return
-        cookie = f"{self.cookie}={self.secret}; Path=/; HttpOnly; SameSite=Strict"
+        cookie = f"{self.cookie}={self.cookie_value}; Path=/; HttpOnly; SameSite=Strict"
         content = json.dumps(self.local_storage)
         await _answer(scope, send, 200, content, "application/json", cookie)
 
 
-def _given(headers: Mapping[str, str], cookie: str) -> list[str]:
-    """List the secrets that a request carries."""
-    given = []
+def _secrets(headers: Mapping[str, str]) -> list[str]:
+    """List the secrets of a request's header `Authorization`."""
     scheme, _, value = headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
-        given.append(value)
+        return [value]
     if scheme.lower() == "basic":
         try:
             decoded = base64.b64decode(value, validate=True).decode("utf-8", "replace")
-        except binascii.Error:
-            decoded = ""
-        given.append(decoded.partition(":")[2])
+        except (binascii.Error, ValueError):
+            return []
+        return [decoded.partition(":")[2]]
+    return []
+
+
+def _cookies(headers: Mapping[str, str], name: str) -> list[str]:
+    """List the values of a request's cookie `name`: one or none."""
     try:
-        cookies: Mapping[str, Any] = SimpleCookie(headers.get("cookie", ""))
+        cookies = SimpleCookie(headers.get("cookie", ""))
     except CookieError:
-        cookies = {}
-    if cookie in cookies:
-        given.append(cookies[cookie].value)
-    return given
+        return []
+    return [cookies[name].value] if name in cookies else []
 
 
 async def _body(receive: Receive) -> bytes:

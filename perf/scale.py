@@ -115,7 +115,7 @@ def measure(folder: Path, cells: int, naive: int) -> dict[str, Any]:
     script = folder / "naive.py"
     script.write_text(NAIVE, encoding="utf-8")
     with temporary_server(folder / "naive", print) as server:
-        to_server = client_settings(folder / "naive", server.wait_ready())
+        to_server = client_settings(folder / "naive", server.wait_ready(), server.secret)
 
         def naively() -> tuple[float, float]:
             asked = [sys.executable, str(script), str(naive)]

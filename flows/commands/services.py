@@ -18,7 +18,7 @@ def up(
     from flows.settings import home
 
     for service in services.up(home(), {"server": port, "mlflow": mlflow_port}):
-        shown = (service.url or "running").removesuffix("/api")
+        shown = services.address(home(), service)
         typer.echo(f"{NAMES_OF_SERVICES[service.name]:<10} {shown}")
     for study, page in services.study_pages(home()).items():
         typer.echo(f"  {study}, all methods: {page}")

@@ -9,9 +9,11 @@ their descendants inherit: `stop_leftovers` finds those too that lost their pare
 from __future__ import annotations
 
 import contextlib
+import hmac
 import http.client
 import json
 import os
+import secrets
 import subprocess
 import time
 import urllib.error
@@ -20,17 +22,31 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import psutil
 
+from lce_core.access import PROOF, authorization, proof
 from lce_core.errors import ServiceError
 from lce_core.store.odd_files import make_folder, make_way, read_mapping
 from lce_core.store.processes import running, started
 from lce_core.store.records import write_json
+from tasks.own_code import python_path
 
 MARK = "LCE_SERVICE"
 GRACE_SECONDS = 5.0
 """Time a process gets to end by itself before it is killed."""
+
+RESTRICTING = (
+    "PREFECT_SERVER_API_CSRF_PROTECTION_ENABLED",
+    "PREFECT_SERVER_API_CSRF_TOKEN_EXPIRATION",
+    "PREFECT_SERVER_API_MAX_PARAMETER_SIZE",
+    "PREFECT_SERVER_CSRF_PROTECTION_ENABLED",
+    "PREFECT_SERVER_CSRF_TOKEN_EXPIRATION",
+    "PREFECT_SERVER_UI_ENABLED",
+    "PREFECT_UI_ENABLED",
+)
+"""The user's settings that our Prefect servers take: each only restricts what a server does."""
 
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 """Loopback is never reached through the user's proxy."""
@@ -53,15 +69,19 @@ class Service:
 
 
 def environment(home: Path) -> dict[str, str]:
-    """This process's environment for a server of `home`: none of the user's servers' settings."""
+    """Return this process's environment for a server of `home`.
+
+    Settings of the user's own servers are left out, save those that only restrict a server.
+    """
     inherited = {
         key: value
         for key, value in os.environ.items()
-        if not key.startswith(("PREFECT_", "MLFLOW_"))
+        if key in RESTRICTING or not key.startswith(("PREFECT_", "MLFLOW_"))
     }
     return {
         **inherited,
         "LCE_HOME": str(home),
+        "PYTHONPATH": python_path(),
         "NO_PROXY": ",".join(filter(None, (os.environ.get("NO_PROXY"), "127.0.0.1,localhost"))),
         "DO_NOT_TRACK": "true",
         "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -179,19 +199,25 @@ def wait_until(
         time.sleep(0.05)
 
 
-def answers(url: str) -> bool:
-    """Whether an HTTP server answers at `url`, with success."""
-    # A URLError is an OSError; a server that is going down may break off in the middle.
-    broken = (OSError, http.client.HTTPException)
-    with contextlib.suppress(*broken), _DIRECT.open(url, timeout=5) as response:
-        return bool(response.status == 200)
-    return False
+def answers(url: str, secret: str = "") -> bool:
+    """Return True if an HTTP server answers at `url` with success, and knows `secret` if given.
+
+    The secret is sent only to a server that has proved that it knows it.
+    """
+    if secret and not _proves(url, secret):
+        return False
+    return _text(urllib.request.Request(url, headers=_headers(secret))) is not None
 
 
-def ask(url: str, body: object = None) -> Any:
-    """The JSON answer to a GET, or to a POST of `body`; None for 404."""
+def ask(url: str, body: object = None, *, secret: str = "") -> Any:
+    """Return the JSON answer to a GET, or to a POST of `body`; None for 404.
+
+    Raises:
+      ServiceError: any other failure that the server reports.
+    """
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
+    headers = {"Content-Type": "application/json", **_headers(secret)}
+    request = urllib.request.Request(url, data, headers)
     try:
         with _DIRECT.open(request, timeout=30) as response:
             return json.load(response)
@@ -205,6 +231,27 @@ def ask(url: str, body: object = None) -> Any:
                 "an answer of Prefect's server",
                 "run `lce doctor`",
             ) from None
+
+
+def _proves(url: str, secret: str) -> bool:
+    """Return True if the server of `url` knows `secret`; another user may have taken the port."""
+    server, nonce = urlsplit(url), secrets.token_urlsafe()
+    said = _text(urllib.request.Request(f"http://{server.netloc}{PROOF}?{nonce}"))
+    expected = proof(secret, server.port or 80, nonce)
+    return said is not None and hmac.compare_digest(said, expected.encode())
+
+
+def _text(request: urllib.request.Request) -> bytes | None:
+    """Return the start of the answer to a GET; None unless the server answers 200."""
+    # A URLError is an OSError; a server that is going down may break off in the middle.
+    broken = (OSError, http.client.HTTPException)
+    with contextlib.suppress(*broken), _DIRECT.open(request, timeout=5) as response:
+        return bytes(response.read(1000)) if response.status == 200 else None
+    return None
+
+
+def _headers(secret: str) -> dict[str, str]:
+    return {"Authorization": authorization(secret)} if secret else {}
 
 
 def log_path(home: Path, name: str) -> Path:

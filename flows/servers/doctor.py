@@ -22,7 +22,8 @@ import psutil
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from flows.servers.daemons import answers, environment, find, marked
+from flows.servers.daemons import Service, answers, environment, find, marked
+from lce_core.access import server_secret
 from lce_core.errors import LceError
 from lce_core.store.artifacts import ATTEMPT
 from lce_core.store.file_system import probe
@@ -192,12 +193,17 @@ def _services(home: Path) -> Check:
     running = [service for service in found.values() if service]
     if not running:
         return Check("services", True, "none runs; `lce up` starts them")
-    silent = [s.name for s in running if s.url and not answers(f"{s.url}/health")]
+    silent = [service.name for service in running if service.url and not _answers(home, service)]
     missing = [name for name, service in found.items() if service is None]
     detail = ", ".join(f"{s.name} {s.url or f'(PID {s.pid})'}" for s in running)
     if silent or missing:
         detail += f"; silent or missing: {', '.join([*silent, *missing])}"
     return Check("services", not (silent or missing), detail, "lce down, then lce up")
+
+
+def _answers(home: Path, service: Service) -> bool:
+    secret = server_secret(home, "prefect") if service.name == "server" else ""
+    return answers(f"{service.url}/health", secret)
 
 
 def _leases(home: Path) -> Check:

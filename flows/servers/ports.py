@@ -10,7 +10,7 @@ import psutil
 from lce_core.errors import SpecError
 
 LOOPBACK = "127.0.0.1"
-"""The only address our servers bind: they have no passwords."""
+"""The only address our servers bind."""
 
 
 def free_port() -> int:

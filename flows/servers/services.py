@@ -30,7 +30,9 @@ from flows.servers.daemons import (
     wait_until,
 )
 from flows.servers.doctor import Check, doctor
+from flows.servers.guarded_prefect import client_auth, command, settings
 from flows.servers.ports import LOOPBACK, require_free
+from lce_core.access import login_link, server_secret
 from lce_core.errors import ServiceError
 from lce_core.store.odd_files import make_folder, read_mapping
 from lce_core.store.records import write_json
@@ -68,11 +70,11 @@ def up(home: Path, ports: Mapping[str, int]) -> list[Service]:
         try:
             server = before["server"] or _start_server(home, ports["server"])
             mlflow = before["mlflow"] or _start_mlflow(home, ports["mlflow"])
-            _wait_for(server, "/health")
+            _wait_for(server, "/health", _secret(home))
             _deploy(home, server)
             worker = before["worker"] or _start_worker(home, server)
             _wait_for(mlflow, "/health")
-            _wait_for_worker(server, worker)
+            _wait_for_worker(home, server, worker)
         except BaseException:
             stop(home, [s for s in _running(home) if before[s.name] is None])
             raise
@@ -88,6 +90,13 @@ def down(home: Path) -> list[str]:
     return [service.name for service in running]
 
 
+def address(home: Path, service: Service) -> str:
+    """Return the link that opens a service in a browser, logged in; "running" without a page."""
+    if service.name == "server":
+        return login_link(str(service.url).removesuffix("/api"), _secret(home.absolute()))
+    return service.url or "running"
+
+
 def study_pages(home: Path) -> dict[str, str]:
     """Address of the charts of each study that MLflow shows, one line a method."""
     names = tracking.studies_with_pages(home)
@@ -101,9 +110,11 @@ def _running(home: Path) -> list[Service]:
 
 def _start_server(home: Path, port: int) -> Service:
     url = f"http://{LOOPBACK}:{port}/api"
-    command = [sys.executable, "-m", "prefect", "server", "start"]
-    command += ["--host", LOOPBACK, "--port", str(port)]
-    return launch(home, "server", command, {"PREFECT_API_URL": url}, port, url)
+    return launch(home, "server", command(port), settings(url, _secret(home)), port, url)
+
+
+def _secret(home: Path) -> str:
+    return server_secret(home, "prefect")
 
 
 def _start_mlflow(home: Path, port: int) -> Service:
@@ -119,29 +130,34 @@ def _start_worker(home: Path, server: Service) -> Service:
     command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", POOL]
     command += ["--type", "process", "--name", _worker_name()]
     # Polled every 10 s by default: a run would wait that long before it starts.
-    settings = {"PREFECT_API_URL": str(server.url), "PREFECT_WORKER_QUERY_SECONDS": "2"}
-    return launch(home, "worker", command, settings)
+    environment = {**_client(home, server), "PREFECT_WORKER_QUERY_SECONDS": "2"}
+    return launch(home, "worker", command, environment)
+
+
+def _client(home: Path, server: Service) -> dict[str, str]:
+    """Return the environment of a process that uses the API of `server`."""
+    return {"PREFECT_API_URL": str(server.url), **client_auth(_secret(home))}
 
 
 def _worker_name() -> str:
     return f"lce-{socket.gethostname()}"
 
 
-def _wait_for(service: Service, path: str) -> None:
+def _wait_for(service: Service, path: str, secret: str = "") -> None:
     wait_until(
         service.name,
-        lambda: answers(f"{service.url}{path}"),
+        lambda: answers(f"{service.url}{path}", secret),
         lambda: process_of(service) is not None,
         Path(service.log),
         START_SECONDS,
     )
 
 
-def _wait_for_worker(server: Service, worker: Service) -> None:
+def _wait_for_worker(home: Path, server: Service, worker: Service) -> None:
     def online() -> bool:
-        workers = ask(f"{server.url}/work_pools/{POOL}/workers/filter", {}) or []
-        mine = (one for one in workers if one["name"] == _worker_name())
-        return any(one["status"] == "ONLINE" for one in mine)
+        # A GET, which passes Prefect's protection against forged requests if the user turned it on.
+        pool = ask(f"{server.url}/work_pools/{POOL}", secret=_secret(home)) or {}
+        return bool(pool.get("status") == "READY")
 
     alive = process_of
     wait_until("worker", online, lambda: alive(worker) is not None, Path(worker.log), START_SECONDS)
@@ -163,7 +179,7 @@ def _deploy(home: Path, server: Service) -> None:
     with contextlib.suppress(OSError, ValueError):
         if read_mapping(note) == wanted:
             return
-    if ask(f"{server.url}/work_pools/{POOL}") is None:
+    if ask(f"{server.url}/work_pools/{POOL}", secret=_secret(home)) is None:
         _prefect(home, server, "work-pool", "create", POOL, "--type", "process")
     _prefect(home, server, "--no-prompt", "deploy", "--all")
     write_json(note, wanted)
@@ -174,7 +190,7 @@ def _prefect(home: Path, server: Service, *arguments: str) -> None:
     answer = subprocess.run(
         [sys.executable, "-m", "prefect", *arguments],
         cwd=_ROOT,
-        env={**environment(home), "PREFECT_API_URL": str(server.url)},
+        env={**environment(home), **_client(home, server)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

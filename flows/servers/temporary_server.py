@@ -4,7 +4,8 @@ A flow needs a server, because without one most records of its tasks are lost. S
 seconds, so it comes in two phases: `start` returns at once and imports no Prefect, `wait_ready`
 waits for the first healthy answer. The server runs under tasks.supervisor, whose lifeline this
 process holds: however the run or the supervisor ends, also by kill -9, nothing of it stays. Its
-database is the one of `lce up`, which therefore shows past runs.
+database is the one of `lce up`, which therefore shows past runs. Its secret is new and lies in the
+memory of the two processes only.
 
 A server that dies is started again on its port, where Prefect's client finds it: what the client
 holds for it, it sends then. If that fails several times in a row, the run goes on without.
@@ -25,7 +26,9 @@ from urllib.parse import urlsplit
 from filelock import FileLock, Timeout
 
 from flows.servers.daemons import answers, environment, find, log_path, tail, workplace
+from flows.servers.guarded_prefect import client_auth, command, settings
 from flows.servers.ports import LOOPBACK, free_port
+from lce_core.access import new_secret, server_secret
 from lce_core.errors import ServiceError
 from tasks import supervisor
 
@@ -63,6 +66,8 @@ class TemporaryServer:
         """`tell` is given a sentence, once each, when the server is lost or there again."""
         self.home = home.absolute()
         self.url = ""
+        self.secret = ""
+        """What the server asks for; empty for a server of the user's own."""
         self.started_here = False
         """Whether a server was started, and will be stopped, by this object."""
         self.log = log_path(self.home, "temporary-server")
@@ -76,9 +81,9 @@ class TemporaryServer:
 
     def start(self) -> None:
         """Begins: finds a running server, or starts one; does not wait."""
-        self.url = _existing(self.home)
+        self.url, self.secret = _existing(self.home)
         if not self.url:
-            self.started_here = True
+            self.started_here, self.secret = True, new_secret()
             with contextlib.suppress(Timeout):  # then wait_ready starts it
                 self._lock.acquire(timeout=0)
                 self._launch()
@@ -114,16 +119,20 @@ class TemporaryServer:
             tail(self.log),
         )
 
+    def answers(self) -> bool:
+        """Return True if the server answers, and is the one that was started."""
+        return answers(f"{self.url}/health", self.secret)
+
     @property
     def was_lost(self) -> bool:
         """Whether it died at some time, or does not answer now."""
-        return self._died or not answers(f"{self.url}/health")
+        return self._died or not self.answers()
 
     def comes_back(self) -> bool:
         """Whether a server that died answers again; waits for one that is being started."""
         watch, limit = self._watch, time.monotonic() + START_SECONDS
         while watch and watch.is_alive() and time.monotonic() < limit:
-            if answers(f"{self.url}/health"):
+            if self.answers():
                 return True
             time.sleep(0.1)
         return False
@@ -142,7 +151,7 @@ class TemporaryServer:
         for _ in range(MOST_FAILED_STARTS):
             process = self._process or self._launch()
             while process.poll() is None and time.monotonic() < limit:
-                if answers(f"{self.url}/health"):
+                if self.answers():
                     return True
                 time.sleep(0.02)
             self._stop()
@@ -153,7 +162,7 @@ class TemporaryServer:
         failed = 0
         while not self._closing.wait(WATCH_SECONDS):
             if self._process and self._process.poll() is None:
-                failed = 0 if failed and answers(f"{self.url}/health") else failed
+                failed = 0 if failed and self.answers() else failed
                 continue
             self._stop()  # what its supervisor left
             if failed == MOST_FAILED_STARTS:
@@ -179,15 +188,17 @@ class TemporaryServer:
     def _launch(self, port: int | None = None) -> subprocess.Popen[bytes]:
         port = port or free_port()
         self.url = f"http://{LOOPBACK}:{port}/api"
-        command = [sys.executable, str(Path(supervisor.__file__)), sys.executable, "-m", "prefect"]
-        command += ["server", "start", "--host", LOOPBACK, "--port", str(port)]
         with self.log.open("ab" if self._watch else "wb") as output:
             self._process = subprocess.Popen(
-                command,
+                [sys.executable, str(Path(supervisor.__file__)), *command(port)],
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=output,
-                env={**environment(self.home), **_SETTINGS, "PREFECT_API_URL": self.url},
+                env={
+                    **environment(self.home),
+                    **_SETTINGS,
+                    **settings(self.url, self.secret),
+                },
                 cwd=workplace(self.home),
                 # Ctrl-C in the terminal is for the run, which then closes the server.
                 start_new_session=True,
@@ -208,28 +219,36 @@ def temporary_server(
         server.close()
 
 
-def client_settings(home: Path, url: str) -> dict[str, str]:
-    """Environment for a process that is to use the API at `url`; set before importing Prefect."""
+def client_settings(home: Path, url: str, secret: str = "") -> dict[str, str]:
+    """Return the environment of a process that uses the API at `url`; set before Prefect's import.
+
+    Without a secret the server is the user's own, and so are the credentials in the environment.
+    """
     own = environment(home.absolute())
     kept = ("NO_PROXY", "PREFECT_HOME", "PREFECT_PLUGINS_ENABLED", "DO_NOT_TRACK")
-    return {**{key: own[key] for key in kept}, "PREFECT_API_URL": url}
+    return {**{key: own[key] for key in kept}, "PREFECT_API_URL": url, **client_auth(secret)}
 
 
-def _existing(home: Path) -> str:
-    """The url of PREFECT_API_URL or of `lce up`, or "" if there is neither.
+def _existing(home: Path) -> tuple[str, str]:
+    """Return url and secret of PREFECT_API_URL or of `lce up`; empty if there is neither.
 
     Raises:
       ServiceError: PREFECT_API_URL is set, and nothing answers there.
     """
-    given = os.environ.get("PREFECT_API_URL", "").rstrip("/")
-    if given:
-        if not answers(f"{given}/health"):
-            raise ServiceError(
-                "PREFECT_API_URL",
-                f"{given}, where no Prefect server answers",
-                "the address of a running server",
-                "start it, or unset the variable: `lce run` then starts one of its own",
-            )
-        return given
     service = find(home, "server")
-    return str(service.url) if service and answers(f"{service.url}/health") else ""
+    ours = str(service.url) if service else ""
+    secret = server_secret(home, "prefect") if service else ""
+    given = os.environ.get("PREFECT_API_URL", "").rstrip("/")
+    if given in ("", ours):
+        if ours and answers(f"{ours}/health", secret):
+            return ours, secret
+        if not given:
+            return "", ""
+    if not answers(f"{given}/health"):
+        raise ServiceError(
+            "PREFECT_API_URL",
+            f"{given}, where no Prefect server answers",
+            "the address of a running server",
+            "start it, or unset the variable: `lce run` then starts one of its own",
+        )
+    return given, ""

@@ -11,6 +11,7 @@ import pytest
 from catalog.queries import run_query
 from flows.servers.daemons import ask
 from flows.settings import STUDIES
+from lce_core.access import server_secret
 from tests.support.ports import unused_port
 from tests.support.repository import ROOT
 from tests.support.studies import environment, lce
@@ -56,8 +57,9 @@ def test_prefect_deployment_run_as_typed_completes(home: Path, tmp_path: Path) -
             home / "catalog.duckdb", "SELECT DISTINCT status FROM cells WHERE study = 'smoke'"
         )
         assert rows == [("done",)]
-        artifacts = ask(f"{settings['PREFECT_API_URL']}/artifacts/filter", {})
-        logs = ask(f"{settings['PREFECT_API_URL']}/logs/filter", {})
+        secret = server_secret(home, "prefect")
+        artifacts = ask(f"{settings['PREFECT_API_URL']}/artifacts/filter", {}, secret=secret)
+        logs = ask(f"{settings['PREFECT_API_URL']}/logs/filter", {}, secret=secret)
         (noted,) = [line["message"] for line in logs if ".lock" in line["message"]]
         assert "moved" in noted
         assert [one["data"] for one in artifacts if one["key"] == "study-progress"] == [100.0]

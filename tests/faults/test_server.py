@@ -64,7 +64,8 @@ def test_a_killed_server_is_there_again_and_shows_the_whole_run(
     wait_until(lambda: not survivors(marker), 30)
     with temporary_server(home) as server:
         url = server.wait_ready()
-        (run_now,) = ask(f"{url}/flow_runs/filter", {"sort": "START_TIME_DESC", "limit": 1})
+        last = {"sort": "START_TIME_DESC", "limit": 1}
+        (run_now,) = ask(f"{url}/flow_runs/filter", last, secret=server.secret)
         assert run_now["state_type"] == "COMPLETED"
 
 

@@ -44,7 +44,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
     """Environment that leads to a server with two deployments."""
     home = tmp_path_factory.mktemp("home")
     with temporary_server(home) as running:
-        settings = {**os.environ, **client_settings(home, running.wait_ready())}
+        settings = {**os.environ, **client_settings(home, running.wait_ready(), running.secret)}
         settings.pop("PREFECT_PLUGINS_ENABLED")
         subprocess.run([sys.executable, "-c", DEPLOY], env=settings, check=True)
         yield settings
@@ -62,7 +62,8 @@ def prefect(settings: dict[str, str], *arguments: str) -> subprocess.CompletedPr
 def test_the_command_of_the_readme_works_as_typed(server: dict[str, str]) -> None:
     done = prefect(server, "run", "controlled-study")
     assert done.returncode == 0, done.stdout + done.stderr
-    (run, *_) = ask(f"{server['PREFECT_API_URL']}/flow_runs/filter", {})
+    secret = server["PREFECT_API_AUTH_STRING"].partition(":")[2]
+    (run, *_) = ask(f"{server['PREFECT_API_URL']}/flow_runs/filter", {}, secret=secret)
     assert run["state_type"] == "SCHEDULED"
 
 

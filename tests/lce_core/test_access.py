@@ -10,12 +10,22 @@ from typing import Any
 
 import pytest
 
-from lce_core.access import LOGIN, Guard, authorization, login_link, new_secret, server_secret
+from lce_core.access import (
+    LOGIN,
+    PROOF,
+    Guard,
+    authorization,
+    login_link,
+    new_secret,
+    proof,
+    server_secret,
+)
 from lce_core.errors import ServiceError
 
 SECRET = new_secret()
 PORT = 4321
 HOST = {"host": f"127.0.0.1:{PORT}"}
+COOKIE = Guard(lambda *_: None, SECRET, PORT).cookie_value
 RIGHT = {**HOST, "authorization": authorization(SECRET)}
 
 
@@ -34,6 +44,7 @@ def ask(
     kind: str = "http",
     method: str = "GET",
     path: str = "/api/flows",
+    query: str = "",
     body: bytes = b"",
     **options: Any,
 ) -> list[dict[str, Any]]:
@@ -49,7 +60,8 @@ def ask(
         "type": kind,
         "method": method,
         "path": path,
-        "headers": [(key.encode(), value.encode()) for key, value in headers.items()],
+        "query_string": query.encode(),
+        "headers": [(key.encode(), value.encode("latin-1")) for key, value in headers.items()],
     }
     asyncio.run(Guard(served, SECRET, PORT, **options)(scope, receive, send))
     return sent
@@ -64,7 +76,6 @@ def status(*arguments: Any, **options: Any) -> int:
     [
         {"authorization": authorization(SECRET)},
         {"authorization": f"Bearer {SECRET}"},
-        {"cookie": f"other=1; lce-{PORT}={SECRET}"},
     ],
 )
 def test_the_secret_lets_a_request_in(credentials: dict[str, str]) -> None:
@@ -79,7 +90,9 @@ def test_the_secret_lets_a_request_in(credentials: dict[str, str]) -> None:
         {"authorization": "Basic not-base64"},
         {"authorization": "Bearer "},
         {"authorization": authorization("")},
-        {"cookie": f"lce-{PORT + 1}={SECRET}"},
+        {"authorization": "Basic \xe9"},
+        {"cookie": f"lce-{PORT}={SECRET}"},
+        {"cookie": f"lce-{PORT + 1}={COOKIE}"},
         {"cookie": "=;;=\x00"},
     ],
 )
@@ -120,12 +133,22 @@ def test_logging_in_sets_a_cookie_and_what_the_page_keeps() -> None:
     assert json.loads(content["body"]) == {"key": "value"}
     assert "HttpOnly" in cookie
     assert "SameSite=Strict" in cookie
-    assert status({**HOST, "cookie": cookie.partition(";")[0]}) == 200
+    assert status({**HOST, "cookie": f"other=1; {cookie.partition(';')[0]}"}) == 200
+    # Browsers send it to every port of this address, so it must not be the secret itself.
+    assert SECRET not in cookie
     assert status(HOST, method="POST", path=LOGIN, body=b"wrong") == 401
 
 
 def test_the_login_link_keeps_the_secret_out_of_requests() -> None:
     assert login_link("http://127.0.0.1:1/", "s").partition("#")[0] == f"http://127.0.0.1:1{LOGIN}"
+
+
+def test_a_server_proves_to_anybody_that_it_knows_the_secret_and_keeps_it() -> None:
+    _, content = ask(HOST, path=PROOF, query="nonce")
+    assert content["body"].decode() == proof(SECRET, PORT, "nonce")
+    others = [proof(new_secret(), PORT, "nonce"), proof(SECRET, PORT + 1, "nonce")]
+    assert content["body"].decode() not in [*others, proof(SECRET, PORT, "other")]
+    assert SECRET.encode() not in content["body"]
 
 
 def test_websockets_need_the_secret_unless_they_ask_for_it_themselves() -> None:

@@ -25,6 +25,7 @@ from flows.servers.doctor import leftovers
 from flows.servers.ports import holder, require_free
 from flows.servers.temporary_server import TemporaryServer, client_settings, temporary_server
 from flows.settings import shipped_studies
+from lce_core.access import server_secret
 from lce_core.errors import ServiceError, SpecError
 from tests.support.ports import unused_port
 from tests.support.repository import ROOT
@@ -81,9 +82,10 @@ def gone(home: Path, seconds: float = 15) -> bool:
 def test_two_runs_that_meet_a_new_database_both_get_a_server(home: Path) -> None:
     # First in the file: here the database is new.
     with temporary_server(home) as one, temporary_server(home) as two:
-        assert answers(f"{one.wait_ready()}/health")
-        assert answers(f"{two.wait_ready()}/health")
-        assert one.url != two.url
+        assert one.wait_ready() != two.wait_ready()
+        assert one.answers()
+        assert two.answers()
+        assert one.secret != two.secret
     assert gone(home)
 
 
@@ -91,7 +93,7 @@ def test_two_runs_that_meet_a_new_database_both_get_a_server(home: Path) -> None
 @pytest.mark.long
 def test_a_temporary_server_keeps_the_record_of_every_task_and_leaves_nothing(home: Path) -> None:
     with temporary_server(home) as server:
-        settings = client_settings(home, server.wait_ready())
+        settings = client_settings(home, server.wait_ready(), server.secret)
         command = [sys.executable, "-c", FLOW]
         done = subprocess.run(
             command, env={**os.environ, **settings}, capture_output=True, text=True, check=False
@@ -100,8 +102,8 @@ def test_a_temporary_server_keeps_the_record_of_every_task_and_leaves_nothing(ho
     assert gone(home)
     with temporary_server(home) as server:  # another process, the same database
         url = server.wait_ready()
-        assert len(ask(f"{url}/task_runs/filter", {"limit": 200})) == 20
-        (run,) = ask(f"{url}/flow_runs/filter", {})
+        assert len(ask(f"{url}/task_runs/filter", {"limit": 200}, secret=server.secret)) == 20
+        (run,) = ask(f"{url}/flow_runs/filter", {}, secret=server.secret)
         assert run["state_type"] == "COMPLETED"
     assert gone(home)
 
@@ -110,10 +112,10 @@ def test_a_temporary_server_keeps_the_record_of_every_task_and_leaves_nothing(ho
 def test_starting_returns_at_once_and_loads_no_prefect(home: Path) -> None:
     # At once: before the server, which takes seconds on any machine, can have answered.
     code = (
-        "import sys, pathlib; from flows.servers.daemons import answers\n"
+        "import sys, pathlib\n"
         "from flows.servers.temporary_server import temporary_server\n"
         "with temporary_server(pathlib.Path(sys.argv[1])) as server:\n"
-        "    print(server.url, answers(f'{server.url}/health'), 'prefect' in sys.modules)"
+        "    print(server.url, server.answers(), 'prefect' in sys.modules)"
     )
     command = [sys.executable, "-c", code, str(home)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -129,17 +131,17 @@ def test_a_temporary_server_dies_with_a_killed_run(home: Path) -> None:
     code = (
         "import sys, pathlib, time; from flows.servers.temporary_server import TemporaryServer\n"
         "server = TemporaryServer(pathlib.Path(sys.argv[1])); server.start()\n"
-        "print(server.wait_ready(), flush=True); time.sleep(600)"
+        "print(server.wait_ready(), server.secret, flush=True); time.sleep(600)"
     )
     command = [sys.executable, "-c", code, str(home)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as run:
         assert run.stdout is not None
-        url = run.stdout.readline().strip()
-        assert answers(f"{url}/health")
+        url, secret = run.stdout.readline().split()
+        assert answers(f"{url}/health", secret)
         assert len(below(home)) >= 3  # supervisor, guard and server
         run.send_signal(signal.SIGKILL)
     assert gone(home)
-    assert not answers(f"{url}/health")
+    assert not answers(f"{url}/health", secret)
 
 
 @pytest.mark.long
@@ -147,7 +149,7 @@ def test_a_temporary_server_dies_with_a_killed_run(home: Path) -> None:
 def test_a_server_dies_with_its_killed_supervisor_and_another_takes_its_place(home: Path) -> None:
     told: list[str] = []
     with temporary_server(home, told.append) as server:
-        url = server.wait_ready()
+        server.wait_ready()
         first = {process.pid for process in below(home)}
         assert server._process is not None
         server._process.kill()
@@ -155,12 +157,12 @@ def test_a_server_dies_with_its_killed_supervisor_and_another_takes_its_place(ho
         while first & {process.pid for process in below(home)} and time.monotonic() < limit:
             time.sleep(0.05)
         assert not first & {process.pid for process in below(home)}
-        while not answers(f"{url}/health") and time.monotonic() < limit:
+        while not server.answers() and time.monotonic() < limit:
             time.sleep(0.1)
-        assert answers(f"{url}/health")
+        assert server.answers()
         assert told == ["Prefect's server died; it is started again."]
     assert gone(home)
-    assert not answers(f"{url}/health")
+    assert not server.answers()
 
 
 @pytest.mark.slow
@@ -183,18 +185,32 @@ def test_a_server_that_does_not_start_again_is_given_up_with_a_word(
     assert gone(home)
 
 
+@pytest.fixture
+def theirs(tmp_path: Path) -> Iterator[str]:
+    """A server of the user's own: Prefect's, with an address and nothing else from us."""
+    port = unused_port()
+    command = [sys.executable, "-m", "prefect", "server", "start", "--port", str(port)]
+    home = tmp_path / "theirs"
+    settings = {**os.environ, "PREFECT_HOME": str(home), "PREFECT_SERVER_UI_ENABLED": "false"}
+    with subprocess.Popen(command, env=settings, stdout=subprocess.DEVNULL) as process:
+        url = f"http://127.0.0.1:{port}/api"
+        limit = time.monotonic() + 60
+        while not answers(f"{url}/health") and time.monotonic() < limit:
+            time.sleep(0.1)
+        yield url
+        process.terminate()
+
+
 @pytest.mark.slow
-def test_a_given_server_is_used_and_not_stopped(
-    home: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_given_server_is_used_with_the_users_own_credentials_and_not_stopped(
+    home: Path, theirs: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with temporary_server(home) as theirs:
-        url = theirs.wait_ready()
-        monkeypatch.setenv("PREFECT_API_URL", url)
-        with temporary_server(home) as ours:
-            assert ours.wait_ready() == url
-            assert not ours.started_here
-        assert answers(f"{url}/health")
-    assert gone(home)
+    monkeypatch.setenv("PREFECT_API_URL", theirs)
+    with temporary_server(home) as ours:
+        assert ours.wait_ready() == theirs
+        assert not ours.started_here
+        assert "PREFECT_API_AUTH_STRING" not in client_settings(home, ours.url, ours.secret)
+    assert answers(f"{theirs}/health")
 
 
 def test_a_given_server_that_does_not_answer_is_named(
@@ -244,14 +260,18 @@ def test_nobody_holds_an_unused_port() -> None:
     assert "another user" in holder(port)
 
 
-def test_settings_of_the_user_do_not_reach_our_servers(
+def test_of_the_users_settings_those_that_restrict_reach_our_servers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PREFECT_SERVER_DATABASE_CONNECTION_URL", "sqlite:////elsewhere.db")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://elsewhere")
+    monkeypatch.setenv("PREFECT_SERVER_API_AUTH_STRING", "anybody:knows")
+    monkeypatch.setenv("PREFECT_SERVER_CSRF_PROTECTION_ENABLED", "true")
     monkeypatch.setenv("HTTP_PROXY", "http://proxy")
     settings = environment(tmp_path)
     assert "PREFECT_SERVER_DATABASE_CONNECTION_URL" not in settings
+    assert "PREFECT_SERVER_API_AUTH_STRING" not in settings
+    assert settings["PREFECT_SERVER_CSRF_PROTECTION_ENABLED"] == "true"
     assert "MLFLOW_TRACKING_URI" not in settings
     assert settings["HTTP_PROXY"] == "http://proxy"
     assert "127.0.0.1" in settings["NO_PROXY"]
@@ -295,7 +315,8 @@ def test_up_brings_server_worker_deployments_and_mlflow_and_down_leaves_nothing(
 ) -> None:
     ports = {"server": unused_port(), "mlflow": unused_port()}
     server, mlflow, worker = services.up(home, ports)
-    assert answers(f"{server.url}/health"), tail(Path(server.log))
+    secret = server_secret(home, "prefect")
+    assert answers(f"{server.url}/health", secret), tail(Path(server.log))
     assert answers(f"{mlflow.url}/health")
     for service in (server, mlflow):
         root = psutil.Process(service.pid)
@@ -306,7 +327,7 @@ def test_up_brings_server_worker_deployments_and_mlflow_and_down_leaves_nothing(
                 continue
             bound = {s.laddr.ip for s in sockets if s.status == psutil.CONN_LISTEN}
             assert bound <= {"127.0.0.1"}, process.cmdline()
-    deployments = ask(f"{server.url}/deployments/filter", {})
+    deployments = ask(f"{server.url}/deployments/filter", {}, secret=secret)
     names = {deployment["name"]: deployment for deployment in deployments}
     assert len(names) == len(shipped_studies())
     assert names["controlled-study"]["parameters"] == {"study": "toy"}

@@ -1,0 +1,76 @@
+"""Prefect's server behind our guard: `python -m flows.servers.guarded_prefect --port PORT`.
+
+It serves what `prefect server start` serves, with the same services. The guard refuses foreign Host
+and Origin headers and requests without the secret; Prefect's API asks for the secret once more, so
+a browser's cookie alone never reaches it. The secret comes in the environment: every user of the
+machine reads command lines.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import sys
+from argparse import ArgumentParser
+
+from flows.servers.ports import LOOPBACK
+from lce_core.access import Guard, auth_string
+
+AUTH = "PREFECT_SERVER_API_AUTH_STRING"
+UI_PASSWORD = "prefect-password"
+"""Key of the browser's local storage where both versions of Prefect's UI keep the password."""
+
+
+def command(port: int) -> list[str]:
+    """Return the command line of a server that listens on `port`."""
+    return [sys.executable, "-m", "flows.servers.guarded_prefect", "--port", str(port)]
+
+
+def settings(url: str, secret: str) -> dict[str, str]:
+    """Return the environment of the server whose API is at `url`."""
+    return {
+        "PREFECT_API_URL": url,
+        AUTH: auth_string(secret),
+        # The page's own address, whichever of the two names of loopback it was opened by.
+        "PREFECT_UI_API_URL": "/api",
+        "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": url.removesuffix("/api"),
+    }
+
+
+def client_auth(secret: str) -> dict[str, str]:
+    """Return the environment with which a client of Prefect gets in; empty without a secret."""
+    return {"PREFECT_API_AUTH_STRING": auth_string(secret)} if secret else {}
+
+
+def main() -> None:
+    """Serve until SIGTERM or SIGINT."""
+    parser = ArgumentParser(description=__doc__)
+    parser.add_argument("--port", type=int, required=True)
+    port = parser.parse_args().port
+
+    import uvicorn
+    from prefect.server.api.server import create_app
+    from prefect.settings import get_current_settings
+
+    server = get_current_settings().server
+    credentials = os.environ[AUTH]
+    guarded = Guard(
+        create_app(final=True),
+        credentials.partition(":")[2],
+        port,
+        local_storage={UI_PASSWORD: base64.b64encode(credentials.encode()).decode()},
+        in_band_websockets=True,
+    )
+    uvicorn.run(
+        guarded,
+        host=LOOPBACK,
+        port=port,
+        timeout_keep_alive=server.api.keepalive_timeout,
+        ws_ping_interval=server.api.websocket_ping_interval,
+        ws_ping_timeout=server.api.websocket_ping_timeout,
+        log_level=server.logging_level.lower(),
+    )
+
+
+if __name__ == "__main__":
+    main()
