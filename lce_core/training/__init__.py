@@ -1,1 +1,1 @@
-"""The one training loop, from the job to the checkpoint."""
+"""Training: one loop, from the job description to the saved checkpoint."""

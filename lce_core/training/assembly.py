@@ -1,8 +1,9 @@
-"""The parts of a training run, put together on the device: rows, base model, loss model.
+"""Build the parts of a training run on the device: packed rows, base model and loss module.
 
-The method is put on the model before it is placed on the device, whole or as a share, so that
-parameters which the method adds are trained and shared like all others. What is not to be trained
-requires no gradient: then it is neither optimised, averaged nor written to resume points.
+The method is applied to the model before the model moves to the device or is sharded. Parameters
+that the method adds are therefore trained and sharded like all others. Parameters that are not
+trained have `requires_grad=False`, which keeps them out of the optimiser, the EMA and the resume
+points.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ if TYPE_CHECKING:
 
 
 def open_rows(job: TrainingJob) -> PackedRows:
-    """The job's rows.
+    """Open the job's packed rows.
 
     Raises:
-      DataError: there are none, or they have another length.
+      DataError: if the file holds no rows, or rows of another length than the job's.
     """
     rows = PackedRows.open(job.rows)
     if rows.row_length != job.row_length or not len(rows):
@@ -51,14 +52,14 @@ def open_rows(job: TrainingJob) -> PackedRows:
 
 
 def plugin_of(job: TrainingJob) -> LanguageModel:
-    """The job's base model plug-in."""
+    """Load the plug-in of the job's base model."""
     add_plugin_folders(job.plugin_folders)
     return MODELS.from_identity(job.base_model)
 
 
 @dataclass(frozen=True)
 class Parts:
-    """What is trained: the model, its loss, and the method on it, if any."""
+    """The model to train, its loss module and the method applied to it, if any."""
 
     model: PreTrainedModel
     module: LossModel
@@ -66,37 +67,39 @@ class Parts:
 
     @property
     def kernel(self) -> str:
-        """Name of the attention kernel."""
+        """Name of the attention kernel that the method or the model asks for."""
         return (
             self.extended.kernel if self.extended else str(self.model.config._attn_implementation)
         )
 
     @property
     def lora(self) -> LoRA | None:
-        """Which weights are trained through LoRA; None for all as they are."""
+        """LoRA settings of the method; None if the method trains the weights directly."""
         return self.extended.method.lora() if self.extended else None
 
 
 def build(job: TrainingJob, base: LanguageModel, device: torch.device) -> Parts:
-    """The model to train, on `device`, or this process's share of it."""
+    """Build the model with its loss on `device`; sharded runs get this process's shard."""
     method = None if job.method is None else METHODS.from_identity(job.method)
 
     def start() -> PreTrainedModel:
         if job.from_scratch:
             model = base.initialise(job.seed)
-            # Not model.to(): it would round rotary frequencies, which are buffers.
+            # Assign .data instead of calling model.to(): to() would also cast the buffers, and
+            # rotary frequencies lose precision in bf16.
             for parameter in model.parameters():
                 parameter.data = parameter.data.to(job.state_dtype)
         else:
             model = base.load(job.base_folder, job.state_dtype)
         if method and method.insertion(base.geometry):
-            reserve_token(model)  # Here, where other processes take the model's layout from.
+            # Add the token here, on the main process: the other processes copy this model's layout.
+            reserve_token(model)
         return model
 
     sharded = job.is_sharded(device)
     model = build_on_main(start, device, job.state_dtype) if sharded else start()
     extended = None if method is None else _extend(job, base, method, model, device)
-    # Weights in bf16 need no autocast.
+    # Autocast only helps fp32 weights; with bf16 weights all products are in bf16 already.
     precise = job.state_dtype == torch.float32
     module = LossModel(model, job.training.precision if precise else "fp32", job.kept)
     if sharded:
@@ -115,7 +118,7 @@ def _extend(
     model: PreTrainedModel,
     device: torch.device,
 ) -> ExtendedModel:
-    """Puts the job's method on the model."""
+    """Apply the job's method to the model."""
     extended = extend(
         model,
         base,
@@ -135,10 +138,10 @@ def _extend(
 
 
 def sequence_length(job: TrainingJob, extended: ExtendedModel | None) -> int:
-    """Tokens of text that attend to each other in training: a row, or a piece of it.
+    """Return how many tokens of text attend to each other: a row, or a piece of a row.
 
     Raises:
-      SpecError: the pieces that the method wants do not divide the rows.
+      SpecError: if the pieces that the method trains on do not divide the row length.
     """
     if extended is None or extended.inserter is None:
         return job.row_length

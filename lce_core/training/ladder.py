@@ -1,13 +1,16 @@
-"""What a training run that is out of memory does next, in order of what it costs.
+"""Fallbacks of a training run that is out of memory, cheapest first.
 
-1. fewer rows in a pass, down to one: as good as free for long rows;
-2. layers keep less (`lce_core.training.recomputation`): attention, full, offload;
-3. states in bf16, where the study allows either, from the first step on.
+1. Fewer rows per forward pass, down to one. This costs almost nothing for long rows.
 
-All but the last change nothing but the order of sums, and, with fewer rows in a pass, what dropout
-drops, where a model has it. On a GPU the first rung is the first that an
-estimate says will do, unless the execution names what layers keep: every rung that fails costs a
-start.
+2. Layers keep less for the backward pass (`lce_core.training.recomputation`): attention, full,
+offload.
+
+3. States in bf16 from the first step on, if the study allows both precisions.
+
+Fallbacks 1 and 2 change only the order of summation and, for models with dropout, which activations
+a pass with fewer rows drops. On a GPU the run starts with the first fallback whose estimated memory
+fits, because each failed attempt costs a restart. If the execution settings name what the layers
+keep, the run skips the estimate and tries the fallbacks in order.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def all_rungs(job: TrainingJob) -> list[TrainingJob]:
-    """The job as it is, and then with ever less memory."""
+    """List the job and its fallbacks, each needing less memory than the one before."""
     found = [job.model_copy(update={"gradient_checkpointing": job.kept})]
     while found[-1].micro_rows > 1:
         fewer = found[-1].micro_rows // 2 * job.row_length
@@ -37,8 +40,9 @@ def all_rungs(job: TrainingJob) -> list[TrainingJob]:
     for name in kept[kept.index(job.kept) + 1 :]:
         found.append(found[-1].model_copy(update={"gradient_checkpointing": name}))
     if job.training.state_precision == "fp32_or_bf16" and job.state_precision == "fp32":
-        # Half the states leave room again, so layers may keep more than at the rung before.
-        # Either precision has resume points of its own: what the record names holds for all steps.
+        # bf16 states need half the memory, so layers may keep more again than in the last fp32
+        # fallback. The two precisions have separate resume folders because a run may not change its
+        # precision midway: the precision in its record must hold for all steps.
         single = [
             rung.model_copy(update={"states": "bf16", "resume": job.resume / "bf16"})
             for rung in found
@@ -50,16 +54,16 @@ def all_rungs(job: TrainingJob) -> list[TrainingJob]:
 def rungs(
     job: TrainingJob, base: LanguageModel, device: torch.device, capacity: int | None
 ) -> Sequence[TrainingJob]:
-    """The rungs that are worth trying on a device, in order.
+    """Return the fallbacks that are worth trying on a device, in order.
 
     Args:
-      job: what is to be trained.
-      base: its base model.
-      device: of each process.
-      capacity: its memory in bytes; None if nobody knows.
+      job: what to train.
+      base: the job's base model.
+      device: device of each process.
+      capacity: memory of the device in bytes; None if unknown.
 
     Raises:
-      SpecError: its states alone do not fit, whatever layers keep.
+      SpecError: if the states alone exceed the memory, whatever the layers keep.
     """
     found = all_rungs(job)
     if capacity is None:
@@ -74,14 +78,14 @@ def rungs(
 
 
 def need(job: TrainingJob, base: LanguageModel, device: torch.device) -> Memory:
-    """The estimate for a job on a device."""
+    """Estimate the memory of one process of a job."""
     method = None if job.method is None else METHODS.from_identity(job.method)
     lora = method.lora() if method else None
     return estimate(job, base, sharded=job.is_sharded(device), lora=lora)
 
 
 def described(job: TrainingJob) -> str:
-    """A rung in words."""
+    """Describe a fallback for messages."""
     rows = "1 row" if job.micro_rows == 1 else f"{job.micro_rows} rows"
     return f"{rows} a pass, gradient_checkpointing {job.kept}, {job.state_precision} states"
 
@@ -93,7 +97,7 @@ def too_small(
     capacity: int | None,
     wanting: Sequence[str],
 ) -> SpecError:
-    """The error of a run whose last rung is too much for its devices."""
+    """Build the error of a run whose last fallback does not fit."""
     has = "an unknown amount" if capacity is None else f"{capacity / 1e9:.1f} GB"
     tried = f" (out of memory: {'; '.join(wanting)})" if wanting else ""
     bf16 = job.state_precision == "fp32" and job.training.precision == "bf16"

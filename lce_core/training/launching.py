@@ -1,11 +1,12 @@
-"""Several processes for one job: `accelerate launch`, progress and errors brought back.
+"""Run one job in several processes with `accelerate launch`; return progress, result and errors.
 
-The driver writes the job into a private folder and starts `accelerate launch -m MODULE JOB.json`
-with a configuration of its own, so that nobody's personal Accelerate settings take part. Rank 0
-prints progress as JSON lines; result and errors come back as files in the private folder. The
-driver holds the write end of every worker's standard input and closes it when the launcher has
-ended: when either of the two dies, however it dies, workers read the end of file and exit, so no
-orphan keeps a GPU.
+The driver writes the job to a private folder and starts `accelerate launch -m MODULE JOB.json` with
+its own configuration file, so that a user's Accelerate settings have no effect. Rank 0 prints
+progress as JSON lines. The processes leave the result and errors as files in the private folder.
+
+The driver holds the write end of every worker's standard input and closes it when the launcher
+exits. If the driver or the launcher dies for any reason, the workers read end-of-file and exit, so
+that no orphan keeps a GPU.
 """
 
 from __future__ import annotations
@@ -35,21 +36,21 @@ _TAIL_CHARACTERS = 2000
 def launch(
     module: str, payload: str, processes: int, report: Report, scratch: Path
 ) -> dict[str, Any]:
-    """Runs `python -m module` in `processes` processes and returns rank 0's result.
+    """Run `python -m module` in `processes` processes and return the result of rank 0.
 
     Args:
-      module: its `__main__` part calls `work` with the path it gets as its argument.
-      payload: JSON handed to every process.
+      module: its `__main__` part calls `work` with the path in its first argument.
+      payload: JSON that every process receives.
       processes: number of processes on this machine.
-      report: called here with every progress mapping of rank 0.
-      scratch: existing folder for the private one. A driver that is killed leaves that behind, so
-        give a folder that somebody removes.
+      report: called in the driver with every progress mapping of rank 0.
+      scratch: existing folder for the private folder. A killed driver leaves the private folder
+        behind, so pass a folder that is cleaned up later.
 
     Raises:
-      LceError, torch.OutOfMemoryError, MemoryError, OSError: what a process raised first, in its
+      LceError, torch.OutOfMemoryError, MemoryError, OSError: the first error of any process, in its
         own class.
-      WorkerLostError: a process ended without a word (killed, crashed).
-      ProcessFailedError: any other error of a process, named in the message.
+      WorkerLostError: if a process ended without an error file (killed or crashed).
+      ProcessFailedError: for any other error of a process; the message names it.
     """
     with tempfile.TemporaryDirectory(prefix="launch-", dir=scratch) as name:
         folder = Path(name)
@@ -83,7 +84,7 @@ def launch(
 
 
 def work(job: Path, carry_out: Callable[[str, Report], dict[str, Any]]) -> None:
-    """Body of a launched process: reads the job, carries it out, leaves result or error behind."""
+    """Run the job in a launched process and write its result or error to the job's folder."""
     threading.Thread(target=_exit_with_driver, daemon=True).start()
     try:
         facts = carry_out(job.read_text(encoding="utf-8"), _print_progress)
@@ -104,7 +105,8 @@ def work(job: Path, carry_out: Callable[[str, Report], dict[str, Any]]) -> None:
 
 
 def _configuration(processes: int) -> dict[str, Any]:
-    # MULTI_GPU is Accelerate's name for "through torchrun"; the job chooses CPU or CUDA itself.
+    # MULTI_GPU is Accelerate's name for launching through torchrun. The job itself selects CPU or
+    # CUDA.
     return {
         "compute_environment": "LOCAL_MACHINE",
         "distributed_type": "MULTI_GPU",
@@ -127,11 +129,12 @@ def _free_port() -> int:
 
 @contextlib.contextmanager
 def _process(command: list[str], stderr: IO[str]) -> Iterator[subprocess.Popen[str]]:
-    """The launcher as a child of this process group, gone when the block is left."""
+    """Start the launcher in this process group and stop it when the block ends."""
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True
     )
-    # A launcher that was killed leaves its workers, whose output the driver would read to the end.
+    # If the launcher is killed, its workers keep stdout open, and reading stdout would block until
+    # they end. This thread closes their stdin as soon as the launcher is gone, and they exit.
     ender = threading.Thread(target=_release, args=(process,), daemon=True)
     ender.start()
     try:
@@ -159,7 +162,8 @@ def _release(process: subprocess.Popen[str]) -> None:
 
 
 def _exit_with_driver() -> None:
-    # os.read, because a thread inside sys.stdin would hold its lock at interpreter shutdown.
+    # Use os.read: a thread blocked inside sys.stdin holds its lock, which hangs the interpreter's
+    # shutdown.
     while os.read(0, 1):
         pass
     os._exit(1)
@@ -177,7 +181,7 @@ def _write(path: Path, value: dict[str, Any]) -> None:
 
 
 def _raise_first_error(folder: Path) -> None:
-    """Raises what the first failing process raised; the others usually fail because of it."""
+    """Raise the error of the process that failed first; it usually causes the later ones."""
     found = sorted(folder.glob("error-*.json"), key=lambda path: path.stat().st_mtime_ns)
     if found:
         _raise(json.loads(found[0].read_text(encoding="utf-8")))

@@ -1,15 +1,16 @@
-"""LoRA, low-rank updates of linear layers: put on before training, merged for the checkpoint.
+"""LoRA, low-rank updates of linear layers: added before training, merged into the checkpoint.
 
-A layer computes W x + alpha / rank * B (A x) with W kept; B starts at zero, so training starts from
-the model as it is. The layer's `weight` and `bias` keep their names, so a checkpoint is the stock
-model's names with A and B multiplied out. An EMA of the weights is one of A and of B.
+A layer computes W x + alpha / rank * B (A x) with W frozen. B starts at zero, so training starts
+from the unchanged model. The layer keeps the names `weight` and `bias`, so the merged checkpoint
+has the stock model's parameter names. An EMA averages A and B separately.
 
-Why not the peft package: once it is installed, transformers' Auto classes follow an
-adapter_config.json beside the weights to other weights than the folder's, behind the back of
-fingerprints. It also renames weights, merges modules and not gathered tensors, and
+The peft package is not used for three reasons. Once it is installed, transformers' Auto classes
+follow an adapter_config.json beside the weights and load weights from another folder, which no
+fingerprint covers. It renames weights, and merges modules instead of gathered tensors. It also
 copies the input of every layer to fp32 under autocast.
 
-Source: Hu et al. 2021, arXiv:2106.09685, equation 3 and section 4.1; A is drawn as in their code.
+Source: Hu et al. 2021, arXiv:2106.09685, equation 3 and section 4.1; A is initialised as in their
+code.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ _DOWN, _UP = ".lora_A", ".lora_B"
 
 
 class LoRALinear(nn.Module):
-    """A linear layer whose weight is kept and gets a low-rank update.
+    """A linear layer with a frozen weight and a trained low-rank update.
 
     Args:
-      layer: gives weight and bias.
+      layer: the layer whose weight and bias are reused.
       lora: rank and alpha.
       generator: draws A, on the CPU.
     """
@@ -46,16 +47,16 @@ class LoRALinear(nn.Module):
         self.lora_B = nn.Parameter(layer.weight.new_zeros(layer.out_features, lora.rank))
 
     def forward(self, states: Tensor) -> Tensor:
-        """The layer's output plus its update: (..., in_features) -> (..., out_features)."""
+        """Return the layer's output plus its update: (..., in_features) -> (..., out_features)."""
         update = linear(linear(states, self.lora_A) * self.scale, self.lora_B)
         return linear(states, self.weight, self.bias) + update
 
 
 def add_lora(model: nn.Module, lora: LoRA, seed: int) -> None:
-    """Gives `model`, in place, updates that follow from `seed`; keeps what is not to be trained.
+    """Add low-rank updates to `model` in place, drawn from `seed`, and freeze the other weights.
 
     Raises:
-      SpecError: the model has no layer of the given names.
+      SpecError: if the model has no linear layer with one of the target names.
     """
     generator = torch.Generator().manual_seed(seed)
     found = [
@@ -79,11 +80,11 @@ def add_lora(model: nn.Module, lora: LoRA, seed: int) -> None:
 
 @torch.no_grad()
 def merged(weights: Mapping[str, Tensor], lora: LoRA) -> dict[str, Tensor]:
-    """The weights of the stock model: W + alpha / rank * B A where there is an update.
+    """Return the stock model's weights: W + alpha / rank * B A for each layer with an update.
 
     Args:
-      weights: whole tensors by name, of a model that `add_lora` changed; left as they are.
-      lora: what it was changed by.
+      weights: whole tensors by name, of a model that `add_lora` changed; they are not modified.
+      lora: the settings given to `add_lora`.
     """
     plain = {}
     for name, tensor in weights.items():

@@ -1,4 +1,4 @@
-"""The loss log of a run: `loss.jsonl`, one entry a training step, kept across interruptions."""
+"""Loss log of a run: `loss.jsonl`, one entry per training step, kept across interruptions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LOG = "loss.jsonl"
 
 
 class LossLog:
-    """`loss.jsonl` in the resume folder. Opening it at a step forgets the entries after it."""
+    """Append to `loss.jsonl` in the resume folder; opening it at a step drops all later entries."""
 
     def __init__(self, folder: Path, step: int) -> None:
         self.path = folder / LOG
@@ -25,7 +25,7 @@ class LossLog:
         self._file = self.path.open("a", encoding="utf-8")
 
     def append(self, entry: Mapping[str, Any]) -> None:
-        """Adds an entry, in the operating system's hands when this returns."""
+        """Write an entry and flush it to the operating system."""
         self._file.write(_line(entry))
         self._file.flush()
 
@@ -37,7 +37,7 @@ class LossLog:
 
 
 def read_entries(path: Path) -> list[dict[str, Any]]:
-    """Return the whole entries of a log, which may be being written; none where it is not there."""
+    """Read a log's complete entries, even while it is written; empty if the file is missing."""
     try:
         text = read_file(path).decode("utf-8", "replace")
     except OSError as error:

@@ -1,8 +1,8 @@
-"""A causal language model as a module whose forward pass is the training loss.
+"""A causal language model as a module whose forward pass returns the training loss.
 
-Wrappers that act on `forward` (DistributedDataParallel, fully_shard) then see embedding, layers
-and head in one call, and the head meets the hidden states in `linear_cross_entropy`, without
-logits.
+Wrappers that act on `forward` (DistributedDataParallel, fully_shard) thus see embedding, layers and
+head in one call. `linear_cross_entropy` applies the head to the hidden states without materialising
+the logits.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 class LossModel(nn.Module):
-    """Weighted sum of next-token losses of a batch of rows.
+    """Compute the weighted sum of next-token losses of a batch of rows.
 
     Args:
       model: any causal language model of transformers with a linear head.
-      precision: "fp32" for products in the weights' dtype, or "bf16" for bf16 products on fp32
-        weights.
+      precision: "fp32" computes matrix products in the weights' dtype; "bf16" computes them in bf16
+        from fp32 weights (autocast).
       kept: what the model's layers keep for the backward pass (`recomputation.enable`).
     """
 
@@ -34,11 +34,11 @@ class LossModel(nn.Module):
         self.model, self.precision, self.kept = model, precision, kept
 
     def forward(self, tokens: Tensor, weights: Tensor) -> Tensor:
-        """Sum of weights[r, i] * nll(tokens[r, i] | tokens[r, :i]) over i >= 1, in nats.
+        """Return the sum of weights[r, i] * nll(tokens[r, i] | tokens[r, :i]) over i >= 1, in nats.
 
         Args:
           tokens: (rows, row_length) int64.
-          weights: (rows, row_length) fp32; column 0 is never predicted.
+          weights: (rows, row_length) fp32; column 0 is ignored because it is never predicted.
         """
         head = cast("nn.Linear", self.model.get_output_embeddings())
         backbone = self.model.base_model

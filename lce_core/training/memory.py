@@ -1,20 +1,22 @@
-"""Device memory that training needs, before anything is loaded.
+"""Estimate the device memory of a training run before anything is loaded.
 
-A step is fullest while the backward pass goes through a layer, or while the loss is computed, with
-the gradients of earlier micro-batches already there. What is counted, in bytes of one process:
+Memory peaks during the backward pass of one layer or while the loss is computed, when the gradients
+of earlier micro-batches already exist. The estimate is in bytes per process, with
 
-    T tokens of a micro-batch, h hidden size, q and k width of all query and all key heads,
+    T tokens of a micro-batch, h hidden size, q and k total width of the query and key heads,
     m width of the MLP, V vocabulary, n layers, P parameters, N processes that share the model
 
-- states: weights, gradients and two moments, 16 P / N in fp32 and 8 P / N in bf16; average 4 P / N;
-- inputs of layers: n T h numbers, in fp32 under autocast and in bf16 where weights are;
-- with attention kept: (n - 1) T (2 q + 4 heads), its output in bf16 and log-sum-exp in fp32;
-- one layer computed again, with the gradients at its widest place, and bf16 copies of its weights;
-- loss: gradients of the head and of the hidden states, one block of logits;
-- gathered: shared layers, embedding and head while they are whole.
+- states: weights, gradients and two moments take 16 P / N in fp32 and 8 P / N in bf16; the EMA
+  takes 4 P / N;
+- inputs of layers: n T h numbers, in fp32 under autocast and in bf16 if the weights are bf16;
+- with `kept="attention"`: (n - 1) T (2 q + 4 heads), attention outputs in bf16 and log-sum-exp in
+  fp32;
+- one recomputed layer, the gradients at its widest point and bf16 copies of its weights;
+- loss: gradients of the head and of the hidden states, and one block of logits;
+- gathered: the weights of sharded layers, embedding and head while they are whole.
 
-Tests compare the sums with torch's MemTracker on true widths. Not counted: fragments between
-allocations, which `SHARE` leaves room for, and methods whose attention keeps more than SDPA does.
+Tests compare these sums with torch's MemTracker at the models' true widths. The estimate excludes
+fragmentation, which `SHARE` leaves room for, and methods whose attention keeps more than SDPA does.
 """
 
 from __future__ import annotations
@@ -30,30 +32,30 @@ if TYPE_CHECKING:
     from lce_core.training.job import TrainingJob
 
 SHARE = 0.93
-"""Of a device's memory that tensors may take; the rest is lost between them."""
+"""Fraction of the device's memory that tensors may take; the rest allows for fragmentation."""
 _BLOCK_TOKENS = 1024
-"""Tokens whose logits exist at one time, as in `lce_core.evaluation.cross_entropy`."""
+"""Tokens whose logits exist at one time, the default of `lce_core.evaluation.cross_entropy`."""
 _CONTEXT_BYTES = 1.5e9
-"""CUDA's context and workspaces of its libraries, roughly; NCCL's buffers half as much again."""
+"""Allowance for the CUDA context and library workspaces, not computed; NCCL adds half as much."""
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes of one process's device, by purpose."""
+    """Estimated bytes on one process's device, by purpose."""
 
     states: float
-    """Weights, gradients, moments and average."""
+    """Weights, gradients, moments and EMA."""
     inputs: float
-    """What all layers keep."""
+    """Tensors that all layers together keep for the backward pass."""
     layer: float
-    """What the layer at hand or the loss needs, whichever is more."""
+    """Peak of one layer's backward pass or of the loss, whichever is larger."""
     gathered: float
-    """Weights of other processes, and their gradients, while they are used."""
+    """Weights gathered from other processes, and their gradients, while they are in use."""
     context: float
 
     @property
     def total(self) -> float:
-        """Everything."""
+        """Sum of all parts in bytes."""
         return float(sum(asdict(self).values()))
 
     def __str__(self) -> str:
@@ -66,7 +68,7 @@ class Memory:
 
 
 def num_parameters(base: LanguageModel) -> int:
-    """Weights of a base model: matrices, embedding and norms; biases are left out."""
+    """Count a base model's weights: matrices, embedding and norms, but no biases."""
     shape = base.shape
     embedding = 0 if shape.tied_embeddings else shape.vocab_size * shape.hidden_size
     norms = (2 * shape.num_layers + 1) * shape.hidden_size
@@ -76,13 +78,13 @@ def num_parameters(base: LanguageModel) -> int:
 def estimate(
     job: TrainingJob, base: LanguageModel, *, sharded: bool, lora: LoRA | None = None
 ) -> Memory:
-    """What one process of a run needs.
+    """Estimate the memory of one process of a run.
 
     Args:
-      job: what is trained, and how.
-      base: its base model.
-      sharded: whether processes share the model.
-      lora: what is trained instead of all weights, if anything.
+      job: what to train, and with which settings.
+      base: the job's base model.
+      sharded: True if the processes share the model.
+      lora: the low-rank updates to train instead of all weights, if any.
     """
     shape, geometry = base.shape, base.geometry
     width, wide, vocab = shape.hidden_size, shape.intermediate_size, shape.vocab_size
@@ -100,17 +102,34 @@ def estimate(
     average = 4 * trained if job.training.ema_decay else 0
     states = (element * parameters + 3 * element * trained + average) / shares
 
-    # What autograd saves of a layer for each token: two norms, attention, MLP, residual.
-    # Phi's activation is made of products and a tanh, each of which keeps its operands.
+    # Bytes per token that autograd saves of one layer, besides the layer's input; shapes are those
+    # of transformers' LlamaDecoderLayer.
+    # heads: query, key, value and attention output, 2 (q + k + k + q) bytes in bf16.
+    # mlp: gate, up, activation and their product in bf16. Phi's MLP has no gate, but its GELU is a
+    # chain of products and a tanh that each save their operands: five tensors in all.
     mlp = (4 if shape.gated_mlp else 5) * 2 * wide
     copies = of_layer * 2 if mixed else 0
+    # The factors of the hidden size h. Both norms save their normalised states, the linear layers
+    # save their inputs, and the second norm saves its own input.
+    # 22, autocast on fp32 weights: normalised states in fp32 (2 x 4), the second norm's input in
+    # fp32 (4), and a separate bf16 copy of their input for each of q, k, v, gate and up (5 x 2).
+    # 16, bf16 weights: each norm saves an fp32 copy of its input (4), the normalised states (2) and
+    # its output (2).
+    # 20, fp32: normalised states (2 x 4), the norms' outputs (2 x 4) and the second norm's input
+    # (4); heads and mlp take twice their bf16 size.
     if half:
         saved = (22 if mixed else 16) * width + heads + mlp
     else:
         saved = 20 * width + 2 * heads + 2 * mlp
+    # Transient bytes per token during the layer's backward pass: the gradients of the residual
+    # stream (2 * width) and of two MLP activations (mlp / 2), cosines and sines (4 * head_dim) and,
+    # divided by the number of tokens, the bf16 gradient of one MLP matrix (2 * wide * width).
     slope = 2 * width + mlp / 2 + 4 * geometry.head_dim + 2 * wide * width / tokens
     layer = tokens * (saved + slope) + copies
 
+    # Per layer: its input; with "attention" also the attention output in bf16 and one fp32
+    # log-sum-exp per head, except for the layer being recomputed. "offload" has two inputs on the
+    # device at a time.
     residual = tokens * width * element
     attended = tokens * geometry.num_heads * (2 * geometry.head_dim + 4)
     inputs = {
@@ -121,12 +140,18 @@ def estimate(
     }[job.kept]
     if job.kept == "none":
         layer = tokens * slope
+    # Per element of the head's weight: its gradient in fp32 (4), the bf16 product of each block or
+    # the gradient cast to bf16 (2) and, under autocast, the head's bf16 copy (2). Per element of
+    # the hidden states: the states, their gradient and an fp32 copy in the last norm. Per logit of
+    # a block 12: the previous block's fp32 logits (4) and their bf16 gradient (2) are still
+    # referenced while the next block's product (2) and its fp32 copy (4) are made.
     head = vocab * width * (6 + 2 * mixed)
     loss = head + tokens * width * (2 * element + 4) + 12.0 * _BLOCK_TOKENS * vocab
 
     gathered = 0.0
     if sharded:
-        # Whole weights and gradients of the layer at hand, weights of the next, sums in fp32.
+        # Gathered at a time: weights and gradients of the present layer, weights of the next layer
+        # and gradient sums in fp32; embedding and head with their gradients and fp32 sums.
         gathered = of_layer * (3 * element + 4) + ends * (2 * element + 4)
     return Memory(
         states=states,
@@ -138,7 +163,7 @@ def estimate(
 
 
 def _low_rank(lora: LoRA, base: LanguageModel) -> float:
-    """Weights that are trained through LoRA, about: every target as wide as the hidden size."""
+    """Estimate the weights trained by LoRA, as if every target were a hidden_size square matrix."""
     shape = base.shape
     updates = shape.num_layers * len(lora.targets) * 2 * lora.rank * shape.hidden_size
     whole = any("embed" in part for part in lora.whole)

@@ -1,15 +1,15 @@
-"""Activation checkpointing: what of the layers is kept for the backward pass, and where.
+"""Activation checkpointing: which activations a layer keeps for the backward pass, and where.
 
-| name | kept of each layer | computed again |
+| name | kept of each layer | recomputed |
 |---|---|---|
 | none | all activations | nothing |
 | attention | its input; attention's output and log-sum-exp | the rest |
 | full | its input | the layer |
 | offload | its input, in the host's memory | the layer |
 
-What is computed again is computed by the same kernels, so the numbers are the same, bit for bit
-where kernels add in a fixed order. From 32k tokens on attention is 40 percent of the work of
-training Llama-2-7B or more, and its output a small part of a layer's activations.
+Recomputation runs the same kernels, so the numbers are equal, bit for bit if the kernels sum in a
+fixed order. Keeping attention pays off for long rows: from 32k tokens on, attention is at least 40
+percent of the work of training Llama-2-7B, but its output is a small part of a layer's activations.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 Kept = Literal["none", "attention", "full", "offload"]
-"""In the order of memory that they take, the most first."""
+"""Ordered by memory, largest first; the out-of-memory fallbacks follow this order."""
 
 
 def enable(model: PreTrainedModel, kept: Kept) -> None:
-    """Lets the layers of a model keep what `kept` says."""
+    """Make the layers of a model keep what `kept` names."""
     if kept == "none":
         return
     settings: dict[str, Any] = {"use_reentrant": False}
     if kept == "attention":
         settings["context_fn"] = partial(create_selective_checkpoint_contexts, _policy)
-    # The second name is what older 5.x releases of transformers have.
+    # Releases 5.x of transformers before the rename only have the second name.
     names = ("activation_checkpointing_enable", "gradient_checkpointing_enable")
     found = next(getattr(model, name) for name in names if hasattr(model, name))
     found(settings)
 
 
 def storage(kept: Kept, device: torch.device) -> AbstractContextManager[object]:
-    """Where a forward pass inside leaves what its backward pass needs."""
+    """Return the context for a forward pass; "offload" moves saved tensors to the host's memory."""
     if kept != "offload":
         return nullcontext()
     return torch.autograd.graph.save_on_cpu(pin_memory=device.type == "cuda")

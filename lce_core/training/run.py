@@ -1,17 +1,19 @@
-"""The one training loop: pretraining of the toy base and fine-tuning with any method.
+"""Run training jobs: pretraining of the toy base model and fine-tuning with any method.
 
-Built on Accelerate. A step is one update on `tokens_per_step` tokens, whatever the number of
-processes and micro-batches: the loss is divided by the weight sum of the whole step's rows before
-it is differentiated, so 1 x 8, 8 x 1 and N processes compute the same gradient up to rounding. Of
-models with dropout (phi2) that holds for one division into passes only: what is dropped is drawn
-pass by pass, on each process.
-Learning rate, rows and dropout are functions of the step, which makes a resumed run equal to an
-undisturbed one, bit for bit on a CPU.
+The loop is built on Accelerate. A step is one update on `tokens_per_step` tokens, whatever the
+number of processes and micro-batches: the loss is divided by the summed weight of all rows of the
+step before the backward pass. One process with 8 micro-batches, one with a single large batch and N
+processes therefore compute the same gradient up to rounding. For models with dropout (phi2) this
+holds only for a fixed number of processes and rows per pass, because dropout is drawn per pass and
+process.
 
-Several processes hold whole copies of the model ("replicate") or a share of it each ("shard",
+Learning rate, rows and dropout are functions of the step, so a resumed run equals an uninterrupted
+one, bit for bit on a CPU.
+
+Several processes hold either whole copies of the model ("replicate") or a shard each ("shard",
 `lce_core.training.sharding`); the arithmetic is the same.
 
-AdamW decays every parameter alike, norms included, as the papers' training code does.
+AdamW applies weight decay to every parameter, norms included, as the papers' training code does.
 """
 
 from __future__ import annotations
@@ -34,24 +36,24 @@ from lce_core.training.trainer import Trainer
 
 
 def run(job: TrainingJob, report: Report) -> dict[str, Any]:
-    """Trains to the end, from the resume point if there is one; `out` then holds the checkpoint.
+    """Train to the last step, from the latest resume point if there is one; save to `job.out`.
 
-    A run that is out of memory goes on with less (`lce_core.training.ladder`).
+    A run that is out of memory restarts with the next fallback (`lce_core.training.ladder`).
 
     Args:
-      job: what to train, and how.
-      report: gets {"step", "steps", "loss", "tokens_per_second"} about once a second.
+      job: what to train, and with which settings.
+      report: receives {"step", "steps", "loss", "tokens_per_second"} about once a second.
 
     Returns:
-      JSON-able facts: the last entry of the log (`lce_core.training.telemetry`), kernel,
-      resumed_from, seconds, device, processes, how the device's memory was used and what it was
-      too small for; peak_memory_bytes is that of all steps.
+      JSON-able facts: the last entry of the loss log (`lce_core.training.telemetry`), kernel,
+        resumed_from, seconds, device, processes, the memory settings used and `out_of_memory`, the
+        fallbacks that failed; peak_memory_bytes is the maximum over all steps.
 
     Raises:
-      SpecError: the job contradicts itself or this machine, whose memory may not suffice.
-      DataError: rows that cannot be trained on.
-      NonFiniteError: the loss or a gradient is NaN or infinite; nothing is saved.
-      StoreError: the resume folder belongs to another run.
+      SpecError: if the job contradicts itself or this machine, or the memory is too small.
+      DataError: if the rows cannot be trained on.
+      NonFiniteError: if the loss or a gradient is NaN or infinite; nothing is saved then.
+      StoreError: if the resume folder belongs to another run.
     """
     device = resolve_device(job.device)
     _check(job, device)
@@ -62,7 +64,8 @@ def run(job: TrainingJob, report: Report) -> dict[str, Any]:
             return {**_carry_out(rung, device, report), "out_of_memory": wanting}
         except torch.OutOfMemoryError as error:
             wanting.append(f"{described(rung)}: {str(error).splitlines()[0]}")
-        # Outside the clause, where the error and with it the trainer's frames are gone.
+        # Collect outside the except clause: the exception's traceback keeps the trainer and its
+        # tensors alive until the clause ends.
         gc.collect()
         if device.type == "cuda":
             torch.cuda.empty_cache()
@@ -103,7 +106,7 @@ def _carry_out(job: TrainingJob, device: torch.device, report: Report) -> dict[s
 
 
 def _work(payload: str, report: Report) -> dict[str, Any]:
-    """One process of a launched run."""
+    """Train in one process of a launched run."""
     job = TrainingJob.model_validate_json(payload)
     device = resolve_device(job.device)
     with reproducible(device, job.threads):

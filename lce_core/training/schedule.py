@@ -1,7 +1,7 @@
-"""What happens at a training step, as pure functions of the step: learning rate and rows.
+"""Learning rate, rows and seeds of a training step, as pure functions of the step number.
 
-Nothing here has state, so a resumed run needs the step number and nothing else to go on exactly as
-an undisturbed one.
+Because nothing here has state, a resumed run needs only the step number to continue exactly like an
+uninterrupted one.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from lce_core.recipe import Training
 
 
 def learning_rate(training: Training, step: int, num_steps: int) -> float:
-    """Learning rate of training step `step` (0 is the first of `num_steps`).
+    """Return the learning rate of training step `step` (0 is the first of `num_steps`).
 
-    Warmup rises linearly and reaches the peak at its last step. What follows falls so that
-    `final_fraction` of the peak would be reached by the step after the last one: no step is wasted
-    on a rate of zero.
+    Warmup rises linearly and reaches the peak at its last step. The decay then aims at
+    `final_fraction` of the peak for the step after the last one, so that no step is wasted on a
+    rate of zero.
     """
     peak = training.learning_rate
     if step < training.warmup_steps:
@@ -33,9 +33,10 @@ def learning_rate(training: Training, step: int, num_steps: int) -> float:
 
 
 def rows_of_step(seed: int, step: int, rows_per_step: int, num_rows: int) -> NDArray[np.int64]:
-    """Row numbers (rows_per_step,) of training step `step`: each epoch is a seeded permutation.
+    """Return the row numbers (rows_per_step,) of training step `step`.
 
-    Steps run on across epochs, so every row is seen once before any is seen twice.
+    Each epoch is a permutation drawn from `seed`. Steps continue across epochs, so every row is
+    used once before any is used twice.
     """
     places = np.arange(step * rows_per_step, (step + 1) * rows_per_step, dtype=np.int64)
     epochs, within = np.divmod(places, num_rows)
@@ -49,9 +50,10 @@ def rows_of_step(seed: int, step: int, rows_per_step: int, num_rows: int) -> NDA
 def share(
     rows: NDArray[np.int64], process: int, num_processes: int, micro_rows: int
 ) -> list[NDArray[np.int64]]:
-    """One process's micro-batches of a step, equally many for every process.
+    """Split a step's rows into the micro-batches of one process.
 
-    The last ones are smaller, or empty, where the rows do not divide evenly.
+    Every process gets the same number of micro-batches, because all take part in every gradient
+    exchange. The last ones are smaller or empty if the rows do not divide evenly.
     """
     most = -(-len(rows) // num_processes)
     mine = rows[process * most : (process + 1) * most]
@@ -59,7 +61,7 @@ def share(
 
 
 def row_seeds(seed: int, step: int, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """A random seed for each row of `step`, whatever micro-batch and process it falls to."""
+    """Return a random seed for each row of `step`, independent of its micro-batch and process."""
     drawn = [np.random.SeedSequence([seed, step, int(row)]) for row in rows]
     return np.array([mixed.generate_state(1, np.uint64)[0] for mixed in drawn], dtype=np.uint64)
 

@@ -1,14 +1,14 @@
-"""A model split over the processes of a run: each holds its rows of every weight.
+"""Shard a model over the processes of a run: each process holds some rows of every weight.
 
 Weights, gradients, optimiser moments and the EMA are split along their first dimension (torch's
-`fully_shard`, FSDP2). A decoder layer is gathered before it is used and let go afterwards;
-embedding, last norm and head stay gathered from forward to backward, because the loss reads them
-directly. Everything is gathered in its own dtype and reduced in fp32, and autocast casts what was
-gathered, so N processes compute what one computes, up to the order of sums.
+`fully_shard`, FSDP2). Each decoder layer is gathered before use and released afterwards. Embedding,
+last norm and head stay gathered from the forward to the backward pass, because the loss reads them
+directly. Tensors are gathered in their own dtype and reduced in fp32, and autocast casts the
+gathered tensors, so N processes compute the same as one, up to the order of summation.
 
-Only the main process reads the weights. The others build the model without memory from its
-configuration, and every unit is handed out and split before the next one: no device ever holds
-more than its share and one unit, and the host holds the weights once.
+Only the main process reads the weights. The others build the model on the meta device from its
+configuration. Each unit is broadcast and sharded before the next, so that no device holds more than
+its shard and one unit, and the host holds the weights once.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 def build_on_main(
     build: Callable[[], PreTrainedModel], device: torch.device, dtype: torch.dtype
 ) -> PreTrainedModel:
-    """The result of `build` on the main process, and its like without weights on the others.
+    """Return the model of `build` on the main process and a copy without weights on the others.
 
     Args:
-      build: makes the model, on the CPU; called on the main process only.
-      device: where the processes exchange tensors.
-      dtype: of the weights that `build` makes.
+      build: makes the model on the CPU; called on the main process only.
+      device: device on which the processes exchange tensors.
+      dtype: dtype of the weights that `build` makes.
     """
     if dist.get_rank() == 0:
         model = build()
@@ -50,14 +50,16 @@ def build_on_main(
 
     settings: dict[str, Any] = json.loads(_broadcast_text("", device))
     config = AutoConfig.for_model(settings.pop("model_type"), **settings)
-    # Buffers are real: rotary frequencies follow from the configuration and are not handed out.
+    # Buffers get real memory: every process computes the rotary frequencies from the configuration,
+    # and they are not broadcast.
     with init_empty_weights(include_buffers=False):
         empty: PreTrainedModel = AutoModelForCausalLM.from_config(
             config, dtype=dtype, attn_implementation="sdpa"
         )
     empty.tie_weights()  # Building without memory unties.
     if (found := _layout(empty)) != (wanted := _broadcast_text("", device)):
-        # Processes that disagree on what comes next would wait for each other for ever.
+        # Processes with different layouts would broadcast different tensors and wait for each other
+        # forever.
         raise DataError(
             "base model",
             "a configuration that gives other weights than the main process has:"
@@ -69,12 +71,12 @@ def build_on_main(
 
 
 def shard(module: nn.Module, model: PreTrainedModel, device: torch.device) -> None:
-    """Splits `module` in place over all processes; the main process gives the weights.
+    """Shard `module` in place over all processes, with the weights of the main process.
 
     Args:
-      module: what will be called; it contains `model`.
-      model: its layers, named by `_no_split_modules`, become units of their own.
-      device: where this process computes.
+      module: the module whose forward pass is called; it contains `model`.
+      model: its layers, named by `_no_split_modules`, are gathered and released one by one.
+      device: device of this process.
     """
     mesh = init_device_mesh(device.type, (dist.get_world_size(),))
     sums = MixedPrecisionPolicy(reduce_dtype=torch.float32)
@@ -86,13 +88,13 @@ def shard(module: nn.Module, model: PreTrainedModel, device: torch.device) -> No
 
 
 def decoder_layers(model: PreTrainedModel) -> list[nn.Module]:
-    """The layers of a model, from the first on."""
+    """List the decoder layers of a model in order."""
     names = set(model._no_split_modules or ())
     return [part for part in model.modules() if type(part).__name__ in names]
 
 
 def _of_other_dtype(model: PreTrainedModel) -> list[nn.Module]:
-    """Modules with weights in another precision than the model's: a unit shares one dtype."""
+    """List modules whose weights differ in dtype from the model; a sharded unit has one dtype."""
     return [
         part
         for part in model.modules()
@@ -101,12 +103,12 @@ def _of_other_dtype(model: PreTrainedModel) -> list[nn.Module]:
 
 
 def local(tensor: Tensor) -> Tensor:
-    """This process's rows of a split tensor, sharing its memory; any other tensor as it is."""
+    """Return this process's rows of a sharded tensor as a view; return other tensors unchanged."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def local_rows(tensor: Tensor) -> slice:
-    """Which rows of the whole tensor `local` gives."""
+    """Return which rows of the whole tensor `local` returns."""
     if not isinstance(tensor, DTensor):
         return slice(0, tensor.shape[0])
     mesh = tensor.device_mesh
@@ -116,9 +118,10 @@ def local_rows(tensor: Tensor) -> slice:
 
 
 def gathered(tensors: Mapping[str, Tensor], is_main: bool) -> dict[str, Tensor]:
-    """Whole tensors on the CPU of the main process, fetched one by one; nothing on the others.
+    """Copy whole tensors to the CPU of the main process one by one; return {} on the others.
 
-    Every process must call this, with the same names in the same order.
+    This is a collective operation: every process must call it with the same names in the same
+    order.
     """
     found: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
@@ -133,7 +136,7 @@ def _layout(model: nn.Module) -> str:
 
 
 def _hand_out(module: nn.Module, device: torch.device) -> None:
-    """Puts the main process's weights on every device, for all parts that are not split yet."""
+    """Broadcast the main process's weights for all parts of `module` that are not sharded yet."""
     handed: dict[nn.Parameter, nn.Parameter] = {}
     for part in module.modules():
         for name, parameter in list(part.named_parameters(recurse=False)):
@@ -149,7 +152,8 @@ def _hand_out(module: nn.Module, device: torch.device) -> None:
 
 def _broadcast(tensor: Tensor, device: torch.device) -> Tensor:
     is_main = dist.get_rank() == 0
-    # contiguous() is no copy where the tensor already lies on the device; it is not written to.
+    # contiguous() makes no copy if the tensor is already on the device; sharing is safe, since a
+    # broadcast from rank 0 does not write there.
     whole = tensor.to(device).contiguous() if is_main else torch.empty_like(tensor, device=device)
     dist.broadcast(whole, src=0)
     return whole

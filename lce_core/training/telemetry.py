@@ -1,4 +1,4 @@
-"""What a training run tells about each of its steps: the entries of the loss log."""
+"""Speed, loss and memory of each training step: the entries of the loss log."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from lce_core.training.job import TrainingJob
 
 _MAXRSS_BYTES = 1 if sys.platform == "darwin" else 1024
-"""Unit of `ru_maxrss`."""
+"""Bytes per unit of `ru_maxrss`, which macOS reports in bytes and Linux in KiB."""
 
 
 class Telemetry:
-    """Makes the entries of one process's log.
+    """Build the log entries of one process.
 
     Args:
-      job: what is trained.
-      base: its base model, whose shape gives FLOPs.
-      device: where this process computes.
-      sequence_length: tokens that attend to each other.
-      all_weights: whether all weights get gradients; else the FLOPs are not those of the formula,
-        and no utilisation is given.
+      job: the job that is trained.
+      base: the job's base model, whose shape determines the FLOPs.
+      device: device of this process.
+      sequence_length: number of tokens that attend to each other.
+      all_weights: True if all weights get gradients; the FLOPs formula assumes this, so otherwise
+        no utilisation is reported.
     """
 
     def __init__(
@@ -43,27 +43,27 @@ class Telemetry:
     ) -> None:
         self._job, self._device = job, device
         self._peak = peak_flops(device, job.training.precision) if all_weights else None
-        # Of full attention: a method that reads fewer keys comes out the better for it.
+        # The FLOPs are those of full attention, so methods that read fewer keys get a higher MFU.
         self._flops = (
             training_flops(base.shape, base.geometry, sequence_length) if self._peak else 0.0
         )
         self.peak_memory_bytes = 0
-        """Of all steps so far."""
+        """Largest memory over all steps so far."""
 
     def entry(self, step: int, loss: float, norm: float, seconds: float) -> dict[str, Any]:
-        """What the log says of training step `step` (0 is the first).
+        """Build the log entry of training step `step` (0 is the first).
 
         Args:
-          step: its number.
-          loss: in nats per unit of weight, mean over the whole step.
-          norm: of all gradients together, before clipping.
-          seconds: since the end of the step before.
+          step: number of the step.
+          loss: mean over the whole step, in nats per unit of loss weight.
+          norm: global gradient norm before clipping.
+          seconds: time since the end of the previous step.
 
         Returns:
-          step (1 is the first), tokens seen so far, loss, grad_norm, learning_rate,
-          tokens_per_second of all processes, mfu (None where the device's peak is not known) and
-          peak_memory_bytes of this process: on CUDA the most that was allocated since the entry
-          before, on a CPU the largest resident set so far.
+          Mapping of step (counted from 1), tokens seen so far, loss, grad_norm, learning_rate,
+            tokens_per_second over all processes, mfu (None if the device's peak is unknown) and
+            peak_memory_bytes of this process: on CUDA the maximum since the previous entry, on a
+            CPU the largest resident set so far.
         """
         job, tokens = self._job, self._job.training.tokens_per_step
         speed, memory = tokens / seconds, peak_memory(self._device)
@@ -84,7 +84,10 @@ class Telemetry:
 
 
 def peak_memory(device: torch.device) -> int:
-    """Bytes this process held at most; on CUDA as tensors on `device` since this was last asked."""
+    """Return the peak memory of this process in bytes.
+
+    On CUDA: tensors on `device` since the previous call. On a CPU: the largest resident set so far.
+    """
     if device.type == "cuda":
         peak = torch.cuda.max_memory_allocated(device)
         torch.cuda.reset_peak_memory_stats(device)

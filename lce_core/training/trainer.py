@@ -1,8 +1,8 @@
-"""The training loop of one process; `lce_core.training.run` says what a run is and starts it.
+"""The training loop of one process; `lce_core.training.run` starts it.
 
-A training step goes: rows of the step, this process's share in micro-batches, gradients summed by
-`accelerator.accumulate`, norm clipped, loss and norm checked, update, EMA. Nothing is carried
-from step to step but weights, optimiser moments and the EMA.
+One training step: choose the rows, split this process's share into micro-batches, sum gradients
+with `accelerator.accumulate`, clip the norm, check loss and norm, update the weights, update the
+EMA. Only weights, optimiser moments and the EMA carry over from one step to the next.
 """
 
 from __future__ import annotations
@@ -48,18 +48,19 @@ if TYPE_CHECKING:
 
 _REPORT_SECONDS = 1.0
 _WRITING_SHARE = 20
-"""A resume point may cost one part in this many of the time."""
+"""Writing resume points may take up to 1 / this share of the training time."""
 _PATIENCE = timedelta(hours=2)
-"""How long processes wait for each other. The main one reads 27 GB of weights for 7B and writes as
-many, alone, perhaps over a slow network; NCCL's own limit is ten minutes."""
+"""How long processes wait for each other. The main process alone reads 27 GB of weights for a 7B
+model and writes as much, possibly over a slow network; NCCL's default of ten minutes is too short.
+"""
 
 
 class Trainer:
-    """State of one process of a run.
+    """Train a model in one process of a run.
 
     Args:
-      job: what to train.
-      device: CPU, or CUDA, of which each process takes its own.
+      job: what to train, and with which settings.
+      device: CPU, or CUDA; each process then uses its own GPU.
     """
 
     def __init__(self, job: TrainingJob, device: torch.device) -> None:
@@ -92,12 +93,12 @@ class Trainer:
         self.sums: GradientSums | None = None
         if isinstance(optimizer, RoundedAdamW) and micro_batches > 1:
             self.sums = GradientSums(self.parameters, job.seed)
-        # A split module needs nothing around it: it exchanges gradients by itself.
+        # fully_shard exchanges gradients by itself, so a sharded module needs no DDP wrapper.
         self.module = module if self.sharded else self.accelerator.prepare(module)
         self.optimizer = self.accelerator.prepare(optimizer)
         self.model = model
         self.ran: str | None = None
-        """Attention kernels of the first forward pass."""
+        """Attention kernels that the first forward pass used."""
         decay = self.training.ema_decay
         self.ema = ExponentialMovingAverage(self.parameters, decay) if decay else None
 
@@ -120,7 +121,7 @@ class Trainer:
         return self.ema.tensors if self.ema else None
 
     def train(self, report: Report) -> dict[str, Any]:
-        """Takes all training steps that are left and saves the checkpoint."""
+        """Run all remaining training steps and save the checkpoint."""
         begin = time.monotonic()
         first = self.saved_step = self._resume()
         with LossLog(self.job.resume, first) if self._is_main else nullcontext() as log:
@@ -131,7 +132,7 @@ class Trainer:
         return self._facts(entry, first, time.monotonic() - begin)
 
     def _steps(self, first: int, log: LossLog | None, report: Report) -> dict[str, Any]:
-        """Takes the training steps from `first` on; returns the last entry of the log."""
+        """Run the training steps from `first` on; return the last log entry."""
         entry: dict[str, Any] = {}
         saved = reported = previous = time.monotonic()
         pause = self.job.checkpoint_seconds
@@ -159,7 +160,8 @@ class Trainer:
         if self._is_main:
             points.sweep(self.job.resume)
             found = points.find_point(self.job.resume, self.job.identity())
-        # All processes go on from the point that the main one found.
+        # All processes resume from the point that the main process found: the others contribute
+        # zero to the sum.
         step, token = map(int, self._sum(found.step, found.token) if found else self._sum(0, 0))
         if step == 0:
             return 0
@@ -168,18 +170,18 @@ class Trainer:
         return step
 
     def _step(self, step: int, due: bool) -> tuple[float, float, bool]:
-        """One update.
+        """Run one update.
 
         Returns:
-          Loss in nats per unit of weight, norm of the gradients before clipping, and whether the
-          main process wants a resume point.
+          Loss in nats per unit of loss weight, gradient norm before clipping, and True if the main
+            process wants a resume point.
         """
         job, accelerator = self.job, self.accelerator
         rows = rows_of_step(job.seed, step, job.rows_per_step, len(self.rows))
         mine = share(rows, accelerator.process_index, accelerator.num_processes, self.micro_rows)
         batches = [self._read(part) for part in mine]
-        # All micro-batches are read before the first pass: the loss is a mean over the tokens of
-        # all processes, so each one's gradient has to be scaled by what all of them weigh together.
+        # Read all micro-batches before the first pass: the loss is a mean over the tokens of all
+        # processes, so each gradient is scaled by the total weight.
         weight = self._sum(sum(float(weights[:, 1:].sum()) for _, weights in batches))[0]
         if not weight > 0:
             raise DataError(
@@ -188,8 +190,8 @@ class Trainer:
                 "at least one token that is learned",
                 "look at the loss weights of these rows",
             )
-        # The module returns sums. Accelerate divides by the micro-batches and averages over the
-        # processes; both are undone here.
+        # The module returns sums. Accelerate divides the loss by the number of micro-batches and
+        # averages gradients over processes; `scale` undoes both.
         scale = len(batches) * accelerator.num_processes / weight
         self._prepare(step)
         if self.sums:
@@ -198,8 +200,9 @@ class Trainer:
         for part, (tokens, weights) in zip(mine, batches, strict=True):
             if self.extended:
                 self.extended.begin_rows(row_seeds(job.seed, step, _some(part)))
-            # (rows, row_length) each. All but the last pass only add to the gradients: exchange,
-            # clipping and the optimizer's step wait for it.
+            # Tokens and weights have shape (rows, row_length). All passes but the last only
+            # accumulate gradients; accumulate() delays the gradient exchange and the update until
+            # the last pass.
             with accelerator.accumulate(self.module):
                 loss = self._forward(tokens, weights)
                 total += loss.detach()
@@ -208,11 +211,12 @@ class Trainer:
                     if self.sums:
                         self.sums.give_back()
                     norm = self._clip()
-                    # Clocks differ: the main process alone says when a resume point is due, and the
-                    # sum that carries the loss tells the others, so that all save or none does.
+                    # Clocks differ between processes, so only the main process decides whether a
+                    # resume point is due. The vote travels with the loss sum: either all processes
+                    # save or none.
                     wanted = due and self._is_main
                     mean, votes = self._sum(float(total) / weight, float(wanted))
-                    # Before the weights move: what is NaN here never reaches a resume point.
+                    # Check before the update, so that NaN never reaches a resume point.
                     self._check(step, mean, norm)
                 self.optimizer.step()
                 self.optimizer.zero_grad()
@@ -221,14 +225,19 @@ class Trainer:
         return mean, norm, votes > 0
 
     def _forward(self, tokens: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-        """The loss of a micro-batch; the first pass is watched, before layers are compiled."""
+        """Compute the loss of a micro-batch.
+
+        The first pass records which attention kernels run. Layers are compiled after it, because a
+        compiled layer hides its operators from the recorder.
+        """
         if self.ran is not None:
             watched: torch.Tensor = self.module(tokens, weights)
             return watched
         with KernelWatch() as watch:
             loss: torch.Tensor = self.module(tokens, weights)
         self.ran = watch.names()
-        # A compiled layer saves its weights as well, which offload would copy to the host.
+        # A compiled layer also saves its weights for the backward pass, and "offload" would copy
+        # them to the host.
         wanted = self.job.compile_layers and self.job.kept != "offload"
         if wanted and self.device.type == "cuda":
             for layer in decoder_layers(self.model):
@@ -236,7 +245,7 @@ class Trainer:
         return loss
 
     def _clip(self) -> float:
-        """Limits the norm of all gradients together; the norm before that."""
+        """Clip the global gradient norm; return the norm before clipping."""
         limit = self.training.gradient_clip
         optimizer = self.optimizer.optimizer
         if isinstance(optimizer, RoundedAdamW):
@@ -259,10 +268,10 @@ class Trainer:
         rate = learning_rate(self.training, step, self.job.num_steps)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        # Dropout, where a model has it, follows from seed, step and process.
+        # Dropout, if the model has any, depends on seed, step and process.
         mixed = np.random.SeedSequence([self.job.seed, step, self.accelerator.process_index])
         seed = int(mixed.generate_state(1)[0])
-        # torch.manual_seed queues calls with a stack trace each for every kind of device there is.
+        # torch.manual_seed() would also queue a call with a stack trace for every device type.
         torch.default_generator.manual_seed(seed)
         if self.device.type == "cuda":
             torch.cuda.manual_seed(seed)
@@ -289,7 +298,7 @@ class Trainer:
             report({**shown, "steps": self.job.num_steps})
 
     def _require_finite_weights(self, step: int) -> None:
-        # A finite gradient may still throw weights to infinity at too high a learning rate.
+        # A finite gradient can still push weights to infinity if the learning rate is too high.
         tensors = map(local, self.parameters.values())
         if self._sum(float(not all(bool(torch.isfinite(tensor).all()) for tensor in tensors)))[0]:
             raise NonFiniteError(
@@ -303,21 +312,22 @@ class Trainer:
     def _save_point(self, step: int) -> None:
         self._require_finite_weights(step)
         state = training_tensors(self.parameters, self.optimizer.optimizer, self._ema_tensors)
-        # Only the main process draws a token; the sum tells the others.
+        # Only the main process draws a token; the sum sends it to the others.
         token = int(self._sum(secrets.randbits(48) if self._is_main else 0)[0])
         point = points.Point(self.job.resume, step, token)
         count = self.accelerator.num_processes if self.sharded else 1
         if self.sharded or self._is_main:
             tensors = shard_tensors(state, is_main=self._is_main)
             points.write_shard(point, self.accelerator.process_index, count, tensors)
-        # The point gets its name once every shard is on disk; until then the one before holds.
+        # Publish the point only after every shard is on disk; until then the previous point is
+        # valid.
         self.accelerator.wait_for_everyone()
         if self._is_main:
             points.publish(point, self.job.identity(), count)
         self.saved_step = step
 
     def _save_model(self) -> None:
-        """Writes the checkpoint from the main process; the others lend their share of weights."""
+        """Save the checkpoint on the main process; the other processes send their shards."""
         if self.ema:
             self.ema.apply()
         weights: Mapping[str, torch.Tensor] = dict(self.model.named_parameters())
@@ -350,5 +360,6 @@ class Trainer:
 
 
 def _some(rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    # A process without rows of its own still takes part in every pass, at weight zero.
+    # A process without rows still runs every pass, on row 0 with weight zero, because gradient
+    # exchanges need all processes.
     return rows if len(rows) else np.zeros(1, dtype=np.int64)

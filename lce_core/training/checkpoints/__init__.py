@@ -1,1 +1,1 @@
-"""Resume points: how they lie on disk, and what is in them."""
+"""Resume points: their files on disk and the training state inside them."""

@@ -1,9 +1,10 @@
-"""A safetensors file written tensor by tensor, so that no more than one lies in the host's memory.
+"""Write a safetensors file tensor by tensor, holding one tensor at a time in host memory.
 
-The library's own writer turns all tensors into bytes first: for a share of 7B on each of eight GPUs
-the host would hold 81 GB at once.
+The safetensors library converts all tensors to bytes before it writes. With a 7B model sharded over
+eight GPUs, the host would hold 81 GB at once.
 
-Format: 8 bytes with the header's length, the header as JSON, and the tensors' bytes in its order.
+Format: 8 bytes with the length of the header, the header as JSON, then the tensors' bytes in the
+order of the header.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ _NAMES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16", to
 
 
 def write(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Writes floating-point tensors, each fetched from the device when its turn comes.
+    """Write floating-point tensors, copying each one from its device just before it is written.
 
     Raises:
-      OSError: the file cannot be written.
+      OSError: if the file cannot be written.
     """
     header, end = {}, 0
     for name, tensor in tensors.items():

@@ -1,14 +1,15 @@
-"""Resume points on disk: one folder a point, one safetensors file a shard.
+"""Resume points on disk: one folder per point, one safetensors file per shard.
 
     point-<step>-<token>/point.json                     step, identity and number of shards
     point-<step>-<token>/shard-<i>-of-<n>.safetensors
 
-Shard i holds a run of rows of every tensor; all shards of a tensor in order are the whole, so a
-point taken by n processes can be read by any other number, whole or in rows. Tensors without rows
-lie in shard 0.
+Shard i holds consecutive rows (first dimension) of every tensor. Concatenating all shards of a
+tensor gives the whole tensor, so any number of processes can read a point that n processes wrote.
+Tensors without rows are stored in shard 0.
 
-A point is written aside, under a name with a random token, fsynced and renamed: it exists whole or
-not at all, and the files of two writers never meet. The one before is removed after that.
+A writer fills a temporary folder whose name contains a random token, calls fsync and renames the
+folder. A point is therefore either complete or absent, and two writers never share files. The
+previous point is deleted after the rename.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _NAME = re.compile(r"point-(\d{9})-([0-9a-f]{12})")
 
 @dataclass(frozen=True)
 class Point:
-    """A whole resume point: `step` updates are done; `token` tells points of one step apart."""
+    """A complete resume point after `step` updates; `token` separates points of the same step."""
 
     folder: Path
     step: int
@@ -45,34 +46,34 @@ class Point:
 
     @property
     def path(self) -> Path:
-        """Folder of the finished point."""
+        """Folder of the complete point."""
         return self.folder / f"point-{self.step:09d}-{self.token:012x}"
 
     @property
     def aside(self) -> Path:
-        """Folder it is written in."""
+        """Temporary folder that the point is written to before it is renamed."""
         return self.folder / f"{_ASIDE}{self.path.name}"
 
     def shards(self) -> list[Path]:
-        """Its files in order, as many as `point.json` says."""
+        """List the point's shard files in order; `point.json` holds their number."""
         count = json.loads((self.path / "point.json").read_text(encoding="utf-8"))["shards"]
         return [self.path / _file_name(index, count) for index in range(count)]
 
 
 class WholeTensors:
-    """Reads tensors of a point, or rows of them, as if there were one shard."""
+    """Read tensors of a point, or rows of them, as if all shards were one file."""
 
     def __init__(self, shards: list[Any]) -> None:
         self._shards = shards
         self.names: tuple[str, ...] = tuple(shards[0].keys())
 
     def scalar(self, name: str) -> Tensor:
-        """A tensor without rows."""
+        """Load a tensor without rows, such as the optimiser's step count."""
         tensor: Tensor = self._shards[0].get_tensor(name)
         return tensor
 
     def rows(self, name: str, wanted: slice) -> Tensor:
-        """Rows `wanted` of the whole tensor, on the CPU."""
+        """Load rows `wanted` of the whole tensor to the CPU."""
         parts, start = [], 0
         for shard in self._shards:
             held = shard.get_slice(name)
@@ -87,10 +88,12 @@ class WholeTensors:
 
 
 def write_shard(point: Point, index: int, count: int, tensors: Mapping[str, Tensor]) -> None:
-    """Writes shard `index` of `count`, aside; every writer of the point calls this.
+    """Write shard `index` of `count` to the temporary folder.
+
+    Every process that holds a shard of the point calls this.
 
     Raises:
-      OSError: it cannot be written.
+      OSError: if the shard cannot be written.
     """
     point.aside.mkdir(parents=True, exist_ok=True)
     path = point.aside / _file_name(index, count)
@@ -103,12 +106,13 @@ def write_shard(point: Point, index: int, count: int, tensors: Mapping[str, Tens
 
 
 def publish(point: Point, identity: str, count: int) -> None:
-    """Makes a point of `count` written shards the folder's last one; one process calls this.
+    """Make a fully written point the latest one of its folder; only one process calls this.
 
-    Later points stay: only who took the run over, after this process was silent, has any.
+    Older points are deleted. Points with a higher step stay: they belong to a process that took
+    this run over while the present process was believed dead.
 
     Raises:
-      OSError: it cannot be written; the point before it stays.
+      OSError: if the point cannot be written; the previous point then stays.
     """
     facts = point.aside / "point.json"
     content = {"step": point.step, "identity": identity, "shards": count}
@@ -123,12 +127,12 @@ def publish(point: Point, identity: str, count: int) -> None:
 
 
 def find_point(folder: Path, identity: str) -> Point | None:
-    """The folder's latest whole point of the run `identity`; None if there is none to use.
+    """Return the folder's latest readable point of run `identity`, or None.
 
-    A damaged point counts as none: the run then starts over, which costs time but no correctness.
+    A damaged point is skipped: repeating steps costs time, but the result is the same.
 
     Raises:
-      StoreError: a point belongs to another run.
+      StoreError: if the folder holds a point of another run.
     """
     for point in _points(folder):
         facts = _facts(point.path / "point.json")
@@ -151,10 +155,10 @@ def find_point(folder: Path, identity: str) -> Point | None:
 
 @contextlib.contextmanager
 def open_point(point: Point) -> Iterator[WholeTensors]:
-    """The tensors of a point, for as long as the block lasts.
+    """Open a point's tensors for reading inside a `with` block.
 
     Raises:
-      SafetensorError, OSError: a shard is damaged or missing.
+      SafetensorError, OSError: if a shard is damaged or missing.
     """
     for path in point.shards():
         open_file(path).close()  # safetensors would wait for the writer of a FIFO
@@ -165,13 +169,13 @@ def open_point(point: Point) -> Iterator[WholeTensors]:
 
 
 def sweep(folder: Path) -> None:
-    """Removes what writers left behind that were killed; one process calls this, at its start."""
+    """Delete temporary folders of killed writers; one process calls this when it starts."""
     for path in folder.glob(f"{_ASIDE}*"):
         shutil.rmtree(path, ignore_errors=True)
 
 
 def _points(folder: Path) -> list[Point]:
-    """Points of a folder, latest first."""
+    """List the points of a folder, latest first."""
     found = [_NAME.fullmatch(path.name) for path in folder.glob("point-*")]
     points = [Point(folder, int(name[1]), int(name[2], 16)) for name in found if name]
     return sorted(points, key=lambda point: point.step, reverse=True)

@@ -1,8 +1,9 @@
-"""What an interrupted training run goes on from: weights, optimiser moments and the EMA.
+"""Save and restore the state of a training run: weights, optimiser moments and the EMA.
 
-Order of data, learning rate and dropout are functions of the step (`lce_core.training.schedule`),
-so there is nothing else to save. Each process saves and restores its own rows of split tensors
-(`lce_core.training.sharding`), one tensor at a time; whole ones are saved by the main process.
+Data order, learning rate and dropout are functions of the step (`lce_core.training.schedule`), so a
+resume point does not contain them. Each process saves and restores its own rows of sharded tensors
+(`lce_core.training.sharding`), one tensor at a time. The main process saves tensors that are not
+sharded.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ def training_tensors(
     optimizer: torch.optim.Optimizer,
     ema: Mapping[str, Tensor] | None,
 ) -> dict[str, Tensor]:
-    """Everything a run carries from step to step, under names that tell the three kinds apart."""
+    """Collect the state of a run; the prefix of a name tells weights, moments and EMA apart."""
     tensors = {f"weights/{name}": tensor.detach() for name, tensor in parameters.items()}
     for name, tensor in parameters.items():
         for key, value in optimizer.state[tensor].items():
@@ -34,7 +35,7 @@ def training_tensors(
 
 
 def shard_tensors(tensors: Mapping[str, Tensor], *, is_main: bool) -> dict[str, Tensor]:
-    """What this process writes of `training_tensors`: its rows, and on the main one the rest."""
+    """Select what this process writes: its rows of sharded tensors, plus the rest on rank 0."""
     return {
         name: local(tensor)
         for name, tensor in tensors.items()
@@ -49,7 +50,7 @@ def restore(
     optimizer: torch.optim.Optimizer,
     ema: Mapping[str, Tensor] | None,
 ) -> None:
-    """Inverse of `training_tensors`, into freshly built parts of the same shapes."""
+    """Load saved state into new parts of the same shapes (inverse of `training_tensors`)."""
     for name, parameter in parameters.items():
         _fill(parameter, saved, f"weights/{name}")
     for name, tensor in (ema or {}).items():
@@ -61,7 +62,8 @@ def restore(
         key, _, name = rest.partition("/")
         parameter = parameters[name]
         if key == "step":
-            # Where ours counts on the host, a count on the GPU would be waited for at each update.
+            # RoundedAdamW reads the step count on the host. A count on the GPU would force a
+            # synchronisation at every update.
             on_host = isinstance(optimizer, RoundedAdamW)
             value = saved.scalar(place).to("cpu" if on_host else parameter.device)
         else:

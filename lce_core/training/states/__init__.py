@@ -1,1 +1,1 @@
-"""Training states in bf16: rounded at random, so that what rounding loses is nothing on average."""
+"""Training states in bf16, with stochastic rounding so that rounding errors are zero on average."""

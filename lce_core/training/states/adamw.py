@@ -1,8 +1,9 @@
-"""AdamW on bf16 weights with bf16 moments: 8 bytes a parameter with the gradient, not 16.
+"""AdamW on bf16 weights with bf16 moments: 8 bytes per parameter with its gradient instead of 16.
 
-Arithmetic is fp32, a block of rows at a time; weights and both moments are rounded stochastically.
-The decay of the second moment needs it as well: 0.999 changes a number by less than half the last
-bit of bf16, so rounding to the nearest would never let it fall. What is fp32 stays fp32.
+Arithmetic is fp32, one block of rows at a time; weights and both moments are rounded
+stochastically. The second moment needs stochastic rounding too: multiplying by 0.999 changes a
+number by less than half a unit in the last place of bf16, so with rounding to nearest the moment
+would never decay. States in fp32 are not rounded.
 
 Source: Loshchilov and Hutter 2019, arXiv:1711.05101, algorithm 2.
 """
@@ -20,14 +21,14 @@ from lce_core.training.states.rounding import blocks, held, name_key, noise, wri
 
 
 class RoundedAdamW(torch.optim.Optimizer):
-    """torch's AdamW, but for rounding; its state has the same names.
+    """torch's AdamW with stochastic rounding; its state uses the same names.
 
     Args:
-      parameters: what to train, by name, from which the noise follows with `seed` and the update.
+      parameters: parameters to train, by name; the rounding noise depends on name, `seed` and step.
       lr: learning rate.
-      betas: decay of the moments.
-      weight_decay: of all parameters alike.
-      seed: of the noise.
+      betas: decay rates of the two moments.
+      weight_decay: weight decay, applied to all parameters.
+      seed: seed of the rounding noise.
     """
 
     def __init__(
@@ -47,14 +48,14 @@ class RoundedAdamW(torch.optim.Optimizer):
 
     @torch.no_grad()
     def clip(self, limit: float, total: Callable[[float], float]) -> float:
-        """Limits the norm of all gradients together in the next update; the norm before that.
+        """Clip the global gradient norm in the next update and return the norm before clipping.
 
-        The gradients stay as they are and are scaled in fp32 as they are read: in bf16 the factor
-        would be rounded, and the products once more.
+        The gradients stay unchanged; `step` scales them in fp32 as it reads them. Scaling them in
+        bf16 would round once more.
 
         Args:
-          limit: largest norm.
-          total: sums squares over the processes.
+          limit: largest global norm.
+          total: sums a number over all processes.
         """
         gradients = [parameter.grad for parameter in self._names if parameter.grad is not None]
         norms = [torch.linalg.vector_norm(held(part), dtype=torch.float32) for part in gradients]
@@ -64,7 +65,7 @@ class RoundedAdamW(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """One update from the parameters' gradients."""
+        """Update all parameters that have a gradient."""
         assert closure is None, "losses are computed by the trainer"
         for group in self.param_groups:
             for parameter in group["params"]:
@@ -87,7 +88,7 @@ class RoundedAdamW(torch.optim.Optimizer):
         for block in blocks(parameter):
             gradient = gradients[block.held].float() * self._scale
             rows = [target[block.held] for target in targets]
-            # A copy, also of fp32: what is rounded is changed in place.
+            # Copy fp32 states too: they are modified in place and written back below.
             first, second, weights = (part.to(torch.float32, copy=True) for part in rows)
             first.lerp_(gradient, 1 - beta1)
             second.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)

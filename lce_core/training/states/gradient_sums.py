@@ -1,9 +1,9 @@
-"""Sums of bf16 gradients over the micro-batches of a step, rounded stochastically.
+"""Sum bf16 gradients over the micro-batches of a step, with stochastic rounding.
 
-Autograd would add them up in bf16, rounded to the nearest: after some hundred micro-batches the
-next gradient is less than half the last bit of the sum and is lost. Here each parameter's gradient
-is taken away as soon as a backward pass has finished it, and added to the sum in fp32, so one
-gradient exists beside the sums, not all.
+Autograd would accumulate in bf16 with rounding to nearest: after a few hundred micro-batches, a new
+gradient is smaller than half a unit in the last place of the sum and is lost. Here a hook takes
+each parameter's gradient as soon as the backward pass has computed it and adds it to the sum in
+fp32. Besides the sums, only one gradient exists at a time.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from torch import Tensor
 from lce_core.training.states.rounding import blocks, held, name_key, noise, write
 
 _PURPOSE = 1
-"""Tells this noise from the optimizer's."""
+"""Separates this noise from the optimiser's noise of the same step and parameter."""
 
 
 class GradientSums:
-    """Takes gradients as backward passes finish them, and gives their sums back.
+    """Collect gradients during backward passes and return their sums at the end of the step.
 
     Args:
-      parameters: whose gradients, by name.
-      seed: of the noise, with the step and the number of the pass.
+      parameters: parameters whose gradients are summed, by name.
+      seed: seed of the rounding noise, combined with step, name and micro-batch.
     """
 
     def __init__(self, parameters: Mapping[str, Tensor], seed: int) -> None:
@@ -36,12 +36,12 @@ class GradientSums:
             parameter.register_post_accumulate_grad_hook(partial(self._take, name))
 
     def begin(self, step: int) -> None:
-        """Starts the sums of a step."""
+        """Start the sums of step `step`."""
         self._step = step
         self._sums.clear()
 
     def give_back(self) -> None:
-        """Makes the sums the parameters' gradients."""
+        """Assign the sums to the parameters' `.grad`."""
         for name, (total, _) in self._sums.items():
             self._parameters[name].grad = total
         self._sums.clear()

@@ -1,12 +1,12 @@
-"""Stochastic rounding to bf16, with noise that follows from a seed and the place in the tensor.
+"""Stochastic rounding to bf16, with noise that depends on a seed and the position in the tensor.
 
-A number between two neighbours in bf16 becomes the upper one with the probability of its distance
-from the lower one. Its mean is then the number itself, and updates far below the last bit of a
-weight still add up; rounded to the nearest, they would be lost.
+A number between two bf16 neighbours is rounded up with a probability equal to its relative distance
+from the lower one. The expected value is then the number itself, so updates far below the last bit
+of a weight still accumulate; rounding to nearest would lose them.
 
-Noise is drawn in blocks of rows of the whole tensor, each from a generator of its own. A process
-that holds some rows draws the same noise for them as one that holds all, so a run does not depend
-on how many share it, nor on where it was interrupted.
+Noise is drawn for blocks of rows of the whole tensor, each from its own generator. A process that
+holds only some rows draws the same noise for them as a process that holds all. Results therefore do
+not depend on the number of processes or on interruptions.
 
 Source: Zamirai et al. 2020, arXiv:2010.06192 (stochastic rounding of weight updates).
 """
@@ -25,30 +25,30 @@ from torch import Tensor
 from lce_core.training.sharding import local, local_rows
 
 _BLOCK = 1 << 22
-"""Numbers of a block, about; temporaries in fp32 are as large."""
+"""Approximate numbers per block; bounds the fp32 temporaries of an update."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """Some rows that this process holds of a tensor."""
+    """The part of a block of rows that this process holds."""
 
     number: int
-    """Which block of the whole tensor they lie in."""
+    """Number of the block within the whole tensor."""
     held: slice
-    """Their places among the rows that this process holds."""
+    """The rows, as indices into the rows that this process holds."""
     inside: slice
-    """Their places in the block."""
+    """The rows, as indices into the block."""
     shape: tuple[int, ...]
-    """Of the whole block."""
+    """Shape of the whole block."""
 
 
 def blocks(tensor: Tensor) -> Iterator[Block]:
-    """The rows that this process holds of a tensor of at least one dimension, block by block."""
+    """Iterate over the blocks of the rows that this process holds of a tensor (not a scalar)."""
     return blocks_of(tuple(tensor.shape), local_rows(tensor))
 
 
 def blocks_of(shape: tuple[int, ...], held: slice, size: int = _BLOCK) -> Iterator[Block]:
-    """Rows `held` of a tensor, in blocks of about `size` numbers that do not depend on `held`."""
+    """Split rows `held` of a tensor into blocks of about `size` numbers, independent of `held`."""
     rows = shape[0]
     height = max(1, size // max(1, math.prod(shape[1:])))
     for number in range(held.start // height, -(-held.stop // height)):
@@ -64,13 +64,13 @@ def blocks_of(shape: tuple[int, ...], held: slice, size: int = _BLOCK) -> Iterat
 
 
 def noise(key: Sequence[int], block: Block, count: int, device: torch.device) -> Tensor:
-    """Uniform integers in 0..65535 for the rows of a block, (count, rows, ...) int32.
+    """Draw uniform integers in 0..65535 for the rows of a block: (count, rows, ...) int32.
 
     Args:
-      key: what they follow from, with the block's number; `name_key` makes numbers of names.
-      block: whose rows.
-      count: numbers for each place.
-      device: where they are drawn; each kind of device draws its own.
+      key: seeds the noise together with the block's number; `name_key` turns names into numbers.
+      block: the rows to draw for.
+      count: integers per element.
+      device: device of the generator; CPU and CUDA draw different numbers.
     """
     mixed = np.random.SeedSequence([*key, block.number]).generate_state(1, np.uint64)
     generator = torch.Generator(device).manual_seed(int(mixed[0]))
@@ -81,18 +81,19 @@ def noise(key: Sequence[int], block: Block, count: int, device: torch.device) ->
 
 
 def name_key(name: str) -> int:
-    """A number for a parameter's name, the same everywhere."""
+    """Return a number for a parameter's name that is the same in every process and run."""
     return zlib.crc32(name.encode())
 
 
 def rounded(values: Tensor, drawn: Tensor) -> Tensor:
-    """Values in bf16, each one of its two neighbours; what bf16 has, infinities and NaN stay.
+    """Round to bf16, up or down at random; bf16 values, infinities and NaN stay unchanged.
 
     Args:
-      values: fp32, any shape; changed.
+      values: fp32 of any shape; modified in place.
       drawn: int32 in 0..65535, of the same shape.
     """
-    # bf16 is the upper half of fp32. A carry out of the lower half is as likely as that is large.
+    # bf16 is the upper half of fp32. Adding a uniform integer to the lower half carries into the
+    # upper half with a probability proportional to the lower half; the mask then truncates.
     finite = values.isfinite()
     bits = values.view(torch.int32)
     bits.add_(torch.where(finite, drawn, 0)).bitwise_and_(torch.where(finite, -1 << 16, -1))
@@ -100,10 +101,10 @@ def rounded(values: Tensor, drawn: Tensor) -> Tensor:
 
 
 def write(target: Tensor, values: Tensor, drawn: Tensor) -> None:
-    """Writes fp32 values into a tensor: at random neighbours where it is bf16, else as they are."""
+    """Write fp32 values into a tensor, rounding stochastically if it is bf16."""
     target.copy_(rounded(values, drawn) if target.dtype == torch.bfloat16 else values)
 
 
 def held(tensor: Tensor) -> Tensor:
-    """This process's rows of a tensor, sharing its memory."""
+    """Return this process's rows of a tensor, detached, as a view."""
     return local(tensor.detach())
