@@ -1,8 +1,8 @@
-"""The one seam into transformers' attention: schemes here, kernels beside, torch only in kernels.
+"""Attention schemes: the only connection between this package and transformers' attention.
 
-A scheme is a small frozen description (window sizes, group sizes). It names the function that
-computes it as "module:function"; that module is imported when a model is extended, so describing a
-method loads no torch.
+A scheme is a small frozen description (window sizes, group sizes) that names its kernel as
+"module:function". The kernel's module is imported only when a model is extended, so describing a
+method does not import torch.
 """
 
 from __future__ import annotations
@@ -15,22 +15,24 @@ from typing import ClassVar
 class AttentionScheme:
     """Description of an attention other than full causal softmax over rotated keys.
 
-    Subclasses add sizes as fields and set `kernel`, which is called as `kernel(scheme, inputs)`
-    with `lce_core.attention.inputs.AttentionInputs` and gives (batch, heads, queries, head_dim).
+    Subclasses add sizes as fields and set `kernel`. The function is called as `kernel(scheme,
+    inputs)` with `lce_core.attention.inputs.AttentionInputs` and returns (batch, heads, queries,
+    head_dim).
     """
 
     kernel: ClassVar[str]
-    """Where the computation lies: "module:function"."""
+    """Import path of the kernel function: "module:function"."""
     differentiable: ClassVar[bool] = False
-    """Gradients flow through the kernel; otherwise a forward pass that wants them is refused."""
+    """True if gradients flow through the kernel; otherwise passes with gradients are refused."""
     heads_alike: ClassVar[bool] = True
-    """Each head is computed as if it were alone, so that some may go before others."""
+    """True if heads are independent, so that the kernel may run on some heads at a time."""
     uses_flash: ClassVar[bool] = True
-    """Computed by `lce_core.attention.flash`; otherwise by matrix products, on any device."""
+    """True if the kernel uses `lce_core.attention.flash`, False if it uses plain matrix products.
+    """
 
     def mean_keys(self, length: float) -> float:
-        """Keys that a token of a sequence of `length` tokens is scored with, mean over its tokens.
+        """Return the mean number of keys per query in a sequence of `length` tokens.
 
-        For the cost model; half of the sequence unless overridden.
+        The cost model uses this number; the default is causal attention, half of the sequence.
         """
         return length / 2

@@ -1,9 +1,9 @@
-"""Keys and values of a text that is read on: appended in place, in room that is there before.
+"""Key-value caches that append in place to preallocated memory.
 
-transformers' DynamicCache joins old and new states into new tensors for every token, which moves
-the whole cache three times where attention reads it once. Here a token's states are written to
-their place, and views of what is there are handed out. Rotated forms of keys, which attention
-schemes ask for, are kept beside the keys (`lce_core.attention.placement`).
+transformers' DynamicCache concatenates old and new states for every token, which moves the whole
+cache three times while attention reads it once. These caches write a token's states into
+preallocated memory and return views. Rotated keys, which some attention schemes need, are kept
+beside the unrotated keys (`lce_core.attention.placement`).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from lce_core.attention.placement import PlacedKeys, Placement
 
 
 class PreallocatedLayer(DynamicLayer):
-    """The cache of one layer.
+    """Cache of one layer.
 
     Args:
-      capacity: tokens that there is room for from the start; more make more room.
-      hands_itself_over: `update` gives this object in place of keys and values, for attention
-        functions that look for rotated keys in it.
+      capacity: tokens allocated at first use; the memory grows when a text is longer.
+      hands_itself_over: if True, `update` returns this object instead of keys and values, so that
+        attention functions can request rotated keys from it.
     """
 
     keys: Any
@@ -40,7 +40,7 @@ class PreallocatedLayer(DynamicLayer):
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
     ) -> tuple[Any, Any]:
-        """Appends states (batch, kv_heads, tokens, head_dim)."""
+        """Append states (batch, kv_heads, tokens, head_dim)."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         start = self.get_seq_length()
@@ -52,24 +52,24 @@ class PreallocatedLayer(DynamicLayer):
         return (self, self) if self._hands_itself_over else (self.keys, self.values)
 
     def placed(self, placement: Placement, seen: slice) -> torch.Tensor:
-        """Keys (batch, kv_heads, seen, head_dim) rotated to their places.
+        """Return keys (batch, kv_heads, seen, head_dim), rotated.
 
         Args:
-          placement: where they go.
-          seen: positions of those wanted, start and stop given.
+          placement: positions that the keys are rotated to.
+          seen: range of the wanted keys; start and stop are required.
         """
         held = self._placed.setdefault(placement, PlacedKeys(placement))
         capacity = 0 if self._rooms is None else self._rooms[0].shape[2]
         return held.get(self.keys, seen, capacity)
 
     def crop(self, tokens_to_remove: int) -> None:
-        """Forgets the last tokens; their number is given negative, as transformers has it."""
+        """Remove the last tokens; as in transformers, their number is negative."""
         super().crop(tokens_to_remove)
         for held in self._placed.values():
             held.cut_back(self.get_seq_length())
 
     def batch_select_indices(self, indices: torch.Tensor) -> None:
-        """Leaves these texts of the batch, in this order."""
+        """Keep these rows of the batch, in this order."""
         tokens = self.get_seq_length()
         if self._rooms is None or not tokens:
             return
@@ -83,7 +83,7 @@ class PreallocatedLayer(DynamicLayer):
         self, keys: torch.Tensor, values: torch.Tensor, stop: int
     ) -> tuple[torch.Tensor, torch.Tensor]:
         held, rooms = self.get_seq_length(), self._rooms
-        # Methods of the base class may have put other tensors there.
+        # Methods of the base class may have replaced the tensors; then copy them into own memory.
         own = rooms is None or not held or self.keys.data_ptr() == rooms[0].data_ptr()
         if rooms is not None and own and stop <= rooms[0].shape[2]:
             return rooms
@@ -104,8 +104,8 @@ class PreallocatedCache(DynamicCache):
     """A DynamicCache whose layers append in place.
 
     Args:
-      capacity: tokens of the texts and of their answers.
-      hands_layers_over: see PreallocatedLayer.
+      capacity: expected number of tokens of a text with its answer.
+      hands_layers_over: see `hands_itself_over` of PreallocatedLayer.
     """
 
     def __init__(self, capacity: int, *, hands_layers_over: bool = False) -> None:
@@ -115,22 +115,22 @@ class PreallocatedCache(DynamicCache):
 
     @property
     def num_texts(self) -> int:
-        """Texts in it, once there are any tokens."""
+        """Batch size; valid once the cache holds a token."""
         layer: Any = self.layers[0]
         return len(layer.keys)
 
 
 def groups_of(states: torch.Tensor, layers: Sequence[PreallocatedLayer]) -> Sequence[torch.Tensor]:
-    """States (texts, ...) of each group of texts."""
+    """Split states (texts, ...) into one tensor per group of texts."""
     groups: Sequence[torch.Tensor] = states.split([len(layer.keys) for layer in layers])
     return groups
 
 
 class RaggedCache(DynamicCache):
-    """Texts of several lengths whose next tokens pass together: a cache for each length.
+    """Cache for texts of several lengths that are decoded together: one cache per length.
 
     Args:
-      caches: each of texts of one length, in the order of the batch, which hand layers over.
+      caches: one cache for the texts of each length, in batch order, with `hands_layers_over`.
     """
 
     def __init__(self, caches: Sequence[PreallocatedCache]) -> None:
@@ -145,7 +145,7 @@ class RaggedCache(DynamicCache):
         *_: Any,
         **__: Any,
     ) -> tuple[Any, Any]:
-        """Appends states (texts, kv_heads, 1, head_dim) to those of their texts."""
+        """Append states (texts, kv_heads, 1, head_dim) to the caches of their texts."""
         layers: tuple[Any, ...] = tuple(cache.layers[layer_idx] for cache in self._caches)
         states = groups_of(key_states, layers), groups_of(value_states, layers)
         for layer, keys, values in zip(layers, *states, strict=True):
@@ -153,23 +153,23 @@ class RaggedCache(DynamicCache):
         return layers, layers
 
     def next_positions(self, device: torch.device) -> torch.Tensor:
-        """Positions (texts, 1) of the tokens that follow."""
+        """Return the positions (texts, 1) of the next tokens."""
         lengths: list[int] = []
         for cache in self._caches:
             lengths += [cache.get_seq_length()] * cache.num_texts
         return torch.tensor(lengths, device=device)[:, None]
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
-        """Tokens of the longest text."""
+        """Return the length of the longest text in tokens."""
         return max(cache.get_seq_length(layer_idx) for cache in self._caches)
 
     def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:
-        """As if all texts were as long as the longest; one token of each needs no mask."""
+        """Return the sizes for the longest text; a single query per text needs no mask."""
         longest = max(self._caches, key=lambda cache: cache.get_seq_length(layer_idx))
         return longest.get_mask_sizes(query_length, layer_idx)
 
     def batch_select_indices(self, indices: torch.Tensor) -> None:
-        """Leaves these texts of the batch, ascending."""
+        """Keep these rows of the batch, in ascending order."""
         kept: list[PreallocatedCache] = []
         first, remaining = 0, indices.tolist()
         for cache in self._caches:

@@ -1,8 +1,8 @@
-"""Kernel of CacheSinks: a windowed pass and the sinks at their place in the cache, merged.
+"""Kernel of CacheSinks: merge windowed attention with attention to the sinks.
 
-Cost: queries x (window + num_sinks) pairs, linear memory. Sinks keep their position; the
-query is scored from the last place of the cache once the text is longer. The key-value cache itself
-keeps all tokens: scores are those of a cache that drops the ones between, memory is not.
+Cost: queries x (window + num_sinks) pairs, linear memory. Sinks keep their position; once the text
+is longer than the cache, every query is scored from the cache's last position. The key-value cache
+itself keeps all tokens: the scores equal those of a cache that drops tokens, its memory does not.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lce_core.attention.windowed import attend_first_tokens, attend_near_and_far
 
 
 def attend(scheme: CacheSinks, inputs: AttentionInputs) -> torch.Tensor:
-    """Attention output (batch, heads, queries, head_dim)."""
+    """Return the attention output (batch, heads, queries, head_dim)."""
 
     def far(later: AttentionInputs) -> Iterator[Partial]:
         last = scheme.num_sinks + scheme.window - 1

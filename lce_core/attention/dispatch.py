@@ -1,8 +1,8 @@
-"""Queries sent to the blocks they want to read, many queries of a block at a time.
+"""Attention of queries to the blocks that they selected, many queries per block at a time.
 
-A query reads a few blocks of its own choice. To bring the blocks to the queries would copy a block
-for every query; here queries are brought to the blocks, sorted into tiles that each ask one block,
-and a tile is two small matrix products.
+Each query reads a few blocks of its own choice. Gathering blocks per query would copy a block for
+every query. Instead, queries are sorted by block into tiles that each read one block, and a tile
+takes two small matrix products.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from lce_core.attention.landmark import scores_of
 from lce_core.attention.rotation import Rotation
 
 _TILE = 64
-"""Most queries that ask a block together."""
+"""Maximum number of queries per tile."""
 
 
 def read_blocks(
@@ -24,21 +24,21 @@ def read_blocks(
     rotate: Rotation,
     scaling: float,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Attention of each query to the tokens of each block that it picked, block by block.
+    """Compute the attention of each query to each block that it picked, block by block.
 
     Args:
       asking: (batch, kv_heads, ..., picks, head_dim) queries, rotated by their distance from the
         start of the block that they read.
-      picks: (batch, kv_heads, ..., picks) which block, -1 for none.
-      keys: (batch, kv_heads, blocks, block, head_dim), not rotated; the last one of a block is its
+      picks: (batch, kv_heads, ..., picks) index of the block, -1 for none.
+      keys: (batch, kv_heads, blocks, block, head_dim), unrotated; the last token of a block is its
         landmark.
-      values: like keys.
-      rotate: the table in force.
+      values: same shape as keys.
+      rotate: rotation by the request's table.
       scaling: factor of the scores before softmax.
 
     Returns:
-      Scores (batch, kv_heads, ..., picks) of the landmarks, -inf for none, and the blocks' values
-      weighed by the softmax over their tokens (batch, kv_heads, ..., picks, head_dim).
+      Scores (batch, kv_heads, ..., picks) of the landmarks, -inf for no block, and the blocks'
+        values weighted by the softmax over their tokens (batch, kv_heads, ..., picks, head_dim).
     """
     batch, kv_heads, num_blocks, block, head_dim = keys.shape
     owners = torch.arange(batch * kv_heads, device=picks.device).view(batch, kv_heads, 1)
@@ -48,7 +48,8 @@ def read_blocks(
     groups, order = wanted.sort()
     counts = torch.bincount(groups, minlength=batch * kv_heads * num_blocks)
     tiles = (counts + tile - 1) // tile
-    # A group's first place among tiles, less its first place in the order.
+    # A group is the queries of one block. `shift` is the group's first row among the padded tiles
+    # minus its first row in sorted order, so sorted row i goes to tile row i + shift.
     shift = (tiles.cumsum(0) - tiles) * tile - (counts.cumsum(0) - counts)
     places = torch.arange(len(groups), device=picks.device) + shift[groups]
     asked = torch.arange(len(tiles), device=picks.device).repeat_interleave(tiles)

@@ -1,14 +1,14 @@
-"""Full, causal and windowed attention that also return the log-sum-exp, on torch alone.
+"""Full, causal and windowed attention that also return the log-sum-exp, using only torch.
 
-Three backends: "torch_flash_cpu" (the CPU flash kernel behind SDPA), "torch_flash" (the CUDA
-flash kernel, float16 and bfloat16 from compute capability 8.0) and "blocked" (matrix products over
-blocks of queries, anything else). Queries are always the last ones of the keys' text: query row t
-of T sees keys up to index K - T + t. Outputs are differentiable, the log-sum-exp is not, because
+Three backends: "torch_flash_cpu" (the CPU flash kernel behind SDPA), "torch_flash" (the CUDA flash
+kernel, float16 and bfloat16 from compute capability 8.0) and "blocked" (matrix products over blocks
+of queries, for everything else). Queries are always the last tokens of the keys' text: query row t
+of T sees keys up to index K - T + t. Outputs are differentiable. The log-sum-exp is not, because
 torch does not propagate gradients through it.
 
-Quirks respected here: the CPU kernel reports a log-sum-exp of 0 for a row without keys, and
-crashes on empty key tensors, so no caller ever passes such rows; its causal flag aligns to the
-first key, so it is used on squares only.
+Two quirks of the CPU kernel: it returns a log-sum-exp of 0 for a row without keys and crashes on
+empty key tensors, so callers must never pass such rows. Its causal flag aligns to the first key, so
+it is only used when queries and keys are equally many.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from lce_core.attention.partial import Partial, concatenate, merge
 Backend = Literal["torch_flash_cpu", "torch_flash", "blocked"]
 
 _SCORES = 1 << 24
-"""Scores that exist at one time in the blocked backend."""
+"""Maximum number of scores that exist at one time in the blocked backend."""
 _ROWS = 192
-"""Most queries of one block of a windowed pass: mask and waste stay small."""
+"""Maximum queries per block of a windowed pass; keeps the mask and the masked-out work small."""
 
 
 def backend(device: torch.device, dtype: torch.dtype) -> Backend:
-    """The fastest backend that computes `dtype` on `device`."""
+    """Return the fastest backend for `dtype` on `device`."""
     if device.type == "cpu":
         return "torch_flash_cpu"
     half = dtype in (torch.float16, torch.bfloat16)
@@ -41,7 +41,7 @@ def backend(device: torch.device, dtype: torch.dtype) -> Backend:
 def attend_all(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float
 ) -> Partial:
-    """Every query sees every key.
+    """Attend from every query to every key.
 
     Args:
       query: (batch, heads, queries, head_dim), rotated.
@@ -63,12 +63,17 @@ def attend_all(
 def attend_causal(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float
 ) -> Partial:
-    """Query row t of T sees keys 0..K - T + t; arguments as in `attend_all`, with K >= T."""
+    """Attend causally: query row t of T sees keys 0..K - T + t.
+
+    Arguments are those of `attend_all`, with K >= T.
+    """
     earlier = key.shape[2] - query.shape[2]
     if query.shape[2] == 1:
         return attend_all(query, key, value, scaling)
     if backend(query.device, query.dtype) == "torch_flash":
         return _flash_cuda(query, key, value, scaling, causal=True)
+    # Split the keys: the first K - T are visible to every query, the rest form a causal square,
+    # which is the only causal shape that the CPU kernel supports.
     square = _causal_square(query, key[:, :, earlier:], value[:, :, earlier:], scaling)
     if earlier == 0:
         return square
@@ -78,7 +83,10 @@ def attend_causal(
 def attend_window(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float, window: int
 ) -> Partial:
-    """Query row t of T sees the last `window` keys up to K - T + t; arguments as above."""
+    """Attend to a window: query row t of T sees the last `window` keys up to K - T + t.
+
+    The other arguments are those of `attend_causal`.
+    """
     if window >= key.shape[2]:
         return attend_causal(query, key, value, scaling)
     unseen = max(0, key.shape[2] - query.shape[2] - window + 1)
@@ -105,7 +113,11 @@ def _causal_square(
 def _window_by_blocks(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float, window: int
 ) -> Partial:
-    """Rows that see less than a window, blocks of rows that each see a band, and what is left."""
+    """Compute windowed attention in three parts.
+
+    First the rows that see fewer than `window` keys, then blocks of rows that each see a band of
+    keys, then the remaining rows.
+    """
     num_queries, offset = query.shape[2], key.shape[2] - query.shape[2]
     parts = []
     growing = min(num_queries, window - 1 - offset)
@@ -137,10 +149,10 @@ def _bands(
     scaling: float,
     band: torch.Tensor,
 ) -> Partial:
-    """Blocks of as many queries as the band has rows; block n sees keys from n * rows on.
+    """Attend from blocks of queries; block n sees the keys of `band`, from key n * rows on.
 
-    Blocks are overlapping views of the keys along a batch dimension, so that one call computes
-    many, on all threads, without copying keys.
+    Each block has as many queries as the band has rows. The blocks' keys are overlapping views
+    along a batch dimension, so one call computes many blocks on all threads without copying keys.
     """
     batch, heads, num_queries, _ = query.shape
     rows, span = band.shape
@@ -168,8 +180,9 @@ def _bands(
 
 @lru_cache(maxsize=4)
 def _band(rows: int, window: int, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
-    """(rows, rows + window - 1) additive mask: row t sees columns t..t + window - 1."""
-    # Kept between layers and requests, hence no tensor of the inference mode it is asked for in.
+    """Return a (rows, rows + window - 1) additive mask: row t sees columns t..t + window - 1."""
+    # The mask is cached across layers and requests, so it must not be an inference tensor, even if
+    # the first call happens in inference mode.
     with torch.inference_mode(mode=False):
         visible = torch.ones(rows, rows + window - 1, dtype=torch.bool, device=device)
         visible = visible.triu().tril(window - 1)
@@ -192,9 +205,10 @@ def _masked(
 def _group_as_queries(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float
 ) -> Partial:
-    """One query of heads that share keys, which the CPU kernel would read once for each head.
+    """Attend from one query whose heads share keys, by treating those heads as queries of one head.
 
-    They are given to it as queries of one head. CUDA's kernel does so by itself.
+    The CPU kernel would otherwise read shared keys once per head. The CUDA kernel handles this
+    itself.
     """
     grouped = query.reshape(len(query), key.shape[1], -1, query.shape[3])
     part = _flash_cpu(grouped, key, value, scaling)
@@ -225,8 +239,9 @@ def _flash_cuda(
     causal: bool = False,
     window: int | None = None,
 ) -> Partial:
-    # Both align to the last key; the key at distance window - 1 is still seen. What is merely
-    # causal is not said as a window: the kernel would then mask every block of keys.
+    # Causal and window flags both align to the last key; the key at distance window - 1 is visible.
+    # Causal attention is not passed as a window, because the kernel would then mask every block of
+    # keys.
     output, lse = torch.ops.aten._flash_attention_forward(
         query.transpose(1, 2),
         key.transpose(1, 2),
@@ -253,7 +268,7 @@ def _blocked(
     *,
     causal: bool = False,
 ) -> Partial:
-    """All keys, or with `causal` a square, in blocks of queries that bound the memory."""
+    """Attend to all keys (with `causal`: a square) in blocks of queries, to bound memory."""
     batch, heads, num_queries, _ = query.shape
     rows = max(1, _SCORES // (batch * heads * key.shape[2]))
     parts = []

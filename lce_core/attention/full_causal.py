@@ -1,4 +1,4 @@
-"""Full causal attention with rotation inside, for tables that give each head its own base."""
+"""Kernel of FullCausal: causal attention with rotation, for tables with one base per head."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from lce_core.attention.squares import attend_square
 
 
 def attend(_scheme: FullCausal, inputs: AttentionInputs) -> torch.Tensor:
-    """Attention output (batch, heads, queries, head_dim).
+    """Return the attention output (batch, heads, queries, head_dim).
 
-    Differentiable where no cached keys precede the queries, which is how training runs.
+    The result is differentiable if no cached keys precede the queries, as in training.
     """
     length = inputs.length
     query = inputs.rotation()(inputs.query, slice(inputs.first_query, length))

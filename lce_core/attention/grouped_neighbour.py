@@ -1,7 +1,7 @@
-"""Kernel of GroupedNeighbour: a windowed pass and a causal pass over floored positions, merged.
+"""Kernel of GroupedNeighbour: merge windowed attention with causal attention at floored positions.
 
 Cost: one causal pass plus queries x window pairs, linear memory. Keys beyond the window form a
-bottom-right causal triangle: the query at position p sees keys 0..p - window.
+causal triangle aligned to the bottom right: the query at position p sees keys 0..p - window.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lce_core.attention.windowed import attend_near_and_far
 
 
 def attend(scheme: GroupedNeighbour, inputs: AttentionInputs) -> torch.Tensor:
-    """Attention output (batch, heads, queries, head_dim)."""
+    """Return the attention output (batch, heads, queries, head_dim)."""
 
     def far(later: AttentionInputs) -> tuple[Partial]:
         rotate, num_far = later.rotation(), later.length - scheme.window

@@ -1,4 +1,4 @@
-"""What a layer hands to the kernel of an attention scheme."""
+"""Inputs of an attention scheme's kernel."""
 
 from __future__ import annotations
 
@@ -14,40 +14,43 @@ from lce_core.rope import RopeTable
 
 @dataclass(frozen=True, eq=False)
 class AttentionInputs:
-    """States before rotation, and what is needed to rotate and score them."""
+    """Unrotated states of one layer, and everything needed to rotate and score them."""
 
     query: torch.Tensor
     """(batch, heads, queries, head_dim)"""
     key: torch.Tensor
-    """(batch, kv_heads, keys, head_dim), cached ones included."""
+    """(batch, kv_heads, keys, head_dim), including cached keys."""
     value: torch.Tensor
     """(batch, kv_heads, keys, head_dim)"""
     table: RopeTable
-    """The frequencies in force, of all heads."""
+    """Table of the request, for all heads."""
     first_query: int
-    """Position of query[..., 0, :]; query t attends keys 0..first_query + t."""
+    """Position of query[..., 0, :]; query t sees keys 0..first_query + t."""
     scaling: float
     """Factor of the scores before softmax."""
     held: PreallocatedLayer | None = None
-    """The cache that keys and values are of, which keeps rotated keys; of all heads."""
+    """Cache layer that holds the keys and values of all heads, and keeps rotated keys."""
     part: tuple[int, int] = (0, 1)
-    """Which of how many equal parts of the model's heads these are."""
+    """(index, number): these heads are part `index` of `number` equal parts of the model's heads.
+    """
 
     @property
     def length(self) -> int:
-        """Tokens of the text so far."""
+        """Number of tokens of the text so far."""
         return self.key.shape[2]
 
     def rotation(self, table: RopeTable | None = None) -> Rotation:
-        """The table in force, or another one, as rotations."""
+        """Return rotations by `table`, or by the request's table."""
         return Rotation(table or self.table, self.query, self.part)
 
     def placed(self, placement: Placement, seen: slice) -> torch.Tensor:
-        """Keys (batch, kv_heads, seen, head_dim) rotated to their places.
+        """Return keys (batch, kv_heads, seen, head_dim), rotated.
+
+        The cache keeps the rotated keys, if there is a cache.
 
         Args:
-          placement: where they go.
-          seen: positions of those wanted, start and stop given.
+          placement: positions that the keys are rotated to.
+          seen: range of the wanted keys; start and stop are required.
         """
         if self.held is None:
             return placement.rotate(self.key[:, :, seen], seen, self.part)
@@ -55,7 +58,7 @@ class AttentionInputs:
         return self.held.placed(placement, seen)[:, index * heads : (index + 1) * heads]
 
     def of_heads(self, index: int, number: int) -> AttentionInputs:
-        """One of a number of equal parts of the heads."""
+        """Return the inputs of part `index` of `number` equal parts of the heads."""
         query, key, value = (
             states.chunk(number, dim=1)[index] for states in (self.query, self.key, self.value)
         )

@@ -1,7 +1,7 @@
-"""Kernel of LambdaShaped: a windowed pass and the first tokens, merged.
+"""Kernel of LambdaShaped: merge windowed attention with attention to the first tokens.
 
-Cost: queries x (window + num_global) pairs, linear memory. The first tokens are scored as
-if at position 0 and the query at `window`, wherever they have left the window.
+Cost: queries x (window + num_global) pairs, linear memory. First tokens that have left the window
+are scored as if they were at position 0 and the query at position `window`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lce_core.attention.windowed import attend_first_tokens, attend_near_and_far
 
 
 def attend(scheme: LambdaShaped, inputs: AttentionInputs) -> torch.Tensor:
-    """Attention output (batch, heads, queries, head_dim)."""
+    """Return the attention output (batch, heads, queries, head_dim)."""
 
     def far(later: AttentionInputs) -> Iterator[Partial]:
         first = scheme.num_global

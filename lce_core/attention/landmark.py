@@ -1,16 +1,16 @@
-"""Kernel of GroupedSoftmax: landmark attention of a whole sequence, as it is trained.
+"""Kernel of GroupedSoftmax: landmark attention of a whole sequence, as in training.
 
-The last token of each block is its landmark. A query spreads its attention over the tokens of its
-own block and the landmarks of earlier blocks; what a landmark receives goes to the tokens of its
-block, by a softmax among themselves. Written out, the weight of token j of an earlier block b is
+The last token of each block is its landmark. A query distributes its attention over the tokens of
+its own block and the landmarks of earlier blocks. The weight of a landmark is then distributed over
+the tokens of its block by a softmax among them. The weight of token j of an earlier block b is
 
     exp(s[landmark of b]) / Z * exp(s[j]) / sum over tokens l of b of exp(s[l])
 
-which is an ordinary softmax over tokens whose scores are raised by the gate
-s[landmark of b] - logsumexp of s over tokens of b. Landmarks themselves are seen by nobody.
+which equals an ordinary softmax over tokens whose scores are raised by the gate s[landmark of b] -
+logsumexp of s over tokens of b. Landmarks themselves are never visible.
 
-Dense over the sequence and differentiated by autograd: (queries, keys) scores exist, which the
-few hundred tokens of a training sequence allow.
+The computation materialises (queries, keys) scores and relies on autograd. This is affordable for
+training sequences of a few hundred tokens.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lce_core.attention.schemes import GroupedSoftmax
 
 
 def attend(scheme: GroupedSoftmax, inputs: AttentionInputs) -> torch.Tensor:
-    """Attention output (batch, heads, queries, head_dim)."""
+    """Return the attention output (batch, heads, queries, head_dim)."""
     rotate, first, value = inputs.rotation(), inputs.first_query, inputs.value
     query = rotate(inputs.query, slice(first, inputs.length))
     key = rotate(inputs.key, slice(inputs.length))
@@ -32,18 +32,18 @@ def attend(scheme: GroupedSoftmax, inputs: AttentionInputs) -> torch.Tensor:
 
 
 def scores_of(query: torch.Tensor, key: torch.Tensor, scaling: float) -> torch.Tensor:
-    """Scores (..., queries, keys) of rotated states (..., tokens, head_dim), at least float32."""
+    """Return scores (..., queries, keys) of rotated states, at least float32."""
     scores = query @ key.transpose(-1, -2)
     return scores.to(torch.promote_types(scores.dtype, torch.float32)) * scaling
 
 
 def raise_scores(scores: torch.Tensor, first_query: int, block: int) -> torch.Tensor:
-    """Scores whose softmax is the grouped softmax; -inf for landmarks and later tokens.
+    """Return scores whose softmax is the grouped softmax; -inf for landmarks and later tokens.
 
     Args:
-      scores: (..., queries, keys); row t is the query at place first_query + t, column j the key at
-        place j, and places are counted from the start of a block.
-      first_query: place of the first row.
+      scores: (..., queries, keys); row t is the query at position first_query + t, column j the key
+        at position j. Positions count from the start of a block.
+      first_query: position of the first row.
       block: tokens of a block, its landmark included.
     """
     num_queries, num_keys = scores.shape[-2:]
@@ -51,6 +51,7 @@ def raise_scores(scores: torch.Tensor, first_query: int, block: int) -> torch.Te
     columns = torch.arange(num_keys, device=scores.device)
     whole = num_keys // block
     blocks = scores[..., : whole * block].unflatten(-1, (whole, block))
+    # The gate of a block, zero for the query's own block, whose tokens keep their own scores.
     gates = blocks[..., -1] - blocks[..., :-1].logsumexp(dim=-1)
     gates = gates.masked_fill(columns[:whole] >= places // block, 0.0)
     raised = (blocks + gates[..., None]).flatten(-2)

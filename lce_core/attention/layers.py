@@ -1,12 +1,13 @@
-"""The rotation inside transformers' layers, in the precision of its cosines.
+"""Replace the rotation inside transformers' layers by one in the precision of the cosines.
 
-Their layers multiply queries and keys by what the rotary module returns. Cosines in float32 would
-leave bf16 states in float32, and keys so in the cache; here products and sum are taken in float32
-and rounded once to the states' own dtype, as `lce_core.attention.rotation` does it. The layers look
-this function up in their module and offer no other way to it, so it is replaced there: the one
-place where transformers' own code is. Where cosines and states have one dtype, as in every stock
-model, transformers' function is called as it was, and so it is under autocast, which rounds what
-attention reads.
+Stock layers multiply queries and keys by the cosines that the rotary module returns. With float32
+cosines, bf16 states and the cached keys would become float32. Here products and sums are computed
+in float32 and rounded once to the states' dtype, as in `lce_core.attention.rotation`.
+
+The layers look the function up in their own module and offer no other hook, so it is replaced
+there. This is the only monkey patch of transformers. The stock function still runs if cosines and
+states have the same dtype, as in every stock model, and under autocast, which rounds the attention
+inputs anyway.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ def _keep_dtype(stock: Applied) -> Applied:
         sin: torch.Tensor,
         unsqueeze_dim: int = 1,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Rotated queries and keys, of their own dtypes; shapes as in transformers."""
-        if getattr(cos, "rotates_nothing", False):  # attention will do it
+        """Return rotated queries and keys in their own dtypes; shapes as in transformers."""
+        # The attention kernel rotates the states itself.
+        if getattr(cos, "rotates_nothing", False):
             return query, key
         if cos.dtype == query.dtype or torch.is_autocast_enabled(query.device.type):
             return stock(query, key, cos, sin, unsqueeze_dim)
@@ -49,12 +51,13 @@ def _rotated(states: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torc
     return turned.to(states.dtype)
 
 
-@functools.cache  # once in a process
+# Patch each module once per process.
+@functools.cache
 def keep_precision(model_type: str) -> None:
-    """Lets layers of this type of model rotate in the precision of their cosines.
+    """Make the layers of this model type rotate in the precision of their cosines.
 
     Args:
-      model_type: one of `lce_core.rope.architectures`.
+      model_type: a model type of `lce_core.rope.architectures`.
     """
     module: Any = importlib.import_module(f"transformers.models.{model_type}.modeling_{model_type}")
     module.apply_rotary_pos_emb = _keep_dtype(module.apply_rotary_pos_emb)

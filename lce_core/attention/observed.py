@@ -1,4 +1,4 @@
-"""Which attention kernels really run: torch chooses behind one function, by hardware and shapes."""
+"""Record which attention kernels run; torch selects them by hardware and shapes."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ FUSED: Mapping[str, str] = {
     "flash_attn::_flash_attn_forward": "flash_attention_2",
     "flash_attn::_flash_attn_varlen_forward": "flash_attention_2",
 }
-"""Operators that compute attention as a whole, and what records call them. Each returns the output
-and its log-sum-exp, which is all that its backward pass needs beside its inputs."""
+"""Fused attention operators and their names in records. Each returns the output and its
+log-sum-exp, which together with the inputs is all that the backward pass needs."""
 
 
 class KernelWatch(TorchDispatchMode):
-    """Notes the attention operators of what is called inside; changes nothing."""
+    """Record the attention operators called inside the `with` block, without changing them."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.seen: set[str] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Passes an operator on."""
+        """Record an operator and call it."""
         if (name := func.name()) in FUSED:
             self.seen.add(FUSED[name])
         return func(*args, **(kwargs or {}))
 
     def names(self) -> str:
-        """What ran, for a record; "matmul" where no fused operator did."""
+        """Return the recorded kernels joined by "+"; "matmul" if no fused operator ran."""
         return "+".join(sorted(self.seen)) or "matmul"

@@ -1,8 +1,9 @@
-"""Attention over a part of the keys, and the exact sum of two parts.
+"""Attention over part of the keys, and the exact merge of two parts.
 
-Softmax over a union of disjoint key sets follows from each set's output and the logarithm of its
-softmax denominator. Schemes that see keys through different rotations, or through a window, are
-computed as parts with fast kernels and merged; no (queries, keys) tensor ever exists.
+The softmax over a union of disjoint key sets follows from each set's output and the logarithm of
+its softmax denominator (log-sum-exp). Schemes that rotate some keys differently, or see them
+through a window, compute parts with fast kernels and merge them. No (queries, keys) tensor ever
+exists.
 """
 
 from __future__ import annotations
@@ -15,49 +16,51 @@ import torch
 from lce_core.errors import SpecError
 
 _ROWS = 4096
-"""Rows that are merged at a time."""
+"""Rows merged at a time."""
 
 
 class Partial(NamedTuple):
-    """Attention restricted to some keys, at least one for every query."""
+    """Attention restricted to some keys, with at least one key for every query."""
 
     output: torch.Tensor
     """(batch, heads, queries, head_dim)"""
     lse: torch.Tensor
-    """(batch, heads, queries) natural log of the softmax denominator, float32 or float64."""
+    """(batch, heads, queries) natural logarithm of the softmax denominator, float32 or float64."""
 
     def rows(self, start: int, stop: int | None = None) -> Partial:
-        """The parts of queries start..stop."""
+        """Return the rows of queries start..stop as views."""
         return Partial(self.output[:, :, start:stop], self.lse[:, :, start:stop])
 
 
 def merge(first: Partial, second: Partial) -> Partial:
-    """Attention over the union of two disjoint key sets seen by the same queries.
+    """Return attention over the union of two disjoint key sets seen by the same queries.
 
     Raises:
-      SpecError: the parts record gradients, which would miss the share of the log-sum-exp.
+      SpecError: if a part records gradients; they would be wrong, because torch does not
+        differentiate the log-sum-exp.
     """
     output = _mixed(first, second)
     return Partial(output, torch.logaddexp(first.lse, second.lse))
 
 
 def merge_rows(all_rows: Partial, start: int, part: Partial) -> None:
-    """Merges a second part of rows start.. into `all_rows.output`, in place.
+    """Merge `part` into `all_rows.output` from row `start` on, in place.
 
-    The log-sum-exp of `all_rows` stays that of its own keys.
+    The log-sum-exp of `all_rows` is not updated, so each row can be merged only once.
 
     Raises:
-      SpecError: as in `merge`.
+      SpecError: if a part records gradients, as in `merge`.
     """
     num_rows = part.lse.shape[2]
-    for first in range(0, num_rows, _ROWS):  # so that float32 copies are small
+    # Small blocks keep the float32 copies small.
+    for first in range(0, num_rows, _ROWS):
         stop = min(first + _ROWS, num_rows)
         rows, some = all_rows.rows(start + first, start + stop), part.rows(first, stop)
         rows.output.copy_(_mixed(rows, some, out=rows.output))
 
 
 def _mixed(first: Partial, second: Partial, out: torch.Tensor | None = None) -> torch.Tensor:
-    """Outputs weighed by their shares of the common softmax denominator."""
+    """Return the outputs weighted by their shares of the common softmax denominator."""
     if first.output.requires_grad or second.output.requires_grad:
         raise SpecError(
             "attention in parts",
@@ -65,6 +68,8 @@ def _mixed(first: Partial, second: Partial, out: torch.Tensor | None = None) -> 
             "inference",
             "run under torch.inference_mode() or torch.no_grad()",
         )
+    # exp(second.lse) / (exp(first.lse) + exp(second.lse)), which a sigmoid computes without
+    # overflow.
     share = torch.sigmoid(second.lse - first.lse)[..., None]
     if first.output.dtype == share.dtype:
         return torch.lerp(first.output, second.output, share, out=out)
@@ -73,9 +78,10 @@ def _mixed(first: Partial, second: Partial, out: torch.Tensor | None = None) -> 
 
 
 def concatenate(parts: Sequence[Partial]) -> Partial:
-    """The same keys' parts of consecutive queries, as one."""
+    """Concatenate parts of consecutive queries over the same keys."""
     if len(parts) == 1:
         return parts[0]
-    # In the memory order of tokens, heads, elements, in which kernels write and models read.
+    # Concatenate in the memory order (tokens, heads, elements), which kernels write and models
+    # read.
     output = torch.cat([part.output.transpose(1, 2) for part in parts], dim=1).transpose(1, 2)
     return Partial(output, torch.cat([part.lse for part in parts], dim=2))

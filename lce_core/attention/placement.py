@@ -1,8 +1,8 @@
-"""Places that keys are rotated to, which follow from their position alone: such keys can be kept.
+"""Keys rotated to positions that depend only on the key, so that they can be cached.
 
-Schemes that rotate inside attention score a key from the same place for every query: its own
-position, or that of its group. So a key needs one rotation for each of its places, and decoding a
-token has to rotate one key instead of all.
+Schemes that rotate inside attention score a key from the same position for every query: its own, or
+that of its group. A key therefore needs one rotation per placement, and decoding a token rotates
+one new key instead of all keys.
 """
 
 from __future__ import annotations
@@ -17,27 +17,28 @@ from lce_core.rope import RopeTable
 
 @dataclass(frozen=True)
 class Placement:
-    """The key at position p goes to place p // group, or as far behind a ceiling as it is from it.
+    """The rule by which keys are rotated: the key at position p is rotated to p // group.
 
-    Equal placements of one table rotate alike, whatever the chunk: rotation works on each element.
+    With a ceiling, the key is rotated back by ceiling - p // group instead. Equal placements of one
+    table rotate keys identically in chunks of any size, because rotation is elementwise.
     """
 
     table: RopeTable
-    """Frequencies in force, told apart by identity."""
+    """Table of the request; compared by identity."""
     group: int = 1
-    """Tokens that share a place."""
+    """Number of consecutive tokens that share a position."""
     ceiling: int | None = None
-    """Rotate back by the ceiling less the place: the query then needs no rotation."""
+    """Rotate keys back by the ceiling minus their position; queries then need no rotation."""
 
     def rotate(
         self, keys: torch.Tensor, seen: slice, part: tuple[int, int] = (0, 1)
     ) -> torch.Tensor:
-        """Rotated keys.
+        """Return rotated keys.
 
         Args:
-          keys: (batch, kv_heads, tokens, head_dim), not rotated.
-          seen: their positions, start and stop given.
-          part: which of how many equal parts of all heads they are.
+          keys: (batch, kv_heads, tokens, head_dim), unrotated.
+          seen: positions of the keys; start and stop are required.
+          part: (index, number) if the keys are part `index` of `number` equal parts of all heads.
         """
         rotation = Rotation(self.table, keys, part)
         if self.ceiling is None:
@@ -47,10 +48,10 @@ class Placement:
 
 
 class PlacedKeys:
-    """Rotated keys of consecutive positions of a growing text, each rotated once.
+    """Cache of rotated keys of a growing text, each rotated once.
 
-    What is asked for may begin later from call to call, as a window does; what lies before is then
-    forgotten when there is no more room.
+    The requested range may start later in each call, as a window does. Earlier keys are dropped
+    when the memory is full.
     """
 
     def __init__(self, placement: Placement) -> None:
@@ -59,12 +60,14 @@ class PlacedKeys:
         self._room: torch.Tensor | None = None
 
     def get(self, keys: torch.Tensor, seen: slice, capacity: int) -> torch.Tensor:
-        """Rotated keys (batch, kv_heads, seen, head_dim), a view that holds until the next call.
+        """Return rotated keys (batch, kv_heads, seen, head_dim).
+
+        The result is a view that is valid until the next call.
 
         Args:
-          keys: (batch, kv_heads, tokens, head_dim) of the whole text, not rotated.
-          seen: positions wanted, start and stop given.
-          capacity: tokens that the text is expected to have.
+          keys: (batch, kv_heads, tokens, head_dim) of the whole text, unrotated.
+          seen: wanted positions; start and stop are required.
+          capacity: expected number of tokens of the text.
         """
         if not self._first <= seen.start <= self._stop:
             self._first = self._stop = seen.start
@@ -78,12 +81,12 @@ class PlacedKeys:
         return self._room[:, :, seen.start - self._first : seen.stop - self._first]
 
     def cut_back(self, num_tokens: int) -> None:
-        """Forgets what follows the first `num_tokens` tokens of the text."""
+        """Drop all keys after the first `num_tokens` tokens of the text."""
         self._stop = min(self._stop, num_tokens)
         self._first = min(self._first, self._stop)
 
     def select(self, texts: torch.Tensor) -> None:
-        """Leaves these texts of the batch, in this order."""
+        """Keep these rows of the batch, in this order."""
         if self._room is not None:
             self._room = self._room.index_select(0, texts)
 
@@ -91,7 +94,8 @@ class PlacedKeys:
         old = self._room
         if old is not None and seen.stop - self._first <= old.shape[2]:
             return old
-        # Twice a window, so that it moves on for its own length before it is copied once.
+        # Allocate twice the window, so that the window can advance by its own length before the
+        # keys are copied again.
         tokens = seen.stop - seen.start
         tokens = max(tokens, min(2 * tokens, capacity - seen.start))
         room = keys.new_empty(*keys.shape[:2], tokens, keys.shape[3])

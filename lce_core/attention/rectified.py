@@ -1,9 +1,10 @@
-"""Kernel of Rectified: a windowed pass and a causal pass at the rectified distance, merged.
+"""Kernel of Rectified: merge windowed attention with causal attention at the rectified distance.
 
-Cost: one causal pass plus queries x window pairs, linear memory. At one constant distance far keys
-stay unrotated and queries are rotated by that distance. With a leak, distances grow by 1 / leak per
-token: both sides rotate by frequencies divided by the leak, queries `(leak - 1) * window` positions
-ahead, since (i + (leak - 1) * window - j) / leak = window + (i - j - window) / leak.
+Cost: one causal pass plus queries x window pairs, linear memory. Without a leak, the distance
+beyond the window is constant: far keys stay unrotated and queries are rotated by that distance.
+With a leak, distances grow by 1 / leak per token: frequencies are divided by the leak and queries
+are rotated `(leak - 1) * window` positions ahead, because (i + (leak - 1) * window - j) / leak =
+window + (i - j - window) / leak.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from lce_core.rope import RopeTable
 
 
 def attend(scheme: Rectified, inputs: AttentionInputs) -> torch.Tensor:
-    """Attention output (batch, heads, queries, head_dim)."""
+    """Return the attention output (batch, heads, queries, head_dim)."""
 
     def far(later: AttentionInputs) -> tuple[Partial]:
         query, num_far = later.query, later.length - scheme.window
@@ -43,5 +44,5 @@ def attend(scheme: Rectified, inputs: AttentionInputs) -> torch.Tensor:
 
 @lru_cache(maxsize=4)
 def _slowed(table: RopeTable, leak: int) -> RopeTable:
-    # Kept, because cosines and keys are shared by the identity of their table.
+    # Cached, because cosines and rotated keys are shared by the identity of their table.
     return replace(table, inv_freq=table.inv_freq / leak)

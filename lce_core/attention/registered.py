@@ -1,8 +1,8 @@
-"""The one attention function that transformers calls for all schemes.
+"""The attention function that transformers calls for every attention scheme.
 
-It is registered with AttentionInterface and, under the same name, with AttentionMaskInterface:
-without the second, transformers drops padding and packing silently; with it they are refused. Each
-attention module of an extended model carries its scheme and table as `lce_scheme`.
+It is registered with AttentionInterface and, under the same name, with AttentionMaskInterface.
+Without the mask function transformers would silently ignore padding and packing; this one refuses
+them. Each attention module of an extended model stores its scheme and table as `lce_scheme`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from lce_core.errors import SpecError
 ATTENTION = "lce_scheme"
 """Name of the registered attention and mask functions."""
 _TEMPORARIES = 1 << 29
-"""Bytes of states that a layer's attention holds at one time, outputs not counted; one key-value
-head's at least."""
+"""Limit for a layer's temporary attention states in bytes, without outputs. The states of one
+key-value head may exceed it, because a head cannot be split."""
 
 
 def _attention(
@@ -40,9 +40,10 @@ def _attention(
     dropout: float = 0.0,
     **kwargs: Any,  # position_ids and flags that transformers passes to all
 ) -> tuple[torch.Tensor, None]:
-    """The registered attention: states as in AttentionScheme, output (batch, tokens, heads, D).
+    """Compute the registered attention: output (batch, tokens, heads, head_dim).
 
-    Keys and values are tensors, or what `lce_core.attention.cache` hands over.
+    States have the shapes of AttentionInputs. Keys and values are tensors or objects from
+    `lce_core.attention.cache`.
     """
     if isinstance(key, tuple):
         parts = [
@@ -63,7 +64,8 @@ def _attention(
         given = {"attention_mask": attention_mask, "scaling": scaling, "dropout": dropout, **kwargs}
         return key.attend(query, partial(_attention, module, **given)), None
     scheme, table = module.lce_scheme
-    if attention_mask is not None:  # the mask function below makes none, so a caller did
+    # The mask function below never makes a mask, so this one comes from the caller.
+    if attention_mask is not None:
         raise SpecError(
             "attention mask",
             f"a mask of shape {tuple(attention_mask.shape)}",
@@ -84,7 +86,7 @@ def _attention(
     held = key if isinstance(key, PreallocatedLayer) else None
     if held is not None:
         key, value = held.keys, held.values
-    # Under autocast the identity rotary leaves queries and keys in float32.
+    # Under autocast the identity rotary module leaves queries and keys in float32.
     query, key = query.to(value.dtype), key.to(value.dtype)
     first_query = key.shape[2] - query.shape[2]
     inputs = AttentionInputs(query, key, value, table, first_query, scaling, held)
@@ -98,10 +100,10 @@ def _attention(
 
 
 def num_parts(inputs: AttentionInputs) -> int:
-    """Into how many equal parts of heads a layer is cut, so that its temporaries stay bounded.
+    """Return the number of head groups to compute one after the other, to bound temporary memory.
 
-    Kernels hold rotated queries, outputs of two parts that they merge, and, unless a cache keeps
-    them, rotated keys. What is gained by one call for all heads is lost long before.
+    Kernels hold rotated queries, the outputs of two parts to merge and, unless a cache holds them,
+    rotated keys. A layer that exceeds the limit gains nothing from computing all heads in one call.
     """
     states = 4 * inputs.query.nbytes
     if inputs.held is None:
@@ -126,7 +128,7 @@ def _mask(
     attention_mask: torch.Tensor | None,
     **kwargs: Any,  # noqa: ARG001 - sizes and flags that transformers passes to all
 ) -> None:
-    """The registered mask: schemes are causal by themselves, so it only refuses other masks."""
+    """Return no mask, since schemes are causal by themselves, and refuse all other masks."""
     padded = attention_mask is not None and not bool(attention_mask.all())
     if padded or mask_function is not causal_mask_function:
         raise SpecError(

@@ -1,26 +1,25 @@
-"""Kernel of BlockRetrieval: landmark attention in use, over blocks that landmarks select.
+"""Kernel of BlockRetrieval: landmark attention at inference, over blocks selected by landmarks.
 
-The text is cut into chunks by position. Within its chunk a query attends as in training. Of the
-blocks before the chunk each query and head takes the `top_k` whose landmarks score highest, and
-attends to their tokens too, gated by their landmarks. What a query sees is a function of its
-position alone, so one pass, chunks of any size and single tokens give the same numbers.
+The text is cut into chunks at fixed positions. Within its chunk a query attends as in training.
+From the blocks before the chunk each query and head selects the `top_k` whose landmarks score
+highest, and attends to their tokens too, gated by the landmarks. What a query sees depends only on
+its position, so one pass, chunks of any size and single tokens give the same numbers.
 
-Positions are those of `top_k + 1` slots of a block each, then the chunk: no distance is longer
-than those of training. While landmarks are compared, the `top_k` most recent blocks lie in slots
-1.. at their true distance and all older ones in slot 0. The j-th of the selected blocks, in the
-order of the text and counted from 0, then goes to slot j, or j + 1 if it is one of the recent.
-Distances alone matter, so keys are rotated by their place in the block, queries by their distance
-from a slot.
+Positions come from `top_k + 1` slots of one block each, followed by the chunk, so no distance
+exceeds those of training. While landmarks are compared, the `top_k` most recent blocks occupy slots
+1.. at their true distance, and all older blocks occupy slot 0. Then the j-th selected block,
+counted from 0 in text order, is read from slot j, or from slot j + 1 if it is one of the recent
+blocks. Only distances matter, so keys are rotated by their position in the block and queries by
+their distance from a slot.
 
-Landmarks are compared by their exact scores rounded once to float32, in every dtype: what is
-rotated is not rounded back, and products are taken in float64. Scores that are then equal are a
-tie, and the earlier block wins. The landmarks of the first layer are all alike and always tie; a
-product in their own precision would leave the choice between them to the order of its sums, which
-differs between one pass and chunks.
+In every dtype, landmark scores are computed exactly and rounded once to float32: rotated states are
+not rounded back, and products are float64. Equal scores are ties, and the earlier block wins. In
+the first layer all landmarks are identical and always tie. In lower precision the choice between
+them would depend on the order of summation, which differs between one pass and chunks.
 
-Cost of a query: one score per block before its chunk, and `top_k` blocks. Queries are handled in
-segments of chunks, so memory grows with the text and no (queries, keys) tensor exists; the blocks
-themselves are read by `lce_core.attention.dispatch`.
+Cost per query: one score per block before its chunk, and `top_k` blocks. Queries are processed in
+segments of chunks, so memory grows linearly with the text and no (queries, keys) tensor exists.
+`lce_core.attention.dispatch` reads the blocks.
 """
 
 from __future__ import annotations
@@ -38,21 +37,21 @@ from lce_core.attention.schemes import BlockRetrieval
 from lce_core.rope import RopeTable
 
 _ELEMENTS = 1 << 24
-"""Scores and states of one segment of queries that exist at one time; one chunk's at least."""
+"""Limit on scores and states per segment of queries; one chunk may exceed it."""
 
 
 class _Segment(NamedTuple):
-    """Queries first..stop of the text: some of one chunk, or all of `num_chunks` chunks."""
+    """Queries first..stop of the text: part of one chunk, or all queries of `num_chunks` chunks."""
 
     start: int
-    """Start of the first one's chunk."""
+    """Start of the chunk that contains the first query."""
     first: int
     stop: int
     num_chunks: int
 
 
 def attend(scheme: BlockRetrieval, inputs: AttentionInputs) -> torch.Tensor:
-    """Attention output (batch, heads, queries, head_dim)."""
+    """Return the attention output (batch, heads, queries, head_dim)."""
     query, key, value, scaling = inputs.query, inputs.key, inputs.value, inputs.scaling
     first_query, length, kv_heads = inputs.first_query, inputs.length, key.shape[1]
     batch, heads, _, head_dim = query.shape
@@ -78,12 +77,12 @@ def attend(scheme: BlockRetrieval, inputs: AttentionInputs) -> torch.Tensor:
             present, past = weights.split((own.shape[-1], scheme.top_k), dim=-1)
             found = present @ shown + (past[..., None, :] @ read).squeeze(-2)
         outputs.append(found.flatten(3, 4).flatten(1, 2))
-    # In the memory order of tokens, heads, elements, in which models read.
+    # Concatenate in the memory order (tokens, heads, elements), which models read.
     return torch.cat([part.transpose(1, 2) for part in outputs], dim=1).transpose(1, 2)
 
 
 def _segments(first: int, stop: int, chunk: int, rows: int) -> Iterator[_Segment]:
-    """All queries in order; several chunks together as far as `rows` queries allow."""
+    """Yield all queries in order; a segment spans several chunks if `rows` queries allow it."""
     while first < stop:
         start = first // chunk * chunk
         num_chunks = max(1, min(rows, stop - first) // chunk) if first == start else 1
@@ -93,7 +92,7 @@ def _segments(first: int, stop: int, chunk: int, rows: int) -> Iterator[_Segment
 
 
 class _Memory:
-    """The blocks before the last chunk, which queries may look back at."""
+    """The blocks before the last chunk, from which queries select."""
 
     def __init__(
         self,
@@ -115,15 +114,16 @@ class _Memory:
         self.landmarks = Rotation(table, landmarks)(landmarks, last)
 
     def read(self, query: torch.Tensor, segment: _Segment) -> tuple[torch.Tensor, torch.Tensor]:
-        """What the queries' landmarks select.
+        """Read the blocks that the queries' landmarks select.
 
         Args:
-          query: (batch, kv_heads, heads of each, chunks, queries, head_dim), not rotated.
-          segment: where they are.
+          query: (batch, kv_heads, query heads per key-value head, chunks, queries, head_dim),
+            unrotated.
+          segment: range of the queries.
 
         Returns:
-          Scores (..., queries, top_k) of the selected landmarks, -inf where there are fewer blocks,
-          and what is read from each block (..., queries, top_k, head_dim).
+          Scores (..., queries, top_k) of the selected landmarks, -inf for missing blocks, and the
+            attention output of each block (..., queries, top_k, head_dim).
         """
         block, top_k, chunk = self.scheme.block, self.scheme.top_k, self.scheme.chunk
         numbers = torch.arange(segment.num_chunks, device=query.device)
@@ -142,15 +142,15 @@ class _Memory:
         return read_blocks(asking, picks, self.keys, self.values, self.rotate, self.scaling)
 
     def _select(self, slotted: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
-        """Indices (..., queries, top_k), ascending, of the blocks to read; -1 for none, first.
+        """Return indices (..., queries, top_k) of the blocks to read, ascending; -1 for none.
 
         Args:
-          slotted: queries (batch, kv_heads, heads of each, chunks, queries, top_k + 1, head_dim),
-            turned for each slot.
-          seen: (chunks,) blocks before each chunk.
+          slotted: queries (batch, kv_heads, query heads per key-value head, chunks, queries, top_k
+            + 1, head_dim), rotated for each slot.
+          seen: (chunks,) number of blocks before each chunk.
         """
         top_k = self.scheme.top_k
-        # Places for top_k blocks before the first, so that every chunk has as many recent ones.
+        # Pad with top_k empty blocks at the start, so that every chunk has top_k recent blocks.
         landmarks = torch.nn.functional.pad(self.landmarks, (0, 0, top_k, 0))
         scores = _exact_scores(slotted[..., 0, :], landmarks[:, :, None, None])
         for slot in range(1, top_k + 1):
@@ -162,12 +162,13 @@ class _Memory:
         scores.masked_fill_(absent[:, None], -torch.inf)
         picks = []
         for _ in range(top_k):
-            best, pick = scores.max(dim=-1, keepdim=True)  # the first of equal ones
+            # max() returns the first of equal scores, so the earlier block wins a tie.
+            best, pick = scores.max(dim=-1, keepdim=True)
             scores.scatter_(-1, pick, -torch.inf)
             picks.append((pick - top_k).masked_fill(best == -torch.inf, -1))
         return torch.cat(picks, dim=-1).sort(dim=-1).values
 
 
 def _exact_scores(query: torch.Tensor, landmark: torch.Tensor) -> torch.Tensor:
-    """Float32 products (..., queries, landmarks) of states and float64 landmarks."""
+    """Return float32 products (..., queries, landmarks) of states and float64 landmarks."""
     return (query.double() @ landmark.transpose(-1, -2)).float()

@@ -1,9 +1,9 @@
-"""The rotary module of an extended model.
+"""Rotary module of an extended model.
 
-It stands in for the model's own. Methods that only change frequencies read cosines of the request's
-table from it; schemes that rotate by themselves get its identity form, which leaves queries and
-keys, and hence the cache, unrotated. The table is a plain attribute in float64, not a buffer:
-casting or saving the model never touches it.
+It replaces the model's own module. Methods that only change frequencies get the cosines of the
+request's table. Schemes that rotate inside attention get the identity (cos 1, sin 0), which leaves
+queries, keys and therefore the cache unrotated. The table is a plain float64 attribute, not a
+buffer, so casting or saving the model does not change it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lce_core.rope import RopeTable
 
 
 class RequestRotary(nn.Module):
-    """Cosines and sines of the request at hand; stands in for the model's rotary embedding.
+    """Return cosines and sines of the current request; replaces the model's rotary embedding.
 
     Args:
       rotary_dim: width of the returned tensors.
@@ -36,28 +36,28 @@ class RequestRotary(nn.Module):
         self.num_tokens = 0
         self._positions_are_known = False
         self.stock_precision = False
-        """Round cosines to the dtype of the states, as transformers' own module does."""
+        """Round cosines to the states' dtype, as transformers' own module does."""
 
     def begin(self, table: RopeTable, num_tokens: int) -> None:
-        """Puts a table in force for positions 0..num_tokens - 1."""
+        """Use `table` for positions 0..num_tokens - 1."""
         self.table, self.num_tokens = table, num_tokens
 
     def begin_rows(self, seeds: NDArray[np.uint64]) -> None:
-        """Announces training rows, by a seed each; nothing about them is random here."""
+        """Announce the seeds of the training rows; subclasses with random positions use them."""
 
     def what_is_in_force(self) -> tuple[object, ...]:
-        """Equal for two requests whose passes of one token compute alike outside attention."""
+        """Return a key; equal keys mean that one-token passes agree outside attention."""
         assert self.table is not None
         return self.table.inv_freq.tobytes(), self.table.attention_factor, self.table.positions
 
     def constants(self, device: torch.device) -> torch.Tensor:
-        """What passes of the request read on `device`, beside weights and positions."""
+        """Return the tensor on `device` that passes read besides weights and positions."""
         assert self.table is not None
         return frequencies(self.table, device)
 
     @contextmanager
     def of_known_positions(self) -> Iterator[None]:
-        """Leaves the check of positions, which waits for the device, to the caller."""
+        """Skip the check of positions inside the block, because it waits for the device."""
         self._positions_are_known = True
         try:
             yield
@@ -65,10 +65,10 @@ class RequestRotary(nn.Module):
             self._positions_are_known = False
 
     def check_length(self, length: int) -> None:
-        """Refuses a text of `length` tokens that is longer than the request.
+        """Raise an error if a text of `length` tokens exceeds the request.
 
         Raises:
-          SpecError: it is.
+          SpecError: if it is longer.
         """
         if length > self.num_tokens:
             raise SpecError(
@@ -81,13 +81,13 @@ class RequestRotary(nn.Module):
     def forward(
         self, x: torch.Tensor, position_ids: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Cosine and sine (batch or 1, tokens or 1, rotary_dim).
+        """Return cosine and sine (batch or 1, tokens or 1, rotary_dim).
 
-        They have at least float32, in which layers then rotate (`lce_core.attention.layers`). Where
-        attention rotates by itself, or with `stock_precision`, they have the dtype of `x`.
+        Their dtype is at least float32, in which layers then rotate (`lce_core.attention.layers`).
+        If attention rotates by itself, or with `stock_precision`, they have the dtype of `x`.
 
         Raises:
-          SpecError: no request was begun, or the positions are not those of one.
+          SpecError: if no request was begun, or the positions do not fit it.
         """
         if self.table is None:
             raise SpecError(
@@ -99,7 +99,8 @@ class RequestRotary(nn.Module):
         self._check(position_ids)
         if self.identity:
             one = torch.ones(1, 1, self.rotary_dim, dtype=x.dtype, device=x.device)
-            # Layers need not multiply by them: what multiplies leaves everything as it is, too.
+            # The attribute tells patched layers to skip the product; unpatched layers multiply by
+            # one.
             one.rotates_nothing = True  # type: ignore[attr-defined]
             return one, torch.zeros_like(one)
         return self._of(position_ids[..., None].double(), frequencies(self.table, x.device), x)
@@ -117,8 +118,9 @@ class RequestRotary(nn.Module):
         if self._positions_are_known:
             return
         length = position_ids.shape[-1]
-        # Reading values from a GPU waits for it. Attention that rotates by itself takes positions
-        # for granted, so there it is done, once for all layers; else the length must do.
+        # Reading values from a GPU waits for it. Attention that rotates by itself relies on
+        # consecutive positions, so check them once per pass for all layers. Otherwise check only
+        # the length on GPUs.
         if self.identity or position_ids.device.type == "cpu":
             broken = (position_ids.diff(dim=-1) != 1).any()
             gaps, last = torch.stack((broken.to(position_ids.dtype), position_ids.max())).tolist()

@@ -1,10 +1,10 @@
-"""Rotation of queries and keys by a RoPE table, inside kernels that own their positions.
+"""Rotation of queries and keys by a RoPE table, inside kernels that set their own positions.
 
-Angles are computed in float64 from the table, cosines are kept in float32 (float64 for float64
-models), and the product is taken there before it is rounded to the model's dtype: no position is
-ever rounded, unless the table says so. Cosines of blocks of positions are computed once and shared
-by all layers of a request, as far as memory allows; states are rotated block by block, so that
-products in float32 exist for one block at a time.
+Angles are computed in float64 and cosines are kept in float32 (float64 for float64 models). The
+product is computed in that precision and then rounded to the model's dtype, so positions are never
+rounded unless the table asks for it. Cosines are computed once per block of positions and shared by
+all layers of a request, as far as memory allows. States are rotated block by block, so that float32
+products exist for one block at a time.
 """
 
 from __future__ import annotations
@@ -23,19 +23,23 @@ from lce_core.rope import RopeTable
 _BLOCK = 1024
 """Positions whose cosines are computed together."""
 _KEPT_BYTES = 1 << 28
-"""Cosines that are kept at most: those of 32 heads with a base each, for 16,384 positions."""
+"""Limit for cached cosines: enough for 32 heads with one base each at 16,384 positions."""
 
 
 @lru_cache(maxsize=8)
 def frequencies(table: RopeTable, device: torch.device) -> torch.Tensor:
-    """The table's inverse frequencies on `device`, float64, of the table's own shape."""
+    """Return the table's inverse frequencies on `device`, float64, in the table's shape."""
     return torch.from_numpy(table.inv_freq).to(device)
 
 
 def angles_at(
     positions: torch.Tensor, inv_freq: torch.Tensor, kind: Positions = "exact"
 ) -> torch.Tensor:
-    """Positions times frequencies, float64; both float64, of shapes that broadcast."""
+    """Return positions times frequencies in float64; both are float64 and broadcast.
+
+    `kind` reproduces implementations that round positions to bf16 ("bf16"), or compute the whole
+    product in bf16.
+    """
     if kind == "exact":
         return positions * inv_freq
     rounded = positions.to(torch.bfloat16)
@@ -45,17 +49,17 @@ def angles_at(
 
 
 def cosines(angles: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-    """Cosine and sine of float64 angles, rounded once to `dtype`."""
+    """Return cosine and sine of float64 angles, rounded once to `dtype`."""
     return angles.cos().to(dtype), angles.sin().to(dtype)
 
 
 class Rotation:
-    """Rotates states of one request.
+    """Rotate states of one request.
 
     Args:
-      table: frequencies in force.
-      like: a query or key; gives device and precision.
-      part: (index, number) where states are one of a number of equal parts of all heads.
+      table: the request's frequencies.
+      like: a query or key that provides the dtype.
+      part: (index, number) if states are part `index` of `number` equal parts of all heads.
     """
 
     def __init__(
@@ -73,24 +77,25 @@ class Rotation:
         shift: int = 0,
         back: bool = False,
     ) -> torch.Tensor:
-        """Rotates states (batch, heads, tokens, head_dim) to integer positions.
+        """Rotate states (batch, heads, tokens, head_dim) to integer positions.
 
-        Elements beyond twice the number of pairs pass through (partial rotary). With one base per
-        head, key-value heads take the base that their query heads share.
+        Elements beyond twice the number of frequency pairs stay unchanged (partial rotary). With
+        one base per head, a key-value head uses the base that its query heads share.
 
         Args:
           states: queries or keys.
-          positions: (tokens,) or (1,), or a slice of so many, whose cosines are kept for others.
-          group: tokens of a slice that share a place: position p goes to p // group + shift.
-          shift: likewise.
-          back: rotate to the negative of `positions`.
+          positions: (tokens,) or (1,), or a slice of that length, whose cosines are cached.
+          group: number of tokens of a slice that share a position: p goes to p // group + shift.
+          shift: see `group`.
+          back: rotate by the negative positions.
         """
         if isinstance(positions, torch.Tensor):
             angles = _cosines_at(self._table, positions.double(), self._precise, self._part)
             return self._turn(states, angles, back=back)
         pieces = list(_pieces(positions.start or 0, positions.stop, group, shift))
         sizes = [len(piece.places) for piece in pieces]
-        if sizes == [1]:  # one position for all
+        # A slice of one position applies to all tokens; rotate them in blocks.
+        if sizes == [1]:
             tokens = states.shape[-2]
             sizes = [min(_BLOCK, tokens - first) for first in range(0, tokens, _BLOCK)]
             pieces *= len(sizes)
@@ -138,11 +143,11 @@ class Rotation:
 
 
 def check_heads(table: RopeTable, num_heads: int, num_kv_heads: int) -> None:
-    """Refuses tables that the heads cannot share.
+    """Raise an error if the heads cannot share the table.
 
     Raises:
-      SpecError: a (heads, pairs) table of another number of heads, or with different rows for the
-        query heads of one key-value head, whose key can be rotated only once.
+      SpecError: if a (heads, pairs) table has another number of heads, or different rows for the
+        query heads of one key-value head; a key can be rotated only once.
     """
     if table.inv_freq.ndim == 1:
         return
@@ -164,16 +169,16 @@ def check_heads(table: RopeTable, num_heads: int, num_kv_heads: int) -> None:
 
 
 class _Piece(NamedTuple):
-    """Consecutive tokens whose places are of one block."""
+    """Consecutive tokens whose positions lie in one block of cosines."""
 
     block: int
     places: range
-    """A number for each token; divided by `group`, which of the block's rows is its own."""
+    """One number per token; divided by `group`, it is the token's row of the block."""
     group: int
 
 
 def _pieces(start: int, stop: int, group: int, shift: int) -> Iterator[_Piece]:
-    """Positions start..stop, each going to position // group + shift, a block at most at a time."""
+    """Split positions start..stop, mapped to position // group + shift, at block boundaries."""
     while start < stop:
         block = (start // group + shift) // _BLOCK
         before = (block * _BLOCK - shift) * group
@@ -185,7 +190,7 @@ def _pieces(start: int, stop: int, group: int, shift: int) -> Iterator[_Piece]:
 def _cosines_at(
     table: RopeTable, positions: torch.Tensor, dtype: torch.dtype, part: tuple[int, int]
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Cosine and sine (positions, pairs) or (heads, positions, pairs) of float64 positions."""
+    """Return cosine and sine (positions, pairs) or (heads, positions, pairs)."""
     index, number = part
     inv_freq = frequencies(table, positions.device)
     if inv_freq.ndim == 2:
@@ -194,7 +199,7 @@ def _cosines_at(
 
 
 class _Kept:
-    """Cosines of blocks of positions, those not asked for longest forgotten first."""
+    """Cache of cosines of blocks of positions; evicts the least recently used first."""
 
     def __init__(self) -> None:
         self._blocks: OrderedDict[tuple[object, ...], tuple[torch.Tensor, torch.Tensor]] = (
@@ -203,7 +208,7 @@ class _Kept:
 
     @property
     def num_bytes(self) -> int:
-        """What is kept now."""
+        """Size of the cache in bytes."""
         return sum(cos.nbytes + sin.nbytes for cos, sin in self._blocks.values())
 
     def get(
@@ -214,12 +219,12 @@ class _Kept:
         dtype: torch.dtype,
         part: tuple[int, int],
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Cosine and sine of a block's positions."""
+        """Return cosine and sine of a block's positions."""
         part = part if table.inv_freq.ndim == 2 else (0, 1)
         key = (table, block, device, dtype, part)
         found = self._blocks.get(key)
         if found is None:
-            # Read in training too, where tensors born in inference mode are refused.
+            # The cosines may be read again in training, where inference tensors are refused.
             with torch.inference_mode(mode=False):
                 first = block * _BLOCK
                 positions = torch.arange(first, first + _BLOCK, dtype=torch.float64, device=device)
@@ -229,7 +234,8 @@ class _Kept:
         return found
 
     def _forget(self, table: RopeTable) -> None:
-        # What gradients need stays in memory anyway: kept, it is that of all layers.
+        # Autograd keeps this table's cosines in memory anyway; keeping them here makes all layers
+        # share one copy.
         needed = table if torch.is_grad_enabled() else None
         for key in [key for key in self._blocks if key[0] is not needed][:-1]:
             if self.num_bytes <= _KEPT_BYTES:

@@ -1,9 +1,9 @@
-"""The attention schemes at hand, as sizes; the kernels beside compute them.
+"""Available attention schemes, described by their sizes; kernels in this package compute them.
 
-`distance` says at which relative position a query scores a key, or None where it does not see it:
-the definition of a scheme in one line, which documentation and tests read. It holds for all heads,
-or says for which. Schemes whose weights are no single softmax over such distances say the rest in
-words.
+`distance` returns the relative position at which a query scores a key, or None if it does not see
+the key. This defines a scheme in one line; documentation and tests read it. The definition holds
+for all heads unless the method says otherwise. Schemes whose weights are not a single softmax over
+such distances explain the difference in their docstring.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ class FullCausal(AttentionScheme):
     differentiable: ClassVar[bool] = True
 
     def distance(self, query: int, key: int) -> int | None:
-        """Relative position of the key, None for later tokens."""
+        """Return the relative position of the key, None for later tokens."""
         return query - key if key <= query else None
 
 
 @dataclass(frozen=True)
 class LambdaShaped(AttentionScheme):
-    """A window of recent tokens, and the first tokens at a distance that never grows."""
+    """A window of recent tokens, and the first tokens at a constant distance."""
 
     window: int
-    """Recent tokens each token sees, itself included; also the ceiling of distances."""
+    """Recent tokens each token sees, itself included; also the largest distance."""
     num_global: int
     """First tokens of the text that every token sees."""
 
     kernel: ClassVar[str] = "lce_core.attention.lambda_shaped:attend"
 
     def distance(self, query: int, key: int) -> int | None:
-        """True distance within the window, `window` for the first tokens, else None."""
+        """Return the true distance within the window, `window` for the first tokens, else None."""
         if key > query:
             return None
         if query - key < self.window:
@@ -46,23 +46,23 @@ class LambdaShaped(AttentionScheme):
         return self.window if key < self.num_global else None
 
     def mean_keys(self, length: float) -> float:
-        """Those of the window, and the first tokens."""
+        """Return the mean size of the window plus the first tokens."""
         return _in_windows(length, self.window, self.num_global)
 
 
 @dataclass(frozen=True)
 class GroupedNeighbour(AttentionScheme):
-    """True distances to neighbours, floored positions beyond them."""
+    """Neighbours at their true distance, and farther tokens at floored positions."""
 
     window: int
-    """Neighbours at their true distance; a multiple of `group`."""
+    """Number of neighbours at their true distance; a multiple of `group`."""
     group: int
-    """Tokens that share one position beyond the window."""
+    """Number of tokens that share one position beyond the window."""
 
     kernel: ClassVar[str] = "lce_core.attention.grouped_neighbour:attend"
 
     def distance(self, query: int, key: int) -> int | None:
-        """True distance within the window, else the distance of group indices, shifted."""
+        """Return the true distance within the window, else the shifted group distance."""
         if key > query:
             return None
         if query - key < self.window:
@@ -75,11 +75,11 @@ class GroupedNeighbour(AttentionScheme):
 class CacheSinks(AttentionScheme):
     """A window of recent tokens and the first tokens, at positions counted inside the cache.
 
-    The cache holds the first `num_sinks` tokens and the last `window` ones, and a token's position
-    is its index in the cache at the moment of the query. Query i finds min(i + 1, S + W) tokens
-    there and is the last of them, at position min(i, S + W - 1); sink j is at position j and the
-    token d places before the query is d positions before it. So distances within the window are
-    true, and the distance to a sink beyond it is min(i, S + W - 1) - j.
+    The cache holds the first `num_sinks` (S) tokens and the last `window` (W) tokens. A token's
+    position is its index in the cache at the time of the query. Query i finds min(i + 1, S + W)
+    tokens in the cache and is the last of them, at position min(i, S + W - 1). Sink j is at
+    position j, and the token d places before the query is d positions before it. Distances within
+    the window are therefore true, and the distance to a sink beyond it is min(i, S + W - 1) - j.
     """
 
     window: int
@@ -90,7 +90,7 @@ class CacheSinks(AttentionScheme):
     kernel: ClassVar[str] = "lce_core.attention.cache_sinks:attend"
 
     def distance(self, query: int, key: int) -> int | None:
-        """True distance within the window, that inside the cache for sinks, else None."""
+        """Return the true distance in the window, the cache distance of a sink, else None."""
         if key > query:
             return None
         if query - key < self.window:
@@ -100,23 +100,23 @@ class CacheSinks(AttentionScheme):
         return min(query, self.num_sinks + self.window - 1) - key
 
     def mean_keys(self, length: float) -> float:
-        """Those of the window, and the sinks."""
+        """Return the mean size of the window plus the sinks."""
         return _in_windows(length, self.window, self.num_sinks)
 
 
 @dataclass(frozen=True)
 class Rectified(AttentionScheme):
-    """True distances within a window; beyond it they stay at `window`, or grow slowly."""
+    """True distances within a window; beyond it they stay at `window` or grow slowly."""
 
     window: int
-    """Tokens at their true distance; also the distance at which the rest begins."""
+    """Tokens at their true distance; also the distance of the first token beyond the window."""
     leak: int | None = None
-    """Tokens for which the distance grows by one beyond the window; None: it does not grow."""
+    """Tokens per unit of distance beyond the window; None keeps the distance constant."""
 
     kernel: ClassVar[str] = "lce_core.attention.rectified:attend"
 
     def distance(self, query: int, key: int) -> float | None:
-        """True distance within the window, else window + (distance - window) / leak."""
+        """Return the true distance within the window, else window + (distance - window) / leak."""
         if key > query:
             return None
         beyond = query - key - self.window
@@ -127,11 +127,11 @@ class Rectified(AttentionScheme):
 
 @dataclass(frozen=True)
 class ShiftedSparse(AttentionScheme):
-    """Attention inside blocks; half of the heads have their blocks shifted by half a block.
+    """Attention inside blocks; half of the heads use blocks shifted by half a block.
 
-    Of H heads the first H // 2 see blocks of `group` tokens from the row's start on. The others see
-    half a block at either end and whole blocks between: the row's end never meets its start, which
-    rolling the row by half a block would let happen.
+    The first H // 2 of H heads see blocks of `group` tokens from the start of the row. The other
+    heads see half a block at either end and whole blocks between them. Rolling the row by half a
+    block, as the original code does, would let the end of the row attend to its start.
     """
 
     group: int
@@ -142,13 +142,13 @@ class ShiftedSparse(AttentionScheme):
     heads_alike: ClassVar[bool] = False
 
     def distance(self, query: int, key: int, shifted: bool = False) -> int | None:
-        """True distance within a block of the plain or the shifted heads, else None."""
+        """Return the true distance within a block of the plain or the shifted heads, else None."""
         shift = self.group // 2 if shifted else 0
         same = (query + shift) // self.group == (key + shift) // self.group
         return query - key if same and key <= query else None
 
     def mean_keys(self, length: float) -> float:
-        """Half a block, mean over plain heads and shifted ones with their two half blocks."""
+        """Return half a block, averaged over plain heads and shifted heads with two half blocks."""
         if length < self.group:
             return length / 2
         return self.group / 2 - self.group**2 / (8 * length)
@@ -159,25 +159,25 @@ class GroupedSoftmax(AttentionScheme):
     """Every earlier token at its true distance, weighted by block through landmarks."""
 
     block: int
-    """Tokens of a block; the last of them is its landmark."""
+    """Tokens of a block; the last one is its landmark."""
 
     kernel: ClassVar[str] = "lce_core.attention.landmark:attend"
     differentiable: ClassVar[bool] = True
     uses_flash: ClassVar[bool] = False
 
     def distance(self, query: int, key: int) -> int | None:
-        """Relative position of the key, None for later tokens."""
+        """Return the relative position of the key, None for later tokens."""
         return query - key if key <= query else None
 
 
 @dataclass(frozen=True)
 class BlockRetrieval(AttentionScheme):
-    """The query's chunk as in GroupedSoftmax, and the blocks before it that landmarks select."""
+    """The query's chunk as in GroupedSoftmax, and earlier blocks selected by landmarks."""
 
     block: int
-    """Tokens of a block; the last of them is its landmark."""
+    """Tokens of a block; the last one is its landmark."""
     top_k: int
-    """Blocks before the chunk that each query and head selects."""
+    """Number of blocks before the chunk that each query and head selects."""
     chunk: int
     """Tokens that attend to each other; a multiple of `block`."""
 
@@ -185,20 +185,21 @@ class BlockRetrieval(AttentionScheme):
     uses_flash: ClassVar[bool] = False
 
     def distance(self, query: int, key: int) -> int | None:
-        """True distance within the query's chunk; None before it, where scores decide."""
+        """Return the true distance within the query's chunk, None before it (scores decide)."""
         return query - key if query // self.chunk * self.chunk <= key <= query else None
 
     def mean_keys(self, length: float) -> float:
-        """Half a chunk; before it every landmark, and the selected blocks."""
+        """Return half a chunk plus, after the first chunk, landmarks and selected blocks."""
         if length <= self.chunk:
             return length / 2
-        before = (length - self.chunk) / length  # share of tokens that have chunks before theirs
+        # `before` is the share of tokens that have at least one chunk before their own.
+        before = (length - self.chunk) / length
         landmarks = (length - self.chunk) / 2 / self.block
         return self.chunk / 2 + landmarks + before * self.top_k * self.block
 
 
 def _in_windows(length: float, window: int, first: int) -> float:
-    """Mean number of keys in a window of recent tokens and among the first tokens before it."""
+    """Return the mean number of keys in a window and among the first tokens before it."""
     beyond = max(0.0, length - window)
     within = min(length, window)
     ahead = min(beyond, first)

@@ -1,8 +1,8 @@
-"""Kernel of ShiftedSparse: blocks of tokens laid side by side in the batch, one SDPA call each way.
+"""Kernel of ShiftedSparse: fold blocks of tokens into the batch and call SDPA on them.
 
-Cost: about tokens x group / 2 pairs a head, linear memory. Blocks never share a softmax, so there
-is nothing to merge and SDPA's own gradients are right. Rotation comes before blocks are cut, so
-positions are those of the whole row.
+Cost: about tokens x group / 2 pairs per head, linear memory. Blocks never share a softmax, so no
+merge is needed and SDPA's own gradients apply. Rotation precedes the cut into blocks, so positions
+are those of the whole row.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ States = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 def attend(scheme: ShiftedSparse, inputs: AttentionInputs) -> torch.Tensor:
-    """Attention output (batch, heads, tokens, head_dim).
+    """Return the attention output (batch, heads, tokens, head_dim).
 
     Raises:
-      SpecError: cached keys, or a row that is not whole blocks.
+      SpecError: if there are cached keys, or the row is not a whole number of blocks.
     """
     length, first_query = inputs.length, inputs.first_query
     if first_query or length % scheme.group or scheme.group % 2:
@@ -43,11 +43,11 @@ def attend(scheme: ShiftedSparse, inputs: AttentionInputs) -> torch.Tensor:
 
 
 def _halves_of_heads(states: States) -> tuple[States, States]:
-    """The first heads // 2 query heads and the others, each with its key-value heads."""
+    """Return the first heads // 2 query heads and the rest, each with their key-value heads."""
     query, key, value = states
     heads, shared = query.shape[1], query.shape[1] // key.shape[1]
     if (heads // 2) % shared:
-        # The middle key-value head serves both halves, so that neither has groups of equal size.
+        # Both halves use the middle key-value head, so neither could form groups of equal size.
         key, value = (part.repeat_interleave(shared, dim=1) for part in (key, value))
         shared = 1
     first = heads // 2
@@ -61,7 +61,7 @@ def _halves_of_heads(states: States) -> tuple[States, States]:
 
 
 def _attend_shifted(states: States, group: int, scaling: float) -> torch.Tensor:
-    """A half-block at either end and whole blocks between them: nothing wraps around."""
+    """Attend within a half block at either end and whole blocks between; nothing wraps around."""
     half, between = group // 2, states[0].shape[2] - group
     first, middle, last = zip(
         *(part.split([half, between, half], dim=2) for part in states), strict=True
@@ -75,7 +75,7 @@ def _attend_shifted(states: States, group: int, scaling: float) -> torch.Tensor:
 
 
 def _attend_blocks(states: States, size: int, scaling: float) -> torch.Tensor:
-    """Causal attention inside consecutive blocks of `size` tokens."""
+    """Attend causally inside consecutive blocks of `size` tokens."""
     query, key, value = (_fold(part, size) for part in states)
     output = attend_square(query, key, value, scaling)
     rows = output.transpose(1, 2).unflatten(0, (states[0].shape[0], -1))
@@ -84,9 +84,9 @@ def _attend_blocks(states: States, size: int, scaling: float) -> torch.Tensor:
 
 
 def _fold(states: torch.Tensor, size: int) -> torch.Tensor:
-    """Blocks as rows of the batch: (batch x blocks, heads, size, head_dim).
+    """Fold blocks into the batch: (batch x blocks, heads, size, head_dim).
 
-    No copy where tokens come before heads in memory, as projections write them.
+    This makes no copy if tokens come before heads in memory, as projections write them.
     """
     blocks = states.transpose(1, 2).unflatten(1, (-1, size))
     folded: torch.Tensor = blocks.flatten(0, 1).transpose(1, 2)

@@ -1,4 +1,4 @@
-"""torch's own attention over a text from its first token on: as many queries as keys."""
+"""torch's own attention for whole texts, with as many queries as keys."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch.nn.functional import scaled_dot_product_attention
 def attend_square(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float
 ) -> torch.Tensor:
-    """Causal attention, differentiable: output (batch, heads, tokens, head_dim).
+    """Return causal attention (batch, heads, tokens, head_dim), differentiable.
 
     Args:
       query: (batch, heads, tokens, head_dim), rotated.
@@ -19,7 +19,7 @@ def attend_square(
     """
     groups = query.shape[1] // key.shape[1]
     if groups > 1 and lacks_grouped_kernel(query.device, query.dtype):
-        # Without a kernel torch writes all scores out: 39 GB for 9 heads and 32,768 tokens.
+        # Without a fused kernel torch materialises all scores: 39 GB for 9 heads and 32,768 tokens.
         key, value = (states.repeat_interleave(groups, dim=1) for states in (key, value))
         groups = 1
     return scaled_dot_product_attention(
@@ -28,10 +28,10 @@ def attend_square(
 
 
 def lacks_grouped_kernel(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether torch computes key-value heads that query heads share without a fused kernel.
+    """Return True if torch has no fused kernel for key-value heads shared by query heads.
 
-    On CUDA flash and cuDNN take half precision only, and the memory-efficient kernel of torch
-    before 2.14 no shared heads. Under autocast the products are in half precision.
+    On CUDA, flash and cuDNN need half precision, and the memory-efficient kernel supports shared
+    heads only from torch 2.14. Under autocast the products are in half precision.
     """
     precise = dtype not in (torch.float16, torch.bfloat16)
     return device.type == "cuda" and precise and not torch.is_autocast_enabled("cuda")

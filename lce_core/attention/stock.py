@@ -1,9 +1,9 @@
-"""torch's own attention as transformers calls it, without masks for texts that are read on.
+"""transformers' SDPA attention, without masks for the later pieces of a text.
 
-transformers writes a mask out for every piece of a text that follows others, because SDPA's causal
-flag counts from the first key. CUDA's flash and cuDNN kernels refuse masks, and the CPU computes
-what a mask hides. Such pieces are attended from the last key instead (`lce_core.attention.flash`);
-everything else is transformers' function as it is.
+transformers writes a mask for every piece that follows cached tokens, because SDPA's causal flag
+aligns to the first key. CUDA's flash and cuDNN kernels refuse masks, and the CPU kernel computes
+the masked scores anyway. Such pieces use `lce_core.attention.flash` instead, which aligns to the
+last key; everything else calls transformers' function unchanged.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _attention(
     scaling: float,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
-    """The registered attention: states as in transformers', output (batch, tokens, heads, D)."""
+    """Compute the registered attention: output (batch, tokens, heads, head_dim)."""
     if isinstance(key, tuple):
         parts = [
             _attention(module, some, layer, layer, attention_mask, scaling=scaling, **kwargs)[0]
@@ -61,10 +61,11 @@ def _attention(
 
 
 def _is_ours(query: torch.Tensor, key: torch.Tensor) -> bool:
-    """Whether the mask below was left out, or torch would do worse with a single token.
+    """Return True if the query follows cached tokens and this package's kernels should run.
 
-    cuDNN, which torch tries first on newer GPUs, makes a plan for each number of keys: tens of
-    milliseconds for every token. On the CPU keys that heads share would be read for each of them.
+    For single tokens torch is slow. cuDNN, which it tries first on newer GPUs, builds a plan for
+    each number of keys, which takes tens of milliseconds per token. The CPU kernel reads shared
+    keys once per query head.
     """
     if query.shape[2] == 1:
         return key.shape[2] > 1 and backend(query.device, query.dtype) != "blocked"
@@ -80,9 +81,10 @@ def _mask(
     attention_mask: torch.Tensor | None,
     **given: Any,
 ) -> torch.Tensor | None:
-    """The registered mask: none where causality is all, also for later pieces of a text."""
+    """Return no mask if causality is the only restriction, even for later pieces of a text."""
     filled = kv_length == q_offset + q_length
-    if not filled:  # None would say that the queries are the last tokens
+    # Without a mask, queries are taken to be the last tokens, which is not the case here.
+    if not filled:
         given["allow_is_causal_skip"] = False
     causal = mask_function is causal_mask_function and attention_mask is None
     if filled and causal and _has_kernel(given.get("device"), given.get("dtype")):
@@ -99,7 +101,7 @@ def _mask(
 
 
 def _has_kernel(device: torch.device | None, dtype: torch.dtype | None) -> bool:
-    """Whether such a piece has a kernel that is worth it, and no gradients to lose."""
+    """Return True if `lce_core.attention.flash` has a fast kernel and no gradients are needed."""
     if device is None or dtype is None or torch.is_grad_enabled():
         return False
     return backend(device, dtype) != "blocked"

@@ -1,10 +1,10 @@
-"""One token's pass through a decoder, recorded once and replayed from CUDA graphs.
+"""Record the decoder's pass of one token once and replay it as CUDA graphs.
 
-A pass launches some forty kernels a layer, each of which takes the GPU less time than the host
-needs to launch it. What lies between two attentions is the same kernels on the same addresses for
-every token, so it is recorded once for a request: a graph for the end of one layer with the
-beginning of the next. Cache and attention, where the number of keys grows, are called between the
-graphs as ever. Kernels are the same either way, so numbers are too.
+A pass launches about forty kernels per layer, and the host needs longer to launch one than the GPU
+to run it. Between two attentions, every token runs the same kernels on the same addresses, so they
+are recorded once per request: one graph covers the end of a layer and the start of the next. Cache
+updates and attention, whose number of keys grows, run normally between the graphs. The kernels are
+the same either way, so the numbers are too.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from lce_core.attention.cache import PreallocatedCache
 from lce_core.attention.rotary import RequestRotary
 
 Attend = Callable[..., tuple[torch.Tensor, None]]
-"""Given query, keys and values of a layer: what the layer's registered attention returns."""
+"""Return the output of a layer's registered attention, given its query, keys and values."""
 Replay = Callable[[], None]
 
 
 class Recorder(Protocol):
-    """Records what a device is told to do."""
+    """Interface of a device's recorder of operations."""
 
     def aside(self) -> AbstractContextManager[None]:
-        """Within it all work goes where it can be recorded, in order with what is outside."""
+        """Enter a context in which work can be recorded, in order with the work outside it."""
 
     def begin(self) -> None:
-        """Records from here on, and allocates where recordings may."""
+        """Start recording, and allocate memory that recordings may use."""
 
     def end(self) -> Replay:
-        """Does again what was recorded since `begin`, on the same addresses."""
+        """Stop recording; return a function that replays the work on the same addresses."""
 
 
 class CudaRecorder:
-    """CUDA graphs; those of one pass share memory, for they are replayed in their order."""
+    """Record CUDA graphs; the graphs of one pass share memory, because they replay in order."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -49,8 +49,8 @@ class CudaRecorder:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """A stream of its own: the default one cannot be recorded."""
-        # torch takes no pool again whose graphs are all gone, as those of the pass before are.
+        """Switch to a separate stream, because the default stream cannot be captured."""
+        # torch does not reuse a memory pool once all of its graphs are freed, so take a new one.
         self._pool = torch.cuda.graph_pool_handle()
         present = torch.cuda.current_stream(self._device)
         self._stream.wait_stream(present)
@@ -59,12 +59,12 @@ class CudaRecorder:
         present.wait_stream(self._stream)
 
     def begin(self) -> None:
-        """Begins a graph; other threads may go on allocating."""
+        """Start a graph; "thread_local" lets other threads continue to allocate memory."""
         self._graph = torch.cuda.CUDAGraph()
         self._graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
 
     def end(self) -> Replay:
-        """Ends the graph."""
+        """Finish the graph and return its replay function."""
         assert self._graph is not None
         graph, self._graph = self._graph, None
         graph.capture_end()
@@ -72,12 +72,12 @@ class CudaRecorder:
 
 
 class TokenGraphs:
-    """Passes of one token of each text of a batch.
+    """Run passes of one token for each text of a batch.
 
     Args:
       decoder: transformers' decoder, with the registered attention of `stock` or `registered`.
       rotary: its rotary module.
-      recorder: of the decoder's device.
+      recorder: recorder for the decoder's device.
     """
 
     def __init__(self, decoder: Any, rotary: RequestRotary, recorder: Recorder) -> None:
@@ -87,16 +87,16 @@ class TokenGraphs:
         self._pass: _Pass | None = None
 
     def states(self, ids: torch.Tensor, cache: PreallocatedCache) -> torch.Tensor:
-        """Last hidden states (batch, 1, hidden_size), as the decoder gives them.
+        """Return the last hidden states (batch, 1, hidden_size), as the decoder does.
 
-        The first pass of all is not recorded: libraries allocate what they keep for good then.
+        The very first pass is not recorded, because libraries allocate permanent workspaces in it.
 
         Args:
           ids: (batch, 1) the tokens that follow those in the cache.
-          cache: has at least one token of each text; extended in place.
+          cache: holds at least one token of each text; extended in place.
 
         Raises:
-          SpecError: the text is longer than the request.
+          SpecError: if the text is longer than the request.
         """
         self._rotary.check_length(cache.get_seq_length() + 1)
         if not self._is_warm:
@@ -107,7 +107,8 @@ class TokenGraphs:
             return warm
         key = (len(ids), *self._rotary.what_is_in_force())
         if self._pass is None or self._key != key:
-            self._pass = None  # what it holds may be what this one needs
+            # Free the old recording first: the new one may need its memory.
+            self._pass = None
             self._pass, self._key = self._record(ids, cache), key
         return self._pass.of(ids, cache)
 
@@ -126,7 +127,8 @@ class TokenGraphs:
                     use_cache=True,
                 )
             except BaseException:
-                with suppress(RuntimeError):  # a recording that is broken, which is not the cause
+                # Ending a broken recording raises another error, which would hide the cause.
+                with suppress(RuntimeError):
                     self._recorder.end()
                 raise
             recorded.last = self._recorder.end()
@@ -136,7 +138,7 @@ class TokenGraphs:
 
 @dataclass
 class _Call:
-    """An attention of the recorded pass, and what lies before it."""
+    """An attention call of the recorded pass, and the graph that precedes it."""
 
     before: Replay
     layer: int
@@ -145,7 +147,7 @@ class _Call:
     values: torch.Tensor
     attend: Attend
     output: torch.Tensor
-    """Where the graph that follows reads it."""
+    """Buffer that the next graph reads."""
 
 
 @dataclass
@@ -154,7 +156,7 @@ class _Pass:
     positions: torch.Tensor
     calls: list[_Call] = field(default_factory=list)
     kept: list[object] = field(default_factory=list)
-    """What graphs read and nobody else may hold."""
+    """Tensors that the graphs read and that must stay alive."""
     last: Replay | None = None
     result: torch.Tensor | None = None
 
@@ -172,7 +174,7 @@ class _Pass:
 
 
 class Postponed:
-    """Stands for a layer's keys and values in a pass that is recorded."""
+    """Placeholder for a layer's keys and values while a pass is recorded."""
 
     def __init__(
         self, cache: _RecordingCache, layer: int, keys: torch.Tensor, values: torch.Tensor
@@ -180,7 +182,7 @@ class Postponed:
         self._cache, self._layer, self._keys, self._values = cache, layer, keys, values
 
     def attend(self, query: torch.Tensor, attend: Attend) -> torch.Tensor:
-        """Where the output (batch, 1, heads, head_dim) of `attend` will lie."""
+        """Return the buffer that will hold the output (batch, 1, heads, head_dim) of `attend`."""
         recorder, calls = self._cache.recorder, self._cache.recorded.calls
         output = query.new_empty(len(query), 1, query.shape[1], self._values.shape[-1])
         own = (self._layer, query, self._keys, self._values, attend, output)
@@ -190,7 +192,7 @@ class Postponed:
 
 
 class _RecordingCache(DynamicCache):
-    """Says what another cache has, and takes nothing in."""
+    """Report the sizes of another cache without storing anything."""
 
     def __init__(self, cache: PreallocatedCache, recorded: _Pass, recorder: Recorder) -> None:
         super().__init__()
@@ -205,6 +207,6 @@ class _RecordingCache(DynamicCache):
         *_: Any,
         **__: Any,
     ) -> tuple[Any, Any]:
-        """What attention finds in place of keys and values (batch, kv_heads, 1, head_dim)."""
+        """Return placeholders in place of keys and values (batch, kv_heads, 1, head_dim)."""
         postponed = Postponed(self, layer_idx, key_states, value_states)
         return postponed, postponed

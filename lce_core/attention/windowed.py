@@ -1,8 +1,8 @@
-"""A window of recent tokens, merged with what else a query sees: the frame of windowed kernels.
+"""Merge attention to a window of recent tokens with attention to farther keys.
 
 LambdaShaped, CacheSinks, GroupedNeighbour and Rectified score the last `window` tokens at their
-true distance, and differ in which keys beyond it are seen and how those are rotated. They give
-that far part; this module computes the near one and merges, so no key is scored twice and no
+true distance. They differ in which keys beyond it they see and how those are rotated. Each provides
+this far part; this module computes the near part and merges them. No key is scored twice, and no
 (queries, keys) tensor exists.
 """
 
@@ -19,19 +19,19 @@ from lce_core.attention.partial import Partial, merge_rows
 from lce_core.attention.placement import Placement
 
 _SEGMENT = 2048
-"""Queries handled together where the work is linear: temporaries stay in the processor's cache."""
+"""Queries processed together where work is linear; keeps temporaries in the processor's cache."""
 
 Far = Callable[[AttentionInputs], Iterable[Partial]]
-"""Attention beyond the window: called with the queries that have left a token behind; gives the
-parts of consecutive queries."""
+"""Attention beyond the window. The function receives the queries that have at least one key beyond
+their window and returns parts for consecutive queries."""
 
 
 def attend_near_and_far(window: int, far: Far, inputs: AttentionInputs) -> torch.Tensor:
-    """Attention output (batch, heads, queries, head_dim).
+    """Return the attention output (batch, heads, queries, head_dim).
 
     Args:
-      window: recent tokens at their true distance, the query's own included.
-      far: what lies beyond; not called where no query has left its window.
+      window: number of recent tokens at their true distance, the query's own included.
+      far: attention beyond the window; not called if every key is in every query's window.
       inputs: all queries and keys.
     """
     near = _attend_near(window, inputs)
@@ -47,13 +47,15 @@ def attend_near_and_far(window: int, far: Far, inputs: AttentionInputs) -> torch
 
 
 def _attend_near(window: int, inputs: AttentionInputs) -> Partial:
-    """The window, in segments of queries: rotated states of one segment exist at a time."""
+    """Attend to the window in segments of queries, so that few rotated states exist at a time."""
     query, rotate = inputs.query, inputs.rotation()
     num_queries = query.shape[2]
     precise = torch.promote_types(query.dtype, torch.float32)
     output = torch.empty_like(query)
     lse = torch.empty(query.shape[:3], dtype=precise, device=query.device)
-    step = max(_SEGMENT, 4 * window)  # its rotated keys overlap with those of the one before
+    # Consecutive segments both rotate the `window` keys at their boundary; long segments do so
+    # rarely.
+    step = max(_SEGMENT, 4 * window)
     for start in range(0, num_queries, step):
         rows = slice(start, min(start + step, num_queries))
         places = slice(inputs.first_query + rows.start, inputs.first_query + rows.stop)
@@ -74,18 +76,19 @@ def _attend_near(window: int, inputs: AttentionInputs) -> Partial:
 def attend_first_tokens(
     window: int, num_keys: int, later: AttentionInputs, *, group: int = 1, ceiling: int
 ) -> Iterator[Partial]:
-    """The first tokens of the text, for queries that have left some of them behind.
+    """Attend to the first tokens of the text, for queries that have some of them beyond the window.
 
-    The query at position window + n sees n + 1 of them, up to all. Most queries see all, and are
-    not rotated: the few keys are rotated back instead.
+    The query at position window + n sees n + 1 of them, up to all. Most queries see all of them and
+    are all scored from the ceiling. Rotating the few keys back by the ceiling is cheaper than
+    rotating those queries.
 
     Args:
-      window: as above.
-      num_keys: first tokens.
+      window: number of recent tokens at their true distance.
+      num_keys: number of first tokens.
       later: queries from position `window` on at least, and the keys of all tokens.
-      group: the first token p stands at p // group.
-      ceiling: the query at position i scores them from min(i, ceiling); those that see all have
-        reached it.
+      group: first token p is rotated to p // group.
+      ceiling: the query at position i is scored from min(i, ceiling); queries that see all first
+        tokens have reached the ceiling.
     """
     query, rotate, first = later.query, later.rotation(), later.first_query
     num_queries, table = query.shape[2], later.table
@@ -99,7 +102,8 @@ def attend_first_tokens(
             later.value[:, :, :out],
             later.scaling,
         )
-    if growing == num_queries:  # there may be fewer tokens than places
+    # A short text may have fewer tokens than `num_keys`.
+    if growing == num_queries:
         return
     keys = later.placed(Placement(table, group, ceiling), slice(0, num_keys))
     values = later.value[:, :, :num_keys]
