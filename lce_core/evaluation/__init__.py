@@ -1,1 +1,1 @@
-"""What a model says of text: losses, generated tokens, and the numbers made of both."""
+"""Evaluate a model on text: losses, generated tokens and the scores computed from them."""

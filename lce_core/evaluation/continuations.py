@@ -1,9 +1,9 @@
-"""Log-likelihood of continuations of given contexts, for all methods through one code path.
+"""Log-likelihood of continuations of given contexts, with one code path for all methods.
 
-Multiple choice asks for several short continuations of one context. Texts with the same tokens but
-the last one (one-token answers to one question) share a forward pass. A pass holds texts of one
-length, so there is no padding and no attention mask, and logits exist only where a continuation is
-scored.
+Multiple choice scores several short continuations of one context. Texts that differ only in their
+last token (one-token answers to one question) share a forward pass. All texts of a pass have the
+same length, so there is no padding and no attention mask. Logits are computed only for the
+continuation.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ def continuation_log_likelihoods(
     batch_tokens: int,
     report: Progress = no_progress,
 ) -> list[tuple[float, bool]]:
-    """What the model thinks of each continuation, given its context.
+    """Score each continuation given its context.
 
     Args:
       model: the extended model; its frequencies are fixed for each text's full length.
-      texts: token ids of (context, continuation), at least one of each.
-      batch_tokens: upper limit of tokens in one forward pass; one text at least, and one at most
-        in half precision.
-      report: called with (texts done, texts in all) after each pass.
+      texts: token ids of (context, continuation), at least one token each.
+      batch_tokens: maximum tokens per forward pass. At least one text is passed; in half precision
+        exactly one.
+      report: called with (texts done, total texts) after each pass.
 
     Returns:
-      For each text the sum of the continuation's log-probabilities in nats, and whether greedy
-      decoding would have produced it.
+      For each text the sum of the continuation's log-probabilities in nats, and True if greedy
+        decoding would have produced the continuation.
 
     Raises:
-      SpecError: an empty context or continuation.
-      NonFiniteError: logits are NaN or infinite.
+      SpecError: if a context or continuation is empty.
+      NonFiniteError: if logits are NaN or infinite.
     """
     scores: dict[int, tuple[float, bool]] = {}
     for length, inputs in sorted(inputs_by_length(texts).items(), reverse=True):
@@ -68,10 +68,10 @@ def continuation_log_likelihoods(
 def inputs_by_length(
     texts: Sequence[tuple[TokenIds, TokenIds]],
 ) -> dict[int, dict[bytes, list[int]]]:
-    """Indices of the texts, by the length and the ids of what the model reads of them.
+    """Group the indices of the texts by length and by the ids that the model reads.
 
     Raises:
-      SpecError: an empty context or continuation.
+      SpecError: if a context or continuation is empty.
     """
     found: dict[int, dict[bytes, list[int]]] = {}
     for index, (context, continuation) in enumerate(texts):
@@ -100,6 +100,7 @@ def _score(
         )
     targets = torch.from_numpy(continuation).to(logits.device)
     chosen = logits.log_softmax(dim=-1).gather(-1, targets[:, None])
-    if model.inserter:  # Greedy decoding never takes a token of the method's own.
+    # Greedy decoding never produces the method's inserted token.
+    if model.inserter:
         logits[:, model.inserter.token] = -torch.inf
     return float(chosen.sum()), bool((logits.argmax(dim=-1) == targets).all())

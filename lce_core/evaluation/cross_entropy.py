@@ -1,10 +1,10 @@
-"""Cross-entropy of a linear head in blocks: the (tokens, vocabulary) logits never exist whole.
+"""Cross-entropy of a linear head in blocks: the (tokens, vocabulary) logits never exist as a whole.
 
-Loss and gradients are computed together in the forward pass, one block of tokens at a time: the
-gradients are linear in the incoming one, so the backward pass only scales them. Sums over blocks
-are kept in fp32 (fp64 for fp64 input) whatever the dtype of the matrix products.
+The forward pass computes loss and gradients together, one block of tokens at a time. The gradients
+are linear in the incoming gradient, so the backward pass only scales them. Sums over blocks are
+fp32 (fp64 for fp64 input) whatever the dtype of the matrix products.
 
-Memory beyond the inputs: one block of logits, plus the gradients that backward would need anyway.
+Memory beyond the inputs: one block of logits, plus the gradients that backward needs anyway.
 
 Shapes: N tokens, d hidden size, V vocabulary.
 """
@@ -26,7 +26,7 @@ def linear_cross_entropy(
     weights: Tensor,
     block: int = 1024,
 ) -> Tensor:
-    """Weighted sum of the targets' negative log-likelihoods: sum_i weights[i] * nll[i], in nats.
+    """Return the weighted sum of negative log-likelihoods, sum_i weights[i] * nll[i], in nats.
 
     Under autocast the matrix products use the autocast dtype; softmax and sums do not.
 
@@ -36,7 +36,7 @@ def linear_cross_entropy(
       bias: (V,) of the output head, or None.
       targets: (N,) int64, each below V.
       weights: (N,) one factor per token; gets no gradient.
-      block: tokens whose logits exist at the same time.
+      block: number of tokens whose logits exist at the same time.
 
     Returns:
       Scalar in fp32, or fp64 for fp64 input.
@@ -51,9 +51,9 @@ def linear_cross_entropy(
 def token_nll(
     hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, block: int = 1024
 ) -> Tensor:
-    """Negative log-likelihood of each target in nats, (N,) fp32 (fp64 for fp64 input); no gradient.
+    """Return each target's negative log-likelihood in nats, (N,) fp32 (fp64 for fp64 input).
 
-    Arguments are those of `linear_cross_entropy`.
+    The arguments are those of `linear_cross_entropy`. No gradients are computed.
     """
     return token_scores(hidden, weight, bias, targets, block)[0]
 
@@ -68,13 +68,13 @@ def token_scores(
     *,
     no_text: int | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """`token_nll`, and whether each target is the likeliest token (N,) bool.
+    """Return `token_nll` and a bool tensor (N,), True where the target is the most likely token.
 
-    Arguments are those of `linear_cross_entropy`, and
+    The other arguments are those of `linear_cross_entropy`.
 
     Args:
-      no_text: id of a token that a method inserts. It keeps its share of the probability, but is
-        no candidate for the likeliest token: text has none, and decoding never chooses it.
+      no_text: id of a token that a method inserts. It keeps its probability but never counts as the
+        most likely token, because it does not occur in text and decoding never chooses it.
     """
     dtype = _product_dtype(hidden)
     parts = [hidden.new_zeros(0, dtype=_sum_dtype(hidden))]
@@ -92,7 +92,7 @@ def token_scores(
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
-    """See `linear_cross_entropy`; `dtype` is that of the matrix products."""
+    """Implement `linear_cross_entropy`; `dtype` is the dtype of the matrix products."""
 
     @staticmethod
     def forward(
@@ -121,7 +121,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 loss += (factor * (peak - _at(logits, targets[rows]))).sum()
                 if not any(wanted):
                     continue
-                # d nll / d logits = softmax - one-hot, made in the logits' own memory.
+                # d nll / d logits = softmax - one-hot, computed in the memory of the logits.
                 slope = logits.sub_(peak[:, None]).exp_()
                 slope[torch.arange(len(slope), device=slope.device), targets[rows]] -= 1
                 slope *= factor[:, None]

@@ -1,20 +1,21 @@
-"""Greedy decoding, for all methods through one code path.
+"""Greedy decoding, with one code path for all methods.
 
-A batch holds as many prompts as its tokens allow, each in a cache of its own length, so there is no
-padding: custom attention sees plain positions, and what is not attention takes all texts' next
-tokens at once (`lce_core.attention.cache`). Inserted tokens and the flash-attn package want prompts
-of one length in a batch. A prompt passes through the decoder in chunks that fill a key-value cache;
-the vocabulary projection is applied to the last position only. The method's frequencies are fixed
-before, for prompt plus new tokens, so that cached keys stay valid. A sequence that is finished
-leaves its batch.
+A batch holds as many prompts as fit its token budget. Each length has its own cache, so there is no
+padding: custom attention sees plain positions, and everything outside attention processes the next
+tokens of all texts together (`lce_core.attention.cache`). Methods with inserted tokens and the
+flash-attn package need prompts of one length per batch. A prompt passes through the decoder in
+chunks that fill a key-value cache, and only its last position is projected to the vocabulary.
+Frequencies are fixed in advance for prompt plus new tokens, so cached keys stay valid. Finished
+sequences leave the batch.
 
-In half precision every prompt is answered by itself, in pieces at fixed places
-(`lce_core.evaluation.passes`), and whole pieces that prompts share are kept from one to the next.
-Else prompts that begin alike share what they have in common, where that saves more than batches do
-(`lce_core.evaluation.shared_prefixes`): side by side in one cache under a mask
-(`lce_core.evaluation.packed_texts`), or, for methods with an attention of their own, one after the
-other with one cache that is cut back. Only prompts under the same frequencies share: a table that
-follows the length is another one for another length.
+In half precision each prompt is processed alone, in pieces at fixed positions
+(`lce_core.evaluation.passes`). Consecutive prompts reuse only whole pieces.
+
+In fp32, prompts with a common prefix share it if that saves more work than batching
+(`lce_core.evaluation.shared_prefixes`). They are packed into one cache under a mask
+(`lce_core.evaluation.packed_texts`). For methods with their own attention they run one after the
+other on one cache, which is cut back to the common prefix. Only prompts with equal frequencies
+share, because some tables depend on the length.
 """
 
 from __future__ import annotations
@@ -49,14 +50,15 @@ if TYPE_CHECKING:
     from lce_core.extension.extended_model import ExtendedModel
 
 _WORTH_SHARING = 2 / 3
-"""Part of the prompts' tokens that may be left for a shared cache to pay: texts may pass singly."""
+"""Prompts share a cache if at most this fraction of their tokens remains to be processed. The
+margin accounts for texts that a shared cache processes one at a time instead of in batches."""
 
 
 @dataclass(frozen=True)
 class _Settings:
     max_new_tokens: int
     ended: Sequence[Stop]
-    """For each prompt."""
+    """One stopping rule per prompt."""
     batch_tokens: int
     chunk: int
     share_prefixes: bool
@@ -79,27 +81,26 @@ def generate(
     share_prefixes: bool = True,
     report: Progress = no_progress,
 ) -> list[TokenIds]:
-    """The most likely continuation of each prompt, token by token.
+    """Generate the most likely continuation of each prompt, token by token.
 
     Args:
       model: the extended model.
-      prompts: token ids of each prompt, of any lengths from 1.
-      max_new_tokens: longest continuation.
-      stop: ends a sequence early, one rule for all or one for each prompt; so does the model's own
-        end-of-sequence token.
-      batch_tokens: upper limit of tokens in one forward pass, and of prompt tokens in one batch
-        (one prompt at least) or beside the first prompt of a shared cache; half precision takes no
-        notice of it.
-      chunk: longest piece of the prompts that is processed at once; the same holds.
-      share_prefixes: process what prompts have in common once, where that is less work.
-      report: called with (prompts done, prompts in all) after each batch.
+      prompts: token ids of each prompt; lengths may differ and are at least 1.
+      max_new_tokens: maximum length of a continuation.
+      stop: ends a sequence early; one rule for all prompts or one per prompt. The model's own
+        end-of-sequence token always ends a sequence.
+      batch_tokens: maximum tokens of a forward pass, of a batch's prompts (at least one prompt) and
+        of the prompts beside the first in a shared cache. Ignored in half precision.
+      chunk: maximum tokens of a prompt processed at once. Ignored in half precision.
+      share_prefixes: process common prefixes once if that is less work.
+      report: called with (prompts done, total prompts) after each batch.
 
     Returns:
-      For each prompt the generated ids, the one that ended it included.
+      Generated ids for each prompt, including the token that ended the continuation.
 
     Raises:
-      SpecError: empty prompts or nothing to generate.
-      NonFiniteError: logits are NaN or infinite.
+      SpecError: if a prompt is empty or max_new_tokens is below 1.
+      NonFiniteError: if logits are NaN or infinite.
     """
     texts = [np.asarray(prompt, dtype=np.int64) for prompt in prompts]
     shortest = min(map(len, texts), default=0)
@@ -128,7 +129,7 @@ def generate(
 def _same_frequencies(
     model: ExtendedModel, texts: Sequence[TokenIds], max_new_tokens: int
 ) -> list[list[int]]:
-    """Indices of the texts, grouped by the frequencies that their requests fix."""
+    """Group the indices of the texts by the frequencies of their requests."""
     keys = {length: model.request_key(length + max_new_tokens) for length in {*map(len, texts)}}
     groups: dict[object, list[int]] = {}
     for index, text in enumerate(texts):
@@ -148,7 +149,8 @@ def _one_by_one(
 ) -> Iterator[tuple[int, TokenIds]]:
     share = settings.share_prefixes
     order = sharing_order([texts[index] for index in group]) if share else range(len(group))
-    # `held` is the prompt whose pieces lie in the cache; an answer's keys come from other passes.
+    # `held` is the prompt whose whole pieces are reused from the cache. Keys of its answer come
+    # from single-token passes, so they are never reused: their last bits could differ.
     room = max(len(texts[index]) for index in group) + settings.max_new_tokens
     cache: DynamicCache = model.new_cache(room)
     held = np.empty(0, dtype=np.int64)
@@ -187,7 +189,7 @@ def _sharing(
 ) -> Iterator[tuple[int, TokenIds]]:
     order = [group[place] for place in sharing_order([texts[index] for index in group])]
     limit = settings.batch_tokens if model.packs else 0
-    # `held` is the text whose keys lie in the cache: the next bundle keeps what it begins with.
+    # `held` is the text whose keys are in the cache; the next bundle keeps the common prefix.
     room = max(len(texts[index]) for index in order) + settings.max_new_tokens
     cache: DynamicCache = model.new_cache(room)
     held = np.empty(0, dtype=np.int64)
@@ -199,14 +201,16 @@ def _sharing(
         if len(bundle) == 1:
             rest = torch.from_numpy(first[None, kept:])
             answers = _continue(model, bundle, rest, settings, cache)
-            # The last token of an answer is chosen and never fed, so it has no keys.
+            # The last token of an answer is never fed to the model, so the cache has no keys for
+            # it.
             held = np.concatenate([first, answers[0][:-1]])
         else:
             members = [texts[index] for index in bundle]
             chunk = min(settings.chunk, settings.batch_tokens)
             packed = PackedTexts(model, members, cache, kept, chunk)
             answers = _continue_packed(model, bundle, packed, settings)
-            # In lexicographic order the last text is nearest to the next bundle's first.
+            # Texts are in lexicographic order, so the last one shares the most with the next
+            # bundle.
             held = members[-1]
             if bundle is not parts[-1]:
                 cache = packed.cache_of(-1, len(held))
@@ -220,7 +224,7 @@ def _continue(
     settings: _Settings,
     cache: DynamicCache,
 ) -> list[TokenIds]:
-    """Answers prompts (batch, tokens) that follow the text in the cache."""
+    """Answer prompts (batch, tokens) that follow the cached text."""
     states = _prefill(model, prompts, settings, cache)
     return _answers(model, batch, states, settings, cache)
 
@@ -229,7 +233,7 @@ def _continue(
 def _prefill(
     model: ExtendedModel, prompts: torch.Tensor, settings: _Settings, cache: DynamicCache
 ) -> torch.Tensor:
-    """States (batch, hidden_size) after prompts (batch, tokens) that follow what is cached."""
+    """Return states (batch, hidden_size) after prompts (batch, tokens) that follow the cache."""
     chunk = min(settings.chunk, max(1, settings.batch_tokens // len(prompts)))
     for piece in prompts.to(model.model.device).split(chunk, dim=1):
         states = model.hidden_states(piece, cache)[:, -1]
@@ -244,7 +248,7 @@ def _answers(
     settings: _Settings,
     cache: DynamicCache,
 ) -> list[TokenIds]:
-    """Answers to texts, given the states (batch, hidden_size) after them and what is cached."""
+    """Generate answers, given the cached texts and the states (batch, hidden_size) after them."""
 
     def follow(kept: list[int] | None, tokens: torch.Tensor) -> torch.Tensor:
         if kept is not None:

@@ -1,4 +1,4 @@
-"""The loop of greedy decoding: the most likely token of each text, until each has ended."""
+"""The loop of greedy decoding: append the most likely token to each text until all have ended."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lce_core.extension.extended_model import ExtendedModel
 
 Stop = Callable[[TokenIds], bool]
-"""Given the ids generated so far, whether more of them could not change the score."""
+"""Stopping rule: given the ids generated so far, return True if more cannot change the score."""
 Follow = Callable[[list[int] | None, torch.Tensor], torch.Tensor]
 
 
@@ -26,21 +26,22 @@ def greedy(
     states: torch.Tensor,
     follow: Follow,
 ) -> list[TokenIds]:
-    """Answers to texts, given the states (texts, hidden_size) after them.
+    """Generate answers, given the states (texts, hidden_size) after the texts.
 
     Args:
       model: the extended model.
-      ended: for each text, whether its answer is complete.
-      max_new_tokens: longest answer.
-      states: after the last token of each text.
-      follow: processes one token more of each text that goes on, given their places among those of
-        the call before (None: all do) and the tokens; it returns the states after them.
+      ended: one stopping rule per text.
+      max_new_tokens: maximum length of an answer.
+      states: states after the last token of each text.
+      follow: processes one more token of each unfinished text. It receives the indices of the texts
+        to keep, relative to the previous call (None keeps all), and their tokens, and returns the
+        states after them.
 
     Raises:
-      NonFiniteError: logits are NaN or infinite.
+      NonFiniteError: if logits are NaN or infinite.
     """
     answers: list[list[int]] = [[] for _ in ended]
-    # Texts that go on, by number; states and the cache have one line for each of them.
+    # Numbers of the unfinished texts; states and cache have one row for each of them.
     running = list(range(len(ended)))
     while True:
         tokens = _most_likely(model, states, len(answers[running[0]]) + 1)
@@ -59,16 +60,16 @@ def greedy(
 
 
 def stop_rule(model: ExtendedModel, stop: Stop | None) -> Stop:
-    """Ends at the model's own end-of-sequence token, or where `stop` says so."""
+    """Return a rule that stops at the model's end-of-sequence token or when `stop` does."""
     end = getattr(model.model.generation_config, "eos_token_id", None)
     ends = set(end) if isinstance(end, list) else {end}
     return lambda ids: int(ids[-1]) in ends or (stop is not None and stop(ids))
 
 
 def _most_likely(model: ExtendedModel, states: torch.Tensor, number: int) -> torch.Tensor:
-    """Token `number` (batch,) of answers, after states (batch, hidden_size)."""
+    """Return the next token (batch,) of each answer; `number` is used in error messages."""
     logits = model.model.get_output_embeddings()(states).float()
-    # Both are NaN where any logit is.
+    # amin and amax are both NaN if any logit is NaN.
     extremes = torch.cat([logits.amin(dim=-1), logits.amax(dim=-1)])
     if not bool(torch.isfinite(extremes).all()):
         raise NonFiniteError(
@@ -77,7 +78,8 @@ def _most_likely(model: ExtendedModel, states: torch.Tensor, number: int) -> tor
             "finite logits",
             "check the checkpoint and its precision",
         )
-    if model.inserter:  # A token of the method's own is no text.
+    # Never generate the method's inserted token; it is not text.
+    if model.inserter:
         logits[:, model.inserter.token] = -torch.inf
     chosen: torch.Tensor = logits.argmax(dim=-1)
     return chosen

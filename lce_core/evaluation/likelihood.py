@@ -1,9 +1,8 @@
-"""Negative log-likelihood of given tokens, for all methods through one code path.
+"""Negative log-likelihood of given tokens, with one code path for all methods.
 
-The decoder's hidden states are turned into losses block by block
-(`lce_core.evaluation.cross_entropy`), so the (windows, length, vocabulary) logits never exist: at
-64k tokens and a vocabulary of 32,000 they would take 8 GB. Windows of one call have one length, so
-there is no padding and no attention mask.
+Hidden states become losses block by block (`lce_core.evaluation.cross_entropy`), so the (windows,
+length, vocabulary) logits never exist: 65,536 tokens and a vocabulary of 32,000 would take 8 GB in
+fp32. All windows of a call have the same length, so there is no padding and no attention mask.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def window_nll(
     batch_tokens: int,
     report: Progress = no_progress,
 ) -> NDArray[np.float32]:
-    """The losses of `window_scores` alone (n, L - 1)."""
+    """Return only the losses (n, L - 1) of `window_scores`."""
     return window_scores(model, windows, batch_tokens=batch_tokens, report=report).nll
 
 
@@ -43,19 +42,19 @@ def window_scores(
     batch_tokens: int,
     report: Progress = no_progress,
 ) -> TokenScores:
-    """NLL in nats of tokens 1..L-1 of each window, given the tokens before it in that window.
+    """Score tokens 1..L-1 of each window: NLL in nats, given the earlier tokens of that window.
 
     Args:
       model: the extended model; its frequencies are fixed for a request of L tokens.
       windows: token ids (n, L), L >= 2.
-      following: the token behind each window (n,), -1 where there is none; none if None.
-      batch_tokens: upper limit of tokens in one forward pass; one window at least, and one at most
-        in half precision.
-      report: called with (windows done, windows in all) after each pass.
+      following: the token after each window (n,), -1 for none; None if no window has one.
+      batch_tokens: maximum tokens per forward pass. At least one window is passed; in half
+        precision exactly one.
+      report: called with (windows done, total windows) after each pass.
 
     Raises:
-      SpecError: windows of fewer than two tokens.
-      NonFiniteError: a loss is NaN or infinite; names the window and the position.
+      SpecError: if windows have fewer than two tokens.
+      NonFiniteError: if a loss is NaN or infinite; the error names window and position.
     """
     num_windows, length = windows.shape
     if length < 2:
@@ -83,7 +82,7 @@ def window_scores(
 def _batch_scores(
     model: ExtendedModel, texts: torch.Tensor
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    """Losses (b, L - 1) and hits (b, L) of windows and the token behind each (b, L + 1)."""
+    """Return losses (b, L - 1) and hits (b, L) of texts (b, L + 1): windows plus the next token."""
     head = model.model.get_output_embeddings()
     texts = texts.to(model.model.device)
     inside, behind = texts[:, 1:-1], texts[:, -1]
@@ -93,7 +92,8 @@ def _batch_scores(
         hidden = model.hidden_states(texts[:, :-1].contiguous())
         scored = hidden[:, :-1].reshape(-1, hidden.shape[-1])
         nll, hits = token_scores(scored, *outputs, inside.reshape(-1), no_text=own)
-        # By itself: what is computed together with a row may change its last bits.
+        # Scored separately: more rows in the matrix product could change the last bits of the
+        # losses.
         _, last = token_scores(hidden[:, -1], *outputs, behind.clamp(min=0), no_text=own)
     hits = torch.column_stack([hits.view(len(texts), -1), last & (behind >= 0)])
     return nll.view(len(texts), -1).cpu().numpy(), hits.cpu().numpy()

@@ -1,10 +1,10 @@
-"""Token losses that one loaded model has already computed, for the cells that ask them again.
+"""Cache of token losses of the loaded model, for cells that score the same windows again.
 
-Benchmarks that read the same windows of the same text share one pass: perplexity with windows that
-do not overlap, and NLL by position. The beginning of a longer window serves a shorter one where the
-model treats both alike (`ExtendedModel.begins_alike`); such losses agree up to rounding, as they do
-between batch sizes, and are therefore not read off in half precision. Whoever holds the cache drops
-it together with the model.
+Benchmarks that read the same windows of the same text share one pass: perplexity with
+non-overlapping windows, and NLL by position. The first tokens of a longer window also serve a
+shorter one if the model treats both alike (`ExtendedModel.begins_alike`). Such losses agree only up
+to rounding, as they do between batch sizes, so half precision does not use them. The owner of the
+cache must discard it together with the model.
 """
 
 from __future__ import annotations
@@ -15,35 +15,36 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+# Enough for about 200 million scored tokens (4 bytes of NLL and 1 byte of hit each).
 LIMIT_BYTES = 1 << 30
 
 Text = tuple[str, int | None]
-"""Digest of a stream of tokens, and the token put before each of its windows."""
+"""Digest of a token stream, and the token inserted before each of its windows."""
 
 
 @dataclass(frozen=True, eq=False)
 class TokenScores:
-    """What a model makes of the tokens of windows of one length L, or of one window."""
+    """Scores of the tokens of windows of one length L, or of a single window."""
 
     nll: NDArray[np.float32]
-    """In nats, of tokens 1..L-1 (windows, L - 1)."""
+    """NLL in nats of tokens 1..L-1 (windows, L - 1)."""
     hits: NDArray[np.bool_]
-    """Whether tokens 1..L are the likeliest ones (windows, L); L is the token behind the window."""
+    """True where tokens 1..L are the most likely ones (windows, L); token L follows the window."""
 
     def __len__(self) -> int:
         return len(self.nll)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of both."""
+        """Size of both arrays in bytes."""
         return self.nll.nbytes + self.hits.nbytes
 
     def row(self, index: int) -> TokenScores:
-        """One window."""
+        """Return the scores of one window."""
         return TokenScores(self.nll[index], self.hits[index])
 
     def beginning(self, length: int) -> TokenScores:
-        """A window's first `length` tokens as a window of their own."""
+        """Return the scores of a window's first `length` tokens as a shorter window."""
         return TokenScores(self.nll[: length - 1], self.hits[:length])
 
 
@@ -51,7 +52,7 @@ _Rows = dict[int, TokenScores]
 
 
 class LossCache:
-    """Scores by text, length of window and first token; the oldest lengths are dropped first."""
+    """Scores by text, window length and first token; evicts the lengths that were added first."""
 
     def __init__(self, limit_bytes: int = LIMIT_BYTES) -> None:
         self._limit, self._bytes = limit_bytes, 0
@@ -60,14 +61,14 @@ class LossCache:
     def find(
         self, text: Text, start: int, length: int, alike: Callable[[int, int], bool]
     ) -> TokenScores | None:
-        """Scores of the window, or None.
+        """Return the scores of a window, or None.
 
         Args:
-          text: what the window is cut from.
-          start: its first token.
-          length: its tokens.
-          alike: whether a window of the first length is treated as the beginning of one of the
-            second.
+          text: text that the window is cut from.
+          start: index of its first token.
+          length: number of its tokens.
+          alike: returns True if the model treats a window of the first length like the start of a
+            window of the second length.
         """
         row = self._passes.get((text, length), {}).get(start)
         if row is not None:
@@ -78,7 +79,7 @@ class LossCache:
         return None
 
     def keep(self, text: Text, starts: NDArray[np.int64], length: int, scores: TokenScores) -> None:
-        """Remembers the scores of windows, which must not change any more, if they fit."""
+        """Store the scores of windows if they fit; the arrays must not change afterwards."""
         key = (text, length)
         rows = self._passes.setdefault(key, {})
         while self._bytes + scores.nbytes > self._limit and next(iter(self._passes)) != key:

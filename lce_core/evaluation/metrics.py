@@ -9,10 +9,10 @@ from typing import Any
 
 
 def word_overlap(answer: str, expected: str) -> float:
-    """Distinct words of `expected` that occur in `answer`, over the words of `expected`.
+    """Return the number of distinct words of `expected` in `answer`, per word of `expected`.
 
-    Words are split at blanks and lower-cased. A word that occurs twice in `expected` counts twice
-    below the line and once above, so the best possible value may be under 1.
+    Words are split at whitespace and lower-cased. A repeated word of `expected` counts twice in the
+    denominator and once in the numerator, so the maximum may be below 1.
 
     Source: the needle figure of LCEG (github.com/Leooyii/LCEG@2ce672d).
     """
@@ -21,28 +21,29 @@ def word_overlap(answer: str, expected: str) -> float:
 
 
 def rouge_1(answer: str, reference: str) -> float:
-    """ROUGE-1 F of stemmed words, 0..1; 0 where one side has no words.
+    """Return the ROUGE-1 F score of stemmed words, 0..1; 0 if either text has no words.
 
-    Source: the score that LCEG's needle script stores (github.com/Leooyii/LCEG@2ce672d), which
-    takes it from the same package and multiplies it by ten.
+    Source: the score that LCEG's needle script stores (github.com/Leooyii/LCEG@2ce672d). LCEG uses
+    the same package and multiplies the score by ten.
     """
     return float(_rouge_scorer().score(reference, answer)["rouge1"].fmeasure)
 
 
 @cache
 def _rouge_scorer() -> Any:
-    from rouge_score.rouge_scorer import RougeScorer  # imports nltk
+    # Imported here because it imports nltk.
+    from rouge_score.rouge_scorer import RougeScorer
 
     return RougeScorer(["rouge1"], use_stemmer=True)
 
 
 def contains(answer: str, expected: str) -> float:
-    """1.0 if `expected` occurs in `answer`, case and runs of blanks aside; else 0.0."""
+    """Return 1.0 if `answer` contains `expected`, ignoring case and whitespace runs; else 0.0."""
     return float(_plain(expected) in _plain(answer))
 
 
 def first_integer(text: str) -> int | None:
-    """The first run of decimal digits in `text`, or None.
+    """Return the first run of decimal digits in `text`, or None.
 
     Source: passkey evaluation of github.com/jquesnelle/yarn@995db5b.
     """
@@ -51,7 +52,7 @@ def first_integer(text: str) -> int | None:
 
 
 def last_integer(text: str) -> int | None:
-    """The last run of decimal digits in `text`, or None.
+    """Return the last run of decimal digits in `text`, or None.
 
     Source: lines task of github.com/DachengLi1/LongChat@4b5faa5 (longeval/utils.py).
     """
@@ -60,24 +61,24 @@ def last_integer(text: str) -> int | None:
 
 
 def has_complete_integer(text: str) -> bool:
-    """Whether more text can no longer change `first_integer`."""
+    """Return True if more text cannot change `first_integer`, so that decoding may stop."""
     return re.search(r"[0-9][^0-9]", text) is not None
 
 
 def string_match_all(answer: str, references: Sequence[str]) -> float:
-    """Share of `references` that occur in `answer`, case aside.
+    """Return the fraction of `references` that occur in `answer`, ignoring case.
 
     Control characters in the answer count as line breaks.
 
-    Source: RULER (github.com/NVIDIA/RULER@c3f5e3b), which gives per cent.
+    Source: RULER (github.com/NVIDIA/RULER@c3f5e3b), which reports per cent.
     """
     return sum(_matches(answer, references)) / len(references)
 
 
 def string_match_part(answer: str, references: Sequence[str]) -> float:
-    """1.0 if any of `references` occurs in `answer`, case aside; else 0.0.
+    """Return 1.0 if any of `references` occurs in `answer`, ignoring case; else 0.0.
 
-    Source: as `string_match_all`.
+    Source: RULER, as for `string_match_all`.
     """
     return float(any(_matches(answer, references)))
 

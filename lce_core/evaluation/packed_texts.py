@@ -1,12 +1,12 @@
-"""Many texts that begin alike in one key-value cache, each token that they share kept once.
+"""Several texts with common prefixes in one key-value cache that stores shared tokens once.
 
-The texts are put in lexicographic order, and the cache holds one segment of each: what it does not
-share with the text before it. A boolean matrix says which text sees which key, so that the next
-tokens of all texts, whatever their lengths, pass through the model as one row, at the positions
-they have in their own text. What a text's tokens see is what they would see alone.
+The texts are in lexicographic order. The cache holds one segment per text: the tokens that it does
+not share with the previous text. A boolean matrix says which text sees which key. The next tokens
+of all texts, whatever their lengths, pass through the model as one row, at their positions in their
+own text. Each token sees exactly the keys that it would see if its text were processed alone.
 
-Short segments are packed into one pass under that mask. A long one passes by itself over a copy of
-its own beginning, without mask, so that it costs no attention to keys of other texts.
+Short segments are packed into one pass under that mask. A long segment passes alone over a copy of
+its own prefix without a mask, so no time is spent on keys of other texts.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     from lce_core.extension.extended_model import ExtendedModel
 
 PACKED = 512
-"""Tokens of several texts that pass together under a mask; longer segments pass by themselves."""
+"""Maximum tokens of several texts in one masked pass; longer segments pass alone."""
 
 
 class PackedTexts:
-    """Texts of one request under one model, fed side by side.
+    """Process texts of one request side by side in one cache.
 
     Args:
-      model: an extended model that `packs`, its request begun.
-      texts: token ids of each, in lexicographic order.
+      model: an extended model with `packs` set and the request begun.
+      texts: token ids of each text, in lexicographic order.
       cache: keys and values of the first `held` tokens of the first text; extended in place.
-      held: fewer tokens than the first text has.
-      chunk: longest piece that is processed at once.
+      held: number of cached tokens, fewer than the first text has.
+      chunk: maximum tokens processed at once.
     """
 
     def __init__(
@@ -54,35 +54,36 @@ class PackedTexts:
         shared = [0, *(reusable(before, text) for before, text in pairwise(texts))]
         own = [text[kept:] for text, kept in zip(texts, shared, strict=True)]
         seen, self._starts = _who_sees_what(shared, [len(segment) for segment in own])
-        # (texts, keys) bool; a key for each token of all segments, cached already or not.
+        # (texts, keys) bool with a column for every token of all segments, cached or not.
         self._seen = torch.from_numpy(seen).to(model.model.device)
         self._ids = torch.from_numpy(np.concatenate(own)).to(model.model.device)
         self._held = held
 
     def prefill(self) -> torch.Tensor:
-        """Processes all texts; the states (texts, hidden_size) after the last token of each."""
+        """Process all texts; return the states (texts, hidden_size) after their last tokens."""
         ends = [*self._starts[1:], len(self._ids)]
         states = {}
         for first, last in self._passes(ends):
             begin, end = max(self._starts[first], self._held), ends[last]
             alone = first == last
             found = self._alone(first, begin, end) if alone else self._together(begin, end)
-            # A pass returns its last tokens' states (some, hidden_size), so count from the end.
+            # A pass returns the states (some, hidden_size) of its last tokens only, so index from
+            # its end.
             for text in range(first, last + 1):
                 states[text] = found[ends[text] - end - 1]
         return torch.stack([states[text] for text in range(len(ends))])
 
     def follow(self, texts: Sequence[int], ids: torch.Tensor) -> torch.Tensor:
-        """Processes one more token of each of some texts.
+        """Process one more token of each given text.
 
         Args:
           texts: numbers of the texts, each once.
           ids: (texts,) their next tokens.
 
         Returns:
-          States (texts, hidden_size) after them.
+          States (texts, hidden_size) after the tokens.
         """
-        # The new keys follow all others: one column each, which only its own text sees.
+        # Append one column per new key; only the key's own text sees it.
         selected = torch.tensor(texts, device=ids.device)
         new = torch.zeros(len(self._seen), len(texts), dtype=torch.bool, device=ids.device)
         new[selected, torch.arange(len(texts), device=ids.device)] = True
@@ -92,7 +93,7 @@ class PackedTexts:
         return self._model.packed_states(ids, positions, self._seen[selected], self._cache)
 
     def cache_of(self, text: int, num_tokens: int) -> DynamicCache:
-        """A cache of the first tokens of one text alone; the one of all where that is it."""
+        """Return a cache of one text's first tokens (the shared cache, if it holds just those)."""
         if self._cache.get_seq_length() == num_tokens:
             return self._cache
         own = self._seen[text].nonzero()[:num_tokens, 0]
@@ -103,7 +104,7 @@ class PackedTexts:
         return cache
 
     def _passes(self, ends: Sequence[int]) -> Iterator[tuple[int, int]]:
-        """(first, last) texts whose segments pass together, in order."""
+        """Yield (first, last) numbers of texts whose segments pass together, in order."""
         limit, first = min(PACKED, self._chunk), 0
         for text in range(1, len(ends)):
             begin = max(self._starts[first], self._held)
@@ -116,8 +117,8 @@ class PackedTexts:
         columns = torch.arange(begin, end, device=self._ids.device)
         starts = torch.tensor(self._starts, device=columns.device)
         owners = torch.searchsorted(starts, columns, right=True) - 1
-        # A token sees the keys of its text that do not come after it, (tokens, end); as many as
-        # lie before it in that text, itself aside, are its position.
+        # A token sees the earlier keys of its own text (tokens, end). The number of visible keys
+        # without the token itself is its position.
         sees = self._seen[owners, :end]
         mask = sees & (torch.arange(end, device=columns.device) <= columns[:, None])
         return self._model.packed_states(
@@ -129,7 +130,7 @@ class PackedTexts:
         own = self.cache_of(text, before)
         for piece in self._ids[None, begin:end].split(self._chunk, dim=1):
             states = self._model.hidden_states(piece, own)
-        # What passed over a copy is appended where the mask expects it: at the end of the cache.
+        # Append the new keys to the shared cache, where the mask expects them.
         if own is not self._cache:
             layers: list[Any] = own.layers
             for index, layer in enumerate(layers):
@@ -141,16 +142,16 @@ class PackedTexts:
 def _who_sees_what(
     shared: Sequence[int], sizes: Sequence[int]
 ) -> tuple[NDArray[np.bool_], list[int]]:
-    """Which text (rows) has which key (columns) in it, and where each one's segment starts.
+    """Return which text (row) contains which key (column), and the start of each text's segment.
 
     Args:
-      shared: tokens of each text that are those of the text before it.
-      sizes: tokens of each text's own segment.
+      shared: number of tokens that each text shares with the previous text.
+      sizes: number of tokens in each text's own segment.
     """
     starts = np.concatenate([[0], np.cumsum(sizes)])
     seen = np.zeros((len(shared), starts[-1]), dtype=np.bool_)
     for row, kept in enumerate(shared):
-        # The text before may itself share its beginning: take the keys that it sees, in order.
+        # The previous text may itself share its prefix, so copy its first visible keys in order.
         if kept:
             seen[row, np.flatnonzero(seen[row - 1])[:kept]] = True
         seen[row, starts[row] : starts[row + 1]] = True

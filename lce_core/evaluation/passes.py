@@ -1,12 +1,13 @@
-"""What passes through a model together, and how that is recorded.
+"""Decide which texts pass through a model together, and record it.
 
-Kernels add in another order for another number of rows, so a score may depend on what a text was
-batched with. In float32 that is a difference of some 1e-6 in a logit, which tips no choice that
-means anything: passes are as large as memory allows, and prompts share what they have in common.
-In bf16 it is a difference in the third digit, and one answer in ten of a random model moves. There
-each text passes by itself, in pieces of one size that begin at fixed places, whatever the memory
-budget; what prompts share is reused in whole pieces, which are then the very same passes. So budget
-and savings change no bit on one machine.
+Kernels change their order of summation with the number of rows, so a score may depend on the texts
+in the same batch. In float32 the effect on a logit is about 1e-6, too small to matter. There,
+passes are as large as memory allows and prompts share prefixes.
+
+In bf16 the effect reaches the third digit, and one answer in ten of a random model changes. There,
+each text passes alone, in pieces of one size at fixed positions, whatever the memory budget.
+Prompts share only whole pieces, which repeat exactly the same passes. On one machine, budget and
+sharing therefore do not change a single bit.
 """
 
 from __future__ import annotations
@@ -20,23 +21,23 @@ if TYPE_CHECKING:
     from lce_core.extension.extended_model import ExtendedModel
 
 CHUNK = 4096
-"""Longest piece of a prompt in tokens, where passes are as large as memory allows."""
+"""Maximum tokens of a prompt per pass in float32, where passes are as large as memory allows."""
 PIECE = 1024
-"""Piece of a prompt in tokens, where its places are fixed."""
+"""Tokens of a prompt per pass in half precision, where pieces have fixed positions."""
 
 
 def texts_together(model: ExtendedModel, length: int, batch_tokens: int) -> int:
-    """Texts of `length` tokens that pass together under a budget of tokens; at least one."""
+    """Return how many texts of `length` tokens fit one pass of `batch_tokens`; at least one."""
     return 1 if model.coarse else max(1, batch_tokens // length)
 
 
 def batches(lengths: Sequence[int], batch_tokens: int, *, mixed: bool) -> Iterator[list[int]]:
-    """Which texts of these lengths go together under a budget of tokens, the shortest first.
+    """Yield batches of text indices within a token budget, shortest texts first.
 
     Args:
       lengths: tokens of each text.
-      batch_tokens: of a batch at most, or one text.
-      mixed: a batch may hold texts of several lengths.
+      batch_tokens: maximum tokens of a batch; a single text may exceed it.
+      mixed: True if a batch may hold texts of several lengths.
     """
     batch: list[int] = []
     tokens = 0
@@ -52,12 +53,15 @@ def batches(lengths: Sequence[int], batch_tokens: int, *, mixed: bool) -> Iterat
 
 
 def whole_pieces(num_tokens: int) -> int:
-    """Tokens of the pieces that lie within the first `num_tokens` of a text."""
+    """Return the number of tokens in the whole pieces among the first `num_tokens` of a text."""
     return num_tokens // PIECE * PIECE
 
 
 def shape_of_passes(model: ExtendedModel, batch_tokens: int) -> dict[str, int]:
-    """For the record: tokens of a batch at most, or its texts; tokens of a piece of a prompt."""
+    """Return the sizes of batches and prompt pieces, for records.
+
+    Batches count tokens in float32 and texts in half precision.
+    """
     if model.coarse:
         return {"texts": 1, "piece_tokens": PIECE}
     return {"batch_tokens": batch_tokens, "piece_tokens": CHUNK}
@@ -65,15 +69,16 @@ def shape_of_passes(model: ExtendedModel, batch_tokens: int) -> dict[str, int]:
 
 @dataclass
 class Passed:
-    """What has passed through a model."""
+    """Counter of the tokens that passed through a model."""
 
     tokens: int = 0
-    """Of prompts, windows and answers, inserted ones included; those read from caches are not."""
+    """Tokens of prompts, windows and answers, including inserted ones but not those read from a
+    cache."""
 
 
 @contextmanager
 def counted(model: ExtendedModel) -> Iterator[Passed]:
-    """Counts what passes while it is open."""
+    """Count the tokens that pass through the model inside the `with` block."""
     passed = Passed()
 
     def count(_: object, inputs: tuple[Any, ...]) -> None:

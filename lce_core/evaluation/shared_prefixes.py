@@ -1,10 +1,10 @@
-"""Prompts that begin alike: in which order a key-value cache serves most of them again.
+"""Prompts with common prefixes: find the order in which a key-value cache is reused most.
 
-In lexicographic order of their ids the longest beginning that a prompt shares with any prompt
-before it is the one it shares with its predecessor. A cache that is cut back to that beginning
-before each prompt therefore sees every node of the prompts' prefix tree exactly once: the depths of
-a needle grid share what lies before the shallower needle, the questions of a many-shot test share
-all demonstrations.
+In lexicographic order of token ids, the longest prefix that a prompt shares with any earlier prompt
+is the one it shares with its predecessor. A cache that is cut back to that prefix before each
+prompt therefore processes every node of the prefix tree exactly once. Prompts of a needle grid that
+differ in depth share everything before the shallower needle. The questions of a many-shot test
+share all demonstrations.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ TokenIds = NDArray[np.int64]
 
 
 def common_prefix(first: TokenIds, second: TokenIds) -> int:
-    """Tokens at which two texts agree from their start."""
+    """Return the length of the common prefix of two texts in tokens."""
     shorter = min(len(first), len(second))
     different = np.flatnonzero(first[:shorter] != second[:shorter])
     return int(different[0]) if different.size else shorter
 
 
 def reusable(held: TokenIds, text: TokenIds) -> int:
-    """Tokens of `text` that need no processing where those of `held` have been.
+    """Return how many tokens of `text` a cache of `held` covers.
 
-    The last one always does: its state gives the answer.
+    The last token is always processed again, because the answer needs its state.
     """
     return min(common_prefix(held, text), len(text) - 1)
 
 
 def sharing_order(prompts: Sequence[TokenIds]) -> list[int]:
-    """Indices of the prompts in lexicographic order of their ids."""
-    # Big-endian bytes of non-negative numbers compare as the numbers do.
+    """Return the indices of the prompts in lexicographic order of their ids."""
+    # Big-endian bytes of non-negative integers sort like the integers.
     keys = [np.asarray(prompt, dtype=">i8").tobytes() for prompt in prompts]
     return sorted(range(len(prompts)), key=keys.__getitem__)
 
 
 def num_distinct_tokens(prompts: Sequence[TokenIds], order: Sequence[int]) -> int:
-    """Tokens that are processed if each prompt keeps what its predecessor in `order` shares."""
+    """Count the tokens to process if each prompt reuses its predecessor's common prefix."""
     total, previous = 0, np.empty(0, dtype=np.int64)
     for index in order:
         total += len(prompts[index]) - common_prefix(previous, prompts[index])
@@ -51,14 +51,14 @@ def num_distinct_tokens(prompts: Sequence[TokenIds], order: Sequence[int]) -> in
 def bundles(
     prompts: Sequence[TokenIds], order: Sequence[int], max_tokens: int, new_tokens: int
 ) -> list[list[int]]:
-    """Successive prompts of `order` that share one cache with their answers.
+    """Group successive prompts of `order` that share one cache together with their answers.
 
     Args:
-      prompts: token ids of each.
+      prompts: token ids of each prompt.
       order: indices of the prompts.
-      max_tokens: that a cache may hold beside its first prompt and that one's answer, shared
-        beginnings counted once.
-      new_tokens: of an answer.
+      max_tokens: tokens that a cache may hold beside its first prompt and that prompt's answer;
+        shared prefixes count once.
+      new_tokens: tokens of an answer.
     """
     found: list[list[int]] = []
     room = 0

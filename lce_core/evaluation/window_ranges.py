@@ -1,14 +1,13 @@
-"""A long cell's windows in ranges, each scored and committed by itself.
+"""Split the windows of a long cell into ranges that are scored and committed separately.
 
-Whoever computes a cell goes through its windows range by range. Once that has taken a while the
-cell is a long one: what was scored so far is written down, the rest is asked for, and every range
-is then committed by whoever holds its lease, this process or any other that has a slot to spare
-(`assist`). A cell that was begun before goes on with the ranges that lie there. A short cell writes
-nothing.
+A process computes its cell range by range. After `seconds` the cell counts as long: the process
+writes the ranges scored so far, requests the rest, and every range is then committed by the holder
+of its lease, which may be this process or any other with a free slot (`assist`). A cell that was
+started earlier continues with the ranges already committed. A short cell writes nothing.
 
-Ranges follow from the windows alone, and hold whole batches of those that pass together. So it
-makes no difference to any bit who scored which. Only ranges of one sort of machine are merged
-(`_arithmetic`), since others may round otherwise.
+Ranges are whole numbers of batches and depend only on the windows, so it does not change a single
+bit which process scores which range. Only ranges from equal machines are merged (`_arithmetic`),
+since others may round differently.
 """
 
 from __future__ import annotations
@@ -34,31 +33,32 @@ if TYPE_CHECKING:
     from lce_core.extension.extended_model import ExtendedModel
 
 LONG_SECONDS = 60.0
-"""After so long at most a cell is a long one."""
+"""Seconds after which a cell counts as long."""
 NUM_RANGES = 64
-"""Of all windows of one length, roughly: what is lost at most, and how many can share the work."""
+"""Approximate number of ranges per window length: bounds the work lost in a crash and the number of
+processes that can share the work."""
 ASSIST_SECONDS = 60.0
-"""After so long whoever assists looks whether there is something else to do."""
+"""Seconds after which an assisting process returns, to look for other work."""
 WAIT_SECONDS = 0.2
-"""Between two looks at ranges that others score."""
+"""Poll interval for ranges that other processes score."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Range:
     windows: Windows
     rows: int
-    """Windows that pass together."""
+    """Number of windows per forward pass."""
     name: str
 
 
 class WindowRanges:
-    """The ranges of one cell, in the process that computes it.
+    """The ranges of one cell, in the process that computes the cell.
 
     Args:
-      parts: where they are committed.
-      model: what scores them.
-      batch_tokens: upper limit of tokens in one forward pass.
-      seconds: after which the cell is a long one.
+      parts: storage in which ranges are committed and leased.
+      model: model that scores the windows.
+      batch_tokens: maximum tokens per forward pass.
+      seconds: time after which the cell counts as long.
     """
 
     def __init__(
@@ -68,14 +68,14 @@ class WindowRanges:
         self._long_at = time.monotonic() + seconds
         self._is_open = parts.folder.is_dir()
         self._kept: dict[str, Arrays] = {}
-        """What was scored before the cell was opened."""
+        """Ranges scored before the cell was opened for other processes."""
         self._settled: set[str] = set()
-        """Names of ranges that lie there, or did a moment ago."""
+        """Names of ranges known to be committed."""
         self._own: set[str] = set()
         self.tokens_elsewhere = 0
-        """Tokens that passed for ranges of this cell in other processes, or in earlier attempts."""
+        """Tokens processed for this cell's ranges by other processes or in earlier attempts."""
         self.seconds_elsewhere = 0.0
-        """That these took."""
+        """Seconds that those other processes or earlier attempts took."""
 
     def scores(
         self,
@@ -84,14 +84,15 @@ class WindowRanges:
         rest: Callable[[], Sequence[Windows]],
         report: Progress = no_progress,
     ) -> TokenScores:
-        """Scores of windows, as `likelihood.window_scores` has them, to the bit.
+        """Score windows with the same result, to the bit, as `likelihood.window_scores`.
 
         Args:
-          windows: of one length.
-          total: windows of the call that these are a part of, which decides the ranges' size.
-          rest: gives the windows that the call will ask for after these, each time with as many
-            together.
-          report: told (windows done, windows in all) of `windows`.
+          windows: windows of one length.
+          total: number of windows of the whole call, of which these are a part; it determines the
+            size of the ranges.
+          rest: returns the windows that the call will score after these, grouped as in its later
+            calls.
+          report: called with (windows done, total windows) of `windows`.
         """
         ranges, found, done = self._split(windows, total), list[TokenScores](), 0
         for place, one in enumerate(ranges):
@@ -121,7 +122,7 @@ class WindowRanges:
         return self._is_open
 
     def _settle(self, ranges: Sequence[_Range], report: Progress) -> None:
-        """Asks for ranges, scores those that nobody has, and waits until all lie there."""
+        """Request ranges, score those that no process holds, and wait until all are committed."""
         self._ask(ranges)
         left = {one.name: one for one in ranges}
         total = _number(ranges)
@@ -155,7 +156,8 @@ class WindowRanges:
         self._parts.ask(asdict(order))
 
     def _commit(self, one: _Range, report: Progress) -> None:
-        if not self._parts.has(one.name):  # else it came between the look and the lease
+        # Another process may have committed the range between the check and the lease.
+        if not self._parts.has(one.name):
             self._parts.write(one.name, _scored(self._model, one.windows, one.rows, report))
             self._own.add(one.name)
 
@@ -163,7 +165,8 @@ class WindowRanges:
         arrays: Arrays | None = None
         if one.name in self._settled:
             arrays = self._parts.read(one.name)
-        if arrays is None:  # a short cell, or a damaged file
+        # Reached by a short cell, or if the committed file is damaged.
+        if arrays is None:
             arrays = _scored(self._model, one.windows, one.rows, report)
             if not self._is_open:
                 self._kept[one.name] = arrays
@@ -174,15 +177,15 @@ class WindowRanges:
 
 
 def assist(parts: Parts, model: ExtendedModel) -> int:
-    """Scores ranges of a cell that another process computes, until nobody needs more of them.
+    """Score ranges of a cell that another process computes, until all are taken or time is up.
 
     Args:
-      parts: of the cell.
-      model: the cell's.
+      parts: storage of the cell's ranges.
+      model: the cell's model.
 
     Returns:
-      How many were scored. None is asked of this sort of machine, or all are taken, if 0; more may
-      be to do after `ASSIST_SECONDS`.
+      Number of ranges scored. 0 means that none are requested for this kind of machine or all are
+        taken. After `ASSIST_SECONDS` the function returns even if ranges are left.
     """
     content = parts.order()
     if content is None:
@@ -206,7 +209,8 @@ def assist(parts: Parts, model: ExtendedModel) -> int:
             arrays = _scored(model, windows, order.rows, no_progress)
             try:
                 parts.write(name, arrays)
-            except FileNotFoundError:  # the cell is done
+            # The cell was finished and its folder removed meanwhile.
+            except FileNotFoundError:
                 return number
         number += 1
         if time.monotonic() - begun >= ASSIST_SECONDS:
@@ -216,16 +220,16 @@ def assist(parts: Parts, model: ExtendedModel) -> int:
 
 @dataclass(frozen=True)
 class _Order:
-    """Ranges that are asked for."""
+    """Ranges requested from other processes."""
 
     arithmetic: str
     text: str
-    """Part that holds the tokens."""
+    """Name of the part that holds the tokens."""
     length: int
     before: int | None
     rows: int
     parts: dict[str, list[int]]
-    """First tokens of each range's windows, by its name."""
+    """First tokens of each range's windows, by the range's name."""
 
 
 def _scored(model: ExtendedModel, windows: Windows, rows: int, report: Progress) -> Arrays:
@@ -254,7 +258,7 @@ def _name(windows: Windows, rows: int, model: ExtendedModel) -> str:
 
 
 def _arithmetic(model: ExtendedModel) -> str:
-    """What the last bits of a loss depend on besides the cell."""
+    """Return everything besides the cell that the last bits of a loss depend on."""
     import torch
 
     device = model.model.device

@@ -14,13 +14,13 @@ from lce_core.data.sequences import Sequences
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """Tokens of one or more documents, one after the other (tokens,)."""
+    """Tokens (tokens,) of one or more documents, concatenated."""
 
     tokens: NDArray[np.uint32]
 
     @cached_property
     def digest(self) -> str:
-        """sha256 of the tokens."""
+        """Return the sha256 of the tokens."""
         return hashlib.sha256(self.tokens.tobytes()).hexdigest()
 
 
@@ -32,24 +32,24 @@ class Windows:
     starts: NDArray[np.int64]
     """First token of each window in the stream (windows,)."""
     length: int
-    """Tokens of a window, `before` included."""
+    """Tokens of a window, including `before`."""
     before: int | None = None
-    """Token put before each window; None for none."""
+    """Token inserted before each window; None for none."""
 
     def __len__(self) -> int:
         return len(self.starts)
 
     @property
     def sequences(self) -> Sequences:
-        """The windows as sequences of one length."""
+        """The windows as sequences of one length, for the cost model."""
         return Sequences({self.length: len(self)})
 
     def rows(self, first: int, number: int) -> Windows:
-        """Some of the windows, in order."""
+        """Return `number` consecutive windows, starting with window `first`."""
         return replace(self, starts=self.starts[first : first + number])
 
     def ids(self) -> NDArray[np.uint32]:
-        """Their tokens (windows, length)."""
+        """Return the tokens (windows, length)."""
         width = self.length - (self.before is not None)
         found = np.lib.stride_tricks.sliding_window_view(self.stream.tokens, width)[self.starts]
         if self.before is None:
@@ -57,7 +57,7 @@ class Windows:
         return np.insert(found, 0, self.before, axis=1)
 
     def following(self) -> NDArray[np.int64]:
-        """The token behind each window in the stream (windows,); -1 where the stream ends."""
+        """Return the token after each window (windows,); -1 at the end of the stream."""
         ends = self.starts + self.length - (self.before is not None)
         ended = np.append(self.stream.tokens, 0)[ends]
         return np.where(ends < len(self.stream.tokens), ended.astype(np.int64), -1)
