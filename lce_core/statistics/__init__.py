@@ -1,20 +1,20 @@
-"""Comparisons and their uncertainty: arrays of scores in, estimates with intervals out.
+"""Comparisons and their uncertainty: functions from arrays of scores to estimates with intervals.
 
-Every function is pure and knows no benchmark, method or store. Scores that are not independent
-(questions on one article, overlapping windows) are said to be so by their clusters, which are
-documents or prompts; no interval or test takes two members of a cluster for two observations.
+Every function is pure and independent of benchmarks, methods and the store. Dependent scores
+(questions on one article, overlapping windows) are marked by clusters, which are documents or
+prompts. No interval or test counts two members of a cluster as two observations.
 
   estimates         means and accuracies with the intervals that cells record with their scores
   paired            difference of two methods on the same prompts, with interval and p-value
   pair_tests        the tests behind it: exact McNemar, Wilcoxon signed-rank
-  holm              p-values of a family of comparisons
+  holm              adjusted p-values of a family of comparisons
   clustered         mean over documents
-  seeds             mean over seeds and prompts, for seeds that were not run
-  effective_length  longest context at which a score still holds
-  power             smallest difference that so many prompts or documents can show
-  rank_agreement    whether two scores order methods alike
+  seeds             mean over seeds and prompts, generalised to seeds that were not run
+  effective_length  longest context at which a score still reaches a threshold
+  power             smallest difference that a given number of prompts or documents can detect
+  rank_agreement    agreement of two scores on the order of methods
 
-What cells record are percentiles of a bootstrap, which cover 90 % instead of 95 with ten documents.
-They stay as they are, since another interval would make every stored result an earlier version's;
-claims rest on the other modules, which are right with few documents too.
+Cells record bootstrap percentile intervals, which with ten documents cover 90 % instead of 95 %.
+They stay unchanged, because another interval would give every stored result a new version. Claims
+use the other modules, whose intervals also hold with few documents.
 """

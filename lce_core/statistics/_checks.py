@@ -1,4 +1,4 @@
-"""What the functions of this room accept: finite numbers, one cluster to each, shares of one."""
+"""Input checks of this package: finite numbers, one cluster per value, rounding noise removed."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from lce_core.errors import DataError
 
 
 def finite(where: str, values: ArrayLike) -> NDArray[np.float64]:
-    """The values as float64 (n,).
+    """Return the values as a float64 array (n,).
 
     Raises:
-      DataError: none, not in one dimension, or not all finite.
+      DataError: if the values are empty, not one-dimensional or not all finite.
     """
     data = np.asarray(values, dtype=np.float64)
     if data.ndim != 1 or not data.size or not np.isfinite(data).all():
@@ -28,7 +28,7 @@ def finite(where: str, values: ArrayLike) -> NDArray[np.float64]:
 
 
 def same_length(where: str, first: Sequence[object], second: Sequence[object]) -> None:
-    """Raises DataError unless both have as many entries."""
+    """Raise DataError unless both sequences have the same length."""
     if len(first) != len(second):
         raise DataError(
             where,
@@ -41,10 +41,10 @@ def same_length(where: str, first: Sequence[object], second: Sequence[object]) -
 def cluster_numbers(
     where: str, clusters: Sequence[Hashable] | None, values: NDArray[np.float64]
 ) -> NDArray[np.int64]:
-    """Number of each value's cluster, 0 and up (n,); None: every value is its own.
+    """Number the clusters from 0; return each value's number (n,). None gives each value its own.
 
     Raises:
-      DataError: clusters of more or fewer values.
+      DataError: if the numbers of clusters and values differ.
     """
     if clusters is None:
         return np.arange(values.size)
@@ -54,9 +54,9 @@ def cluster_numbers(
 
 
 def settled(values: NDArray[np.float64], *scales: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The values rounded to 12 digits of the largest number that they were computed from.
+    """Round the values to 12 digits of the largest number that they were computed from.
 
-    What differs by rounding alone is then equal, or 0.
+    Values that differ only by rounding errors become equal, or 0.
     """
     largest = max(float(np.abs(scale).max()) for scale in scales)
     return np.round(values / largest, 12) * largest if largest else values

@@ -1,8 +1,8 @@
-"""Means of scores that come in documents, with intervals at any level.
+"""Means of scores that are clustered in documents, with intervals at any level.
 
-The intervals that cells record are percentiles of a bootstrap, which cover too rarely where
-documents are few (10 in the papers). These are for claims: wider where documents are few, and never
-of no width because every answer happened to be right.
+Cells record bootstrap percentile intervals, whose coverage is too low for few documents (10 in the
+papers). Claims use the intervals of this module. They are wider for few documents and have a
+positive width even if every answer is right.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lce_core.statistics.quantiles import student_quantile
 
 @dataclass(frozen=True)
 class ClusteredEstimate(Estimate):
-    """A mean with its interval; no bounds where there is one cluster."""
+    """A mean with its interval; no bounds if there is only one cluster."""
 
     num_clusters: int
 
@@ -31,19 +31,20 @@ class ClusteredEstimate(Estimate):
 def clustered_mean(
     values: ArrayLike, clusters: Sequence[Hashable] | None = None, *, level: float = 0.95
 ) -> ClusteredEstimate:
-    """Mean of `values` with an interval over other documents of the kind.
+    """Return the mean of `values` with an interval for other documents of the same kind.
 
-    Scores of 0 and 1: Clopper and Pearson's interval for as many independent answers as have the
-    variance of the mean, or for one a document where all answers are alike. Others: Student's t
-    with a degree of freedom a document but one.
+    Scores of 0 and 1 get a Clopper-Pearson interval for an effective number of independent answers:
+    the number that has the observed variance of the mean, or one per document if all answers are
+    alike. Other scores get a Student t interval with one degree of freedom less than documents.
 
     Args:
-      values: one score of each prompt or window (n,).
-      clusters: document of each (n,); None: every value is its own.
-      level: share of such intervals that contain the mean.
+      values: one score per prompt or window (n,).
+      clusters: document of each value (n,); None makes every value its own cluster.
+      level: coverage probability of the interval.
 
     Raises:
-      DataError: no values, one that is not finite, not as many clusters, or a level that is none.
+      DataError: if there are no values, a value is not finite, the numbers of clusters and values
+        differ, or the level is not between 0 and 1.
 
     Source: Cameron and Miller 2015 (Journal of Human Resources 50, 317-372: variance over clusters
     times G / (G - 1), t with G - 1); Miller 2024 (arXiv:2411.00640, the same for evaluations); Korn
@@ -66,7 +67,7 @@ def clustered_mean(
 
 
 def _standard_error(data: NDArray[np.float64], numbers: NDArray[np.int64]) -> float:
-    """Of the mean, by the spread of what each cluster adds to it."""
+    """Return the standard error of the mean from each cluster's contribution to it."""
     added = np.bincount(numbers, weights=data - data.mean())
     correction = added.size / (added.size - 1)
     return math.sqrt(correction * float(added @ added)) / data.size
@@ -75,6 +76,8 @@ def _standard_error(data: NDArray[np.float64], numbers: NDArray[np.int64]) -> fl
 def _share_bounds(
     share: float, error: float, num_samples: int, num_clusters: int, level: float
 ) -> tuple[float, float]:
+    # `worth` is the effective number of independent answers. Korn and Graubard correct it by the
+    # squared ratio of the t quantiles with n - 1 and G - 1 degrees of freedom.
     tail = (1 - level) / 2
     if share in (0, 1):
         worth: float = num_clusters

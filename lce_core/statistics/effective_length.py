@@ -1,4 +1,4 @@
-"""How long a context a method really uses: the longest at which its score still holds."""
+"""Effective context length: the longest length at which a score still reaches a threshold."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from lce_core.statistics.clustered import clustered_mean
 
 LEVEL = 0.95
 NONE = 0
-"""Of a method whose score does not even hold at the shortest evaluated length."""
+"""Effective length of a method that misses the threshold at the shortest evaluated length."""
 
 
 @dataclass(frozen=True)
 class EffectiveLength:
-    """The longest evaluated length up to which a mean score reaches a threshold, in tokens.
+    """The longest evaluated length in tokens up to which a mean score reaches a threshold.
 
-    `NONE` is below all evaluated lengths. Where `high` is the longest evaluated length, the true
-    one may be longer.
+    `NONE` stands for less than all evaluated lengths. If `high` is the longest evaluated length,
+    the true value may be longer.
     """
 
     tokens: int
     low: int
     high: int
-    """Bounds of a 95 % interval among the evaluated lengths and `NONE`."""
+    """Upper bound; `low` and `high` form a 95 % interval of evaluated lengths or `NONE`."""
     longest: int
-    """The longest evaluated length."""
+    """The longest evaluated length in tokens."""
 
 
 def effective_length(
@@ -39,22 +39,25 @@ def effective_length(
     clusters: Mapping[int, Sequence[Hashable]] | None = None,
     higher_is_better: bool = True,
 ) -> EffectiveLength:
-    """The longest length such that the mean reaches `threshold` there and at all shorter ones.
+    """Return the longest length up to which the mean reaches `threshold` at every length.
 
-    RULER's, but for its longest length above the threshold: a method that fails at 8k and passes at
-    16k by chance is here effective below 8k. The lower bound holds where the score is surely high
-    enough, up to the first length where it is not sure; the upper one ends where the score is
-    surely too low, at one length of several tried, each therefore at a stricter level. Either is
-    wrong in at most 2.5 % of studies.
+    RULER instead uses the longest length above the threshold. A method that fails at 8k and passes
+    at 16k by chance has an effective length below 8k here.
+
+    The lower bound is the last length before the first one whose interval includes values below the
+    threshold. The upper bound is the last length before the first one whose interval lies entirely
+    below it; as any of the lengths could end it by chance, those intervals use a stricter level.
+    Each bound is wrong in at most 2.5 % of studies.
 
     Args:
-      scores: by evaluated length in tokens, scores of prompts (n,).
-      threshold: in the unit of the scores; RULER takes those of Llama-2-7B at 4k, 0.856.
-      clusters: by length, document of each score; None: every score by itself.
-      higher_is_better: false for losses, whose mean must not exceed the threshold.
+      scores: scores of prompts (n,) by evaluated length in tokens.
+      threshold: in the unit of the scores; RULER uses the score of Llama-2-7B at 4k, 0.856.
+      clusters: document of each score, by length; None makes every score its own cluster.
+      higher_is_better: False for losses, whose mean must not exceed the threshold.
 
     Raises:
-      DataError: no lengths, scores that are not finite, or not as many clusters.
+      DataError: if there are no lengths, a score is not finite, or the numbers of clusters and
+        scores differ.
 
     Source: Hsieh et al. 2024 (arXiv:2404.06654, section 4: effective length); Hsu and Berger 1999
     (Journal of the American Statistical Association 94, 468-482: stepwise bounds need no stricter
@@ -86,7 +89,7 @@ def effective_length(
 
 
 def _first_run(lengths: Sequence[int], holds: Sequence[bool]) -> int:
-    """Last length before the first that does not hold."""
+    """Return the last length before the first that fails."""
     found = NONE
     for length, one in zip(lengths, holds, strict=True):
         if not one:

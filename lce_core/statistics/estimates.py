@@ -1,8 +1,7 @@
 """Estimates with 95 % intervals: seeded (cluster) bootstrap for means, Wilson for accuracies.
 
-All functions are pure: the same values give the same interval, whatever their order. Clusters
-(documents, articles, overlapping windows) are resampled whole, because their members are not
-independent.
+All functions are pure: the same values give the same interval in any order. Clusters (documents,
+articles, overlapping windows) are resampled as a whole, because their members are dependent.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _SEED = 0
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean with its 95 % interval; no bounds where one value says nothing about spread."""
+    """A mean with its 95 % interval; no bounds if there is only one value or cluster."""
 
     value: float
     low: float | None
@@ -39,16 +38,17 @@ def bootstrap_mean(
     clusters: Sequence[Hashable] | None = None,
     resamples: int = 2000,
 ) -> Estimate:
-    """Weighted mean of `values` with a percentile interval over resampled clusters.
+    """Return the weighted mean of `values` with a percentile interval over resampled clusters.
 
     Args:
       values: finite numbers (n,).
-      weights: positive weight of each value, such as its number of tokens; equal if None.
-      clusters: cluster of each value; None: every value is its own.
-      resamples: bootstrap draws.
+      weights: positive weight of each value, such as its number of tokens; None weights all
+        equally.
+      clusters: cluster of each value; None makes every value its own cluster.
+      resamples: number of bootstrap draws.
 
     Raises:
-      DataError: no values, or a value that is not finite.
+      DataError: if there are no values or a value is not finite.
     """
     data = np.asarray(values, dtype=np.float64)
     if not data.size or not np.isfinite(data).all():
@@ -65,15 +65,15 @@ def bootstrap_mean(
         return Estimate(value, None, None, data.size)
     means = _resampled_means(sums, totals, resamples, np.random.default_rng(_SEED))
     low, high = np.quantile(means, [0.025, 0.975])
-    # The percentile interval of a skewed sample may miss its own mean.
+    # The percentile interval of a skewed sample may exclude its own mean.
     return Estimate(value, min(float(low), value), max(float(high), value), data.size)
 
 
 def wilson(num_right: int, num_samples: int) -> Estimate:
-    """Accuracy num_right / num_samples with Wilson's score interval.
+    """Return the accuracy num_right / num_samples with Wilson's score interval.
 
     Raises:
-      DataError: no samples, or more right answers than samples.
+      DataError: if there are no samples, or more right answers than samples.
     """
     if not 0 <= num_right <= num_samples or num_samples < 1:
         raise DataError(
@@ -98,7 +98,7 @@ def _cluster_totals(
     else:
         numbers: dict[Hashable, int] = {}
         index = [numbers.setdefault(cluster, len(numbers)) for cluster in clusters]
-        # Members are added in sorted order: a sum of floats depends on its order.
+        # Sort before adding: a floating-point sum depends on its order.
         order = np.lexsort((weights, values))
         members = np.asarray(index)[order]
         sums = np.asarray(np.bincount(members, weights=values[order]), dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Several comparisons at once: p-values that keep the chance of any false finding."""
+"""Correction for multiple comparisons: p-values that control the chance of any false finding."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from lce_core.statistics._checks import finite
 
 
 def holm(p_values: ArrayLike) -> NDArray[np.float64]:
-    """Adjusted p-values of a family (n,), in the same order.
+    """Return the Holm-adjusted p-values of a family of comparisons (n,), in the same order.
 
-    Whoever calls those up to 0.05 differences is wrong about one or more of the family in at most
-    5 % of studies, however the comparisons depend on each other.
+    If every adjusted p-value up to 0.05 counts as a difference, at most 5 % of studies contain a
+    false finding, however the comparisons depend on each other.
 
     Raises:
-      DataError: no p-values, or one outside 0 to 1.
+      DataError: if there are no p-values, or one lies outside 0 to 1.
 
     Source: Holm 1979 (Scandinavian Journal of Statistics 6, 65-70).
     """

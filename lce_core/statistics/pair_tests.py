@@ -1,4 +1,4 @@
-"""Tests of no difference between two methods on the same prompts; two-sided p-values."""
+"""Two-sided tests of no difference between two methods on the same prompts."""
 
 from __future__ import annotations
 
@@ -13,24 +13,25 @@ from lce_core.errors import DataError
 from lce_core.statistics._checks import finite, settled
 
 LARGEST_EXACT = 50
-"""Differences up to which Wilcoxon's distribution is counted."""
+"""Number of non-zero differences up to which Wilcoxon's distribution is computed exactly."""
 
 
 @lru_cache(maxsize=4096)
 def exact_mcnemar(num_first_only: int, num_second_only: int) -> float:
-    """p-value for independent prompts that are answered right or wrong.
+    """Return the p-value for independent prompts that are answered right or wrong.
 
-    Prompts that both methods answer alike say nothing on which is better; of the others, each is as
-    likely to be either's if the methods are equally good. 1 where there are none.
+    Prompts that both methods answer alike carry no information on which is better. If the methods
+    are equally good, each other prompt is equally likely to favour either. Without such prompts the
+    p-value is 1.
 
     Args:
-      num_first_only: prompts that only the first method answers right.
-      num_second_only: prompts that only the second does.
+      num_first_only: number of prompts that only the first method answers right.
+      num_second_only: number of prompts that only the second method answers right.
 
     Raises:
-      DataError: a negative number.
+      DataError: if a number is negative.
 
-    Source: McNemar 1947 (Psychometrika 12, 153-157), by the binomial distribution instead of its
+    Source: McNemar 1947 (Psychometrika 12, 153-157), with the binomial distribution instead of its
     normal approximation.
     """
     if min(num_first_only, num_second_only) < 0:
@@ -47,17 +48,17 @@ def exact_mcnemar(num_first_only: int, num_second_only: int) -> float:
 
 
 def wilcoxon(differences: ArrayLike) -> float:
-    """p-value for independent differences that are as likely to be x as -x.
+    """Return the p-value for independent differences that are symmetric about 0 under the null.
 
-    Differences of 0 are left out, as in McNemar's test; 1 where there are no others. The
-    distribution is exact for up to 50 others, of distinct size or not, and beyond that normal with
-    ties corrected for.
+    Differences of 0 are dropped, as in McNemar's test; if no others are left, the p-value is 1. The
+    distribution is exact for up to 50 differences, with or without ties, and normal with a
+    correction for ties beyond that.
 
     Args:
-      differences: (n,), one of each prompt or of each document's mean.
+      differences: (n,), one per prompt or per document mean.
 
     Raises:
-      DataError: no differences, or one that is not finite.
+      DataError: if there are no differences or one is not finite.
 
     Source: Wilcoxon 1945 (Biometrics Bulletin 1, 80-83); Pratt and Gibbons 1981, Concepts of
     Nonparametric Theory, chapter 3 (ties).
@@ -66,22 +67,23 @@ def wilcoxon(differences: ArrayLike) -> float:
 
 
 def signed_ranks(differences: ArrayLike) -> tuple[float, int]:
-    """The p-value of `wilcoxon`, and whether it finds more above 0 (1), below 0 (-1) or neither.
+    """Return the p-value of `wilcoxon` and the sign of its rank sum: 1, -1 or 0.
 
-    That is not always the sign of the mean: many small differences outweigh a few large ones.
+    The sign may differ from that of the mean, because many small differences outweigh a few large
+    ones.
 
     Args:
-      differences: as of `wilcoxon`.
+      differences: (n,), one per prompt or per document mean.
 
     Raises:
-      DataError: no differences, or one that is not finite.
+      DataError: if there are no differences or one is not finite.
     """
     data = finite("wilcoxon", differences)
     data = settled(data, data)
     data = data[data != 0]
     if not data.size:
         return 1.0, 0
-    # Ranks of equal differences are their mean, a whole number or a half: doubled, all are whole.
+    # Ties get the mean of their ranks, a multiple of 1/2, so doubled ranks are whole numbers.
     _, place, number = np.unique(np.abs(data), return_inverse=True, return_counts=True)
     doubled = (2 * np.cumsum(number) - number + 1)[place]
     above = int(doubled[data > 0].sum() - doubled[data < 0].sum())
@@ -93,7 +95,8 @@ def signed_ranks(differences: ArrayLike) -> tuple[float, int]:
 
 @lru_cache(maxsize=4096)
 def _share_as_uneven(doubled: tuple[int, ...], apart: int) -> float:
-    """Share of all signs of these ranks whose sums are at least so far apart."""
+    """Return the fraction of sign assignments whose rank sums differ by at least `apart`."""
+    # ways[s] counts the sign assignments whose positive ranks sum to s, built up rank by rank.
     total = sum(doubled)
     ways = np.zeros(total + 1)
     ways[0] = 1.0

@@ -1,4 +1,4 @@
-"""How much better one method is than another on the same prompts."""
+"""Paired comparison: how much better one method is than another on the same prompts."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from lce_core.statistics.pair_tests import exact_mcnemar, signed_ranks
 from lce_core.statistics.quantiles import student_quantile
 
 FEWEST_CLUSTERS = 6
-"""With fewer, all lie on one side of what they are drawn from in more than 5 % of studies, and an
-interval between the lowest and the highest of them is none of 95 %."""
+"""With fewer clusters, the interval from the lowest to the highest cluster would cover less than 95
+%: in more than 5 % of studies all clusters lie on one side of the true mean."""
 _SEED = 0
 _BLOCK_ELEMENTS = 1 << 20
 _BLOCK_PAIRS = 256
@@ -31,17 +31,17 @@ Numbers = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class PairedDifference:
-    """The mean of first less second, and whether there is one."""
+    """Mean of the first method's scores minus the second's, and a test of no difference."""
 
     difference: Estimate
     """In the unit of the scores; without bounds below `FEWEST_CLUSTERS` clusters."""
     p_value: float
-    """Two-sided, of no difference; not adjusted for other comparisons (`holm`)."""
+    """Two-sided p-value of no difference; not adjusted for other comparisons (see `holm`)."""
     test: Test
-    """Exact McNemar for independent scores of 0 and 1, else Wilcoxon over cluster means."""
+    """Exact McNemar for independent scores of 0 and 1, otherwise Wilcoxon over cluster means."""
     num_clusters: int
     num_first_better: int
-    """Clusters in which the first method scores higher."""
+    """Number of clusters in which the first method scores higher."""
     num_second_better: int
 
 
@@ -50,7 +50,7 @@ class Intervals:
     """95 % intervals of several means over the same clusters (columns,)."""
 
     low: Numbers
-    """NaN below `FEWEST_CLUSTERS` clusters, as `high`."""
+    """Lower bounds; NaN below `FEWEST_CLUSTERS` clusters, like `high`."""
     high: Numbers
     error: Numbers
     """Standard errors; NaN with one cluster."""
@@ -63,23 +63,24 @@ def paired_difference(
     *,
     resamples: int = 10_000,
 ) -> PairedDifference:
-    """Mean of first - second over prompts, with a 95 % interval and a p-value.
+    """Return the mean of first - second over prompts, with a 95 % interval and a p-value.
 
-    What belongs together is resampled together: the questions on a document, and, nested in it, the
-    same question in all seeds, whose scores carry one cluster. The interval is thus about other
-    documents and the seeds that ran; `seeds.mean_over_seeds` of the differences is about other
-    seeds. The p-value is of another test than the interval (of symmetry about 0, Wilcoxon), so near
-    0.05 the two may disagree; it is 1 where the test finds the opposite of the difference.
+    Dependent scores are resampled together: the questions on one document and the same question in
+    all seeds, whose scores share one cluster. The interval therefore generalises to other documents
+    but not to other seeds; use `seeds.mean_over_seeds` on the differences for those.
+
+    The p-value comes from a test, not from the interval, so the two may disagree near 0.05. It is 1
+    if the test points in the opposite direction of the difference.
 
     Args:
       first: scores of one method (n,).
-      second: scores of the other on the same prompts, in the same order (n,).
-      clusters: document or prompt of each score (n,); None: every score by itself.
-      resamples: bootstrap draws, half of them mirrored, so that swapping the methods mirrors the
-        interval.
+      second: scores of the other method on the same prompts, in the same order (n,).
+      clusters: document or prompt of each score (n,); None makes every score its own cluster.
+      resamples: number of bootstrap draws. Half of them are mirrored, so that swapping the methods
+        mirrors the interval.
 
     Raises:
-      DataError: no scores, not as many of each, or one that is not finite.
+      DataError: if there are no scores, their numbers differ, or one is not finite.
     """
     ours, theirs = finite("first", first), finite("second", second)
     same_length("paired_difference", ours.tolist(), theirs.tolist())
@@ -101,15 +102,15 @@ def paired_difference(
 def compared(
     first: Numbers, second: Numbers, numbers: NDArray[np.int64], difference: float
 ) -> tuple[Test, float, int, int]:
-    """Test, two-sided p-value, and the clusters that the first and that the second wins.
+    """Return the test, its two-sided p-value, and the number of clusters that each method wins.
 
     Args:
       first: finite scores (n,).
-      second: those of the other method on the same prompts (n,).
-      numbers: cluster of each prompt, 0 and up without a gap (n,).
-      difference: what the p-value is told beside: of the means, maybe with weights. Where the test
-        finds the opposite, it supports nothing of it and the p-value is 1, which is never too
-        small: it is twice the one-sided one or more.
+      second: scores of the other method on the same prompts (n,).
+      numbers: cluster of each prompt, numbered from 0 without gaps (n,).
+      difference: the difference, possibly of weighted means, that is reported with the p-value. If
+        the test points in the opposite direction, the p-value is 1. That is never too small, since
+        it exceeds twice the one-sided p-value of the reported direction or bounds it.
     """
     sizes = np.bincount(numbers)
     means = settled(np.bincount(numbers, weights=first - second) / sizes, first, second)
@@ -124,24 +125,23 @@ def compared(
 
 
 def is_binary(scores: Numbers) -> bool:
-    """Whether all scores are 0 or 1."""
+    """Return True if all scores are 0 or 1."""
     return bool(((scores == 0) | (scores == 1)).all())
 
 
 def intervals(values: Numbers, numbers: NDArray[np.int64], *, resamples: int = 10_000) -> Intervals:
-    """Intervals of the mean of each column, resampling whole clusters.
+    """Return intervals of the mean of each column, resampling whole clusters.
 
-    They take wider quantiles of the draws than 2.5 and 97.5 %: those which make the one for
-    normally distributed clusters that of Student's t. The order of prompts and of clusters means
-    nothing.
+    The intervals use wider quantiles than 2.5 % and 97.5 %, chosen so that normally distributed
+    clusters get Student's t interval. The order of prompts and clusters has no effect.
 
     Args:
-      values: finite numbers (n, columns): differences, or what each prompt adds to one.
-      numbers: cluster of each row, 0 and up without a gap (n,).
-      resamples: bootstrap draws, half of them of the negated values.
+      values: finite numbers (n, columns): differences, or the contribution of each prompt to one.
+      numbers: cluster of each row, numbered from 0 without gaps (n,).
+      resamples: number of bootstrap draws, half of them of the negated values.
 
     Raises:
-      DataError: no values, or not a cluster of each row.
+      DataError: if there are no values, or the numbers of clusters and rows differ.
 
     Source: Davison and Hinkley 1997, Bootstrap Methods and their Application, section 3.8 (clusters
     resampled, members kept); Hesterberg 2015 (The American Statistician 69, 371-386; expanded
@@ -175,6 +175,8 @@ def _block(
     error = np.sqrt(number / (number - 1) * (added**2).sum(axis=0)) / len(values)
     if number < FEWEST_CLUSTERS:
         return unknown, unknown, error
+    # Expanded percentile interval: bootstrap standard errors lack the factor sqrt(G / (G - 1)) and
+    # normal quantiles are narrower than those of t; the tail probability makes up for both.
     quantile = student_quantile(0.975, number - 1)
     tail = stats.norm.sf(math.sqrt(number / (number - 1)) * quantile)
     bounds = np.quantile(_draws(sums, sizes, resamples // 2), [tail, 1 - tail], axis=0)
@@ -183,13 +185,13 @@ def _block(
 
 
 def _cluster_sums(values: Numbers, numbers: NDArray[np.int64], number: int) -> Numbers:
-    """Sums of each cluster (clusters, columns)."""
+    """Return the sums of each cluster (clusters, columns)."""
     if number == len(values):
         sums = np.empty_like(values)
         sums[numbers] = values
         return sums
     columns = np.ascontiguousarray(values.T)
-    # Members are added in sorted order: a sum of floats depends on its order.
+    # Sort before adding: a floating-point sum depends on its order.
     sums = np.empty((number, len(columns)))
     for column, one in enumerate(columns):
         order = np.argsort(one, kind="stable")
@@ -198,7 +200,11 @@ def _cluster_sums(values: Numbers, numbers: NDArray[np.int64], number: int) -> N
 
 
 def _draws(sums: Numbers, sizes: Numbers, half: int) -> Numbers:
-    """Means of resampled clusters, in some order and in its opposite (2 * half, columns)."""
+    """Return means of resampled clusters (2 * half, columns).
+
+    The first half of the draws orders the clusters by ascending sums, the second by descending
+    sums. Negating all values therefore gives exactly the negated draws.
+    """
     totals = np.broadcast_to(sizes[:, None], sums.shape)
     counts = _counts(len(sizes), half)
     alike = bool((sizes == sizes[0]).all())
@@ -215,7 +221,7 @@ def _draws(sums: Numbers, sizes: Numbers, half: int) -> Numbers:
 
 
 def _counts(number: int, draws: int) -> Numbers:
-    """How often each of so many clusters is in each draw (draws, clusters)."""
+    """Return how often each cluster occurs in each draw (draws, clusters)."""
     return (_kept_counts if number * draws <= _BLOCK_ELEMENTS else _drawn_counts)(number, draws)
 
 
@@ -233,5 +239,5 @@ def _drawn_counts(number: int, draws: int) -> Numbers:
     return counts
 
 
-# Hundreds of tasks with as many prompts each draw the same.
+# Cached: hundreds of tasks with the same number of prompts use the same draws.
 _kept_counts = functools.lru_cache(maxsize=4)(_drawn_counts)

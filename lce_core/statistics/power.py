@@ -1,8 +1,8 @@
-"""What a comparison could see: the smallest true difference that its test finds in 4 of 5 studies.
+"""Power analysis: the smallest true difference that a test detects in 4 of 5 studies.
 
-Known before anything is computed. Scores of 0 and 1 need the share of prompts on which two methods
-disagree; means of documents, whose spread nobody knows yet, are told in standard deviations of the
-documents' differences.
+It can be computed before any score. For scores of 0 and 1 it depends on the fraction of prompts on
+which two methods disagree. For document means, whose spread is not known in advance, it is given in
+standard deviations of the documents' differences.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from lce_core.errors import DataError
 ALPHA = 0.05
 POWER = 0.8
 UNRELATED = 0.5
-"""Share of prompts on which two methods disagree that answer half of them right, independently of
-each other: no two equally good methods that agree by more than chance disagree on more."""
+"""Fraction of prompts on which two independent methods disagree if each answers half of them right.
+Equally good methods with any positive correlation disagree on fewer."""
 _LARGEST_EFFECT = 100.0
 _UNLIKELY = 1e-9
 _POINTS = 20_001
@@ -30,16 +30,19 @@ _POINTS = 20_001
 def mcnemar_power(
     num_prompts: int, difference: float, discordance: float = UNRELATED, *, alpha: float = ALPHA
 ) -> float:
-    """Chance that the exact McNemar test finds a difference, over all outcomes.
+    """Return the probability that the exact McNemar test detects a difference.
+
+    The probability is summed over all likely outcomes.
 
     Args:
-      num_prompts: independent prompts that both methods are asked.
-      difference: of the two shares of right answers, of either sign.
-      discordance: share of prompts that one method alone answers right; at least the difference.
+      num_prompts: number of independent prompts that both methods answer.
+      difference: difference of the two fractions of right answers, of either sign.
+      discordance: fraction of prompts that exactly one method answers right; at least the absolute
+        difference.
       alpha: largest p-value that counts as a finding.
 
     Raises:
-      DataError: no prompts, or shares that cannot be.
+      DataError: if there are no prompts, or the fractions are impossible.
 
     Source: Connor 1987 (Biometrics 43, 207-211: the same sum by its normal approximation).
     """
@@ -51,6 +54,9 @@ def mcnemar_power(
             "a difference that these prompts can make",
             "give a smaller difference or a larger discordance",
         )
+    # Sum over the number of discordant prompts; outcomes less likely than 1e-9 are left out. For
+    # each, `critical` is the largest count of prompts won by one method that the test still
+    # rejects.
     first, last = stats.binom.ppf([_UNLIKELY, 1 - _UNLIKELY], num_prompts, discordance)
     discordant = np.arange(int(first), int(last) + 1)
     critical = stats.binom.ppf(alpha / 2, discordant, 0.5)
@@ -68,12 +74,12 @@ def detectable_share(
     alpha: float = ALPHA,
     power: float = POWER,
 ) -> float | None:
-    """Smallest difference of two shares that McNemar's test finds with chance `power`.
+    """Return the smallest difference of two fractions that McNemar's test detects with `power`.
 
-    None where even a method that loses every disagreement is found out less often.
+    The result is None if even a method that loses every disagreement is detected less often.
 
     Raises:
-      DataError: no prompts, or shares that cannot be.
+      DataError: if there are no prompts, or the fractions are impossible.
     """
     _possible("detectable_share", num_prompts, discordance, alpha, power)
     return _smallest(
@@ -82,22 +88,23 @@ def detectable_share(
 
 
 def mean_power(num_clusters: int, effect: float, *, alpha: float = ALPHA) -> float:
-    """Chance that a t-test over clusters finds a difference of means.
+    """Return the probability that a t-test over clusters detects a difference of means.
 
     Args:
-      num_clusters: documents, each with a difference.
+      num_clusters: number of documents, each with one difference.
       effect: mean over standard deviation of the documents' differences.
       alpha: largest p-value that counts as a finding.
 
     Raises:
-      DataError: fewer than two documents, or an alpha that is no share.
+      DataError: if there are fewer than two documents, or alpha is not between 0 and 1.
 
     Source: Cohen 1988, Statistical Power Analysis, chapter 2 (paired case, noncentral t). For
-    normally distributed differences Wilcoxon's test takes 5 % more documents.
+    normally distributed differences Wilcoxon's test needs 5 % more documents.
     """
     _possible("mean_power", num_clusters - 1, alpha)
     freedom, shift = num_clusters - 1, abs(effect) * math.sqrt(num_clusters)
-    # scipy's noncentral t is NaN at some shifts: its mean over the estimated deviation, instead.
+    # scipy's noncentral t is NaN for some shifts. Integrate the normal probability over the
+    # distribution of the estimated standard deviation instead.
     first, last = stats.chi.ppf([_UNLIKELY, 1 - _UNLIKELY], freedom)
     deviations = np.linspace(float(first), float(last), _POINTS)
     limits = stats.t.isf(alpha / 2, freedom) * deviations / math.sqrt(freedom)
@@ -108,13 +115,14 @@ def mean_power(num_clusters: int, effect: float, *, alpha: float = ALPHA) -> flo
 def detectable_effect(
     num_clusters: int, *, alpha: float = ALPHA, power: float = POWER
 ) -> float | None:
-    """Smallest effect (mean over standard deviation) that a t-test finds with chance `power`.
+    """Return the smallest effect (mean over standard deviation) that a t-test detects.
 
-    None where documents are so few that Wilcoxon's test of `paired` never finds any: its p-value is
-    2 / 2^n or more. Of a few more than that it needs larger effects than a t-test.
+    The result is None if there are so few documents that Wilcoxon's test of `paired` never rejects:
+    its p-value is at least 2 / 2^n. With a few documents more, Wilcoxon's test needs larger effects
+    than the t-test.
 
     Raises:
-      DataError: fewer than two documents, or shares that are none.
+      DataError: if there are fewer than two documents, or alpha or power is not between 0 and 1.
     """
     _possible("detectable_effect", num_clusters - 1, alpha, power)
     if 2.0 ** (1 - num_clusters) > alpha:
@@ -131,24 +139,24 @@ def detectable_difference(
     alpha: float = ALPHA,
     discordance: ArrayLike | None = None,
 ) -> NDArray[np.float64] | None:
-    """Smallest differences that comparisons which have been made would find in 4 of 5 studies.
+    """Return the smallest differences that completed comparisons would detect in 4 of 5 studies.
 
-    Of shares, methods disagree at least as often as they differ: where they agreed on every prompt,
-    a larger difference would have been seen all the same. For prompts by themselves it is the
+    For fractions, methods disagree at least as often as they differ, so a positive smallest
+    difference exists even if they agreed on every prompt. For independent prompts this is the
     normal approximation of `detectable_share`.
 
     Args:
       errors: standard error of each difference (n,).
-      num_clusters: documents or prompts of each.
+      num_clusters: number of documents or prompts of each comparison.
       alpha: largest p-value that counts as a finding.
-      discordance: of scores of 0 and 1, share of prompts on which the methods disagreed (n,).
+      discordance: for scores of 0 and 1, fraction of prompts on which the methods disagreed (n,).
 
     Returns:
-      In the unit of the errors (n,); NaN where all differences were 0 and the scores are no shares.
-      None where no difference could be found, as `detectable_effect`.
+      Differences in the unit of the errors (n,); NaN if all differences were 0 and the scores are
+        not fractions. None if no difference could be detected (see `detectable_effect`).
 
     Raises:
-      DataError: fewer than two documents, or an alpha that is no share.
+      DataError: if there are fewer than two documents, or alpha is not between 0 and 1.
     """
     effect = _effect(num_clusters, alpha)
     if effect is None:
@@ -157,7 +165,8 @@ def detectable_difference(
     if discordance is None:
         return np.where(spread > 0, far * spread, np.nan)
     square, share = far**2 / num_clusters, np.asarray(discordance, dtype=np.float64)
-    # far * sqrt((discordance - d^2) / n) = d; with the discordance d itself, where d is larger.
+    # Solve far * sqrt((discordance - d^2) / n) = d for d. If d exceeds the discordance, solve again
+    # with the discordance set to d.
     seen = np.sqrt(square * share / (1 + square))
     never = square / (1 + square)
     return np.asarray(np.maximum(np.where(seen >= share, never, seen), far * spread))
@@ -169,7 +178,7 @@ def _effect(num_clusters: int, alpha: float) -> float | None:
 
 
 def _smallest(chance: Callable[[float], float], largest: float, power: float) -> float | None:
-    """Where `chance`, which grows, reaches `power`; None if not up to `largest`."""
+    """Return the point where the increasing `chance` reaches `power`; None if beyond `largest`."""
     if chance(largest) < power:
         return None
     if chance(0.0) >= power:

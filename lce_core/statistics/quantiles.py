@@ -1,7 +1,7 @@
-"""Student's t by its degrees of freedom.
+"""Quantiles of Student's t distribution, cached by degrees of freedom.
 
-A catalog asks for a few dozen quantiles some ten thousand times, and scipy takes longer to check
-what it is asked than to answer.
+A catalog needs a few dozen distinct quantiles about ten thousand times, and scipy spends longer on
+checking its arguments than on the quantile.
 """
 
 from __future__ import annotations
@@ -13,5 +13,5 @@ from scipy import stats
 
 @functools.lru_cache(maxsize=1024)
 def student_quantile(share: float, freedom: int) -> float:
-    """What a t-distributed number lies below with probability `share`; NaN where there is none."""
+    """Return the quantile of Student's t at probability `share`; NaN if it does not exist."""
     return float(stats.t.ppf(share, freedom))

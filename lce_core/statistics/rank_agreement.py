@@ -1,4 +1,4 @@
-"""Whether two scores put methods into the same order, such as perplexity and accuracy."""
+"""Agreement of two scores, such as perplexity and accuracy, on the order of methods."""
 
 from __future__ import annotations
 
@@ -14,55 +14,62 @@ from lce_core.statistics._checks import finite, same_length
 from lce_core.statistics.estimates import NORMAL_QUANTILE
 
 FEWEST_METHODS = 5
-"""With fewer, the variance of Kendall's correlation is not defined, and the same order of all of
-them comes about by chance in 1 of 12 studies or more."""
+"""With fewer methods the variance of Kendall's correlation is undefined, and identical orders occur
+by chance in at least 1 of 12 studies."""
 
 
 @dataclass(frozen=True)
 class RankCorrelation:
-    """From -1 (opposite orders) to 1 (the same), with a 95 % interval for methods of the kind."""
+    """Correlation from -1 (opposite orders) to 1 (same order), with a 95 % interval.
+
+    The interval generalises to other methods of the same kind.
+    """
 
     value: float | None
-    """None where a score is the same for all methods."""
+    """None if one score is the same for all methods."""
     low: float | None
     high: float | None
-    """None below `FEWEST_METHODS` methods, and where there is no value."""
+    """Upper bound; like `low` None below `FEWEST_METHODS` methods or without a value."""
 
 
 @dataclass(frozen=True)
 class RankAgreement:
-    """Agreement of two orders of the same methods; better is better in both."""
+    """Agreement of two orders of the same methods; both orders have the better method first."""
 
     num_methods: int
     spearman: RankCorrelation
     kendall: RankCorrelation
-    """tau-b."""
+    """Kendall's tau-b."""
     p_value: float | None
-    """Two-sided, of unrelated orders, by Kendall's: exact for methods without ties."""
+    """Two-sided p-value of unrelated orders, from Kendall's test: exact for methods without ties.
+    """
 
 
 @dataclass(frozen=True)
 class PerplexityAgreement:
-    """Whether methods of lower perplexity do better downstream, at one length."""
+    """Agreement of low perplexity with good downstream scores, at one length."""
 
     all_methods: RankAgreement
     exact_methods: RankAgreement
-    """Of methods whose tokens attend to every earlier one: approximate ones have low perplexity
-    without reading the context, and hide how well it predicts the others."""
+    """Only methods whose tokens attend to every earlier token. Approximate methods can have low
+    perplexity without reading the context, which hides how well perplexity predicts the other
+    methods' scores."""
 
 
 def perplexity_agreement(
     perplexity: ArrayLike, downstream: ArrayLike, exact_attention: Sequence[bool]
 ) -> PerplexityAgreement:
-    """Agreement of perplexity with a downstream score, with and without approximate methods.
+    """Compute the agreement of perplexity and a downstream score.
+
+    The result covers all methods, and only those with exact attention.
 
     Args:
-      perplexity: of each method (n,), lower is better.
-      downstream: of the same methods (n,), higher is better.
-      exact_attention: whether a method's attention is exact (n,).
+      perplexity: one per method (n,), lower is better.
+      downstream: score of the same methods (n,), higher is better.
+      exact_attention: True for methods with exact attention (n,).
 
     Raises:
-      DataError: no methods, not as many of each, or a score that is not finite.
+      DataError: if there are no methods, the numbers differ, or a score is not finite.
 
     Source: LCEG (arXiv:2409.12181, Figure 4: perplexity against Needle, LongBench and RULER).
     """
@@ -76,13 +83,14 @@ def perplexity_agreement(
 
 
 def rank_agreement(first: ArrayLike, second: ArrayLike) -> RankAgreement:
-    """Spearman's and Kendall's correlation of two scores of the same methods (n,).
+    """Compute Spearman's and Kendall's correlation of two scores of the same methods (n,).
 
-    The intervals take the methods for a sample of more, and their scores for known. They are those
-    of Fisher's z, a perfect correlation taken for one half a step below, and are closed by 1 there.
+    The intervals treat the methods as a sample of more methods and their scores as known. They use
+    Fisher's z. A perfect correlation is replaced by one half a step below it for z, and its
+    interval ends at 1.
 
     Raises:
-      DataError: no methods, not as many of each, or a score that is not finite.
+      DataError: if there are no methods, the numbers differ, or a score is not finite.
 
     Source: Bonett and Wright 2000 (Psychometrika 65, 23-28: variance of Spearman's z); Fieller,
     Hartley and Pearson 1957 (Biometrika 44, 470-481: of Kendall's).
@@ -98,7 +106,7 @@ def _agreement(first: NDArray[np.float64], second: NDArray[np.float64]) -> RankA
         unknown = RankCorrelation(None, None, None)
         return RankAgreement(number, unknown, unknown, None)
     found = stats.kendalltau(first, second)
-    # The same order is 1 and no rounding less.
+    # Round, so that equal orders give exactly 1.
     rho, tau = (round(float(one.statistic), 12) for one in (stats.spearmanr(first, second), found))
     if number < FEWEST_METHODS:
         of_ranks, of_pairs = (RankCorrelation(one, None, None) for one in (rho, tau))
@@ -112,7 +120,7 @@ def _agreement(first: NDArray[np.float64], second: NDArray[np.float64]) -> RankA
 
 
 def _estimated(value: float, half_step: float, variance: float) -> RankCorrelation:
-    """With the interval of Fisher's z, of which `variance` is the variance."""
+    """Return a correlation with its interval; `variance` is the variance of Fisher's z."""
     inner = min(max(value, half_step - 1), 1 - half_step)
     half = NORMAL_QUANTILE * math.sqrt(variance)
     low, high = (math.tanh(math.atanh(inner) + shift) for shift in (-half, half))

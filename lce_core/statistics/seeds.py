@@ -1,8 +1,8 @@
-"""Means over seeds and prompts, for seeds and prompts that were not run.
+"""Means over seeds and prompts, generalised to seeds and prompts that were not run.
 
-A score varies with what a seed decides (initial weights, order of the data) and with the prompts
-that happen to be asked. Three seeds say little about the first, and an interval over prompts alone
-says nothing.
+A score varies with what a seed determines (initial weights, data order) and with the choice of
+prompts. Three seeds say little about the first source, and an interval over prompts says nothing
+about it.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ from lce_core.statistics.quantiles import student_quantile
 
 @dataclass(frozen=True)
 class SeedMean(Estimate):
-    """A mean over seeds; no bounds where there is one seed."""
+    """A mean over seeds; no bounds with one seed."""
 
     num_seeds: int
     seed_sd: float | None
-    """Standard deviation of a seed's true mean, estimated; None with one seed."""
+    """Estimated standard deviation of the true means of seeds; None with one seed."""
     prompt_sd: float
-    """That of a prompt's score within a seed, estimated."""
+    """Estimated standard deviation of a prompt's score within a seed."""
 
 
 def mean_over_seeds(scores: Sequence[ArrayLike], *, same_prompts: bool) -> SeedMean:
-    """Mean of the seeds' means, with a 95 % interval for other seeds and other prompts.
+    """Return the mean of the seeds' means, with a 95 % interval for other seeds and prompts.
 
-    Scores of one method, or its differences from another on the same prompts.
+    The scores belong to one method, or are its differences from another method on the same prompts.
 
     Args:
-      scores: of each seed, those of its prompts (n,); a mean over each document where prompts share
+      scores: for each seed the scores of its prompts (n,); use means per document if prompts share
         documents.
-      same_prompts: whether all seeds are asked the same prompts, in the same order. Seeds and
-        prompts are then crossed random effects, and the interval contains the mean in at least 95 %
-        of studies: more often where seeds hardly differ, which three of them cannot show. If not,
-        prompts are nested in seeds; seeds count alike, however many prompts they have.
+      same_prompts: True if all seeds answer the same prompts in the same order. Seeds and prompts
+        are then crossed random effects, and the interval covers the mean in at least 95 % of
+        studies, more often if seeds hardly differ. If False, prompts are nested in seeds and all
+        seeds have equal weight.
 
     Raises:
-      DataError: no seeds or no scores, one that is not finite, or different numbers of the same
-        prompts.
+      DataError: if there are no seeds or scores, a score is not finite, or the seeds have different
+        numbers of the same prompts.
 
     Source: Searle, Casella and McCulloch 1992, Variance Components, chapter 4 (expected mean
     squares); Banerjee 1960 (Sankhya 22, 357-358: each part of a variance with its own t quantile).
@@ -91,7 +91,7 @@ def _crossed(scores: NDArray[np.float64]) -> SeedMean:
     square_seeds = num_prompts * float(means.var(ddof=1))
     square_prompts = num_seeds * float(of_prompts.var(ddof=1))
     square_rest = float((rest**2).sum()) / ((num_seeds - 1) * (num_prompts - 1))
-    # What prompts add to the variance of the mean beyond their part in the spread of the seeds.
+    # Variance that prompts add to the mean, beyond what the spread of the seeds already contains.
     added = max(0.0, square_prompts - square_rest)
     half = math.sqrt(
         (_quantile(num_seeds) ** 2 * square_seeds + _quantile(num_prompts) ** 2 * added)
