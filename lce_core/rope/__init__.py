@@ -1,10 +1,10 @@
 """Rotary position embedding as data: geometry and frequency tables.
 
-Everything here is numpy in float64, so that listing, planning and documenting methods never loads
-torch; `lce_core.attention.rotary` turns a table into cosines on the model's device.
+Everything here is numpy float64, so listing, planning and documenting methods does not load torch.
+`lce_core.attention.rotary` turns a table into cosines on the model's device.
 
-Conventions (GPT-NeoX, as in transformers): pair i of a head couples elements i and i + pairs; the
-angle of position m is m * inv_freq[i]; inv_freq is in radians per token.
+Conventions (GPT-NeoX, as in transformers): pair i of a head consists of elements i and i + pairs;
+the angle at position m is m * inv_freq[i]; inv_freq is in radians per token.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ Frequencies = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class RopeGeometry:
-    """What a base model's rotary embedding looks like before any extension."""
+    """Rotary embedding of a base model before any extension."""
 
     head_dim: int
     rotary_dim: int
-    """Rotated elements of each head; smaller than head_dim for partial rotary (Phi-2: 32 of 80)."""
+    """Rotated elements of each head; less than head_dim for partial rotary (Phi-2: 32 of 80)."""
     num_heads: int
     num_kv_heads: int
     theta: float
     """RoPE base b: inv_freq[i] = b ** (-2i / rotary_dim)."""
     trained_context: int
-    """Tokens of context the base model was trained with (C)."""
+    """Context of the base model in tokens (C)."""
 
     def __post_init__(self) -> None:
         if self.rotary_dim % 2 or not 0 < self.rotary_dim <= self.head_dim:
@@ -57,7 +57,10 @@ class RopeGeometry:
         return self.rotary_dim // 2
 
     def inv_freq(self, theta: float | None = None) -> Frequencies:
-        """Unscaled inverse frequencies (num_pairs,), fastest first, for base `theta` or ours."""
+        """Return unscaled inverse frequencies (num_pairs,), fastest first, for base `theta`.
+
+        None uses the geometry's own base.
+        """
         exponents = np.arange(0, self.rotary_dim, 2, dtype=np.float64) / self.rotary_dim
         return np.asarray((self.theta if theta is None else theta) ** -exponents)
 
@@ -69,9 +72,9 @@ class ContextLengths:
     trained: int
     """Context of the base model (C)."""
     target: int
-    """Context the study extends to (C')."""
+    """Context that the study extends to (C')."""
     request: int
-    """Tokens of the request at hand: prompt plus what will be generated, or a training row."""
+    """Tokens of the request: prompt plus generated tokens, or a training row."""
 
     def __post_init__(self) -> None:
         if min(self.trained, self.target, self.request) < 1:
@@ -82,17 +85,18 @@ class ContextLengths:
 
 @dataclass(frozen=True, eq=False)
 class RopeTable:
-    """Frequencies in force for one request.
+    """Frequencies of one request.
 
     `inv_freq` is (pairs,) for all heads or (heads, pairs) for head-adaptive methods.
-    `attention_factor` scales queries and keys alike, so every logit is multiplied by its square,
-    the part of unrotated elements included (partial rotary); it is applied to the softmax scaling.
+    `attention_factor` multiplies both queries and keys, so it multiplies every logit by its square.
+    With partial rotary this includes the unrotated elements, because the factor is applied to the
+    softmax scaling.
     """
 
     inv_freq: Frequencies
     attention_factor: float = 1.0
     positions: Positions = "exact"
-    """Others repeat a fault of other software on purpose."""
+    """Rounding of positions; values other than "exact" reproduce faults of other software."""
 
     def __post_init__(self) -> None:
         if self.inv_freq.dtype != np.float64 or self.inv_freq.ndim not in (1, 2):

@@ -1,11 +1,14 @@
-"""Architectures of transformers whose layers a method can be put on.
+"""Architectures of transformers that methods can be applied to.
 
-Each rotates the two halves of a head against each other, before attention and after any norm of
-queries and keys; attends to all earlier tokens in every layer, through AttentionInterface; and
-scales by the root of head_dim. tests/lce_core/extension/test_architectures.py compares each with
-stock transformers. What is missing here fails one of these: GLM, Helium and Cohere rotate
-neighbours, SmolLM3 leaves layers unrotated, Granite scales by a number of its own, Hunyuan has a
-norm after the rotation, Gemma 2 and 3 and Olmo 3 slide windows, mixtures of experts cost otherwise.
+Each of them rotates the two halves of a head against each other, before attention and after any
+norm of queries and keys. Each attends to all earlier tokens in every layer through
+AttentionInterface, and scales by the square root of head_dim.
+tests/lce_core/extension/test_architectures.py compares each with stock transformers.
+
+Architectures that are missing fail one of these conditions: GLM, Helium and Cohere rotate adjacent
+elements, SmolLM3 leaves layers unrotated, Granite has its own scaling factor, Hunyuan applies a
+norm after the rotation, Gemma 2 and 3 and Olmo 3 use sliding windows, and mixtures of experts have
+other costs.
 """
 
 from __future__ import annotations
@@ -15,20 +18,20 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Architecture:
-    """What a model type has, and what transformers takes for keys that config.json leaves out."""
+    """Properties of a model type, and transformers' defaults for keys missing in config.json."""
 
     gated_mlp: bool = True
-    """Three matrices in each MLP instead of two."""
+    """True if each MLP has three matrices, False if it has two."""
     partial_rotary_factor: float = 1.0
     head_dim_follows: bool = True
-    """Without `head_dim` it is hidden_size over heads; else the key is needed."""
+    """True if a missing `head_dim` means hidden_size / heads; otherwise the key is required."""
     all_heads_have_keys: bool = False
-    """Without `num_key_value_heads` every head has keys of its own; else the key is needed."""
+    """True if a missing `num_key_value_heads` means one per head; otherwise the key is required."""
     tied_embeddings: bool = False
     slides: bool = False
-    """Without `sliding_window` there is one."""
+    """True if a missing `sliding_window` means that there is one."""
     rounds_cosines: bool = True
-    """Its stock layers rotate with cosines of the model's dtype, not in float32."""
+    """True if stock layers rotate with cosines in the model's dtype, False if in float32."""
 
 
 ARCHITECTURES = {
@@ -41,4 +44,4 @@ ARCHITECTURES = {
     "qwen3": Architecture(head_dim_follows=False),
     "stablelm": Architecture(partial_rotary_factor=0.25),
 }
-"""By `model_type` of config.json."""
+"""Keys are the `model_type` of config.json."""

@@ -1,13 +1,15 @@
-"""How far a table of frequencies tells a similar token from a random one: B_m and L_theta.
+"""How far frequencies distinguish a similar token from a random one: B_m and L_theta.
 
-B_m = sum_i cos(m theta_i), over the rotated pairs i of a head with angles theta_i in radians per
-token, at the relative distance m in tokens. Where queries and keys have independent and identically
-distributed components, it is the expected attention score of a similar token over that of a random
-one, up to a positive factor (theorem 1). L_theta is the largest distance up to which B_m stays at
-or above zero (equation 17), base_L the smallest base that keeps it there up to L (equation 18).
+B_m = sum_i cos(m theta_i), summed over the rotated pairs i of a head with angles theta_i in radians
+per token, at the relative distance m in tokens. If the components of queries and keys are
+independent and identically distributed, B_m is, up to a positive factor, the expected attention
+score of a similar token minus that of a random one (theorem 1). L_theta is the largest distance up
+to which B_m stays non-negative (equation 17). base_L is the smallest base for which it does so up
+to L (equation 18).
 
-The bases that do so for a length are many narrow intervals and then all bases from some value on,
-so the infimum of equation 18 depends on which bases are tried. `smallest_base` tries a stated grid.
+The bases that reach a given length form many narrow intervals and, from some value on, all bases.
+The infimum of equation 18 therefore depends on which bases are tried. `smallest_base` tries a fixed
+grid.
 
 Source: Men et al. 2024, arXiv:2405.14591, sections 4.2 and 4.3.
 """
@@ -24,34 +26,36 @@ from lce_core.errors import SpecError
 from lce_core.rope import Frequencies
 
 SEARCHED = 1 << 24
-"""Distances that a search for the first negative B_m covers unless told otherwise."""
+"""Default largest distance that a search for the first negative B_m covers."""
 EXPONENTS = range(17)
-"""Powers of ten of a grid's bases."""
+"""Powers of ten of the bases in a grid."""
 
 _BLOCK = 512
 _DOUBTFUL = 1e-6
-"""Sums by angle addition are off by less than 1e-8; those this near to zero are summed directly."""
+"""Sums by angle addition have errors below 1e-8; sums this close to zero are computed directly."""
 
 
 @dataclass(frozen=True)
 class SmallestBase:
-    """The answer to `smallest_base`."""
+    """Result of `smallest_base`."""
 
     base: float
     every_from: float | None
-    """From here on every base of the grid is admissible; None if that is shown for none of them."""
+    """Smallest base from which every base of the grid is proven admissible; None if there is none.
+    """
 
 
 def discrimination(inv_freq: Frequencies, distances: NDArray[np.int64]) -> Frequencies:
-    """B_m of one head at each of the distances (distances,), in its number of pairs at most."""
+    """Return B_m of one head at each distance (distances,); at most its number of pairs."""
     angles = np.multiply.outer(distances.astype(np.float64), inv_freq)
     return np.asarray(np.cos(angles).sum(axis=-1))
 
 
 def discrimination_runs(inv_freq: Frequencies, length: int) -> Iterator[tuple[int, Frequencies]]:
-    """Yields (first distance, B_m of successive distances) for the distances 0 to `length`.
+    """Yield (first distance, B_m of successive distances) for the distances 0 to `length`.
 
-    By the cosine of a sum, a run is one matrix product; `discrimination` says the same slowly.
+    The cosine of a sum turns a run of distances into one matrix product, which is faster than
+    `discrimination`.
     """
     within = np.multiply.outer(inv_freq, np.arange(_BLOCK, dtype=np.float64))
     near = np.concatenate([np.cos(within), -np.sin(within)])
@@ -64,12 +68,12 @@ def discrimination_runs(inv_freq: Frequencies, length: int) -> Iterator[tuple[in
         doubtful = np.flatnonzero(np.abs(sums) < _DOUBTFUL)
         sums[doubtful] = discrimination(inv_freq, first + doubtful)
         yield first, sums
-        # Most bases that are tried fail early, so runs begin short.
+        # Most of the tried bases fail at small distances, so start with short runs.
         first, blocks = first + _BLOCK * blocks, min(2 * blocks, 128)
 
 
 def first_negative(inv_freq: Frequencies, length: int = SEARCHED) -> int | None:
-    """The smallest distance with B_m < 0, or None if there is none from 0 to `length`."""
+    """Return the smallest distance with B_m < 0; None if there is none from 0 to `length`."""
     for first, sums in discrimination_runs(inv_freq, length):
         negative = np.flatnonzero(sums < 0)
         if negative.size:
@@ -78,21 +82,21 @@ def first_negative(inv_freq: Frequencies, length: int = SEARCHED) -> int | None:
 
 
 def bounded_length(inv_freq: Frequencies, searched: int = SEARCHED) -> int | None:
-    """L_theta in tokens; None if B_m stays at or above zero up to the distance `searched`."""
+    """Return L_theta in tokens; None if B_m stays non-negative up to the distance `searched`."""
     first = first_negative(inv_freq, searched)
     return None if first is None else first - 1
 
 
 def count_negative(inv_freq: Frequencies, length: int) -> int:
-    """Distances from 0 to `length` with B_m < 0."""
+    """Count the distances from 0 to `length` with B_m < 0."""
     return sum(int((sums < 0).sum()) for _, sums in discrimination_runs(inv_freq, length))
 
 
 def frequencies_of(base: float, dim: int) -> Frequencies:
-    """Inverse frequencies (dim / 2,) of a RoPE base over `dim` rotated elements of a head.
+    """Return inverse frequencies (dim / 2,) of a RoPE base over `dim` rotated elements of a head.
 
     Raises:
-      SpecError: a base of 1 or less, or an odd or non-positive `dim`.
+      SpecError: if the base is at most 1 or not finite, or `dim` is odd or below 2.
     """
     if not base > 1 or not np.isfinite(base):
         raise SpecError("RoPE base", base, "a finite base above 1", "give the base of a model")
@@ -104,17 +108,17 @@ def frequencies_of(base: float, dim: int) -> Frequencies:
 
 
 def grid(digits: int) -> list[float]:
-    """Every base above 1 with so many significant digits, ascending up to 9.9... * 10 ** 16."""
+    """Return all bases above 1 with `digits` significant digits up to 9.9... * 10 ** 16."""
     start = 10 ** (digits - 1)
     written = (f"{k}e{e - digits + 1}" for e in EXPONENTS for k in range(start, 10 * start))
     return [base for base in map(float, written) if base > 1]
 
 
 def smallest_base(length: int, dim: int, digits: int = 2) -> SmallestBase:
-    """The smallest base of `grid(digits)` with B_m >= 0 at every distance from 0 to `length`.
+    """Find the smallest base of `grid(digits)` with B_m >= 0 at every distance from 0 to `length`.
 
     Raises:
-      SpecError: a length below 1, or no base of the grid is admissible.
+      SpecError: if the length is below 1, or no base of the grid is admissible.
     """
     if length < 1:
         raise SpecError("length", length, "a length of at least 1 token", "give a longer length")
@@ -138,8 +142,9 @@ def _every_from(bases: list[float], dim: int, length: int) -> float | None:
     safe = None
     for base in reversed(bases):
         inv_freq = frequencies_of(base, dim)
-        # No pair's cosine is below that of its largest angle, or -1 past half a turn. The sum of
-        # these grows with the base: where it is not negative, all larger bases are admissible.
+        # Lower bound: up to `length` no pair's cosine falls below that of its largest angle (-1
+        # beyond half a turn). The sum of these bounds grows with the base, so if it is
+        # non-negative, this base and all larger ones are admissible.
         proven = np.cos(np.minimum(length * inv_freq, np.pi)).sum() >= 0
         if not proven and (safe is None or not _admissible(base, dim, length)):
             return safe

@@ -1,8 +1,8 @@
-"""What a method does to each rotated pair: wavelengths and turns before and after, and the bound.
+"""Effect of a method on each rotated pair: wavelength and turns before and after, and the bound.
 
-A pair's wavelength is 2 pi / inv_freq, the tokens in which it turns once. Training showed a pair
-the angles from 0 to those of the trained context: all of them where it turned at least once, else
-an arc. A request that takes it beyond its arc extrapolates.
+The wavelength of a pair is 2 pi / inv_freq, the number of tokens for one turn. Training covered the
+angles that a pair reaches within the trained context: all angles if it turns at least once,
+otherwise an arc. A request that takes the pair beyond its arc extrapolates.
 """
 
 from __future__ import annotations
@@ -18,57 +18,58 @@ from lce_core.rope import ContextLengths, Frequencies
 from lce_core.rope.bound import bounded_length, count_negative
 
 State = Literal["unchanged", "interpolated", "accelerated", "extrapolated"]
-"""Same frequency; a lower one; a higher one; whatever its frequency, a request takes the pair to
-angles that training never showed."""
+"""Frequency equal to, lower or higher than the base model's. "extrapolated" takes precedence: a
+request takes the pair to angles that training never covered."""
 
 _ROUNDING = 1e-9
-"""Relative difference below which two frequencies or angles are the same."""
+"""Relative difference below which two frequencies or angles count as equal."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """One rotated pair, before (the base model) and after (the method)."""
+    """One rotated pair, before (base model) and after (method)."""
 
     pair: int
-    """0 is the fastest."""
+    """Index of the pair; 0 is the fastest."""
     wavelength_before: float
-    """In tokens."""
+    """Wavelength in the base model, in tokens."""
     wavelength_after: float
-    """In tokens."""
+    """Wavelength with the method, in tokens."""
     turns_trained: float
-    """Turns within the trained context before."""
+    """Turns within the trained context in the base model."""
     turns_request: float
-    """Turns within the request after."""
+    """Turns within the request with the method."""
     state: State
     beyond_bound: bool
-    """The wavelength after is longer than L_theta: the pair finishes no turn within the bound."""
+    """True if the method's wavelength exceeds L_theta, so that the pair completes no turn within
+    it."""
 
 
 @dataclass(frozen=True)
 class Head:
-    """The frequencies of one attention head, or of all of them."""
+    """The frequencies of one attention head, or of all heads."""
 
     head: int | None
-    """None: all heads have these frequencies."""
+    """Number of the head; None if all heads have these frequencies."""
     bound: int | None
-    """L_theta after, in tokens; None where no distance that was searched has B_m < 0."""
+    """L_theta of the method in tokens; None if no searched distance has B_m < 0."""
     num_negative: int
-    """Distances from 0 to the request's length with B_m < 0."""
+    """Number of distances from 0 to the request's length with B_m < 0."""
     pairs: tuple[Pair, ...]
 
     def num(self, state: State) -> int:
-        """Pairs in that state."""
+        """Count the pairs in a state."""
         return sum(pair.state == state for pair in self.pairs)
 
 
 def inspect_frequencies(
     before: Frequencies, after: Frequencies, lengths: ContextLengths
 ) -> Iterator[Head]:
-    """What becomes of each pair of each head.
+    """Yield each head's pairs and bound, before and after a method.
 
     Args:
       before: inverse frequencies (pairs,) of the base model.
-      after: those of the method, (pairs,) for all heads or (heads, pairs).
+      after: inverse frequencies of the method, (pairs,) for all heads or (heads, pairs).
       lengths: the trained context, and the request that the method's frequencies hold for.
     """
     for number, row in enumerate(np.atleast_2d(after)):
