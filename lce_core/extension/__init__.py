@@ -1,1 +1,1 @@
-"""Puts a method on a model."""
+"""Apply a context-extension method to a model."""

@@ -1,4 +1,4 @@
-"""Whether a loaded model is what its base model's plug-in says."""
+"""Check that a loaded model matches the description in its base model's plug-in."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def check_model(model: PreTrainedModel, geometry: RopeGeometry) -> None:
-    """Refuses another architecture or geometry.
+    """Raise an error if architecture or geometry differ.
 
     Raises:
-      SpecError: names what differs.
+      SpecError: if they differ; the message names the difference.
     """
     config = model.config
     if config.model_type not in ARCHITECTURES:

@@ -1,12 +1,12 @@
-"""The rotary module of methods whose frequencies flow with the scale of the context (CLEX).
+"""Rotary module of CLEX, whose frequencies follow a differential equation in the context's scale.
 
-The module's two matrices are the network of the differential equation. In use, the frequencies of
-all scales are integrated once for given weights and become the tables of requests. In training,
-each row has a scale and real-valued positions of its own, which follow from the row's seed alone;
-one integration serves all rows of a forward pass, up to the largest of their scales.
+The module's two matrices are the network of the differential equation. At inference, the
+frequencies of all scales are integrated once for the given weights and become the tables of
+requests. In training, each row has its own scale and real-valued positions, which depend only on
+the row's seed. One integration up to the largest scale serves all rows of a forward pass.
 
-Integration runs in float64 on the CPU, wherever the model is: it consists of some thousand
-operations on a hundred numbers each, which a GPU could only wait for.
+Integration runs in float64 on the CPU wherever the model is. It consists of a few thousand
+operations on a hundred numbers each, for which a GPU would mostly wait.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lce_core.methods.clex import Clex
 
 Change = Callable[[float, Tensor], Tensor]
-"""Right side of a differential equation: derivative at a time, of a state."""
+"""Right-hand side of a differential equation: derivative as a function of time and state."""
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": nn.functional.silu,
@@ -38,13 +38,13 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class ContinuousRotary(RequestRotary):
-    """Cosines and sines of frequencies that a small network continues to longer contexts.
+    """Return cosines and sines of frequencies that a small network extends to longer contexts.
 
     Args:
-      method: gives the equation without the network, scales and integration.
-      geometry: of the base model.
+      method: provides the equation without the network, the scales and the integration steps.
+      geometry: geometry of the base model.
       lengths: trained and target context.
-      seed: of the weights that training starts from; before training they have no effect.
+      seed: seed of the initial weights; they have no effect until training changes them.
     """
 
     def __init__(
@@ -61,24 +61,24 @@ class ContinuousRotary(RequestRotary):
         self._integrated: tuple[Tensor, Tensor, Tensor] | None = None
 
     def begin(self, table: RopeTable, num_tokens: int) -> None:
-        """Puts the learned frequencies of the request's scale in force, for present weights."""
+        """Use the learned frequencies of the request's scale, computed with the current weights."""
         self.lengths = replace(self.lengths, request=num_tokens)
         self._seeds = None
         inv_freq = self._all_scales()[self.method.scale_at(self.lengths) - 1]
         super().begin(replace(table, inv_freq=inv_freq.numpy()), num_tokens)
 
     def begin_rows(self, seeds: NDArray[np.uint64]) -> None:
-        """Announces training rows, whose scales and positions follow from these seeds."""
+        """Announce the training rows' seeds, which determine their scales and positions."""
         self._seeds = seeds
 
     def forward(self, x: Tensor, position_ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosine and sine (batch or 1, tokens, rotary_dim), in the dtype that RequestRotary gives.
+        """Return cosine and sine (batch or 1, tokens, rotary_dim), in the dtype of RequestRotary.
 
-        In training mode, rows that were announced get their own frequencies and positions; all else
-        is read with those of the request. Gradients reach the network wherever they are recorded.
+        In training mode, announced rows get their own frequencies and positions; everything else
+        uses those of the request. Gradients reach the network wherever autograd records.
 
         Raises:
-          SpecError: no request was begun, positions are beyond it, or other rows were announced.
+          SpecError: if no request was begun, positions exceed it, or other rows were announced.
         """
         seeds = self._seeds if self.training else None
         if self.table is None or (seeds is None and not torch.is_grad_enabled()):
@@ -92,21 +92,23 @@ class ContinuousRotary(RequestRotary):
         return self._of(positions[..., None], inv_freq.to(x.device)[:, None], x)
 
     def frequencies(self, largest: int) -> Tensor:
-        """Inverse frequencies (largest, pairs) of scales 1..largest, differentiable.
+        """Return inverse frequencies (largest, pairs) of scales 1..largest, differentiable.
 
         Returns:
-          float64 on the CPU; those of scale 1 are exactly the base model's.
+          float64 on the CPU; those of scale 1 equal the base model's exactly.
         """
         up, down = (weights.to("cpu", torch.float64) for weights in (self.up, self.down))
         activate = _ACTIVATIONS[self.method.activation]
 
         def change(scale: float, learned: Tensor) -> Tensor:
-            # The network sees log theta(t) + log theta_ntk(t); the first is learned + the second.
+            # The network sees log theta(t) + log theta_ntk(t), where log theta(t) is the learned
+            # part plus log theta_ntk(t).
             untrained = np.log(self.method.untrained(self.geometry, scale))
             return activate((learned + torch.from_numpy(2 * untrained)) @ up) @ down
 
         start = torch.zeros(self.geometry.num_pairs, dtype=torch.float64)
-        # Rows of scale 1 alone use no network, but processes exchange gradients of all parameters.
+        # Rows of scale 1 need no network, but integrate anyway: processes exchange the gradients of
+        # all parameters.
         units = max(1, largest - 1)
         learned = integrate(change, start, 1.0, units, self.method.steps_per_scale)[:largest]
         scales = range(1, largest + 1)
@@ -125,7 +127,7 @@ class ContinuousRotary(RequestRotary):
     def _sample(
         self, seeds: NDArray[np.uint64], x: Tensor, position_ids: Tensor
     ) -> tuple[list[int], Tensor]:
-        """Scale of each row, and positions (rows, tokens) float64 on the device of `x`."""
+        """Return each row's scale, and positions (rows, tokens) float64 on the device of `x`."""
         if len(seeds) != len(x):
             raise SpecError(
                 "training rows",
@@ -139,7 +141,7 @@ class ContinuousRotary(RequestRotary):
         return [row.scale for row in rows], sampled.gather(1, position_ids.expand(len(x), -1))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
-        # Casting the model moves these weights and keeps their precision, like the tables'.
+        # Casting the model moves these weights to a device but keeps their precision.
         def move(tensor: Tensor) -> Tensor:
             return tensor.to(fn(tensor).device)
 
@@ -148,7 +150,7 @@ class ContinuousRotary(RequestRotary):
 
 @dataclass(frozen=True, eq=False)
 class SampledRow:
-    """What is random about one training row."""
+    """The random properties of one training row."""
 
     scale: int
     positions: NDArray[np.float64]
@@ -156,14 +158,14 @@ class SampledRow:
 
 
 def sample_row(seed: int, lengths: ContextLengths, largest: int) -> SampledRow:
-    """Draws a scale t from 1..largest, and as many positions of its context as the row has tokens.
+    """Draw a scale t from 1..largest, and positions within the extended context for every token.
 
-    All L * t positions of a row spread t-fold are candidates; the first and the last are taken,
-    the others drawn without replacement, and all divided by L / C, so that a row of several trained
-    contexts fills the same range more densely.
+    Candidates are the L * t positions of a row stretched t-fold. The first and last are always
+    chosen, the others are drawn without replacement. All are divided by L / C if the row is longer
+    than the trained context, so that such a row fills the same range more densely.
 
     Args:
-      seed: of the row.
+      seed: seed of the row.
       lengths: `request` is the row's length L, at least 2 tokens.
       largest: largest scale.
     """
@@ -179,16 +181,17 @@ def sample_row(seed: int, lengths: ContextLengths, largest: int) -> SampledRow:
 def integrate(
     change: Change, start: Tensor, time: float, units: int, steps_per_unit: int
 ) -> Tensor:
-    """States (1 + units, *state) at time, time + 1, .., time + units, differentiable.
+    """Integrate and return states (1 + units, *state) at time, time + 1, .., time + units.
 
-    Kutta's 3/8 rule, of fourth order; twice the steps leave a sixteenth of the error.
+    The method is Kutta's 3/8 rule of fourth order: halving the step divides the error by 16. The
+    result is differentiable.
 
     Args:
-      change: derivative at a time, of a state.
+      change: derivative as a function of time and state.
       start: state at `time`.
-      time: where integration starts.
-      units: how far it goes.
-      steps_per_unit: equal steps in each unit.
+      time: start of the integration.
+      units: length of the integration.
+      steps_per_unit: number of equal steps per unit.
     """
     h, state, states = 1 / steps_per_unit, start, [start]
     for unit in range(units):

@@ -1,4 +1,4 @@
-"""What a method says of one request: frequencies, and how attention is computed."""
+"""Frequencies and attention scheme of a method for one request."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 def described(
     method: Method, geometry: RopeGeometry, lengths: ContextLengths, *, training: bool
 ) -> tuple[RopeTable, AttentionScheme | None]:
-    """The method's table and attention at these lengths; without a scheme attention is stock.
+    """Return the method's table and attention scheme at these lengths; None means stock attention.
 
     Raises:
-      SpecError: the table does not fit the model's heads.
+      SpecError: if the table does not fit the model's heads.
     """
     table = method.rope_table(geometry, lengths)
     attention = method.training_attention if training else method.attention

@@ -1,11 +1,10 @@
-"""A stock decoder of Hugging Face transformers in the hands of a context-extension method.
+"""A stock decoder of Hugging Face transformers with a context-extension method applied.
 
-A request fixes its table from lengths alone (`begin_request`): cached equals uncached, and no
-result depends on what was asked before. The table stays float64 outside the module's buffers, so
-casting a model never rounds it. The attention factor of a table goes into the softmax scaling,
-where it acts on a whole head also under partial rotary. Tokens that a method inserts are fed
-between those of the text and taken out of the answer, so callers count and see tokens of the text
-only.
+A request fixes its table from lengths alone (`begin_request`). Cached and uncached passes therefore
+agree, and no result depends on earlier requests. The table is float64 and not a module buffer, so
+casting a model never rounds it. The attention factor of a table multiplies the softmax scaling,
+which acts on whole heads even with partial rotary. Tokens that a method inserts are added to the
+input and removed from the output, so callers only count and see tokens of the text.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class ExtendedModel:
-    """A model in the hands of a method; made by `lce_core.extension.extending.extend`."""
+    """A model with a method applied; created by `lce_core.extension.extending.extend`."""
 
     def __init__(
         self,
@@ -57,7 +56,7 @@ class ExtendedModel:
         """Kernel family that computes attention, as recorded with results."""
         self.training = training
         self.inserter = inserter
-        """Puts the method's own tokens into texts, if it has any."""
+        """Inserts the method's own tokens into texts; None if the method has none."""
         self._positions = positions
         self._rotary = rotary
         self._hands_layers_over = model.config._attn_implementation in (ATTENTION, STOCK)
@@ -65,18 +64,18 @@ class ExtendedModel:
 
     @property
     def coarse(self) -> bool:
-        """Whether it computes in half precision, where what passes together may tip a choice."""
+        """True in half precision, where batching can change which token is most likely."""
         return self.model.dtype in HALF
 
     def begins_alike(self, shorter: int, longer: int) -> bool:
-        """Whether a longer request treats its first `shorter` tokens as a request of so many.
+        """Return True if both requests treat their first `shorter` tokens alike.
 
-        Attention is causal, so what is computed for them then agrees up to rounding. In half
-        precision rounding is no trifle, and nothing begins alike.
+        Attention is causal, so the results for these tokens then agree up to rounding. In half
+        precision rounding matters, so the answer is always False.
 
         Args:
           shorter: tokens of one request.
-          longer: tokens of the other, both within the method's reach.
+          longer: tokens of the other; the method reaches both.
         """
         if self.coarse:
             return False
@@ -86,14 +85,14 @@ class ExtendedModel:
         return begins_alike(self.method, self.geometry, first, second)
 
     def begin_request(self, num_tokens: int) -> None:
-        """Fixes table and scheme for one request, before any forward pass of it.
+        """Fix table and attention scheme of a request, before its first forward pass.
 
         Args:
-          num_tokens: prompt plus tokens to be generated, or a training sequence; inserted tokens
-            are not counted.
+          num_tokens: prompt plus tokens to generate, or a training sequence; inserted tokens do not
+            count.
 
         Raises:
-          UnavailableError: more tokens than the method reaches.
+          UnavailableError: if the method does not reach that many tokens.
         """
         lengths = ContextLengths(self.trained, self.target, num_tokens)
         reach = self.method.reach(self.geometry, lengths)
@@ -114,49 +113,49 @@ class ExtendedModel:
             attention.lce_scheme = None if scheme is None else (scheme, table)
 
     def request_key(self, num_tokens: int) -> tuple[object, ...]:
-        """Equal for two requests that `begin_request` gives the same frequencies and attention."""
+        """Return a key that is equal for requests with the same frequencies and attention."""
         lengths = ContextLengths(self.trained, self.target, num_tokens)
         table, scheme = described(self.method, self.geometry, lengths, training=self.training)
         return table.inv_freq.tobytes(), table.attention_factor, scheme
 
     def cut_back(self, cache: DynamicCache, num_tokens: int) -> None:
-        """Leaves the first `num_tokens` tokens of the text in the cache."""
+        """Keep only the first `num_tokens` tokens of the text in the cache."""
         kept = self.inserter.length(num_tokens) if self.inserter else num_tokens
         surplus = cache.get_seq_length() - kept
         if surplus:
             cache.crop(-surplus)
 
     def new_cache(self, num_tokens: int) -> PreallocatedCache:
-        """An empty cache for texts of this request, answers included, which appends in place.
+        """Return an empty cache that appends in place, for texts of this request and their answers.
 
         Args:
-          num_tokens: of text that there is room for from the start; more make more room.
+          num_tokens: tokens of text to allocate memory for; the cache grows beyond that.
         """
         room = self.inserter.length(num_tokens) if self.inserter else num_tokens
         return PreallocatedCache(room, hands_layers_over=self._hands_layers_over)
 
     def replay_tokens(self, recorder: Recorder) -> None:
-        """Has passes of one token recorded once a request and replayed, where attention allows it.
+        """Record one-token passes once per request and replay them, if the attention allows it.
 
-        The flash-attn package is called by transformers, which leaves no place between.
+        transformers calls the flash-attn package directly, so a recording cannot be split there.
         """
         if self._hands_layers_over:
             self._graphs = TokenGraphs(self.model.get_decoder(), self._rotary, recorder)
 
     def begin_rows(self, seeds: NDArray[np.uint64]) -> None:
-        """Announces the training rows of the next forward pass.
+        """Announce the training rows of the next forward pass.
 
         Args:
-          seeds: (rows,) one for each row, from which whatever is random about it follows.
+          seeds: (rows,) one seed per row, which determines everything random about the row.
         """
         self._rotary.begin_rows(seeds)
 
     def hidden_states(self, ids: torch.Tensor, cache: DynamicCache | None = None) -> torch.Tensor:
-        """Last hidden states (batch, tokens, hidden_size), each of which predicts the next token.
+        """Return last hidden states (batch, tokens, hidden_size); each predicts the next token.
 
         Args:
           ids: (batch, tokens) token ids of the text, following those in the cache.
-          cache: keys and values of the text so far, extended in place; None for a text at once.
+          cache: keys and values of the text so far, extended in place; None for a whole text.
         """
         if self.inserter is None:
             return self._decode(ids, cache)
@@ -166,26 +165,27 @@ class ExtendedModel:
 
     @property
     def packs(self) -> bool:
-        """Whether `packed_states` can be asked: attention is torch's own, over text alone."""
+        """True if `packed_states` works: attention is torch's own, and no tokens are inserted."""
         return self.kernel == "sdpa" and self.inserter is None
 
     @property
     def mixes_lengths(self) -> bool:
-        """Whether texts of several lengths may go on side by side, in a RaggedCache.
+        """True if texts of several lengths can be decoded together in a RaggedCache.
 
-        In half precision no texts pass together, and inserted tokens come at other times in each.
+        In half precision texts never share a pass, and inserted tokens are due at different steps.
         """
         return self._hands_layers_over and self.inserter is None and not self.coarse
 
     def packed_states(
         self, ids: torch.Tensor, positions: torch.Tensor, mask: torch.Tensor, cache: DynamicCache
     ) -> torch.Tensor:
-        """Last hidden states (tokens, hidden_size) of tokens of several texts in one row.
+        """Return last hidden states (tokens, hidden_size) of tokens of several texts in one row.
 
         Args:
           ids: (tokens,) token ids.
-          positions: (tokens,) place of each in its own text.
-          mask: (tokens, cached + tokens) bool, which keys each one sees, its own included.
+          positions: (tokens,) position of each token in its own text.
+          mask: (tokens, cached + tokens) bool, True for the keys that a token sees, including its
+            own.
           cache: keys and values of the tokens so far, extended in place.
         """
         decoded = self.model.get_decoder()(

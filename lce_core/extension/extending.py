@@ -1,10 +1,10 @@
-"""Carries a context-extension method out on a stock decoder of Hugging Face transformers.
+"""Apply a context-extension method to a stock decoder of Hugging Face transformers.
 
-Methods that only change frequencies get a rotary module that reads the table of the request at
-hand; layers rotate in float32 at least, SDPA or flash attention stays untouched. Tables with a
-base per head and attention schemes get the same module in its identity form (cos = 1, sin = 0), so
-that the cache holds keys before rotation, and the registered attention function, which calls the
-scheme's kernel. No modelling file is forked and no forward is replaced; one function is, see
+Methods that only change frequencies get a rotary module that reads the request's table. Layers then
+rotate in at least float32, and SDPA or flash attention stays unchanged. Tables with one base per
+head and attention schemes get the same module in its identity form (cos = 1, sin = 0), so that the
+cache holds unrotated keys, and the registered attention function, which calls the scheme's kernel.
+No modelling file is forked and no forward method is replaced; one function is, see
 `lce_core.attention.layers`.
 """
 
@@ -55,28 +55,30 @@ def extend(
     rotation: Rotation = "fp32",
     positions: Positions = "exact",
 ) -> ExtendedModel:
-    """Puts `method` on `model` in place: rotary module, attention name, softmax scaling, token.
+    """Apply `method` to `model` in place.
 
-    The model should already have its final device and dtype, on which the kernel depends. The
+    This sets the rotary module, the attention function, the softmax scaling and the inserted token.
+    The model should already have its final device and dtype, because they determine the kernel. The
     model's configuration object is replaced by a copy, so that other models are not affected.
 
     Args:
       model: stock model of `base_model`.
-      base_model: gives the geometry.
-      method: what to carry out.
+      base_model: provides the geometry.
+      method: the method to apply.
       target: context in tokens that the study extends to.
-      kernel: "sdpa", "flash", or the faster one of those that can run here.
-      compute_dtype: what attention computes in, where autocast makes it another than the weights'.
-      device: where it computes, if the model is not there yet.
-      training: use the method's attention for training.
-      learned: file of what the method has learned; None before training.
-      seed: of what a method adds to the model and training starts from.
-      rotation: layers rotate queries and keys in "fp32" at least, or, "stock", as transformers'
-        own do, most of them with cosines rounded to the model's dtype.
-      positions: what they are in angles.
+      kernel: "sdpa", "flash", or "auto" for the fastest one that can run here.
+      compute_dtype: dtype in which attention computes, if autocast makes it differ from the
+        weights' dtype.
+      device: device that the model will move to, if it is not there yet.
+      training: True uses the method's attention for training.
+      learned: file with the parameters that the method has learned; None before training.
+      seed: seed of the parameters that the method adds for training.
+      rotation: "fp32" makes layers rotate queries and keys in at least float32. "stock" rotates as
+        in transformers, where most architectures round cosines to the model's dtype.
+      positions: how positions are rounded when angles are computed.
 
     Raises:
-      SpecError: model and geometry differ, parameters do not fit, or flash attention is demanded
+      SpecError: if model and geometry differ, parameters do not fit, or flash attention is demanded
         where it cannot run.
     """
     geometry = base_model.geometry
@@ -112,15 +114,15 @@ def extend(
 
 
 def _registered(name: str, scheme: AttentionScheme | None, *, training: bool) -> str:
-    """The name under which transformers finds the attention."""
+    """Return the name of the attention in transformers' registry."""
     if scheme is not None:
         return ATTENTION
-    # Training reads no text on.
+    # Training never continues a cached text, so it needs no STOCK attention.
     return STOCK if name == "sdpa" and not training else name
 
 
 def _own_configuration(model: PreTrainedModel) -> None:
-    # Modules share one configuration object, and so may other models.
+    # Modules share one configuration object, which other models may share too.
     shared, own = model.config, copy.deepcopy(model.config)
     modules: Iterator[Any] = model.modules()
     for module in modules:

@@ -1,7 +1,8 @@
-"""Tokens that a method puts between those of the text: where they go, and their row of weights.
+"""Tokens that a method inserts into texts: their positions and their row of weights.
 
-After every `block - 1` tokens of text the inserted one follows at once. Numbers of text and of
-expanded tokens therefore determine each other, and a cache's length tells where the text stands.
+The token is inserted after every `block - 1` tokens of text. The numbers of text tokens and
+expanded tokens therefore determine each other, and the length of a cache tells the position in the
+text.
 """
 
 from __future__ import annotations
@@ -25,31 +26,32 @@ TOKEN_ID = "landmark_token_id"
 
 @dataclass(frozen=True)
 class Inserter:
-    """Puts one token of a model's vocabulary into texts."""
+    """Insert the method's token (a landmark, say) after every `block - 1` tokens of text."""
 
     insertion: TokenInsertion
     token: int
     """Id of the inserted token."""
 
     def length(self, num_tokens: int) -> int:
-        """Expanded tokens of so many tokens of text from its beginning."""
+        """Return the expanded length of a text's first `num_tokens` tokens."""
         return num_tokens + num_tokens // (self.insertion.block - 1)
 
     def places(self, first: int, num_tokens: int) -> NDArray[np.int64]:
-        """Places (num_tokens,) of text tokens first.. in the expanded text."""
+        """Return positions (num_tokens,) in the expanded text of text tokens first.."""
         tokens = np.arange(first, first + num_tokens)
         return tokens + tokens // (self.insertion.block - 1)
 
     def expand(self, ids: torch.Tensor, cached: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """What to feed for the next tokens of a text.
+        """Return the ids to feed for the next tokens of a text.
 
         Args:
           ids: (batch, tokens) text.
-          cached: expanded tokens before it.
+          cached: number of expanded tokens before them.
 
         Returns:
-          The expanded ids (batch, expanded), and for each token of the text the index (tokens,) of
-          the state that predicts its successor: its own or, at a block's end, the inserted one's.
+          The expanded ids (batch, expanded), and for each text token the index (tokens,) of the
+            state that predicts its successor: its own or, at the end of a block, that of the
+            inserted token.
         """
         first, num_tokens = cached - cached // self.insertion.block, ids.shape[1]
         expanded = ids.new_full((len(ids), self.length(first + num_tokens) - cached), self.token)
@@ -59,10 +61,10 @@ class Inserter:
         return expanded, after - 1
 
     def piece_of(self, row_length: int) -> int:
-        """Tokens of text of the sequences that a training row is cut into.
+        """Return the number of text tokens in each sequence that a training row is cut into.
 
         Raises:
-          SpecError: they do not divide the row.
+          SpecError: if that number does not divide the row length.
         """
         text = self.insertion.train_length
         if row_length % text:
@@ -77,15 +79,15 @@ class Inserter:
     def pieces(
         self, tokens: NDArray[np.int64], weights: NDArray[np.float32]
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Training rows as independent sequences of `piece_of` tokens, with the token inserted.
+        """Cut training rows into independent sequences and insert the token.
 
         Args:
           tokens: (rows, row_length) text.
-          weights: (rows, row_length) loss weight of each.
+          weights: (rows, row_length) loss weights.
 
         Returns:
-          Both as (rows * row_length / train_length, expanded); an inserted token weighs 1, and a
-          first token, which nothing predicts, 0.
+          Tokens and weights (rows * row_length / train_length, expanded). Inserted tokens have
+            weight 1. First tokens have weight 0, because nothing predicts them.
         """
         text = self.insertion.train_length
         tokens, weights = tokens.reshape(-1, text), weights.reshape(-1, text)
@@ -98,10 +100,10 @@ class Inserter:
 
 
 def reserve_token(model: PreTrainedModel) -> int:
-    """Id of the inserted token; adds it to the model's vocabulary unless the model has it.
+    """Return the id of the inserted token; add it to the model's vocabulary if it is missing.
 
-    The new rows of embedding and head are the mean of the others, so nothing is drawn. The id is
-    kept in the model's configuration, which every checkpoint brings along.
+    The new rows of embedding and head are the mean of the other rows, so no random numbers are
+    drawn. The id is stored in the model's configuration and thus in every checkpoint.
     """
     known: int | None = getattr(model.config, TOKEN_ID, None)
     if known is not None:

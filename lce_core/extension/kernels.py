@@ -1,9 +1,9 @@
-"""Which kernel computes attention: what the device, the dtype and the installed packages allow.
+"""Choose the attention kernel that device, dtype and installed packages allow.
 
-The order in which torch tries its own is left to torch: from compute capability 9.0 on cuDNN's
-first, where cuDNN is new enough, else flash. It belongs to the process. Set for a part of one, as
-`sdpa_kernel` does, it would be another one for what a backward pass computes again, and for what is
-evaluated after training.
+Among its own kernels torch chooses by itself: from compute capability 9.0 on cuDNN first if it is
+recent enough, otherwise flash. That order is a setting of the process. Changing it for part of a
+process, as `sdpa_kernel` does, would affect what a backward pass recomputes and what is evaluated
+after training.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from lce_core.recipe import Kernel
 
 HALF = (torch.float16, torch.bfloat16)
-"""Dtypes of half precision."""
+"""The half-precision dtypes."""
 
 
 def stock_kernel(device: torch.device, dtype: torch.dtype, kernel: Kernel) -> str:
-    """Name under which transformers knows its own attention.
+    """Return the name of transformers' own attention to use.
 
-    flash-attn (FA2) is left to GPUs before compute capability 9.0, where it is the fastest; from
-    there on torch has cuDNN's kernel, and its own FA2 for pieces of a text that follow others.
+    flash-attn (FA2) is used on GPUs before compute capability 9.0, where it is the fastest. From
+    9.0 on torch has cuDNN's kernel, and its own FA2 kernel for the later pieces of a text.
 
     Raises:
-      SpecError: flash attention is demanded where it cannot run.
+      SpecError: if flash attention is demanded where it cannot run.
     """
     can = device.type == "cuda" and dtype in HALF and is_flash_attn_2_available()
     if kernel == "flash" and not can:
@@ -41,7 +41,8 @@ def stock_kernel(device: torch.device, dtype: torch.dtype, kernel: Kernel) -> st
             "a CUDA device, bf16 or fp16, and the flash-attn package for the flash kernel",
             "use kernel: auto, or install the extra `gpu` and set precision: bf16",
         )
-    # Never pass the name on without the package: transformers would look for a kernel on the hub.
+    # Never return "flash_attention_2" without the package: transformers would then look for a
+    # kernel on the hub.
     slower = can and torch.cuda.get_device_capability(device) >= (9, 0)
     chosen = can and (kernel == "flash" or (kernel == "auto" and not slower))
     return "flash_attention_2" if chosen else "sdpa"
@@ -50,10 +51,10 @@ def stock_kernel(device: torch.device, dtype: torch.dtype, kernel: Kernel) -> st
 def scheme_kernel(
     scheme: AttentionScheme, device: torch.device, dtype: torch.dtype, kernel: Kernel
 ) -> str:
-    """Name of the kernel family that computes a scheme.
+    """Return the name of the kernel family that computes a scheme.
 
     Raises:
-      SpecError: flash attention is demanded where it cannot run.
+      SpecError: if flash attention is demanded where it cannot run.
     """
     name = backend(device, dtype) if scheme.uses_flash else "matmul"
     if kernel == "flash" and name != "torch_flash":

@@ -1,4 +1,4 @@
-"""What a method learns beside the model's weights: a rotary module of its own, and its file."""
+"""Parameters that a method learns besides the model's weights: rotary module and file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 LEARNED = "extension.safetensors"
-"""File of a checkpoint that holds what a method has learned beside the model's weights."""
+"""File of a checkpoint with the parameters that a method learned besides the model's weights."""
 
 _ROTARY = "model.rotary_emb."
 
@@ -25,7 +25,7 @@ _ROTARY = "model.rotary_emb."
 def make_rotary(
     method: Method, geometry: RopeGeometry, lengths: ContextLengths, *, identity: bool, seed: int
 ) -> RequestRotary:
-    """The rotary module of a method, with what it learns as it is before training."""
+    """Create the rotary module of a method, with its learned parameters at their initial values."""
     if method.rotary is None:
         return RequestRotary(geometry.rotary_dim, identity=identity)
     module, _, name = method.rotary.partition(":")
@@ -35,7 +35,7 @@ def make_rotary(
 
 
 def save_learned(weights: Mapping[str, torch.Tensor], folder: Path) -> dict[str, torch.Tensor]:
-    """Writes what a method has learned to `folder`, if anything; the model's own weights."""
+    """Write a method's learned parameters, if any, to `folder`; return the model's own weights."""
     learned = {
         name.removeprefix(_ROTARY): tensor.detach().contiguous()
         for name, tensor in weights.items()
