@@ -1,7 +1,7 @@
-"""What a finished cell asked: its prompts, built again by its benchmark, compared with the store.
+"""Rebuild the prompts of a finished cell and verify them against the store.
 
-The store keeps answers and references, and of prompts their lengths and one digest for the cell.
-Prompts follow from benchmark, task, length, seed, tokenizer and data, so the code that asked them
-makes them again. Whoever looks sees those that were asked, or why there are none to see: never
-others.
+The store keeps answers and references, but of the prompts only their lengths and one digest per
+cell. Prompts depend on benchmark, task, length, seed, tokenizer and data, so the benchmark can
+build them again. A user either sees exactly the prompts that the cell used, or an error that says
+why they are not available.
 """

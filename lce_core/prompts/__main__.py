@@ -1,6 +1,7 @@
-"""`python -m lce_core.prompts`: one sample with its prompts as JSON, for other processes.
+"""`python -m lce_core.prompts`: print one sample with its prompts as JSON, for other processes.
 
-Exit code 2, with one message on standard error, where it cannot be shown.
+If the sample cannot be shown, the command prints one message to standard error and exits with code
+2.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from lce_core.store.artifacts import Store
 
 
 def main() -> int:
-    """Prints; returns the exit code."""
+    """Print the sample; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m lce_core.prompts")
     parser.add_argument("--home", type=Path, required=True)
     parser.add_argument("--cell", required=True)

@@ -1,4 +1,4 @@
-"""A sample's prompts as people read them: decoded, with the places where the answer stands."""
+"""A sample's prompts in readable form: decoded, with the places where a right answer occurs."""
 
 from __future__ import annotations
 
@@ -19,43 +19,43 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ReadablePrompt:
-    """A prompt's token ids and what they say."""
+    """A prompt's token ids and their text."""
 
     ids: list[int]
     text: str
-    """All ids decoded, special tokens included."""
+    """All ids decoded, including special tokens."""
     is_exact: bool
-    """Whether the text, encoded again, gives the same ids."""
+    """True if encoding the text again gives the same ids."""
     places: list[tuple[int, int]]
-    """Where a right answer stands: first character, and the one after its last; ascending."""
+    """Where a right answer occurs: (first character, one past its last), ascending."""
     first_token: int | None
-    """The token in which the first of them begins, counted from 0."""
+    """Index of the token in which the first occurrence starts."""
 
 
 @dataclass(frozen=True)
 class AskedSample:
-    """One sample of a finished cell, with what the model was given."""
+    """One sample of a finished cell, with the prompts that the model received."""
 
     cell: str
-    """Name of its artifact."""
+    """Name of the cell's artifact."""
     sample: Mapping[str, Any]
-    """Its row in the store: answer, reference, score, ..."""
+    """The sample's row in the store: answer, reference, score, ..."""
     prompts: list[ReadablePrompt]
     tokenizer: str
-    """The base model whose tokenizer encoded and decodes."""
+    """Base model whose tokenizer encoded the prompts and decodes them here."""
     has_digest: bool
-    """As `AskedCell.has_digest`."""
+    """Copied from `AskedCell.has_digest`."""
     num_samples: int
-    """Of the cell."""
+    """Number of samples of the cell."""
     inserted_every: int | None
-    """Tokens from one token to the next that the method puts into the text; None: none."""
+    """Distance in tokens between the tokens that the method inserts; None if it inserts none."""
 
 
 def asked_sample(cell: AskedCell, sample: int) -> AskedSample:
-    """A sample of a cell, its prompts decoded.
+    """Return a sample of a cell with its prompts decoded.
 
     Raises:
-      SpecError: the cell has no such sample.
+      SpecError: if the cell has no such sample.
     """
     if not 0 <= sample < len(cell.samples):
         raise SpecError(
@@ -76,7 +76,7 @@ def asked_sample(cell: AskedCell, sample: int) -> AskedSample:
 
 
 def readable(prompt: Prompt, tokenizer: PreTrainedTokenizerBase) -> ReadablePrompt:
-    """A prompt, decoded."""
+    """Decode a prompt and locate its right answers."""
     ids: list[int] = prompt.ids.tolist()
     text = _decoded(tokenizer, ids)
     places = places_of(prompt.right_answers, text)
@@ -90,23 +90,23 @@ def readable(prompt: Prompt, tokenizer: PreTrainedTokenizerBase) -> ReadableProm
 
 
 def places_of(answers: Sequence[str], text: str) -> list[tuple[int, int]]:
-    """Where an answer stands in a text as words of its own, without overlap."""
+    """Find where an answer occurs in a text as whole words, without overlaps."""
     spelled = [re.escape(one) for one in sorted(set(answers), key=len, reverse=True) if one.strip()]
     if not spelled:
         return []
-    # No edge of a word is asked for where the answer begins or ends with another character.
+    # Require a word boundary only where the answer begins or ends with a word character.
     pattern = rf"(?:(?<!\w)|(?!\w))(?:{'|'.join(spelled)})(?:(?!\w)|(?<!\w))"
     return [match.span() for match in re.finditer(pattern, text)]
 
 
 def _decoded(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> str:
-    # Cleaning up would take blanks away that the model saw.
+    # Clean-up would remove spaces that the model saw.
     text = tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
     return str(text)
 
 
 def _token_at(tokenizer: PreTrainedTokenizerBase, ids: list[int], character: int) -> int:
-    """The token that a character of the text belongs to: texts of beginnings grow with them."""
+    """Find the token that contains a character, by bisection over decoded prefixes."""
     low, high = 0, len(ids) - 1
     while low < high:
         middle = (low + high) // 2
@@ -118,7 +118,8 @@ def _token_at(tokenizer: PreTrainedTokenizerBase, ids: list[int], character: int
 
 
 def _inserted_every(cell: AskedCell) -> int | None:
-    with suppress(SpecError):  # another version of the method: what it inserts is not known
+    # Another version of the method raises SpecError; what it inserts is then unknown.
+    with suppress(SpecError):
         method = METHODS.from_identity(cell.record.spec["method"])
         insertion = method.insertion(cell.base_model.geometry)
         return None if insertion is None else insertion.block

@@ -1,8 +1,8 @@
-"""The prompts of a finished cell, built again, and whether they are those that it was asked.
+"""Rebuild the prompts of a finished cell and check that they are the ones the cell used.
 
-What decides is the sha256 of all token ids, which a cell's record holds. Records of earlier
-versions lack it: there the number of samples and each one's length, reference and depth have to be
-the same, and `AskedCell.has_digest` says that no more is known.
+The check compares the sha256 of all token ids with the cell's record. Records of earlier versions
+lack the digest. For them the number of samples and each sample's length, reference and depth must
+agree, and `AskedCell.has_digest` is False.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _LIBRARIES = ("numpy", "tokenizers", "transformers")
-"""Of those in a record's environment, the ones that decide draws and tokens."""
+"""Recorded libraries whose release can change random draws or tokens."""
 
 
 @dataclass(frozen=True)
 class AskedCell:
-    """A finished cell with its prompts, which are those that it was asked."""
+    """A finished cell with the prompts that it used."""
 
     record: Record
     benchmark: PromptBenchmark
@@ -53,9 +53,9 @@ class AskedCell:
     samples: Sequence[Mapping[str, Any]]
     """Rows of `lce_core.store.cell_tables.SAMPLES`."""
     prompts: Sequence[tuple[Prompt, ...]]
-    """Of each sample; most have one."""
+    """Prompts of each sample; most samples have one."""
     has_digest: bool
-    """Whether the digest of all token ids was compared, not lengths and references alone."""
+    """True if the digest of all token ids was compared, not just lengths and references."""
 
 
 def asked_cell(
@@ -64,19 +64,19 @@ def asked_cell(
     model_folders: Mapping[str, Path] | None = None,
     data_folders: Mapping[str, Path] | None = None,
 ) -> AskedCell:
-    """A finished cell with the prompts that it was asked.
+    """Return a finished cell with the prompts that it used.
 
     Args:
-      store: where it lies.
-      cell: its id, the first 12 hexadecimal digits of its fingerprint.
-      model_folders: by name, before those that the cell was computed with.
-      data_folders: by name, likewise.
+      store: the store that holds the cell.
+      cell: id of the cell, the first 12 hexadecimal digits of its fingerprint.
+      model_folders: model folders by name; take precedence over those used for the cell.
+      data_folders: data folders by name; take precedence likewise.
 
     Raises:
-      SpecError: no such cell, one without prompts, or one that another version has computed.
-      UnavailableError: tokenizer, held-out text or data set are out of reach.
-      StoreError: the cell's files are damaged.
-      DataError: what can be built here are other prompts.
+      SpecError: if there is no such cell, it has no prompts, or another version computed it.
+      UnavailableError: if the tokenizer, held-out text or a data set cannot be reached.
+      StoreError: if the cell's files are damaged.
+      DataError: if the prompts built here differ from those of the cell.
     """
     record, folder = _found(store, cell)
     benchmark, base_model = _plugins(record)
@@ -84,7 +84,8 @@ def asked_cell(
     models = {**_paths(used["model_folders"]), **(model_folders or {})}
     named = models.get(str(record.axes.get("base_model", base_model.known_as)))
     tokenizer = base_model.tokenizer(named or base_model.fetched(store.models))
-    tokenizer.model_max_length = sys.maxsize  # it warns of what is longer, which studies are about
+    # The tokenizer would warn about texts beyond this limit, which are normal here.
+    tokenizer.model_max_length = sys.maxsize
     request = CellRequest(
         model=None,  # type: ignore[arg-type] # prompts follow from all that is said but the model
         tokenizer=tokenizer,
@@ -210,7 +211,7 @@ def _require_data(record: Record, benchmark: PromptBenchmark, request: CellReque
 def _difference(
     rows: Sequence[Mapping[str, Any]], of_samples: Sequence[tuple[Prompt, ...]]
 ) -> str | None:
-    """Where prompts and the samples in the store disagree; None if nowhere."""
+    """Describe the first difference between prompts and stored samples; None if there is none."""
     if len(rows) != len(of_samples):
         return f"{len(of_samples):,} samples, not {len(rows):,}"
     for row, prompts in zip(rows, of_samples, strict=True):
@@ -227,7 +228,7 @@ def _difference(
 
 
 def _provenance(record: Record) -> str:
-    """The commit, and libraries that are of another release here."""
+    """Name the cell's commit and the libraries whose installed release differs."""
     environment = record.environment
     commit = (environment.get("git") or {}).get("commit")
     parts = [f"commit {commit[:SHORT]}" if commit else "the code of its time"]

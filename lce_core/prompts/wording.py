@@ -1,4 +1,4 @@
-"""A sample with its prompts in words and as JSON, the same wherever it is shown."""
+"""Text and JSON forms of a sample with its prompts, shared by all user interfaces."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from lce_core.prompts.reading import AskedSample, ReadablePrompt
 
 
 def to_json(found: AskedSample) -> dict[str, Any]:
-    """All of a sample, with `origin`, and each prompt with its `size`."""
+    """Return all fields of a sample, its `origin`, and each prompt with its `size`."""
     prompts = [{**asdict(prompt), "size": size(prompt)} for prompt in found.prompts]
     return {**asdict(found), "origin": list(origin(found)), "prompts": prompts}
 
 
 def origin(found: AskedSample) -> Iterator[str]:
-    """Sentences without their stops: what was compared, and what the text is."""
+    """Yield sentences without full stops: what was verified, and where the text comes from."""
     if found.has_digest:
         yield "Built again: the sha256 of all token ids of the cell is that of its record"
     else:
@@ -30,7 +30,7 @@ def origin(found: AskedSample) -> Iterator[str]:
 
 
 def size(prompt: ReadablePrompt) -> str:
-    """How long a prompt is, where a right answer stands in it, and whether its text is exact."""
+    """Describe a prompt's length, where a right answer occurs and if its text is exact."""
     parts = [f"{len(prompt.ids):,} tokens, {len(prompt.text):,} characters"]
     if prompt.first_token is None:
         parts.append("no right answer stands in it word for word")
