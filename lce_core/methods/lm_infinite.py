@@ -58,8 +58,9 @@ SOURCE = Source(
     paper="arXiv:2308.16137",
     place="LCEG section 3.3; window 4096 and 10 global tokens from its appendix 9.2",
     reference="https://github.com/Glaciohound/LM-Infinite/tree/a0ce64c",
-    differs="no top-k tokens from the middle, as in LCEG; chunked prefill masks inside the chunk,"
-    " which the reference does not",
+    differs="no top-k tokens from the middle, as in LCEG; a prompt in pieces is masked as in one"
+    " pass, as in the reference's cached mode; in LCEG's copy (LCEG@2ce672d) every query of a later"
+    " piece sees later keys of that piece",
 )
 EVIDENCE = (
     value(

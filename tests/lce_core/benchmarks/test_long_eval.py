@@ -245,6 +245,21 @@ def test_faithful_asks_the_largest_published_cases_that_fit(cases: Path) -> None
         benchmark.evaluate(_request(600, data_folders=folders))
 
 
+@pytest.mark.parametrize("end", ["number. ", "number."])
+def test_a_published_prompt_keeps_its_end_whether_or_not_that_is_a_blank(
+    cases: Path, end: str
+) -> None:
+    file = cases / "4_lines.jsonl"
+    rows = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+    for row in rows:
+        row["prompt"] = row["prompt"].removesuffix("number. ") + end
+    file.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    request = _request(1000, data_folders={"long_eval": cases})
+    for row, prompt in zip(rows, _prompts(_benchmark(cases="published"), request), strict=True):
+        begun = f"Line <{row['random_idx'][0]}>: <REGISTER_CONTENT> is"
+        assert request.tokenizer.decode(prompt.ids).endswith(f"I need the {end}{begun}")
+
+
 def test_other_profiles_generate_lines_unless_told_otherwise(cases: Path) -> None:
     request = _request(1000, data_folders={"long_eval": cases})
     assert len(_prompts(_benchmark(num_samples=5), request)) == 5
