@@ -63,11 +63,16 @@ def classify(error: BaseException) -> FailureClass:
     message = str(error)
     if "CUDA out of memory" in message:
         return "out_of_memory"
-    if any(text in message for text in _FULL):
+    if full_disk_in(message):
         return "disk_full"
     if "NCCL" in message or isinstance(error, subprocess.CalledProcessError | TimeoutError):
         return "transient"
     return "defect"
+
+
+def full_disk_in(message: str) -> str | None:
+    """Return the part of a message that says a disk is full or read-only; None without one."""
+    return next((text for text in _FULL if text in message), None)
 
 
 def disk_full(home: Path, got: str) -> StoreError:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lce_core.errors import DefectError, LceError, StoreError
-from lce_core.store.failures import classify, disk_full
+from lce_core.store.failures import classify, disk_full, full_disk_in
 
 FULL_BYTES = 1 << 20
 """With less free disk space than this, an error of a database is put down to the disk."""
@@ -55,7 +55,8 @@ def _disk(error: Exception, home: Path) -> str | None:
     """Return why the disk of `home` takes nothing, if that is what the error is about."""
     for one in _chain(error):
         if classify(one) == "disk_full":
-            return (one.strerror if isinstance(one, OSError) else None) or _first_line(one)
+            strerror = one.strerror if isinstance(one, OSError) else None
+            return strerror or full_disk_in(str(one))
     about = any(
         isinstance(one, OSError) or type(one).__module__.partition(".")[0] in _DATABASES
         for one in _chain(error)
@@ -77,10 +78,6 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         seen.add(id(error))
         yield error
         error = error.__cause__ or error.__context__
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _kept(error: Exception) -> str:

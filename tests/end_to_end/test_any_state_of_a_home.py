@@ -1,0 +1,200 @@
+"""Whatever becomes of a home's files, commands end in a sentence, and a run mends the scores.
+
+Strategy: a finished home is changed at drawn places (`tests/support/odd_homes.py`), commands run
+in it, then the study. A draw follows from its number, which a failure names:
+`LCE_DRAW=17 pytest tests/end_to_end/test_any_state_of_a_home.py -m "slow or long"` repeats it.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+import signal
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from flows.servers.ports import free_port
+from tests.support.forked_commands import Ended, Forks, forked_commands
+from tests.support.odd_homes import CHANGES, places
+from tests.support.studies import copied_home, environment, lce, scores, write_study
+
+Arguments = tuple[str, ...]
+
+SECONDS = 10.0
+"""Longest that the state of a home may hold a command up."""
+COMPUTING_SECONDS = 120.0
+"""Limit of one that may train the two models again."""
+OWN_SECONDS = {"doctor": 15.0, "export": 15.0, "verify": 40.0, "watch": 45.0, "up": 90.0}
+"""What commands take by themselves on a busy machine, where that is more than 10 s."""
+FEW, MANY = range(2), range(2, 32)
+"""Numbers of draws: of `make test`, and of `make test-long`."""
+SERVERS_EVERY = 6
+"""In one draw of so many, servers are started too."""
+
+
+@pytest.fixture(scope="module")
+def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    with forked_commands(tmp_path_factory.mktemp("forks")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def cell(finished: Path) -> str:
+    """Id of a cell with prompts."""
+    return next(path.name[-12:] for path in finished.glob("artifacts/cell/*-none-*passkey*-128-*"))
+
+
+def quick(study: str, cell: str, text: Arguments, folder: Path) -> list[list[str]]:
+    """Commands that only look, or take a moment."""
+    return [
+        ["plan", study, *text],
+        ["status", study, *text],
+        ["lock", study, "--file", str(folder / "study.lock"), *text],
+        ["gc", "--dry-run"],
+        ["sql", "FROM overview"],
+        ["prompt", cell, "0", *text],
+        ["claims", "tiny"],
+        ["rebuild", "catalog"],
+        ["down"],
+        ["gc"],
+    ]
+
+
+def thorough(
+    number: int, study: str, cell: str, text: Arguments, folder: Path
+) -> Iterator[list[str]]:
+    """All commands about a home."""
+    yield from quick(study, cell, text, folder)
+    yield from (
+        ["plan", study, "--json", "--power", *text],
+        ["lock", study, "--check", "--file", str(folder / "study.lock"), *text],
+        ["report", "tiny"],
+        ["report", "tiny", "--format", "md"],
+        ["rebuild", "mlflow"],
+        ["doctor"],
+        ["export", study, str(folder / "out"), "--select", "method=yarn,frozen=false", *text],
+        ["verify", study, "--sample", "1", *text],
+        ["watch", study, *text],
+    )
+    if number % SERVERS_EVERY == 0:
+        yield ["up", "--port", str(free_port()), "--mlflow-port", str(free_port())]
+        yield ["down"]
+        yield ["dashboard", "--port", str(free_port())]
+
+
+def changed(home: Path, number: int, cell: str) -> list[tuple[str, str]]:
+    """Changes a home as the draw of that number says; what was done to which path."""
+    draw, done = random.Random(number), []
+    for _ in range(draw.choice((1, 1, 2, 3))):
+        place, change = draw.choice(places(home, cell)), draw.choice(sorted(CHANGES))
+        if (home / place).parent.is_dir() or place.split("/")[0] in ("progress", "services"):
+            CHANGES[change](home / place)
+            done.append((place, change))
+    return done
+
+
+def require_sentence(ended: Ended, what: str) -> None:
+    """Fails unless a command ended as documented."""
+    said = f"{what}: code {ended.code} after {ended.seconds:.1f} s\n{ended.out[-500:]}\n{ended.err}"
+    assert ended.code in (0, 1, 2, 3), said
+    assert "Traceback" not in ended.err, said
+    assert "internal error" not in ended.err, said
+    if ended.code in (2, 3):
+        assert len(re.findall(r"^lce: .*: got .*; expected .*; ", ended.err, re.M)) == 1, said
+
+
+def mended(forks: Forks, home: Path, run: list[str], what: str) -> None:
+    """Runs the study, moving away what its sentences name, until it is done."""
+    for _ in range(4):
+        ended = forks.run(run, environment(home), COMPUTING_SECONDS)
+        require_sentence(ended, what)
+        if ended.code == 0:
+            return
+        # "lce: PATH: got a file ...": what a user would do.
+        named = re.search(rf"lce: ({re.escape(str(home))}/.+?): got ", ended.err)
+        assert ended.code == 3, ended.err
+        if named:
+            path = Path(named[1])
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+        else:
+            shutil.rmtree(home / "mlflow", ignore_errors=True)
+    pytest.fail(f"{what}: {ended.err}")
+
+
+def disturbed(
+    number: int,
+    commands: Iterable[list[str]],
+    forks: Forks,
+    finished: Path,
+    text: Arguments,
+    cell: str,
+    folder: Path,
+) -> None:
+    study, home = write_study(folder), copied_home(finished, folder / "home")
+    done = changed(home, number, cell)
+    what = f"LCE_DRAW={number}: {done}"
+    for command in commands:
+        limit = SECONDS + OWN_SECONDS.get(command[0], 10.0)
+        ended = forks.run(command, environment(home), limit)
+        if command[0] == "dashboard" and ended.code == -signal.SIGKILL:
+            ended = replace(ended, code=0)  # it serves until it is ended
+        require_sentence(ended, f"{what}: lce {' '.join(command)}")
+    mended(forks, home, ["worker", study, *text], what)
+    assert scores(home) == scores(finished), what
+
+
+def numbers(drawn: range) -> list[int]:
+    """The draws, or the one that the environment names."""
+    named = os.environ.get("LCE_DRAW")
+    return [int(named)] if named else list(drawn)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", numbers(FEW))
+def test_no_state_of_a_home_stops_a_command_or_its_mending(
+    number: int, forks: Forks, finished: Path, text: Arguments, cell: str, tmp_path: Path
+) -> None:
+    commands = quick(write_study(tmp_path), cell, text, tmp_path)
+    disturbed(number, commands, forks, finished, text, cell, tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("number", numbers(MANY))
+def test_no_state_of_a_home_stops_any_command_or_its_mending(
+    number: int, forks: Forks, finished: Path, text: Arguments, cell: str, tmp_path: Path
+) -> None:
+    commands = thorough(number, write_study(tmp_path), cell, text, tmp_path)
+    disturbed(number, commands, forks, finished, text, cell, tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("place", "change"),
+    [
+        ("artifacts/cell", "a FIFO"),
+        ("logs", "empty"),
+        ("logs/temporary-server.log", "a FIFO"),
+        ("logs/live-tracking.log", "a FIFO"),
+        ("studies/tiny/plan.json", "deep JSON"),
+        ("prefect", "a folder"),
+    ],
+)
+def test_a_run_with_its_server_ends_in_a_sentence_too(
+    place: str, change: str, finished: Path, text: Arguments, tmp_path: Path
+) -> None:
+    study, home = write_study(tmp_path), copied_home(finished, tmp_path / "home")
+    CHANGES[change](home / place)
+    if change in ("empty", "a FIFO") and place in ("artifacts/cell", "logs"):
+        said = lce(home, "run", study, *text, status=3)
+        assert f"{home / place}: got a file, or a link to nothing; expected a folder" in said
+        assert "Traceback" not in said
+        (home / place).unlink()
+    lce(home, "run", study, *text)
+    assert scores(home) == scores(finished)
