@@ -117,6 +117,8 @@ def test_errors_of_others_are_raised_only_where_a_caller_needs_their_class() -> 
         "lce_core/store/odd_files.py: OSError",
         "lce_core/store/odd_files.py: ValueError",
         "lce_core/store/odd_files.py: ValueError",
+        "lce_core/store/planned.py: ValueError",
+        "lce_core/store/planned.py: ValueError",
         "lce_core/study/study_file.py: yaml.composer.ComposerError",
         "lce_core/study/study_file.py: yaml.constructor.ConstructorError",
         "lce_core/study/study_file.py: yaml.constructor.ConstructorError",

@@ -263,18 +263,21 @@ class Store:
                 if not is_held(leases, folder.name.removeprefix(ATTEMPT).split("-")[0]):
                     remove(folder)
                     swept.append(folder.name)
-            of_parts = set(leases.glob(PART_LEASES))
-            for lease in sorted(leases.glob("*.json")):
-                is_over = lease in of_parts or self.has_finished(lease.stem)
-                if is_over and not is_held(leases, lease.stem):
-                    remove(lease)
+            there, of_parts = self.listing().ids, set(leases.glob(PART_LEASES))
+
+            def is_over(short: str) -> bool:
+                return short in there and not is_held(leases, short) and self.has_finished(short)
+
             for folder in sorted((self.home / "progress").glob("*")):
-                if not is_held(leases, folder.name) and self.has_finished(folder.name):
+                if is_over(folder.name):
                     remove(folder)
             # Of a step that another host has done after it failed here.
-            for short in self.failures.all():
-                if not is_held(leases, short) and self.has_finished(short):
-                    self.failures.forget(short)
+            for short in filter(is_over, self.failures.all()):
+                self.failures.forget(short)
+            for lease in sorted(leases.glob("*.json")):
+                of_part = lease in of_parts and not is_held(leases, lease.stem)
+                if of_part or is_over(lease.stem):
+                    remove(lease)
         self._sweep_unfinished_files()
         return swept
 

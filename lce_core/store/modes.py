@@ -7,6 +7,7 @@ default access list, gives.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -19,5 +20,7 @@ def follow_folder(folder: Path) -> None:
     for place, _, names in os.walk(folder):
         for name in names:
             path = Path(place, name)
-            if path.lstat().st_mode & 0o777 != wanted and not path.is_symlink():
-                path.chmod(wanted)
+            # A file system without modes gives every file the same, and may refuse to change it.
+            with contextlib.suppress(OSError):
+                if path.lstat().st_mode & 0o777 != wanted and not path.is_symlink():
+                    path.chmod(wanted)

@@ -12,8 +12,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
-
 from lce_core.store.identity import SHORT
 from lce_core.store.odd_files import read_mapping
 from lce_core.store.records import write_json
@@ -23,46 +21,26 @@ EARLIER = "earlier.json"
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="allow", strict=True)
-
-
-class _Cell(_Part):
-    cell: str | None
-    fingerprint: str | None = None
-    folder: str | None
-    checkpoint: str | None
-    blocked_by: list[str]
-    unavailable: str | None
-    base_model: str
-    method: str
-    frozen: bool
-    exact_attention: bool
-    seed: int
-    benchmark: str
-    task: str
-    eval_length: int
-    profile: str | None
-    train_length: int | None
-
-
-class _Training(_Part):
-    fingerprint: str
-    checkpoint: str
-    folder: str
-
-
-class _Plan(_Part):
-    """What readers of a plan rely on; plans of earlier versions lack the rest."""
-
-    study: str
-    hypothesis: str | None
-    target_context: int
-    base_contexts: dict[str, int | None]
-    cells: list[_Cell]
-    trainings: list[_Training]
-    steps: list[str] = []
-    kinds: dict[str, str] = {}
+_TEXT_OR_NONE = (str, type(None))
+_CELL = {
+    **dict.fromkeys(("base_model", "method", "benchmark", "task"), str),
+    **dict.fromkeys(("cell", "folder", "checkpoint", "unavailable", "profile"), _TEXT_OR_NONE),
+    **dict.fromkeys(("frozen", "exact_attention"), bool),
+    **dict.fromkeys(("seed", "eval_length"), int),
+    "train_length": (int, type(None)),
+    "blocked_by": list,
+}
+_TRAINING = dict.fromkeys(("fingerprint", "checkpoint", "folder"), str)
+_PLAN = {
+    "study": str,
+    "hypothesis": _TEXT_OR_NONE,
+    "target_context": int,
+    "base_contexts": dict,
+    "cells": list,
+    "trainings": list,
+}
+"""Keys of a plan, and of its cells and training runs, that all readers rely on; plans of earlier
+versions lack others."""
 
 
 def read_plan(file: Path) -> dict[str, Any]:
@@ -73,8 +51,21 @@ def read_plan(file: Path) -> dict[str, Any]:
       ValueError: it is no plan.
     """
     plan = read_mapping(file)
-    _Plan.model_validate(plan)
+    _require(plan, _PLAN)
+    _require({"steps": [], "kinds": {}, **plan}, {"steps": list, "kinds": dict})
+    for cell in plan["cells"]:
+        _require(cell, _CELL)
+    for training in plan["trainings"]:
+        _require(training, _TRAINING)
     return plan
+
+
+def _require(content: Any, types: Mapping[str, Any]) -> None:
+    if not isinstance(content, dict):
+        raise ValueError(f"{type(content).__name__}, not a mapping")
+    for name, kind in types.items():
+        if not isinstance(content.get(name, ...), kind):
+            raise ValueError(f"{name}: {content.get(name)!r}")
 
 
 def planned_ids(plan: Mapping[str, Any]) -> Iterator[str]:
