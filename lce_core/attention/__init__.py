@@ -1,4 +1,4 @@
-"""Attention schemes: the only connection between this package and transformers' attention.
+"""Attention schemes and their kernels: the only connection to transformers' attention.
 
 A scheme is a small frozen description (window sizes, group sizes) that names its kernel as
 "module:function". The kernel's module is imported only when a model is extended, so describing a

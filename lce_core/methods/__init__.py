@@ -1,8 +1,7 @@
-"""Context-extension methods, one file each; the file's name is the method's label.
+"""Context-extension methods, one file each; the file name is the method's label.
 
-A method describes, in numpy and dataclasses, what changes: a frequency table, an attention scheme,
-or both. `lce_core.extension.extending` carries it out on a model. Labels are those of the
-papers' tables.
+A method describes with numpy and dataclasses what changes: a frequency table, an attention scheme
+or both. `lce_core.extension.extending` applies it to a model. Labels follow the papers' tables.
 """
 
 from __future__ import annotations
@@ -22,89 +21,93 @@ from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 __all__ = ["METHODS", "Family", "LoRA", "Method", "ScaledMethod", "TokenInsertion", "TrainingStage"]
 
 Family = Literal["none", "interpolation", "base", "dynamic", "approximate"]
-"""What a method changes: nothing; frequencies, divided as if positions were closer; the base of the
-frequencies; either of these as far as the request needs; which keys a query attends to, and how."""
+"""What a method changes. "interpolation" divides frequencies, as if positions were closer. "base"
+changes the base of the frequencies. "dynamic" does either, depending on the request's length.
+"approximate" changes which keys a query attends to, or how."""
 
 
 class Method(Plugin):
     """Base of all methods: the identity extension.
 
-    Overrides change frequencies (`rope_table`), attention (`attention`) or both. All of them are
-    pure functions of geometry and lengths: a result never depends on the order of requests.
+    Subclasses override the frequencies (`rope_table`), the attention (`attention`) or both. All of
+    these are pure functions of geometry and lengths, so results never depend on the order of
+    requests.
     """
 
     family: ClassVar[Family]
     exact_attention: ClassVar[bool] = True
-    """Every token attends to every earlier one, in training as in use."""
+    """True if every token attends to every earlier one, in training and at inference."""
     training: ClassVar[Literal["none", "optional", "required"]] = "optional"
-    """Whether a study may or must fine-tune it; "none" for inference-only attention schemes."""
+    """Whether a study may or must fine-tune the method; "none" for inference-only attention
+    schemes."""
     rotary: ClassVar[str | None] = None
-    """Rotary module that computes frequencies from parameters of its own, as "module:class"; called
-    with (method, geometry, lengths, seed=...). Its parameters are trained, from values that follow
-    from the seed of the run, and saved beside the model's."""
+    """Rotary module that computes frequencies from trained parameters, as "module:class". It is
+    called with (method, geometry, lengths, seed=...). The run's seed determines the initial
+    parameters, which are trained and saved besides the model's weights."""
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
-        """Frequencies for one request; the base model's own unless overridden."""
+        """Return the frequencies of one request; the default is the base model's own."""
         return RopeTable(geometry.inv_freq())
 
     def attention(self, geometry: RopeGeometry, lengths: ContextLengths) -> AttentionScheme | None:
-        """Attention other than full causal softmax, or None for the model's stock attention."""
+        """Return an attention other than full causal softmax; None for stock attention."""
         return None
 
     def training_attention(
         self, geometry: RopeGeometry, lengths: ContextLengths
     ) -> AttentionScheme | None:
-        """Attention in training, where it is another than in use."""
+        """Return the attention used in training; the default is that of inference."""
         return self.attention(geometry, lengths)
 
     def lora(self) -> LoRA | None:
-        """Which weights are trained through LoRA; None to train all weights."""
+        """Return which weights to train through LoRA; None trains all weights directly."""
         return None
 
     def insertion(self, geometry: RopeGeometry) -> TokenInsertion | None:
-        """Tokens that the method puts between those of the text, or None."""
+        """Return the token that the method inserts into texts, or None."""
         return None
 
     def stages(self, lengths: ContextLengths) -> tuple[TrainingStage, ...]:
-        """Fine-tuning runs before the last one, each starting from the one before."""
+        """Return the fine-tuning runs before the last; each continues the previous one."""
         return ()
 
     def reach(self, geometry: RopeGeometry, lengths: ContextLengths) -> int | None:
-        """Longest request in tokens that the method is defined for; None for no limit."""
+        """Return the longest request in tokens that the method supports; None for no limit."""
         return None
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
-        """Raises SpecError where the parameters do not fit the model or the lengths."""
+        """Raise SpecError if the parameters do not fit the model or lengths."""
 
     def stock_rope(self, lengths: ContextLengths) -> Mapping[str, Any] | None:
-        """`rope_parameters` under which transformers knows the method; None if it does not.
+        """Return transformers' `rope_parameters` of the method; None if it has none.
 
-        Exported configurations are made of it (`lce_core.extension.stock_rope`), if it says the
-        method's table; a base, or one divisor of all frequencies, is found without it.
+        Exported configurations use these parameters (`lce_core.extension.stock_rope`) if they
+        reproduce the method's table. A changed base or a single divisor of all frequencies is
+        detected without them.
         """
         return None
 
     def length_dependent(self, geometry: RopeGeometry, lengths: ContextLengths) -> bool:
-        """Whether frequencies change with the request's length around the given lengths."""
+        """Return True if frequencies change with the request's length around the given lengths."""
         return False
 
 
 class ScaledMethod(Method):
-    """Base of methods with one scale: how many trained contexts they reach."""
+    """Base of methods with one scale: the number of trained contexts to extend to."""
 
     scale: float | None = None
-    """Divisor of the frequencies; None: target / trained context."""
+    """Divisor of the frequencies; None means target / trained context."""
 
     def scale_for(self, lengths: ContextLengths) -> float:
-        """The given scale, or target / trained context; at least 1.
+        """Return the given scale, or target / trained context; at least 1.
 
         Raises:
-          SpecError: a scale below 1.
+          SpecError: if the scale is below 1.
         """
         return checked_scale(self, self.scale, lengths)
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
-        """Raises SpecError for a scale below 1."""
+        """Raise SpecError if the scale is below 1."""
         self.scale_for(lengths)
         super().check(geometry, lengths)
 
@@ -112,9 +115,9 @@ class ScaledMethod(Method):
 def begins_alike(
     method: Method, geometry: RopeGeometry, shorter: ContextLengths, longer: ContextLengths
 ) -> bool:
-    """Whether a longer request treats its first tokens as a shorter one treats them all.
+    """Return True if a longer request treats its first tokens like a shorter request.
 
-    Attention is causal, so the same frequencies and the same attention are enough.
+    Attention is causal, so equal frequencies and equal attention are sufficient.
     """
     if any(method.length_dependent(geometry, lengths) for lengths in (shorter, longer)):
         return False
@@ -127,10 +130,10 @@ def begins_alike(
 
 
 def checked_scale(method: Method, scale: float | None, lengths: ContextLengths) -> float:
-    """The given scale of a method, or target / trained context.
+    """Return the given scale of a method, or target / trained context.
 
     Raises:
-      SpecError: a scale below 1.
+      SpecError: if the scale is below 1.
     """
     where = method.plugin_name
     chosen = lengths.target / lengths.trained if scale is None else scale
@@ -143,13 +146,13 @@ def checked_scale(method: Method, scale: float | None, lengths: ContextLengths) 
 
 @dataclass(frozen=True)
 class TrainingStage:
-    """One of several fine-tuning runs in a row."""
+    """One of several successive fine-tuning runs."""
 
     method: Method
     context: int
-    """Tokens of its rows."""
+    """Length of its training rows in tokens."""
     share: float
-    """Part of the study's train_tokens that it takes."""
+    """Fraction of the study's train_tokens that the stage uses."""
 
 
 METHODS: Registry[Method] = Registry("lce_core.methods", "METHOD", Method)

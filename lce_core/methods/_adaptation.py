@@ -1,7 +1,7 @@
-"""What a method changes about a model besides frequencies and attention, as plain data.
+"""Changes to a model besides frequencies and attention, as plain data.
 
-`lce_core.methods` states it, `lce_core.extension.extending` and `lce_core.training.assembly`
-carry it out.
+`lce_core.methods` declares them; `lce_core.extension.extending` and `lce_core.training.assembly`
+apply them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class LoRA:
-    """Low-rank updates of some linear layers, and what is trained whole beside them.
+    """Low-rank updates of some linear layers, and the parameters that are trained directly.
 
     Source: Hu et al. 2021, arXiv:2106.09685.
     """
@@ -20,16 +20,16 @@ class LoRA:
     alpha: float
     """The update is alpha / rank times the product of its factors."""
     targets: tuple[str, ...]
-    """Last name parts of the linear layers that get one."""
+    """Linear layers to update, given by the last part of their names."""
     whole: tuple[str, ...]
-    """Parameters whose name contains one of these are trained as they are; all others are kept."""
+    """Parameters whose names contain one of these are trained directly; all others are frozen."""
 
 
 @dataclass(frozen=True)
 class TokenInsertion:
-    """A token of its own after every `block - 1` tokens of text."""
+    """A token of the method's own after every `block - 1` tokens of text."""
 
     block: int
-    """Tokens of a block, the inserted one included."""
+    """Tokens of a block, including the inserted one."""
     train_length: int
-    """Text tokens that one training sequence holds."""
+    """Text tokens in one training sequence."""

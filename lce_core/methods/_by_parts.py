@@ -1,9 +1,10 @@
-"""Interpolation by parts: fast pairs are kept, slow ones divided by the scale, a ramp between.
+"""Interpolation by parts: fast pairs stay, slow pairs are divided by the scale, a ramp between.
 
-Design: `ByParts` has the limits of the ramp and the paper's form of it, linear in the rotations a
-pair makes within the trained context. `WithTemperature` adds the form of the authors' code, linear
-in the pair's index between two rounded limits, and the attention temperature. The methods differ
-only in where their scale comes from.
+Design: `ByParts` has the limits of the ramp and the paper's ramp, linear in the rotations of a pair
+within the trained context. `WithTemperature` adds the ramp of the authors' code, linear in the
+pair's index between two rounded limits, and the attention temperature. The methods differ only in
+the source of their scale.
+
 Source: Peng et al. 2023, arXiv:2309.00071, sections 3.2 (ramp) and 3.3 (temperature).
 """
 
@@ -26,9 +27,9 @@ class ByParts(Method):
     family: ClassVar[Family] = "interpolation"
 
     beta_fast: float = Field(default=32.0, gt=0)
-    """Rotations within the trained context from which a pair is left alone."""
+    """Rotations within the trained context from which a pair stays unchanged."""
     beta_slow: float = Field(default=1.0, gt=0)
-    """Rotations up to which a pair is fully interpolated."""
+    """Rotations within the trained context up to which a pair is fully interpolated."""
 
     @model_validator(mode="after")
     def _limits_in_order(self) -> Self:
@@ -42,7 +43,7 @@ class ByParts(Method):
         return self
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
-        """Raises SpecError for a trained context too short for a ramp."""
+        """Raise SpecError if the trained context is too short for a ramp."""
         if geometry.trained_context <= 2 * math.pi * self.beta_slow:
             raise SpecError(
                 f"{self.plugin_name}.beta_slow",
@@ -54,19 +55,19 @@ class ByParts(Method):
             )
 
     def interpolated(self, geometry: RopeGeometry) -> Frequencies:
-        """Share of interpolation (pairs,), linear in rotations within the trained context."""
+        """Return each pair's share of interpolation (pairs,), linear in rotations."""
         rotations = geometry.trained_context * geometry.inv_freq() / (2 * math.pi)
         kept = (rotations - self.beta_slow) / (self.beta_fast - self.beta_slow)
         return np.asarray(1 - np.clip(kept, 0, 1))
 
     def by_parts(self, geometry: RopeGeometry, scale: float) -> Frequencies:
-        """Inverse frequencies (pairs,) mixed of the base model's and those divided by scale."""
+        """Return inverse frequencies (pairs,), each pair interpolated by its share."""
         share, kept = self.interpolated(geometry), geometry.inv_freq()
         return share * kept / scale + (1 - share) * kept
 
 
 def temperature(scale: float) -> float:
-    """Factor of queries and of keys, sqrt(1 / t) in the paper (section 3.3)."""
+    """Return the factor of queries and of keys, sqrt(1 / t) in the paper (section 3.3)."""
     return 0.1 * math.log(scale) + 1
 
 
@@ -74,11 +75,11 @@ class WithTemperature(ByParts):
     """Choice of ramp, and the attention temperature."""
 
     ramp: Literal["code", "paper"] = "code"
-    """Linear in the pair's index as in the authors' code, or in rotations as in the paper."""
+    """Ramp: "code" is linear in the pair's index, as in the authors' code; "paper" in rotations."""
     truncate: bool = True
     """Round the limits of the code's ramp outwards to whole indices."""
     attention_factor: float | None = Field(default=None, gt=0)
-    """Factor of queries and of keys; None: 0.1 ln(scale) + 1. With 1: NTK-by-parts."""
+    """Factor of queries and of keys; None means 0.1 ln(scale) + 1. With 1 this is NTK-by-parts."""
 
     @model_validator(mode="after")
     def _truncation_has_effect(self) -> Self:
@@ -92,11 +93,11 @@ class WithTemperature(ByParts):
         return self
 
     def interpolated(self, geometry: RopeGeometry) -> Frequencies:
-        """Share of interpolation (pairs,), by the chosen ramp."""
+        """Return each pair's share of interpolation (pairs,), by the chosen ramp."""
         return super().interpolated(geometry) if self.ramp == "paper" else self._by_index(geometry)
 
     def table(self, geometry: RopeGeometry, scale: float) -> RopeTable:
-        """Frequencies and attention factor for one scale."""
+        """Return frequencies and attention factor for one scale."""
         factor = self.attention_factor
         return RopeTable(
             self.by_parts(geometry, scale),
@@ -104,7 +105,7 @@ class WithTemperature(ByParts):
         )
 
     def stated(self, scale: float, trained: int) -> dict[str, Any] | None:
-        """Transformers' form of it, which has the code's ramp alone."""
+        """Return transformers' form of the table; None for the paper's ramp, which it lacks."""
         if self.ramp == "paper":
             return None
         parameters: dict[str, Any] = {
@@ -117,7 +118,7 @@ class WithTemperature(ByParts):
         }
         if self.attention_factor is not None:
             parameters["attention_factor"] = self.attention_factor
-            # vLLM has another name for it, and its own factor is multiplied by it.
+            # vLLM uses another name, and multiplies the value by its own temperature.
             parameters["attn_factor"] = self.attention_factor / temperature(scale)
         return parameters
 
@@ -133,6 +134,6 @@ class WithTemperature(ByParts):
 
 
 def _index(rotations: float, geometry: RopeGeometry) -> float:
-    """Real-valued index of the pair that makes so many rotations within the trained context."""
+    """Return the real-valued index of the pair with `rotations` in the trained context."""
     ratio = geometry.trained_context / (2 * math.pi * rotations)
     return geometry.rotary_dim * math.log(ratio) / (2 * math.log(geometry.theta))

@@ -1,7 +1,8 @@
-"""The change of base that all NTK-aware methods share, and the two dynamic forms.
+"""Change of base shared by all NTK-aware methods, and its two dynamic forms.
 
-Design: `DynamicNtk` is the one implementation of a scale that follows the request's length; its
-subclasses say how fast it grows and up to which length it is constant.
+Design: `DynamicNtk` is the only implementation of a scale that depends on the request's length. Its
+subclasses define how fast the scale grows and up to which length it is constant.
+
 Source: Peng et al. 2023, arXiv:2309.00071, definition 3; dynamic form: transformers' "dynamic".
 """
 
@@ -17,7 +18,7 @@ from lce_core.rope import ContextLengths, Frequencies, RopeGeometry, RopeTable
 
 
 def ntk_frequencies(geometry: RopeGeometry, scale: float) -> Frequencies:
-    """Inverse frequencies (pairs,) with the slowest divided by exactly `scale`, the fastest kept.
+    """Return inverse frequencies (pairs,): the slowest divided by `scale`, the fastest kept.
 
     The base becomes theta * scale ** (d / (d - 2)) for rotary dimension d.
     """
@@ -33,7 +34,7 @@ def ntk_frequencies(geometry: RopeGeometry, scale: float) -> Frequencies:
 
 
 def dynamic_scale(factor: float, length: int, trained: int) -> float:
-    """Scale factor * length / trained - (factor - 1) of a request, 1 up to the trained context."""
+    """Return factor * length / trained - (factor - 1); 1 up to the trained context."""
     return factor * max(length, trained) / trained - (factor - 1)
 
 
@@ -43,46 +44,46 @@ class DynamicNtk(Method):
     family: ClassVar[Family] = "dynamic"
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
-        """Frequencies of the base for the request's length."""
+        """Return the frequencies of the base for the request's length."""
         return RopeTable(ntk_frequencies(geometry, self.scale_at(lengths)))
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
-        """Raises SpecError where the geometry has a single pair."""
+        """Raise SpecError if the geometry has a single pair."""
         self.rope_table(geometry, lengths)
 
     def length_dependent(self, geometry: RopeGeometry, lengths: ContextLengths) -> bool:
-        """Beyond the length up to which the scale is constant."""
+        """Return True beyond the length up to which the scale is constant."""
         return lengths.request > self.constant_up_to(lengths)
 
     def growth(self, lengths: ContextLengths) -> float:
-        """The factor: what one trained context of length adds to the scale."""
+        """Return the factor: the increase of the scale per trained context of length."""
         raise NotImplementedError
 
     def constant_up_to(self, lengths: ContextLengths) -> int:
-        """Longest request in tokens with the smallest scale."""
+        """Return the longest request in tokens that still has the smallest scale."""
         return lengths.trained
 
     def scale_at(self, lengths: ContextLengths) -> float:
-        """Scale of the request at hand."""
+        """Return the scale of the request."""
         length = max(self.constant_up_to(lengths), lengths.request)
         return dynamic_scale(self.growth(lengths), length, lengths.trained)
 
 
 class TargetNtk(DynamicNtk):
-    """NTK-aware scaling fixed by the target context, for requests up to it."""
+    """NTK-aware scaling that is constant for requests up to the target context."""
 
     factor: float | None = Field(default=None, gt=0)
-    """Growth s of the scale; None: target / (2 * trained) context."""
+    """Growth s of the scale; None means target / (2 * trained) context."""
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
-        """Raises SpecError for a target below the trained context."""
+        """Raise SpecError if the target is below the trained context."""
         checked_scale(self, None, lengths)
         super().check(geometry, lengths)
 
     def growth(self, lengths: ContextLengths) -> float:
-        """The given factor, or half the target / trained context."""
+        """Return the given factor, or target / (2 * trained) context."""
         return lengths.target / (2 * lengths.trained) if self.factor is None else self.factor
 
     def constant_up_to(self, lengths: ContextLengths) -> int:
-        """The target context."""
+        """Return the target context."""
         return lengths.target

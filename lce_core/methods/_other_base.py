@@ -1,6 +1,6 @@
-"""One RoPE base for all pairs and lengths, other than the base model's.
+"""Methods that replace the RoPE base by another one for all pairs and lengths.
 
-Design: the methods differ in value, training recipe and paper, not in what they compute.
+Design: these methods differ in value, training recipe and paper, not in their computation.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from lce_core.methods import Family, Method
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 Base = Annotated[float, Field(gt=1)]
-"""A RoPE base: above 1, so that frequencies fall."""
+"""A RoPE base; above 1, so that frequencies decrease."""
 
 
 class OtherBase(Method):
@@ -24,5 +24,5 @@ class OtherBase(Method):
     base: Base
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
-        """Frequencies of the base."""
+        """Return the frequencies of the base."""
         return RopeTable(geometry.inv_freq(self.base))

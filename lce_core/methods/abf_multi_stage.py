@@ -1,8 +1,9 @@
-"""Adjusted base frequency in stages: longer rows and a larger RoPE base from run to run.
+"""Adjusted base frequency in stages: each training run has longer rows and a larger RoPE base.
 
-Design: each stage is a fine-tuning run of its own that starts from the weights of the one before,
-with fresh optimiser and warmup; rows double from stage to stage and end at the target. The base of
-the last stage is the one in use, at every length.
+Design: each stage is a separate fine-tuning run that starts from the previous stage's weights, with
+a fresh optimiser and warmup. Row lengths double from stage to stage and end at the target.
+Inference uses the base of the last stage at every length.
+
 Source: Lian et al. 2024, arXiv:2412.07171, section 4.1 and Table 1, after Xiong et al. 2023
 (arXiv:2309.16039).
 """
@@ -29,16 +30,16 @@ class AdjustedBaseInStages(Method):
     training: ClassVar[Literal["none", "optional", "required"]] = "required"
 
     bases: tuple[Base, ...] = Field(default=(1e6, 2e6, 5e6), min_length=2)
-    """RoPE base of each stage; the last one is kept."""
+    """RoPE base of each stage; inference uses the last one."""
     shares: tuple[float, ...] | None = None
-    """Part of train_tokens that each stage takes; None: equal parts."""
+    """Fraction of train_tokens for each stage; None means equal fractions."""
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
-        """Frequencies of the last base."""
+        """Return the frequencies of the last base."""
         return RopeTable(geometry.inv_freq(self.bases[-1]))
 
     def stages(self, lengths: ContextLengths) -> tuple[TrainingStage, ...]:
-        """All stages but the last, whose rows are the target."""
+        """Return all stages but the last, whose rows have the target length."""
         shares = self.shares or [1 / len(self.bases)] * len(self.bases)
         last = len(self.bases) - 1
         return tuple(
@@ -47,7 +48,7 @@ class AdjustedBaseInStages(Method):
         )
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
-        """Raises SpecError for shares that are no parts of a whole, or rows that do not divide."""
+        """Raise SpecError if shares do not sum to 1 or the target cannot be halved per stage."""
         if self.shares is not None:
             fit = len(self.shares) == len(self.bases) and min(self.shares) > 0
             if not fit or not math.isclose(sum(self.shares), 1, abs_tol=1e-9):
@@ -68,7 +69,8 @@ class AdjustedBaseInStages(Method):
 
 
 def _single_stage(base: float) -> Method:
-    # A stage is the same step as a study of its own at that base and length: both share it.
+    # Use the single-stage method: a stage is then the same step as a separate study at that base
+    # and length, and both share its result.
     return METHODS.load("abf_single_stage").model_validate({"base": base})
 
 

@@ -1,8 +1,8 @@
-"""Adjusted base frequency in one stage: a larger RoPE base, trained at the target at once.
+"""Adjusted base frequency in one stage: a larger RoPE base, trained directly at the target.
 
 Design: rope_theta becomes 5e6 at every length; nothing else changes.
-Source: Lian et al. 2024, arXiv:2412.07171, section 4.1, after Xiong et al. 2023
-(arXiv:2309.16039).
+
+Source: Lian et al. 2024, arXiv:2412.07171, section 4.1, after Xiong et al. 2023 (arXiv:2309.16039).
 """
 
 from __future__ import annotations

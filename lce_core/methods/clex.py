@@ -1,12 +1,15 @@
-"""CLEX: frequencies that flow with the scale of the context, along a learned differential equation.
+"""CLEX: frequencies that follow a learned differential equation in the scale of the context.
 
-Design: the logarithm of each frequency obeys an ordinary differential equation in the scale t;
-its right side is the NTK-aware change of base for scale 2 t - 1 plus a small network shared by all
+Design: the logarithm of each frequency obeys an ordinary differential equation in the scale t. Its
+right-hand side is the NTK-aware change of base for scale 2 t - 1 plus a small network shared by all
 layers, which is zero before training. Training draws a scale for every row, spreads the row's
-positions over the context of that scale, and differentiates through the integration; a request uses
-the scale of its own length. Not fine-tuned, this is the NTK-aware method at scale 2 t - 1.
-A phase far away moves with its frequency times its position, so the network's gradient is larger
-than the model's by orders of magnitude and decides the norm where both are clipped together.
+positions over the context of that scale, and differentiates through the integration. A request uses
+the scale of its own length. Without fine-tuning this is the NTK-aware method at scale 2 t - 1.
+
+The phase at a position changes with the frequency times that position. At large positions the
+network's gradient is therefore orders of magnitude larger than the model's and dominates the norm
+when both are clipped together.
+
 Source: Chen et al. 2023, arXiv:2310.16450, section 3; LCEG (arXiv:2409.12181), section 3.2.
 """
 
@@ -28,16 +31,16 @@ _MARGIN = 4
 
 
 class Clex(Method):
-    """Continuous frequencies, learned by a network on positions of contexts not yet seen."""
+    """Continuous frequencies, learned by a network on positions of longer contexts."""
 
     family: ClassVar[Family] = "dynamic"
     rotary: ClassVar[str | None] = "lce_core.extension.continuous_rotary:ContinuousRotary"
 
     max_scale: int | None = Field(default=None, ge=1)
-    """Largest scale t, in trained contexts, drawn in training and used; None: four times that of
-    the target."""
+    """Largest scale t, in trained contexts, for training and inference; None means four times the
+    scale of the target."""
     expansion: int = Field(default=1, ge=1)
-    """Hidden units of the network, over the rotary dimension."""
+    """Hidden units of the network, as a multiple of the rotary dimension."""
     activation: Literal["silu", "tanh"] = "silu"
     """Nonlinearity of the network."""
     step: float = Field(default=0.1, gt=0, le=1)
@@ -46,14 +49,14 @@ class Clex(Method):
     """Multiply attention logits by ln(length) / ln(trained context) beyond the trained context."""
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
-        """What the network leaves alone before training: NTK-aware frequencies, and log scaling."""
+        """Return the table before training: NTK-aware frequencies and the optional log scaling."""
         factor = 1.0
         if self.log_scale and lengths.request > lengths.trained:
             factor = math.sqrt(math.log(lengths.request) / math.log(lengths.trained))
         return RopeTable(self.untrained(geometry, self.scale_at(lengths)), factor)
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
-        """Raises SpecError for scales below the target's or missed by steps, or a single pair."""
+        """Raise SpecError if scales miss the target, steps miss scales or there is one pair."""
         needed = math.ceil(lengths.target / lengths.trained)
         if self.largest_scale(lengths) < needed:
             raise SpecError(
@@ -73,25 +76,25 @@ class Clex(Method):
         self.untrained(geometry, 1)
 
     def length_dependent(self, geometry: RopeGeometry, lengths: ContextLengths) -> bool:
-        """Beyond the trained context."""
+        """Return True beyond the trained context."""
         return lengths.request > lengths.trained
 
     @property
     def steps_per_scale(self) -> int:
-        """Steps of the integration from one whole scale to the next."""
+        """Integration steps per unit of the scale."""
         return round(1 / self.step)
 
     def largest_scale(self, lengths: ContextLengths) -> int:
-        """The given max_scale, or four times the scale of the target."""
+        """Return the given max_scale, or four times the scale of the target."""
         target = math.ceil(lengths.target / lengths.trained)
         return _MARGIN * target if self.max_scale is None else self.max_scale
 
     def scale_at(self, lengths: ContextLengths) -> int:
-        """Scale of the request: trained contexts that hold it, at most the largest scale."""
+        """Return the number of trained contexts that hold the request, up to the largest scale."""
         return min(math.ceil(lengths.request / lengths.trained), self.largest_scale(lengths))
 
     def untrained(self, geometry: RopeGeometry, scale: float) -> Frequencies:
-        """Inverse frequencies (pairs,) at any scale from 1 on, before anything is learned."""
+        """Return inverse frequencies (pairs,) before training, at any scale from 1 on."""
         return ntk_frequencies(geometry, 2 * scale - 1)
 
 

@@ -1,7 +1,8 @@
 """Dynamic NTK-aware interpolation of YaRN: the scale is the request's length over the context.
 
-Design: scale max(1, L / C), the static method's with no more than the request needs; L is prompt
-plus new tokens of the whole request. ntk_frozen grows twice as fast.
+Design: the static method with scale max(1, L / C), no larger than the request needs; L is prompt
+plus new tokens of the whole request. The scale of ntk_frozen grows twice as fast.
+
 Source: Peng et al. 2023, arXiv:2309.00071, section 3.4 and table 5 (after emozilla, 2023).
 """
 
@@ -17,7 +18,7 @@ class DynamicNtkAware(DynamicNtk):
     """NTK-aware scaling by max(1, length / trained context)."""
 
     def growth(self, lengths: ContextLengths) -> float:
-        """1: the scale is the ratio itself."""
+        """Return 1, so that the scale equals length / trained context."""
         return 1.0
 
 

@@ -1,7 +1,8 @@
 """Dynamic position interpolation of YaRN: the scale is the request's length over the context.
 
-Design: every frequency is divided by max(1, L / C); L is prompt plus new tokens of the whole
+Design: every frequency is divided by max(1, L / C). L is prompt plus new tokens of the whole
 request, so that cached keys and new queries share one table.
+
 Source: Peng et al. 2023, arXiv:2309.00071, section 3.4 and table 5.
 """
 
@@ -17,17 +18,17 @@ from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 
 class DynamicPositionInterpolation(Method):
-    """Linear interpolation of positions, by no more than the request needs."""
+    """Linear interpolation of positions, no stronger than the request needs."""
 
     family: ClassVar[Family] = "dynamic"
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
-        """Base frequencies divided by max(1, length / trained context)."""
+        """Return the base model's frequencies divided by max(1, length / trained context)."""
         scale = dynamic_scale(1.0, lengths.request, lengths.trained)
         return RopeTable(geometry.inv_freq() / scale)
 
     def length_dependent(self, geometry: RopeGeometry, lengths: ContextLengths) -> bool:
-        """Beyond the trained context."""
+        """Return True beyond the trained context."""
         return lengths.request > lengths.trained
 
 

@@ -1,8 +1,9 @@
 """Dynamic YaRN: the scale of frequencies and temperature follows the request's length.
 
-Design: YaRN with scale max(1, L / C); L is prompt plus new tokens of the whole request, so that
-cached keys and new queries share one table. With attention_factor 1 and ramp paper it is the
+Design: YaRN with scale max(1, L / C). L is prompt plus new tokens of the whole request, so that
+cached keys and new queries share one table. With attention_factor 1 and ramp "paper" this is the
 dynamic NTK-by-parts of YaRN's table 5.
+
 Source: Peng et al. 2023, arXiv:2309.00071, section 3.4, table 5 and appendix B.7.
 """
 
@@ -19,20 +20,20 @@ from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 
 class DynamicYarn(WithTemperature):
-    """Interpolation by parts with temperature, by no more than the request needs."""
+    """Interpolation by parts with temperature, no stronger than the request needs."""
 
     family: ClassVar[Family] = "dynamic"
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
-        """Frequencies and attention factor for scale max(1, length / trained context)."""
+        """Return frequencies and attention factor for scale max(1, length / trained context)."""
         return self.table(geometry, dynamic_scale(1.0, lengths.request, lengths.trained))
 
     def length_dependent(self, geometry: RopeGeometry, lengths: ContextLengths) -> bool:
-        """Beyond the trained context."""
+        """Return True beyond the trained context."""
         return lengths.request > lengths.trained
 
     def stock_rope(self, lengths: ContextLengths) -> dict[str, Any] | None:
-        """Transformers' "yarn"."""
+        """Return transformers' "yarn" parameters for the request's scale."""
         return self.stated(dynamic_scale(1.0, lengths.request, lengths.trained), lengths.trained)
 
 

@@ -1,9 +1,11 @@
-"""Landmark attention: a token after each block stands for it, and selects it when it is needed.
+"""Landmark attention: a token after each block represents the block and selects it when needed.
 
-Design: a new token, the landmark, follows every `block - 1` tokens of text. Trained on short
+Design: a new token, the landmark, follows every `block - 1` tokens of text. In training on short
 sequences, its key learns to attract the queries that need its block: attention is a softmax over
-the own block and earlier landmarks, and what a landmark gets is shared out in its block. In use
-each query and head reads the `top_k` blocks whose landmarks score highest, at bounded distances.
+the query's own block and earlier landmarks, and the weight of a landmark is distributed over its
+block. At inference each query and head reads the `top_k` blocks whose landmarks score highest, at
+bounded distances.
+
 Source: Mohtashami and Jaggi 2023, arXiv:2305.16300; LCEG (arXiv:2409.12181), section 3.3.
 """
 
@@ -22,22 +24,22 @@ from lce_core.rope import ContextLengths, RopeGeometry
 
 
 class Landmark(Method):
-    """Grouped softmax in training, retrieval of blocks in use."""
+    """Grouped softmax in training, retrieval of blocks at inference."""
 
     family: ClassVar[Family] = "approximate"
     exact_attention: ClassVar[bool] = False
     training: ClassVar[Literal["none", "optional", "required"]] = "required"
 
     block: int | None = Field(default=None, ge=2)
-    """Tokens of a block, the landmark included; None: 64, at most 1/8 of train_length."""
+    """Tokens of a block, landmark included; None means 64, at most 1/8 of train_length."""
     top_k: int = Field(default=5, ge=1)
-    """Blocks that each query and head reads beside its own chunk."""
+    """Blocks that each query and head reads besides its own chunk."""
     train_length: int | None = Field(default=None, ge=1)
-    """Tokens of text in a training sequence, landmarks not counted; rows are cut into these; None:
+    """Tokens of text in a training sequence without landmarks; rows are cut into these. None means
     512, at most the trained context."""
 
     def insertion(self, geometry: RopeGeometry) -> TokenInsertion:
-        """Block and training sequence, with the defaults filled in from the geometry."""
+        """Return block and training sequence, with defaults derived from the geometry."""
         length = self.train_length
         if length is None:
             length = min(512, geometry.trained_context)
@@ -45,17 +47,20 @@ class Landmark(Method):
         return TokenInsertion(block=block, train_length=length)
 
     def attention(self, geometry: RopeGeometry, lengths: ContextLengths) -> BlockRetrieval:
-        """Retrieval: of train_length positions, top_k + 1 blocks are slots, the rest the chunk."""
+        """Return the retrieval scheme.
+
+        Of the train_length positions, top_k + 1 blocks are slots and the rest is the chunk.
+        """
         sizes = self.insertion(geometry)
         chunk = sizes.train_length - (self.top_k + 1) * sizes.block
         return BlockRetrieval(block=sizes.block, top_k=self.top_k, chunk=chunk)
 
     def training_attention(self, geometry: RopeGeometry, lengths: ContextLengths) -> GroupedSoftmax:
-        """The grouped softmax over a whole training sequence."""
+        """Return the grouped softmax over a whole training sequence."""
         return GroupedSoftmax(block=self.insertion(geometry).block)
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
-        """Raises SpecError where blocks and training sequences do not divide or fit."""
+        """Raise SpecError if blocks and training sequences do not divide or fit."""
         sizes = self.insertion(geometry)
         block, length = sizes.block, sizes.train_length
         if length % block:

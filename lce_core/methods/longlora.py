@@ -1,10 +1,11 @@
-"""LongLoRA: shifted sparse attention and low-rank updates in training, full attention in use.
+"""LongLoRA: shifted sparse attention and low-rank updates in training, full attention at inference.
 
-Design: PI's frequencies. In training, attention stays inside blocks of a quarter of the row, which
-half of the heads have shifted by half a block, so that neighbouring blocks still exchange
-information. Attention projections get low-rank updates, embeddings and norms are trained whole, the
-rest is kept. The checkpoint holds the updates merged into the weights and is used like PI's.
-Counted as approximate, as LCEG counts it, because of its training.
+Design: PI's frequencies. In training, attention stays inside blocks of a quarter of the row. Half
+of the heads use blocks shifted by half a block, so that neighbouring blocks exchange information.
+Attention projections get low-rank updates, embeddings and norms are trained directly, everything
+else is frozen. The checkpoint contains the merged weights and is used like that of PI. As in LCEG,
+the method counts as approximate because of its training.
+
 Source: Chen et al. 2023, arXiv:2309.12307; LCEG (arXiv:2409.12181), section 3.3.
 """
 
@@ -22,7 +23,7 @@ from lce_core.registry import Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "dense")
-"""Projections of attention; the last one is called o_proj in Llama and dense in Phi."""
+"""Attention projections; the last one is called o_proj in Llama and dense in Phi."""
 WHOLE = ("embed", "norm")
 
 
@@ -34,32 +35,32 @@ class LongLora(ScaledMethod):
     training: ClassVar[Literal["none", "optional", "required"]] = "required"
 
     scale: float | None = None
-    """Divisor of all frequencies, as in pi; None: target / trained context."""
+    """Divisor of all frequencies, as in pi; None means target / trained context."""
     num_groups: int = Field(default=4, ge=1)
-    """Blocks that a training row is cut into."""
+    """Number of blocks that a training row is cut into."""
     rank: int = Field(default=8, ge=1)
     """Rank of the updates."""
     alpha: float = Field(default=16.0, gt=0)
     """Updates are multiplied by alpha / rank."""
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
-        """Base frequencies divided by the scale."""
+        """Return the base model's frequencies divided by the scale."""
         return RopeTable(geometry.inv_freq() / self.scale_for(lengths))
 
     def training_attention(self, geometry: RopeGeometry, lengths: ContextLengths) -> ShiftedSparse:
-        """Blocks of request / num_groups tokens; the request is a training row.
+        """Return blocks of request / num_groups tokens; the request is a training row.
 
         Raises:
-          SpecError: the row is not that many blocks of an even number of tokens.
+          SpecError: if the row is not that many blocks of an even number of tokens.
         """
         return ShiftedSparse(group=self._group(lengths.request))
 
     def lora(self) -> LoRA:
-        """Updates of the attention projections; embeddings and norms are trained whole."""
+        """Return updates of attention projections; embeddings and norms are trained directly."""
         return LoRA(self.rank, self.alpha, TARGETS, WHOLE)
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
-        """Raises SpecError for a scale below 1, one head, or a target that is not whole blocks."""
+        """Raise SpecError for a scale below 1, one head, or a target that is not whole blocks."""
         super().check(geometry, lengths)
         self._group(lengths.target)
         if geometry.num_heads < 2:

@@ -1,8 +1,9 @@
 """Dynamic NTK with fine-tuning (NTK-32K of LCEG): constant up to the target, growing beyond.
 
-Design: scale t = s max(C', L) / C - (s - 1) with s = C' / (2 C); training rows are C' long, so
-training sees one base. The label is LCEG's for Llama-2 at 32768 tokens; the formula follows the
+Design: scale t = s max(C', L) / C - (s - 1) with s = C' / (2 C). Training rows are C' long, so
+training uses one base. The label is LCEG's for Llama-2 at 32768 tokens; the formula follows the
 study's target.
+
 Source: Lu et al. 2024, arXiv:2409.12181, appendix 9.2, after Fu et al. 2024 (arXiv:2402.10171).
 """
 
@@ -14,7 +15,7 @@ from lce_core.registry import Source
 
 
 class Ntk32k(TargetNtk):
-    """NTK-aware scaling fixed by the target context, for requests up to it."""
+    """NTK-aware scaling that is constant for requests up to the target context."""
 
 
 METHOD = Ntk32k

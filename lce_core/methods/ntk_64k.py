@@ -1,7 +1,8 @@
 """Dynamic NTK with fine-tuning (NTK-64K of LCEG): ntk_32k in a study with twice the target.
 
-Design: ntk_32k's formula, which gives Llama-2 at 65536 tokens the scale 121, as does LCEG's code.
-LCEG's tables print 57, the formula's value at half the target; `scale_form` selects which.
+Design: the formula of ntk_32k, which gives Llama-2 at 65536 tokens the scale 121, like LCEG's code.
+LCEG's tables print 57, the formula's value at half the target; `scale_form` chooses between them.
+
 Source: Lu et al. 2024, arXiv:2409.12181, appendix 9.2, after Fu et al. 2024 (arXiv:2402.10171).
 """
 
@@ -16,17 +17,18 @@ from lce_core.rope import ContextLengths, RopeGeometry
 
 
 class Ntk64k(TargetNtk):
-    """NTK-aware scaling fixed by the target context, with LCEG's two scales."""
+    """NTK-aware scaling with either of LCEG's two scales."""
 
     scale_form: Literal["formula", "printed"] = "formula"
-    """Scale of the formula (121), or LCEG's printed one (57): the formula's at half the target."""
+    """Scale of the formula (121), or "printed": LCEG's printed 57, the formula's value at half the
+    target."""
 
     def length_dependent(self, geometry: RopeGeometry, lengths: ContextLengths) -> bool:
-        """Beyond the target context; never for the printed scale."""
+        """Return True beyond the target context; always False for the printed scale."""
         return self.scale_form == "formula" and super().length_dependent(geometry, lengths)
 
     def scale_at(self, lengths: ContextLengths) -> float:
-        """Scale of the request at hand; the printed one is the same at every length."""
+        """Return the scale of the request; the printed scale is the same at every length."""
         if self.scale_form == "formula":
             return super().scale_at(lengths)
         return dynamic_scale(self.growth(lengths), lengths.target // 2, lengths.trained)

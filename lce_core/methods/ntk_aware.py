@@ -1,7 +1,8 @@
 """NTK-aware interpolation, static: a larger RoPE base at every length.
 
-Design: the slowest frequency is divided by exactly the scale, the fastest is kept, those between
-follow the new base. A plain change of rope_theta.
+Design: the slowest frequency is divided by exactly the scale, the fastest is kept, and those
+between follow the new base. Only rope_theta changes.
+
 Source: Peng et al. 2023, arXiv:2309.00071, section 3.1 and definition 3 (after bloc97, 2023).
 """
 
@@ -22,14 +23,14 @@ class NtkAware(ScaledMethod):
     family: ClassVar[Family] = "base"
 
     scale: float | None = None
-    """Divisor of the slowest frequency; None: target / trained context."""
+    """Divisor of the slowest frequency; None means target / trained context."""
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
-        """Frequencies of the scaled base."""
+        """Return the frequencies of the scaled base."""
         return RopeTable(ntk_frequencies(geometry, self.scale_for(lengths)))
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
-        """Raises SpecError for a scale below 1."""
+        """Raise SpecError if the scale is below 1."""
         self.rope_table(geometry, lengths)
 
 

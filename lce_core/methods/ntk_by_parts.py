@@ -1,7 +1,8 @@
-"""NTK-by-parts: keep fast frequencies, interpolate slow ones, leave attention as it is.
+"""NTK-by-parts: keep fast frequencies, interpolate slow ones, leave attention unchanged.
 
-Design: YaRN without its temperature, with the paper's ramp, linear in the rotations a pair makes
-within the trained context. The older "PartNTK" of the authors' code is another function.
+Design: YaRN without its temperature, with the paper's ramp, which is linear in the rotations of a
+pair within the trained context. The older "PartNTK" of the authors' code is a different function.
+
 Source: Peng et al. 2023, arXiv:2309.00071, section 3.2, equations 10-13.
 """
 
@@ -15,13 +16,13 @@ from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 
 class NtkByParts(ScaledMethod, ByParts):
-    """Interpolation by parts, the ramp linear in rotations."""
+    """Interpolation by parts with a ramp that is linear in rotations."""
 
     scale: float | None = None
-    """Divisor of fully interpolated frequencies; None: target / trained context."""
+    """Divisor of fully interpolated frequencies; None means target / trained context."""
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
-        """Frequencies mixed by the ramp."""
+        """Return the frequencies mixed by the ramp."""
         return RopeTable(self.by_parts(geometry, self.scale_for(lengths)))
 
 

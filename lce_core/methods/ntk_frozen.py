@@ -1,7 +1,8 @@
 """Dynamic NTK without fine-tuning (NTK-Frozen): the base grows with the request.
 
-Design: scale t = s L / C - (s - 1) beyond the trained context C, 1 within; L is prompt plus new
+Design: scale t = s L / C - (s - 1) beyond the trained context C, 1 within it. L is prompt plus new
 tokens of the whole request, so that cached keys and new queries share one base.
+
 Source: Lu et al. 2024, arXiv:2409.12181, appendix 9.2; transformers' "dynamic" with factor 2.
 """
 
@@ -19,10 +20,10 @@ class NtkFrozen(DynamicNtk):
     """NTK-aware scaling that follows the length of each request."""
 
     factor: float = Field(default=2.0, ge=1)
-    """Growth s of the scale: s more for each trained context of length."""
+    """Growth s of the scale: the scale increases by s per trained context of length."""
 
     def growth(self, lengths: ContextLengths) -> float:
-        """The factor."""
+        """Return the factor."""
         return self.factor
 
 

@@ -1,7 +1,8 @@
 """Position interpolation (PI): every frequency divided by the scale.
 
-Design: equivalent to dividing positions by the scale; the same at every length, for training and
-evaluation alike.
+Design: this is equivalent to dividing positions by the scale. The scale is the same at every
+length, in training and evaluation.
+
 Source: Chen et al. 2023, arXiv:2306.15595; arXiv:2309.00071, equation 16.
 """
 
@@ -21,10 +22,10 @@ class PositionInterpolation(ScaledMethod):
     family: ClassVar[Family] = "interpolation"
 
     scale: float | None = None
-    """Divisor of all frequencies; None: target / trained context."""
+    """Divisor of all frequencies; None means target / trained context."""
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
-        """Base frequencies divided by the scale."""
+        """Return the base model's frequencies divided by the scale."""
         return RopeTable(geometry.inv_freq() / self.scale_for(lengths))
 
 

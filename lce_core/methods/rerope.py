@@ -1,9 +1,10 @@
-"""ReRoPE: true distances within a window, one constant distance, or slowly growing ones, beyond it.
+"""ReRoPE: true distances within a window; beyond it a constant or slowly growing distance.
 
-Design: the base model's own frequencies; every earlier token is seen, at distance
-min(i - j, window). With `leak` (Leaky ReRoPE) the distance beyond the window is
-window + (i - j - window) / leak, which keeps the order of far tokens and stays below the trained
-context up to (C - 1 - window) * leak + window + 1 tokens.
+Design: the base model's own frequencies. Every earlier token is visible, at distance min(i - j,
+window). With `leak` (Leaky ReRoPE) the distance beyond the window is window + (i - j - window) /
+leak. This keeps the order of far tokens and stays below the trained context up to (C - 1 - window)
+* leak + window + 1 tokens.
+
 Source: Su 2023, kexue.fm/archives/9708.
 """
 
@@ -29,30 +30,30 @@ class ReRope(Method):
     training: ClassVar[Literal["none", "optional", "required"]] = "none"
 
     window: int | None = Field(default=None, ge=1)
-    """Tokens at their true distance; None: 512, at most half the trained context."""
+    """Tokens at their true distance; None means 512, at most half the trained context."""
     leak: int | None = Field(default=None, ge=1)
-    """Tokens for which the distance grows by one beyond the window; None: it does not grow."""
+    """Tokens per unit of distance beyond the window; None keeps the distance constant."""
 
     def attention(
         self,
         geometry: RopeGeometry,
         lengths: ContextLengths,
     ) -> Rectified:
-        """The scheme with the default window filled in from the geometry."""
+        """Return the scheme, with the default window derived from the geometry."""
         window = self.window
         if window is None:
             window = max(1, min(512, geometry.trained_context // 2))
         return Rectified(window=window, leak=self.leak)
 
     def reach(self, geometry: RopeGeometry, lengths: ContextLengths) -> int | None:
-        """(C - 1 - window) * leak + window + 1 tokens with a leak, else no limit."""
+        """Return (C - 1 - window) * leak + window + 1 with a leak, None without."""
         if self.leak is None:
             return None
         window = self.attention(geometry, lengths).window
         return (geometry.trained_context - 1 - window) * self.leak + window + 1
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
-        """Raises SpecError for a window that is not below the trained context."""
+        """Raise SpecError if the window is not below the trained context."""
         window = self.attention(geometry, lengths).window
         if window >= geometry.trained_context:
             raise SpecError(

@@ -1,7 +1,8 @@
-"""Method 2 of the bound's paper: no pair turns further than in training, but B_m turns negative.
+"""Method 2 of Men et al. 2024: no pair turns further than in training, but B_m turns negative.
 
-Design: pairs from a split on are interpolated by the scale; those before it get the base that
-meets them there. For Llama-2 and scale 8 the split is pair 44 of 64.
+Design: pairs from a split on are interpolated by the scale. Pairs before it get the base whose
+frequency agrees at the split. For Llama-2 and scale 8 the split is pair 44 of 64.
+
 Source: Men et al. 2024, arXiv:2405.14591, section 5.5 and table 4.
 """
 
@@ -19,7 +20,7 @@ from lce_core.registry import Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 _SHARE = 44 / 64
-"""Share of the pairs before the split in the paper."""
+"""Fraction of the pairs before the split in the paper."""
 
 
 class BoundBroken(ScaledMethod):
@@ -28,12 +29,12 @@ class BoundBroken(ScaledMethod):
     family: ClassVar[Family] = "interpolation"
 
     scale: float | None = None
-    """Divisor of the frequencies from the split on; None: target / trained context."""
+    """Divisor of the frequencies from the split on; None means target / trained context."""
     split: int | None = Field(default=None, ge=1)
-    """First interpolated pair; None: 44 of 64 pairs, in proportion for other models."""
+    """First interpolated pair; None means pair 44 of 64, or the same fraction for other models."""
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
-        """Frequencies before and from the split on, which agree at the split itself."""
+        """Return frequencies of the new base before the split, interpolated ones from it on."""
         scale = self.scale_for(lengths)
         split = self._split(geometry)
         base = geometry.theta * scale ** (geometry.rotary_dim / (2 * split))
@@ -41,7 +42,7 @@ class BoundBroken(ScaledMethod):
         return RopeTable(np.where(np.arange(geometry.num_pairs) < split, fast, slow))
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
-        """Raises SpecError for a scale below 1 or a split that leaves no pair to interpolate."""
+        """Raise SpecError for a scale below 1 or a split that leaves no pair to interpolate."""
         super().check(geometry, lengths)
         split = self._split(geometry)
         if split >= geometry.num_pairs:

@@ -1,8 +1,9 @@
-"""Self-Extend: exact neighbours, and grouped positions for everything further away.
+"""Self-Extend: true distances to neighbours, grouped positions for everything further away.
 
-Design: the base model's own frequencies; beyond the window, positions are divided by the group and
-floored, separately for query and key, and shifted so that both parts meet. Distances stay below the
-trained context up to (C - window) * group + window tokens.
+Design: the base model's own frequencies. Beyond the window, the positions of query and key are
+divided by the group and floored separately, then shifted so that both parts meet. Distances stay
+below the trained context up to (C - window) * group + window tokens.
+
 Source: Jin et al. 2024, arXiv:2401.01325; LCEG (arXiv:2409.12181), section 3.3.
 """
 
@@ -22,23 +23,24 @@ from lce_core.rope import ContextLengths, RopeGeometry
 
 
 class SelfExtend(Method):
-    """Grouped positions beyond a neighbour window, for inference."""
+    """Grouped positions beyond a window of neighbours, for inference."""
 
     family: ClassVar[Family] = "approximate"
     exact_attention: ClassVar[bool] = False
     training: ClassVar[Literal["none", "optional", "required"]] = "none"
 
     window: int | None = Field(default=None, ge=1)
-    """Tokens at their true distance, a multiple of group; None: 1024, at most half the context."""
+    """Tokens at their true distance, a multiple of group; None means 1024, at most half the
+    context."""
     group: int | None = Field(default=None, ge=1)
-    """Tokens that share a position beyond the window; None: 64, at most 1/8 of the context."""
+    """Tokens that share a position beyond the window; None means 64, at most 1/8 of the context."""
 
     def attention(
         self,
         geometry: RopeGeometry,
         lengths: ContextLengths,
     ) -> GroupedNeighbour:
-        """The scheme with the defaults filled in from the geometry."""
+        """Return the scheme, with defaults derived from the geometry."""
         trained = geometry.trained_context
         group = max(1, min(64, trained // 8)) if self.group is None else self.group
         window = self.window
@@ -47,12 +49,12 @@ class SelfExtend(Method):
         return GroupedNeighbour(window=window, group=group)
 
     def reach(self, geometry: RopeGeometry, lengths: ContextLengths) -> int:
-        """(C - window) * group + window tokens."""
+        """Return (C - window) * group + window tokens."""
         scheme = self.attention(geometry, lengths)
         return (geometry.trained_context - scheme.window) * scheme.group + scheme.window
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
-        """Raises SpecError unless group divides window and window is below the trained context."""
+        """Raise SpecError unless group divides window and window is below the trained context."""
         scheme = self.attention(geometry, lengths)
         if scheme.window % scheme.group:
             raise SpecError(

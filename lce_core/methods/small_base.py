@@ -1,7 +1,8 @@
-"""A smaller RoPE base: low perplexity at length, and little use of what is far away.
+"""A smaller RoPE base: low perplexity at long lengths, but little use of distant tokens.
 
-Design: rope_theta becomes 500, below the bound for any long context; a control that shows that
-perplexity alone does not measure context.
+Design: rope_theta becomes 500, below the bound for any long context. The method is a control that
+shows that perplexity alone does not measure use of the context.
+
 Source: Men et al. 2024, arXiv:2405.14591, sections 3 and 5.4.
 """
 

@@ -1,8 +1,10 @@
 """StreamingLLM: attention sinks and a window, with positions counted inside the cache.
 
-Design: the base model's own frequencies; attention sees the first `num_sinks` tokens and the last
-`window` ones, as if those alone were the text: sinks at positions 0..S - 1, the window right behind
-them. No distance exceeds S + W - 1. Linear cost, any length; what lies between is not seen.
+Design: the base model's own frequencies. Attention sees the first `num_sinks` tokens and the last
+`window` tokens as if they were the whole text: sinks at positions 0..S - 1, directly followed by
+the window. No distance exceeds S + W - 1. Cost is linear at any length; the tokens between are
+invisible.
+
 Source: Xiao et al. 2023, arXiv:2309.17453.
 """
 
@@ -28,7 +30,8 @@ class StreamingLlm(Method):
     training: ClassVar[Literal["none", "optional", "required"]] = "none"
 
     window: int | None = Field(default=None, ge=1)
-    """Recent tokens seen, itself included; None: what the sinks leave of the trained context."""
+    """Recent visible tokens, the query's own included; None means the trained context minus the
+    sinks."""
     num_sinks: int = Field(default=4, ge=1)
     """First tokens that every token sees."""
 
@@ -37,13 +40,13 @@ class StreamingLlm(Method):
         geometry: RopeGeometry,
         lengths: ContextLengths,
     ) -> CacheSinks:
-        """The scheme with the window filled in from the geometry."""
+        """Return the scheme, with the default window derived from the geometry."""
         left = max(1, geometry.trained_context - self.num_sinks)
         window = left if self.window is None else self.window
         return CacheSinks(window=window, num_sinks=self.num_sinks)
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
-        """Raises SpecError for a cache beyond the trained context."""
+        """Raise SpecError if the cache exceeds the trained context."""
         scheme = self.attention(geometry, lengths)
         cache = scheme.window + scheme.num_sinks
         if cache > geometry.trained_context:

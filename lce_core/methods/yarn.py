@@ -1,9 +1,10 @@
 """YaRN: keep fast frequencies, interpolate slow ones, sharpen attention.
 
-Design: a ramp decides how much of each pair is interpolated. The paper's ramp is linear in the
-rotations a pair makes within the trained context; the authors' code, transformers and the published
-models use one that is linear in the pair's index between two rounded limits. They differ by up to
-57% for single pairs, so both are here and the code's is the default.
+Design: a ramp determines how much each pair is interpolated. The paper's ramp is linear in the
+rotations of a pair within the trained context. The ramp of the authors' code, transformers and the
+published models is linear in the pair's index between two rounded limits. They differ by up to 57 %
+for single pairs, so both are available, and the code's ramp is the default.
+
 Source: Peng et al. 2023, arXiv:2309.00071, sections 3.2 (ramp) and 3.3 (temperature).
 """
 
@@ -22,14 +23,14 @@ class Yarn(ScaledMethod, WithTemperature):
     """Interpolation by parts with attention temperature."""
 
     scale: float | None = None
-    """Divisor of fully interpolated frequencies; None: target / trained context."""
+    """Divisor of fully interpolated frequencies; None means target / trained context."""
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
-        """Frequencies mixed by the ramp, and the attention factor."""
+        """Return the frequencies mixed by the ramp, and the attention factor."""
         return self.table(geometry, self.scale_for(lengths))
 
     def stock_rope(self, lengths: ContextLengths) -> dict[str, Any] | None:
-        """Transformers' "yarn"."""
+        """Return transformers' "yarn" parameters."""
         return self.stated(self.scale_for(lengths), lengths.trained)
 
 

@@ -1,1 +1,1 @@
-"""Training: one loop, from the job description to the saved checkpoint."""
+"""Train a model in one loop, from the job description to the saved checkpoint."""

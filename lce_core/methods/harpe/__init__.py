@@ -1,8 +1,10 @@
-"""HARPE: another RoPE base for every attention head, so that one head sees what another misses.
+"""HARPE: a different RoPE base for every attention head, so that heads cover each other's gaps.
 
-Design: bases from 1e6 to 5e6, the same in all layers. Searched ones make the attention waveforms of
-the heads fill each other's gaps (`lce_core.methods.harpe.search`; the paper's 32 for 32 heads of
-128). Query heads that share a key-value head share its base, because its key is rotated once.
+Design: bases from 1e6 to 5e6, the same in all layers. Searched bases make the attention waveforms
+of the heads complement each other (`lce_core.methods.harpe.search`; the paper's 32 bases for 32
+heads of width 128). Query heads that share a key-value head share its base, because its key is
+rotated once.
+
 Source: Lian et al. 2024, arXiv:2412.07171, section 3.2, tables 2 and 6.
 """
 
@@ -25,7 +27,7 @@ from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 Bases = Annotated[
     Annotated[Literal["searched", "uniform_ascending", "uniform_descending"], Tag("rule")]
     | Annotated[tuple[Base, ...], Tag("heads")],
-    # Says which of the two was meant, so that a mistake is answered by one complaint.
+    # Decide whether a rule or a list was intended, so that a mistake yields one error message.
     Discriminator(lambda given: "heads" if isinstance(given, list | tuple) else "rule"),
 ]
 
@@ -36,9 +38,9 @@ class Harpe(Method):
     family: ClassVar[Family] = "base"
 
     bases: Bases = "searched"
-    """How bases are found, or one base for each query head, equal within a key-value head."""
+    """Rule that chooses the bases, or one base per query head, equal within a key-value head."""
     stride: int | None = Field(default=None, ge=1)
-    """Step between the candidates of the search; None: 30000."""
+    """Step between the candidates of the search; None means 30000."""
 
     @model_validator(mode="after")
     def _stride_has_effect(self) -> Self:
@@ -52,12 +54,12 @@ class Harpe(Method):
         return self
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
-        """Frequencies (heads, pairs), one row per query head."""
+        """Return frequencies (heads, pairs), one row per query head."""
         bases = self._bases(geometry)
         return RopeTable(np.stack([geometry.inv_freq(float(base)) for base in bases]))
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
-        """Raises SpecError for bases that the model's heads cannot have."""
+        """Raise SpecError if the model's heads cannot have these bases."""
         if self.bases == "searched":
             self._settings().check_count(geometry.num_kv_heads)
         if isinstance(self.bases, str):
@@ -82,7 +84,7 @@ class Harpe(Method):
                 )
 
     def _bases(self, geometry: RopeGeometry) -> list[float]:
-        """Base of every query head."""
+        """Return the base of every query head."""
         if not isinstance(self.bases, str):
             return list(self.bases)
         distinct = geometry.num_kv_heads

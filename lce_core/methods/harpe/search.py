@@ -1,14 +1,15 @@
-"""The search for HARPE's bases: heads whose attention waveforms fill each other's gaps.
+"""Search for HARPE's bases: heads whose attention waveforms complement each other.
 
-A base b gives the waveform f(m) = 2 sum_i cos(m b^(-2i/d)) / sqrt(d) over relative distances m.
-Where one head's waveform is low another's should be high, so bases are chosen one by one such that
-as many main peaks of the new one as possible lie within three tokens of main troughs of those
-chosen already, and its troughs within three tokens of their peaks.
+A base b has the waveform f(m) = 2 sum_i cos(m b^(-2i/d)) / sqrt(d) over relative distances m. Where
+the waveform of one head is low, that of another should be high. The search chooses bases one by
+one. Each new base has as many main peaks as possible within three tokens of main troughs of the
+chosen bases, and main troughs within three tokens of their main peaks.
 
-The paper prints another algorithm (a mean distance between peaks and troughs, no count); with it
-at most 14 of the 32 bases of its table 2 come out. What is here gives all 32.
-Source: Lian et al. 2024, arXiv:2412.07171, section 3.2 and table 2, after the code of
-Attention Buckets (github.com/AlibabaResearch/DAMO-ConvAI@ef1f2e1, attention-buckets/basic.py).
+The paper prints another algorithm (a mean distance between peaks and troughs, no count), which
+yields at most 14 of the 32 bases of its table 2. This search yields all 32.
+
+Source: Lian et al. 2024, arXiv:2412.07171, section 3.2 and table 2, after the code of Attention
+Buckets (github.com/AlibabaResearch/DAMO-ConvAI@ef1f2e1, attention-buckets/basic.py).
 """
 
 from __future__ import annotations
@@ -25,37 +26,39 @@ from lce_core.rope import Frequencies
 Positions = NDArray[np.int64]
 
 _BLOCK = 1024
-"""Distances whose cosines are multiplied out of two small tables."""
+"""Number of distances in the fine table of the angle addition."""
 _SAME_HEIGHT = 1e-3
-"""A local extremum is a main one if it is this close to the extremum of the stretch around it."""
+"""A local extremum is a main one if its height is this close to the extremum of the stretch around
+it."""
 _FIRST_LOOK = 64
-"""Extrema compared at once at first; then twice as many each time, as most lie close ahead."""
+"""Extrema compared at once at first. The number doubles each time, because most matches are close.
+"""
 
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """What the search looks at; the defaults give table 2."""
+    """Parameters of the search; the defaults reproduce table 2."""
 
     lowest: int = 1_000_000
-    """First candidate base, and the base chosen first."""
+    """First candidate base, which is also chosen first."""
     highest: int = 5_000_000
-    """No candidate base is larger."""
+    """Upper limit of candidate bases."""
     stride: int = 30_000
     """Step between candidate bases."""
     nearest: int = 1000
-    """Smallest relative distance looked at, in tokens."""
+    """Smallest relative distance considered, in tokens."""
     farthest: int = 131_072
-    """Largest relative distance looked at, in tokens."""
+    """Largest relative distance considered, in tokens."""
     num_extrema: int = 30
-    """Main peaks, and main troughs, of each waveform."""
+    """Number of main peaks, and of main troughs, per waveform."""
     peak_gap: int = 50
-    """Tokens that two main peaks are more than apart."""
+    """Two main peaks are more than this many tokens apart."""
     trough_gap: int = 60
-    """Tokens that two main troughs are more than apart."""
+    """Two main troughs are more than this many tokens apart."""
     stretch: int = 500
-    """Tokens ahead of a peak in which the next main peak is the highest point."""
+    """Tokens after a peak in which the next main peak is the highest point."""
     radius: int = 3
-    """A peak and a trough at most this many tokens apart meet."""
+    """A peak and a trough meet if they are at most this many tokens apart."""
 
     @property
     def candidates(self) -> tuple[int, ...]:
@@ -63,7 +66,7 @@ class SearchSettings:
         return tuple(range(self.lowest, self.highest + 1, self.stride))
 
     def check_count(self, count: int) -> None:
-        """Raises SpecError unless so many bases can be chosen."""
+        """Raise SpecError unless `count` bases can be chosen."""
         if not 1 <= count <= len(self.candidates):
             raise SpecError(
                 "harpe search",
@@ -76,7 +79,7 @@ class SearchSettings:
 
 @dataclass(frozen=True, eq=False)
 class Extrema:
-    """Relative distances of main peaks and troughs; of one base, ascending."""
+    """Relative distances of main peaks and troughs; ascending if they belong to one base."""
 
     peaks: Positions
     troughs: Positions
@@ -95,15 +98,15 @@ PUBLISHED = SearchSettings()
 def search_bases(
     rotary_dim: int, count: int, settings: SearchSettings = PUBLISHED
 ) -> tuple[int, ...]:
-    """Bases in the order in which they are chosen; a longer search starts with a shorter one.
+    """Return bases in the order of their choice; a longer search starts with a shorter one.
 
     Args:
       rotary_dim: rotated elements of a head.
-      count: bases wanted.
-      settings: what to look at.
+      count: number of bases.
+      settings: parameters of the search.
 
     Raises:
-      SpecError: more bases are asked for than there are candidates.
+      SpecError: if there are fewer candidates than bases to choose.
     """
     settings.check_count(count)
     left = [
@@ -120,10 +123,10 @@ def search_bases(
 
 
 def waveform(base: float, rotary_dim: int, nearest: int, farthest: int) -> Frequencies:
-    """f(m) for m = nearest..farthest, both included.
+    """Return f(m) for m = nearest..farthest, both included.
 
-    Angle addition turns it into one product of a coarse and a fine table of cosines, good to
-    about 1e-12.
+    Angle addition reduces the computation to one product of a coarse and a fine table of cosines.
+    The result is accurate to about 1e-12.
     """
     inv_freq = float(base) ** -(np.arange(0, rotary_dim, 2) / rotary_dim)
     coarse = np.multiply.outer(np.arange(nearest, farthest + 1, _BLOCK), inv_freq)
@@ -133,11 +136,11 @@ def waveform(base: float, rotary_dim: int, nearest: int, farthest: int) -> Frequ
 
 
 def main_extrema(base: float, rotary_dim: int, settings: SearchSettings = PUBLISHED) -> Extrema:
-    """Main peaks, found from the near end on, and main troughs, found from the far end on.
+    """Find the main peaks from the near end on, and the main troughs from the far end on.
 
-    The first main peak is the highest of all; each further one is the highest point of the stretch
-    ahead. The first main trough is the lowest of all; each further one is the lowest point of all
-    that is nearer. Those too close to the one before count as found and are left out.
+    The first main peak is the highest of all; each further one is the highest point of the next
+    stretch. The first main trough is the lowest of all; each further one is the lowest point of all
+    nearer distances. Extrema too close to the previous main one are skipped.
     """
     values = waveform(base, rotary_dim, settings.nearest, settings.farthest)
     maxima, minima = _strict_extrema(values)
@@ -151,7 +154,7 @@ def _main_peaks(values: Frequencies, maxima: Positions, settings: SearchSettings
     heights = values[maxima]
     found: list[int] = []
     at = _next_near(heights, 0, heights.max(initial=-np.inf))
-    # The last maximum has none after it to go on to and is never looked at.
+    # The reference never considers the last maximum, because no maximum follows it.
     while at < len(maxima) - 1:
         here = int(maxima[at])
         if not found or here - found[-1] > settings.peak_gap:
@@ -172,7 +175,7 @@ def _main_troughs(values: Frequencies, minima: Positions, settings: SearchSettin
         here = int(minima[at])
         if not found or found[-1] - here > settings.trough_gap:
             found.append(here)
-        # The reference steps by the gap of peaks here too.
+        # The reference uses the gap of peaks here, too.
         end = min(here - settings.peak_gap, minima[at + 1])
         if len(found) == settings.num_extrema or end <= 0:
             break
@@ -181,7 +184,7 @@ def _main_troughs(values: Frequencies, minima: Positions, settings: SearchSettin
 
 
 def _next_near(heights: Frequencies, start: int, target: float) -> int:
-    """First index from `start` on whose height is that of the target; the length if none is."""
+    """Return the first index from `start` on with the target's height; the length if none."""
     block = _FIRST_LOOK
     while start < len(heights):
         near = np.abs(heights[start : start + block] - target) <= _SAME_HEIGHT
@@ -192,17 +195,17 @@ def _next_near(heights: Frequencies, start: int, target: float) -> int:
 
 
 def _strict_extrema(values: Frequencies) -> tuple[Positions, Positions]:
-    """Positions of strict local maxima and of strict local minima, both ascending."""
+    """Return the positions of strict local maxima and of strict local minima, both ascending."""
     rising, falling = values[1:] > values[:-1], values[1:] < values[:-1]
     maxima, minima = rising[:-1] & falling[1:], falling[:-1] & rising[1:]
     return np.flatnonzero(maxima) + 1, np.flatnonzero(minima) + 1
 
 
 def _still_unmet(before: Extrema, new: Extrema) -> Extrema:
-    """What is left of peaks and troughs once another base is chosen: positions that are both go.
+    """Return the extrema left after choosing a base: positions that are both peak and trough go.
 
-    Only what was left before meets the new ones, as in the reference. A position that went earlier
-    is forgotten, so a later base may bring it back.
+    As in the reference, only extrema that were left before meet the new ones. Positions that were
+    removed earlier are forgotten, so a later base may introduce them again.
     """
     peaks = np.concatenate((before.peaks, new.peaks))
     troughs = np.concatenate((before.troughs, new.troughs))
@@ -210,7 +213,7 @@ def _still_unmet(before: Extrema, new: Extrema) -> Extrema:
 
 
 def _rank(candidate: _Candidate, unmet: Extrema, radius: int) -> tuple[int, float, int]:
-    """Smallest for the most meetings, then the closest ones, then the smallest base."""
+    """Return a sort key: most meetings first, then the closest ones, then the smallest base."""
     gaps = np.concatenate(
         [
             np.subtract.outer(candidate.extrema.peaks, unmet.troughs).ravel(),
