@@ -1,7 +1,7 @@
-"""Benchmarks, one file each: what is asked, how an answer is scored, what a cell costs.
+"""Benchmarks, one file each: prompts or text, scoring of answers, and cost of a cell.
 
-All that a benchmark of one's own needs is here: `PromptBenchmark` asks prompts and scores their
-answers, `TextBenchmark` scores running text, `Benchmark` is what both are.
+This package exports everything that a new benchmark needs: `PromptBenchmark` asks prompts and
+scores the answers, `TextBenchmark` scores running text, and `Benchmark` is the base of both.
 """
 
 from __future__ import annotations

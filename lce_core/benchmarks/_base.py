@@ -1,4 +1,4 @@
-"""What every benchmark is: its request, its result, its base class."""
+"""Request, result and base class of all benchmarks."""
 
 from __future__ import annotations
 
@@ -28,63 +28,66 @@ if TYPE_CHECKING:
     from lce_core.extension.extended_model import ExtendedModel
 
 Profile = Literal["faithful", "clean", "fast", "tiny"]
-"""As the papers did it; as it should be measured; same estimand, fewer tokens; for toy models."""
+""""faithful" follows the papers, "clean" measures as it should be done, "fast" estimates the same
+quantity with fewer tokens, "tiny" suits toy models."""
 
 
 @dataclass(frozen=True)
 class Score:
-    """One number of a cell, in the benchmark's own unit."""
+    """One score of a cell, in the benchmark's unit."""
 
     metric: str
     value: float
     ci_low: float | None
     ci_high: float | None
-    """Bounds of a 95 % interval over samples, documents or windows."""
+    """Upper bound; `ci_low` and `ci_high` form a 95 % interval over samples, documents or windows.
+    """
     num_samples: int
     higher_is_better: bool
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One scored request, kept so that methods can be compared pairwise in SQL."""
+    """One scored request, stored so that methods can be compared pairwise in SQL."""
 
     sample: int
     num_prompt_tokens: int
     score: float
     depth: float | None = None
-    """Where the evidence lies, 0 (start) to 100 (end) per cent of the context."""
+    """Position of the evidence, 0 (start) to 100 (end) per cent of the context."""
     prediction: str | None = None
     reference: str | None = None
     cluster: str | None = None
-    """Unit of resampling for intervals (document, article); None: every sample by itself."""
+    """Unit of resampling for intervals (document, article); None makes every sample its own unit.
+    """
 
 
 @dataclass(frozen=True)
 class CellResult:
-    """All that a cell produced."""
+    """Everything that a cell produced."""
 
     scores: tuple[Score, ...]
     samples: tuple[Sample, ...] = ()
     token_nll: tuple[tuple[int, float], ...] = ()
-    """(first position of the bin, mean NLL in nats) pairs; empty where positions are not scored."""
+    """(first position of the bin, mean NLL in nats) pairs; empty if positions are not scored."""
     sequences: Sequences = field(default_factory=Sequences)
-    """What the cell takes through the model, for the cost model: windows, or prompts without their
-    answers. What it shares with other prompts or cells counts each time."""
+    """Sequences that the cell passes through the model, for the cost model: windows, or prompts
+    without their answers. Tokens shared with other prompts or cells count every time."""
     prompts_sha256: str | None = None
-    """Of the token ids of all prompts in their order, so that whoever builds them again can tell
-    whether they are the same; None where a benchmark asks none."""
+    """sha256 over the token ids of all prompts in order, which proves that rebuilt prompts are
+    identical; None for benchmarks without prompts."""
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict, compare=False)
-    """Raw numbers kept in the cell's folder, such as the NLL of every token, by name."""
+    """Raw numbers stored in the cell's folder by name, such as the NLL of every token."""
 
     @property
     def num_tokens(self) -> int:
-        """Tokens of all sequences."""
+        """Total tokens of all sequences."""
         return self.sequences.num_tokens
 
 
 @dataclass(frozen=True)
 class CellRequest:
-    """What a benchmark gets to evaluate one cell."""
+    """Everything a benchmark receives to evaluate one cell."""
 
     model: ExtendedModel
     tokenizer: PreTrainedTokenizerBase
@@ -93,55 +96,57 @@ class CellRequest:
     """Held-out text of the study's corpus, tokenised, by domain."""
     task: str
     eval_length: int
-    """Tokens of context, generated ones included."""
+    """Context length in tokens, including generated tokens."""
     seed: int
     data_folders: Mapping[str, Path] = field(default_factory=dict)
     batch_tokens: int = 8192
-    """Upper limit of tokens in one forward pass (execution, not identity); not heeded in bf16."""
+    """Maximum tokens per forward pass. This is an execution setting, not part of a cell's identity;
+    half precision ignores it."""
     savings: bool = True
-    """Stop answers that can no longer change their score, and process what prompts share once."""
+    """Stop answers whose score is final, and process common prefixes of prompts once."""
     losses: LossCache = field(default_factory=LossCache)
-    """Token losses that this model has computed for earlier cells."""
+    """Token losses that this model computed for earlier cells."""
     ranges: WindowRanges | None = None
-    """Commits the losses of a long cell over running text one range after the other; None: they
-    are scored as if the cell was short."""
+    """Commits the losses of a long cell range by range; None scores the cell as a whole."""
     prompt_folder: Path | None = None
-    """Where prompts are kept for other processes and runs; None: in this process only."""
+    """Folder that caches prompts for other processes and runs; None keeps them in this process
+    only."""
     report: Progress = no_progress
-    """Called with (requests done, requests in all)."""
+    """Called with (requests done, total requests)."""
 
 
 @dataclass(frozen=True)
 class Form:
-    """What a benchmark does in one of its profiles; subclasses carry what differs."""
+    """Behaviour of a benchmark in one profile; subclasses add what differs between profiles."""
 
     summary: str
-    """One line for the documents."""
+    """One-line description for the generated documents."""
 
     def check(self, benchmark: Any) -> None:
-        """Raises ValueError for parameters of the benchmark that have no effect in this form."""
+        """Raise ValueError for parameters that have no effect in this profile."""
 
 
 class Benchmark(Plugin):
     """Base of all benchmarks."""
 
     unit: ClassVar[str]
-    """"perplexity", "nats" or "accuracy" (0..1)."""
+    """Unit of the scores: "perplexity", "nats" or "accuracy" (0..1)."""
     seeded: ClassVar[bool]
-    """Whether samples are drawn from the study's seed."""
+    """True if samples are drawn from the study's seed."""
     default_metric: ClassVar[str]
-    """The metric shown where there is room for one."""
+    """Metric shown where there is room for only one."""
     forms: ClassVar[Mapping[Profile, Form]]
-    """The profiles it offers, and what each of them does."""
+    """The available profiles and the behaviour of each."""
     fills_length: ClassVar[bool] = False
-    """What a cell's length means. True: its prompts take that many tokens, answers included. False:
-    it is the most that a sequence may take, whose own length the data or the task decide."""
+    """Meaning of a cell's length. True: prompts with their answers take that many tokens. False:
+    the length is a maximum, and data or task determine the actual length of a sequence."""
     scores_text: ClassVar[bool] = False
-    """Whether a cell reads losses of running text, which it shares with others of its model."""
+    """True if a cell reads losses of running text, which other cells of the same model can reuse.
+    """
     data_on_demand: ClassVar[tuple[DataSet, ...]] = ()
-    """Data sets that parameters can name, beside those that the defaults read."""
+    """Data sets that parameters can select in addition to those read by default."""
     profile: Profile = "clean"
-    """Which of the forms of the benchmark is run; in every row of the catalog."""
+    """Profile to run; recorded in every row of the catalog."""
 
     @model_validator(mode="after")
     def _offered(self) -> Self:
@@ -158,32 +163,32 @@ class Benchmark(Plugin):
 
     @property
     def form(self) -> Form:
-        """What the profile does."""
+        """Behaviour of the chosen profile."""
         return self.forms[self.profile]
 
     def tasks(self) -> tuple[str, ...]:
-        """Tasks in order; each (task, length) is one cell."""
+        """List the tasks in order; each (task, length) is one cell."""
         raise NotImplementedError
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        """Why the cell cannot be, decided without computing anything; None if it can."""
+        """Return why the cell is impossible, without computing anything; None if it is possible."""
         return None
 
     def reads(self, task: str) -> tuple[DataSet, ...]:
-        """What a task reads besides the held-out text, from folders that the user names."""
+        """List the data sets that a task reads from folders named by the user."""
         return ()
 
     def data_names(self, task: str, data_folders: Mapping[str, Path]) -> tuple[str, ...]:
-        """Names of the data sets that a task reads, as a cell records them."""
+        """List the names of a task's data sets as a cell records them."""
         names = (data_set.recorded_name(data_folders) for data_set in self.reads(task))
         return tuple(dict.fromkeys(names))
 
     def digest(self, task: str, data_folders: Mapping[str, Path]) -> str | None:
-        """sha256 of a task's data sets; None if it reads none.
+        """Return the sha256 of a task's data sets; None if the task reads none.
 
         Raises:
-          UnavailableError: a data set is not on this machine; says how to get it.
-          DataError: it is there and cannot be read.
+          UnavailableError: if a data set is not on this machine; the message says how to get it.
+          DataError: if a data set cannot be read.
         """
         digests = [data_set.digest(data_folders) for data_set in self.reads(task)]
         if len(digests) < 2:
@@ -197,40 +202,40 @@ class Benchmark(Plugin):
         eval_length: int,
         data_folders: Mapping[str, Path],
     ) -> Sequences | None:
-        """`CellResult.sequences`, predicted for a task over data that is there.
+        """Predict `CellResult.sequences` for a task whose data is available.
 
-        None where `num_tokens` knows as much.
+        None means that `num_tokens` is equally exact.
         """
         return None
 
     def evaluate(self, request: CellRequest) -> CellResult:
-        """Scores one cell.
+        """Score one cell.
 
         Raises:
-          UnavailableError: the cell turns out to be impossible; its message is the reason.
-          NonFiniteError: a score is NaN or infinite.
+          UnavailableError: if the cell turns out to be impossible; the message is the reason.
+          NonFiniteError: if a score is NaN or infinite.
         """
         raise NotImplementedError
 
     def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
-        """Tokens of `CellResult.sequences`, predicted for `lce plan` without any data.
+        """Predict the tokens of `CellResult.sequences` for `lce plan`, without any data.
 
         Args:
           task: one of `tasks()`.
-          eval_length: tokens of context.
-          held_out_tokens: tokens of running text that the task reads, as `text_tokens` says.
+          eval_length: context length in tokens.
+          held_out_tokens: tokens of running text that the task reads, as returned by `text_tokens`.
         """
         raise NotImplementedError
 
     def text_tokens(self, task: str, held_out_tokens: int) -> int:
-        """Tokens of running text that a task reads, predicted without it.
+        """Predict how many tokens of running text a task reads, without the text.
 
-        Those of a domain, unless the task reads a data set, whose published size is known.
+        This is the size of a domain, or for a data set its published size.
         """
         return held_out_tokens
 
     def distinct_share(self, task: str, prompt_tokens: float) -> float:
-        """Part of the prompts' tokens that is left if what they begin with alike passes once.
+        """Return the fraction of the prompts' tokens left if common prefixes are processed once.
 
         Args:
           task: one of `tasks()`.
@@ -239,32 +244,32 @@ class Benchmark(Plugin):
         return 1.0
 
     def window_grid(self, task: str, eval_length: int) -> tuple[object, int] | None:
-        """What a cell cuts windows from and every how many tokens, where it cuts one stream.
+        """Return source and stride in tokens of a cell's windows; None if it cuts no stream.
 
-        Cells for which the first is equal read the same stream from its start.
+        Cells with equal sources read the same stream from its start.
         """
         return None
 
     def num_independent(self, task: str, eval_length: int, held_out_tokens: int) -> int:
-        """Samples of a cell that are independent of each other, predicted for `lce plan --power`.
+        """Predict a cell's number of independent samples, for `lce plan --power`.
 
-        Prompts, unless overridden; at most so many where data decide which prompts share a
-        document. 0 where nothing can be said.
+        The default is the number of prompts. It is an upper bound if the data determine which
+        prompts share a document. 0 means unknown.
 
         Args:
           task: one of `tasks()`.
-          eval_length: tokens of context.
-          held_out_tokens: tokens of running text that the task reads, as `text_tokens` says.
+          eval_length: context length in tokens.
+          held_out_tokens: tokens of running text that the task reads, as returned by `text_tokens`.
         """
         return self.answers(task).number
 
     def answers(self, task: str) -> Answers:
-        """What a cell lets the model write, for `lce plan`; nothing unless overridden."""
+        """Return number and length of a cell's answers for `lce plan`; none by default."""
         return Answers()
 
 
 def score(metric: str, estimate: Estimate, *, higher_is_better: bool) -> Score:
-    """The estimate as a row of the result."""
+    """Turn an estimate into a score of the cell."""
     return Score(
         metric, estimate.value, estimate.low, estimate.high, estimate.num_samples, higher_is_better
     )

@@ -1,9 +1,9 @@
-"""Data sets of benchmarks: files in a folder that the user names, read and checked.
+"""Data sets of benchmarks: files in folders that the user names, with checks while reading.
 
-A data set is a name ("squad") under which `data_folders` gives a folder. Its files keep the names
-and formats in which they are published. What is not there makes cells unavailable, what is there
-and cannot be read is an error that names file, line and column. The digest goes into the identity
-of every cell that reads the data.
+A data set is a name ("squad") for which `data_folders` provides a folder. Its files keep their
+published names and formats. Missing files make cells unavailable. Files that cannot be read raise
+an error with file, line and column. The digest of the files is part of the identity of every cell
+that reads them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from lce_core.store.file_facts import fact_of, sha256_of
 T = TypeVar("T")
 Row = dict[str, Any]
 SUBSET = "subset.json"
-"""In a folder of data whose files hold fewer rows than were published, on purpose: how many."""
+"""File in a data folder that deliberately holds fewer rows than published; it states their numbers.
+"""
 Seen = tuple[tuple[str, int, int], ...]
 """Path, size and modification time of each file."""
 
@@ -38,15 +39,15 @@ class DataSet:
     name: str
     """Key of `data_folders`."""
     patterns: tuple[str, ...]
-    """Globs of its files within the folder; a file that several match counts once."""
+    """Globs of the files within the folder; a file matched by several patterns counts once."""
     origin: str
-    """Where to get it, for the reason of unavailable cells."""
+    """Source of the files, named in the reason of unavailable cells."""
 
     def files(self, folders: Mapping[str, Path]) -> list[Path]:
-        """All files, sorted by name.
+        """List all files, sorted by name.
 
         Raises:
-          UnavailableError: no folder of that name, or none of the files in it.
+          UnavailableError: if there is no folder of that name, or none of the files in it.
         """
         remedy = f"get it from {self.origin} and give `--data-folder {self.name}=FOLDER`"
         if self.name not in folders:
@@ -79,16 +80,16 @@ class DataSet:
     def require_rows(
         self, folders: Mapping[str, Path], part: str, got: int, published: int
     ) -> None:
-        """Refuses files that are not whole, unless the folder says that this is on purpose.
+        """Raise an error if files are incomplete, unless the folder declares this in `SUBSET`.
 
         Args:
           folders: folders of data sets by name.
-          part: what was counted: a file, or a split that may be several files.
-          got: its rows.
-          published: the rows it has as published.
+          part: what was counted: a file, or a split that may span several files.
+          got: number of rows found.
+          published: number of rows of the published data.
 
         Raises:
-          DataError: there are more or fewer than were published, or than `SUBSET` says.
+          DataError: if the number differs from the published one, or from the one in `SUBSET`.
         """
         expected = self._stated(folders).get(part, published)
         if got != expected:
@@ -101,7 +102,7 @@ class DataSet:
             )
 
     def recorded_name(self, folders: Mapping[str, Path]) -> str:
-        """The name; with a remark where the folder says that it holds a part of the rows."""
+        """Return the name, marked if the folder declares that it holds a subset of the rows."""
         return f"{self.name} (subset)" if self._stated(folders) else self.name
 
     def _stated(self, folders: Mapping[str, Path]) -> dict[str, int]:
@@ -117,7 +118,7 @@ class DataSet:
         )
 
     def seen(self, folders: Mapping[str, Path]) -> Seen:
-        """What tells the present files from other or changed ones, for keys of caches.
+        """Identify the present files by path, size and time, for cache keys.
 
         Raises:
           UnavailableError: as in `files`.
@@ -126,11 +127,11 @@ class DataSet:
         return tuple((str(file), stat.st_size, stat.st_mtime_ns) for file, stat in files)
 
     def digest(self, folders: Mapping[str, Path]) -> str:
-        """sha256 over names and contents of all files, read once while they stay as they are.
+        """Return the sha256 over names and contents of all files; unchanged files are read once.
 
         Raises:
           UnavailableError: as in `files`.
-          DataError: a file that cannot be read.
+          DataError: if a file cannot be read.
         """
         total = hashlib.sha256()
         for file in self.files(folders):
@@ -148,28 +149,28 @@ class DataSet:
 
 
 def fact_of_files(what: str, files: Seen, compute: Callable[[], T]) -> T:
-    """What `compute` finds in these files; they are not read again while they stay as they are.
+    """Return what `compute` derives from these files, cached while the files are unchanged.
 
     Args:
-      what: the kind of fact, with the version of the code that finds it.
-      files: all that it follows from.
-      compute: as in `lce_core.store.file_facts`: gives a value of JSON.
+      what: kind of fact, with the version of the code that derives it.
+      files: all files that the fact depends on.
+      compute: returns a JSON value, as in `lce_core.store.file_facts`.
     """
     paths = [Path(path) for path, *_ in files]
     return fact_of(what, paths[0].parent, paths, compute)
 
 
 def spread(num_all: int, num_wanted: int) -> list[int]:
-    """`num_wanted` indices at even distances out of `num_all`; all of them if there are fewer."""
+    """Return `num_wanted` evenly spaced indices out of `num_all`, or all if there are fewer."""
     count = min(num_all, num_wanted)
     return [index * num_all // count for index in range(count)]
 
 
 def read_text(file: Path, encoding: str = "utf-8") -> str:
-    """A whole text file; every kind of line end becomes a newline.
+    """Read a whole text file and convert every kind of line ending to a newline.
 
     Raises:
-      DataError: it is not readable text of that encoding.
+      DataError: if the file is not readable text of that encoding.
     """
     try:
         return file.read_text(encoding=encoding)
@@ -180,10 +181,10 @@ def read_text(file: Path, encoding: str = "utf-8") -> str:
 
 
 def read_rows(file: Path, columns: Sequence[str]) -> Iterator[Row]:
-    """Rows of a .jsonl, .json (one object, or a list of them) or .parquet file, in order.
+    """Read the rows of a .jsonl, .json (one object or a list) or .parquet file, in order.
 
     Raises:
-      DataError: not of that format, or a row without one of `columns`.
+      DataError: if the file has another format, or a row lacks one of `columns`.
     """
     for place, row in _entries(file):
         missing = [column for column in columns if column not in row]
@@ -203,7 +204,8 @@ def _entries(file: Path) -> Iterator[tuple[str, Row]]:
             case ".parquet":
                 found: Iterable[Any] = _parquet_rows(file)
             case ".jsonl":
-                lines = read_text(file).split("\n")  # a line may hold U+2028
+                # Not splitlines(): a line may contain U+2028.
+                lines = read_text(file).split("\n")
                 found = (json.loads(line) for line in lines if line.strip())
             case _:
                 content = json.loads(read_text(file))

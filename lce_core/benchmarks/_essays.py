@@ -16,11 +16,11 @@ ESSAYS = DataSet(
 
 
 def essays(folders: Mapping[str, Path]) -> str:
-    """All essays in the order of their files' names: text files, or JSON with a `text` each.
+    """Concatenate all essays in order of file name: text files, or JSON rows with a `text`.
 
     Raises:
-      UnavailableError: the data set is not on this machine.
-      DataError: a file that cannot be read.
+      UnavailableError: if the data set is not on this machine.
+      DataError: if a file cannot be read.
     """
     texts = []
     for file in ESSAYS.files(folders):

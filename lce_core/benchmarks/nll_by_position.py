@@ -1,14 +1,14 @@
-"""Negative log-likelihood by position in the window: where a method stops to use its context.
+"""Negative log-likelihood by position: where a method stops using its context.
 
 Windows of the cell's length follow each other without overlap over a domain of the held-out text,
-or over the joined documents of a data set; their losses are those of perplexity with stride =
-length, and are computed once if one worker evaluates both.
-`token_nll` holds the mean NLL of each bin of positions; scores are the mean over all positions
-(`nll`) and over the last quarter (`nll_last_quarter`), with intervals by bootstrap over windows.
+or over the joined documents of a data set. Their losses equal those of perplexity with stride =
+length and are computed once if one worker evaluates both. `token_nll` holds the mean NLL of each
+bin of positions. The scores are the mean over all positions (`nll`) and over the last quarter
+(`nll_last_quarter`), with bootstrap intervals over windows.
 
-Profiles: `faithful` lets an unextended base model see chunks of its trained context only, as the
-figure of LCEG does (a saw-tooth); `clean` and `fast` do not; `tiny` uses the first 16,384 tokens
-and bins of an eighth of the trained context.
+Profiles: in `faithful` an unextended base model only sees chunks of its trained context, as in
+LCEG's figure (a saw-tooth); in `clean` and `fast` it sees the whole window; `tiny` uses the first
+16,384 tokens and bins of an eighth of the trained context.
 """
 
 from __future__ import annotations
@@ -58,25 +58,25 @@ class NllByPosition(TextBenchmark):
     }
 
     bin_width: int | None = Field(default=None, gt=0)
-    """Positions that share a mean; None: 256, or as the profile says."""
+    """Positions that share a mean; None means 256, or as the profile says."""
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        """Windows without a position to score."""
+        """Return why a window has no position to score."""
         if eval_length >= 2:
             return None
         return f"eval_length {eval_length}: a window holds at least 2 tokens"
 
     def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
-        """Windows times their length."""
+        """Predict the tokens: windows times their length."""
         stream = min(self.token_limit() or held_out_tokens, held_out_tokens)
         return eval_length * num_windows(stream, eval_length, eval_length, drop_last=False)
 
     def window_grid(self, task: str, eval_length: int) -> tuple[object, int] | None:
-        """Windows side by side."""
+        """Return the stream and a stride of one window length, so that windows do not overlap."""
         return self.stream_key(task), eval_length
 
     def evaluate(self, request: CellRequest) -> CellResult:
-        """Scores the windows of one domain by position."""
+        """Score the windows of one domain by position."""
         length = request.eval_length
         stream, documents = self.stream(request)
         windows = cut_windows(stream, length, length)
@@ -104,12 +104,12 @@ class NllByPosition(TextBenchmark):
         )
 
     def _losses(self, request: CellRequest, windows: Windows) -> NDArray[np.float32]:
-        """NLL by position (windows, L); NaN where nothing is predicted, as at position 0."""
+        """Return the NLL by position (windows, L); NaN where nothing is predicted."""
         chunk = request.eval_length
         if self.profile == "faithful" and request.model.method.family == "none":
             chunk = min(chunk, request.base_model.geometry.trained_context)
         losses = np.full((len(windows), windows.length), np.nan, dtype=np.float32)
-        # A chunk of one token predicts nothing.
+        # A chunk of one token has nothing to predict.
         for start in range(0, windows.length - 1, chunk):
             size = min(chunk, windows.length - start)
             piece = Windows(windows.stream, windows.starts + start, size)
@@ -124,7 +124,7 @@ class NllByPosition(TextBenchmark):
 def bin_means(
     totals: NDArray[np.float64], counts: NDArray[np.int64], width: int
 ) -> tuple[tuple[int, float], ...]:
-    """(first position, mean) of each bin of `width` positions that holds a loss."""
+    """Return (first position, mean) of each bin of `width` positions that holds a loss."""
     edges = np.arange(0, len(totals), width)
     sums, numbers = np.add.reduceat(totals, edges), np.add.reduceat(counts, edges)
     return tuple(

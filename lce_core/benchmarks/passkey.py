@@ -1,14 +1,15 @@
 """Passkey retrieval: one key hidden in irrelevant text must be repeated after it.
 
-Text form (profiles `faithful`, `clean`, `fast`): an instruction, garbage, the sentence with the
-key, garbage, the question. The garbage is cut by characters so that prompt and answer fill the
-cell's length in tokens. An answer is right if its first integer is the key; decoding stops once
-that integer is complete. `faithful` draws keys from 1..50000, places them at random and grows the
-garbage by 128 characters, as YaRN's script does; `clean` and `fast` use keys of five digits, strata
-of depth, and fill the length to the character.
+Text form (profiles `faithful`, `clean`, `fast`): an instruction, filler, the sentence with the key,
+filler, and the question. The filler is cut by characters so that prompt and answer fill the cell's
+length in tokens. An answer is right if its first integer is the key; decoding stops once that
+integer is complete. Like YaRN's script, `faithful` draws keys from 1..50000, places them at random
+and grows the filler by 128 characters. `clean` and `fast` use keys of five digits and stratified
+depths, and fill the length to the character.
 
 Token form (profile `tiny`, for base models with key tokens): held-out text with one key token and
-three of other families, then the query token of the asked family; the next token must be the key.
+three of other families, then the query token of the requested family; the next token must be the
+key.
 """
 
 from __future__ import annotations
@@ -47,23 +48,23 @@ GARBAGE = (
 QUESTION = "What is the pass key? The pass key is"
 NEW_TOKENS = 10
 FAITHFUL_STEP = 128
-"""Characters by which YaRN's script lets the garbage grow."""
+"""Characters by which YaRN's script grows the filler."""
 _MAX_CHARACTERS_PER_TOKEN = 64
 _TOKENS_PER_CHARACTER = 24 / 90
-"""Of the garbage, with Llama's tokenizer."""
+"""Llama tokens per character of the filler."""
 
 
 @dataclass(frozen=True)
 class PasskeyKeys(KeyForm):
-    """Depths as in words: rounded once as a share, once as a percentage."""
+    """Token form whose depths are rounded as in words: first as a share, then as a percentage."""
 
     def depths(self, draws: Sequence[np.random.Generator]) -> list[float]:
-        """Strata of the text."""
+        """Return stratified depths in per cent."""
         return [100 * share for share in strata(draws)]
 
 
 class Passkey(PromptBenchmark):
-    """Share of keys that are found."""
+    """Fraction of keys found."""
 
     forms: ClassVar[Mapping[Profile, PromptForm]] = {
         "faithful": PromptForm(
@@ -82,14 +83,14 @@ class Passkey(PromptBenchmark):
     answer_tokens: ClassVar[int] = NEW_TOKENS
 
     num_samples: int | None = Field(default=None, gt=0)
-    """Prompts of a cell; None: 50 (faithful), 200 (clean), 100 (fast), 120 (tiny)."""
+    """Prompts per cell; None means 50 (faithful), 200 (clean), 100 (fast), 120 (tiny)."""
 
     def num_prompts(self, task: str) -> int:
-        """The parameter, or the profile's number."""
+        """Return the parameter, or the profile's number."""
         return self.num_samples or self.form.num_samples
 
     def build(self, request: CellRequest) -> list[Prompt]:
-        """Keys over strata of depth, garbage around them up to the length."""
+        """Build prompts with keys at stratified depths and filler up to the length."""
         step = FAITHFUL_STEP if self.profile == "faithful" else 1
         draws = self.draws(request)
         shares = strata(draws)
@@ -100,17 +101,17 @@ class Passkey(PromptBenchmark):
         ]
 
     def slack_tokens(self, request: CellRequest) -> int:
-        """In faithful the step by which garbage grows."""
+        """Return the tokens of the step by which filler grows in faithful; otherwise 0."""
         if self.profile != "faithful":
             return 0
         return len(encode(request, (2 * GARBAGE)[:FAITHFUL_STEP], special_tokens=False))
 
     def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
-        """1 where the first integer is the key."""
+        """Return 1 if the first integer is the key."""
         return float(first_integer(answer) == int(prompt.reference))
 
     def complete(self, task: str, prompt: Prompt, answer: str) -> bool:
-        """Once the first integer has ended."""
+        """Return True once the first integer has ended."""
         return has_complete_integer(answer)
 
     def _text_prompt(
@@ -120,7 +121,7 @@ class Passkey(PromptBenchmark):
             key, share = int(rng.integers(1, 50001)), rng.random()
         else:
             key = int(rng.integers(10000, 100000))
-        # Where the garbage is cut may cost a token more than in the probe.
+        # The position of the cut may cost a token more than in the first measurement.
         while True:
             before = round(share * garbage)
             ids = encode(request, prompt_text(key, before, garbage - before))
@@ -130,19 +131,19 @@ class Passkey(PromptBenchmark):
 
 
 def prompt_text(key: int, num_before: int, num_after: int) -> str:
-    """The prompt for `key` with that many characters of garbage before and after it."""
+    """Return the prompt for `key` with that many characters of filler before and after it."""
     repeated = GARBAGE * (1 + max(num_before, num_after) // len(GARBAGE))
     fact = f"The pass key is {key}. Remember it. {key} is the pass key."
     return "\n".join([INSTRUCTION, repeated[:num_before], fact, repeated[:num_after], QUESTION])
 
 
 def expected_tokens(num_garbage: int) -> float:
-    """Prompt tokens for that many characters of garbage, with Llama's tokenizer."""
+    """Return the expected Llama tokens of a prompt with that many characters of filler."""
     return 71 + _TOKENS_PER_CHARACTER * num_garbage
 
 
 def _garbage_that_fits(request: CellRequest, step: int) -> int:
-    """Most characters of garbage, a multiple of `step`, with which prompt and answer fit."""
+    """Return the most filler characters, a multiple of `step`, that fit with the answer."""
     budget = request.eval_length - NEW_TOKENS
 
     def prompt_tokens(garbage: int) -> int:
@@ -158,7 +159,8 @@ def _garbage_that_fits(request: CellRequest, step: int) -> int:
             f"at least {needed} tokens",
             "evaluate longer contexts",
         )
-    # Bisection in steps: `low` fits, `high` does not or is out of range.
+    # Search in units of `step`: `low` fits, `high` does not or is out of range. The first probe is
+    # an estimate; later probes move by 1/16 until both ends are known.
     low, high = 0, budget * _MAX_CHARACTERS_PER_TOKEN // step + 1
     probe = max(1, int((budget - expected_tokens(0)) / _TOKENS_PER_CHARACTER) // step)
     while high - low > 1:

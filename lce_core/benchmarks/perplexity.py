@@ -1,29 +1,29 @@
-"""Sliding-window perplexity of joined text: over all positions, and over the last ones only.
+"""Sliding-window perplexity of joined text, over all positions and over the last ones only.
 
-Windows of the cell's length move by `stride` over the task's documents, joined to one stream, and
-cross the borders between them. All metrics come from the same passes:
+Windows of the cell's length move by `stride` over the task's documents, which are joined to one
+stream, and cross the borders between them. All metrics come from the same passes:
 
   perplexity       exp of the mean over windows of each window's mean NLL over all its positions.
                    It falls with the length because later positions have more context.
   perplexity_last  exp of the mean NLL of each window's last `last` tokens: every scored token has
                    (nearly) the whole window as context. With stride = last this is the definition
-                   of Press et al. over the stream: every token once, those of the first window
-                   included. A longer stride takes every (stride / last)-th of these windows.
-  next_token_accuracy  mean over windows of the share of positions whose token is the likeliest
-                   one: LCEG's val_acc. As in its script, `faithful` counts the prediction of the
-                   token behind each window too, which has no part in the losses.
+                   of Press et al. over the stream: every token once, including those of the first
+                   window. A longer stride uses every (stride / last)-th of these windows.
+  next_token_accuracy  mean over windows of the share of positions whose token is the most likely
+                   one: LCEG's val_acc. Like its script, `faithful` also counts the prediction of
+                   the token after each window, which is not part of the losses.
 
-Definitions within documents are those of the benchmark perplexity_documents.
+Definitions within documents belong to the benchmark perplexity_documents.
 
 A task is a domain of the study's held-out text, or a data set (`data_sets`: pg19, proof_pile,
 govreport) from a folder, each of its documents preceded by the beginning-of-text token.
 
-Profiles: `faithful` stride 256, LCEG's window count (its last window is dropped), its 2.71828 for
-e, and the first 10 documents of a data set; `clean` the same stride, all windows, e; `fast` stride
-= length; `tiny` stride = length, the first 16,384 tokens (the same text at every length), `last` =
-a quarter of the trained context. Lengths beyond the model's own context are evaluated as they are:
-that an unextended model fails there is a result; only a method's own limit makes a cell
-unavailable. Intervals: bootstrap over blocks of overlapping windows.
+Profiles: `faithful` has stride 256, LCEG's window count (without its last window), its 2.71828 for
+e, and the first 10 documents of a data set. `clean` has the same stride, all windows, and e. `fast`
+has stride = length. `tiny` has stride = length, the first 16,384 tokens (the same text at every
+length), and `last` = a quarter of the trained context. Lengths beyond the model's own context are
+evaluated without changes, because the failure of an unextended model is a result; only a method's
+own limit makes a cell unavailable. Intervals: bootstrap over blocks of overlapping windows.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from lce_core.registry import Examples, Source
 from lce_core.statistics.estimates import bootstrap_mean
 
 LCEG_E = 2.71828
-"""e as printed in LCEG's script; the error of a perplexity stays below 1e-5 of it."""
+"""e as printed in LCEG's script; the relative error of a perplexity stays below 1e-5."""
 
 
 class Perplexity(TextBenchmark):
@@ -80,12 +80,13 @@ class Perplexity(TextBenchmark):
     }
 
     stride: int | None = Field(default=None, gt=0)
-    """Tokens from one window's start to the next; None: as the profile says."""
+    """Tokens from one window's start to the next; None means as the profile says."""
     last: int | None = Field(default=None, gt=0)
-    """Tokens at a window's end that `perplexity_last` scores; None: 256, or as the profile says."""
+    """Tokens at a window's end that `perplexity_last` scores; None means 256, or as the profile
+    says."""
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        """Windows that cannot hold the tokens to score."""
+        """Return why windows cannot hold the tokens to score."""
         last = self._last(base_model)
         if eval_length > last:
             return None
@@ -95,17 +96,17 @@ class Perplexity(TextBenchmark):
         )
 
     def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
-        """Windows times their length."""
+        """Predict the tokens: windows times their length."""
         stream = min(self.token_limit() or held_out_tokens, held_out_tokens)
         stride, faithful = self._stride(eval_length), self.profile == "faithful"
         return eval_length * num_windows(stream, eval_length, stride, drop_last=faithful)
 
     def window_grid(self, task: str, eval_length: int) -> tuple[object, int] | None:
-        """Windows every `stride` tokens."""
+        """Return the stream and the stride."""
         return self.stream_key(task), self._stride(eval_length)
 
     def evaluate(self, request: CellRequest) -> CellResult:
-        """Scores the windows of one task."""
+        """Score the windows of one task."""
         length, last = request.eval_length, self._last(request.base_model)
         stride, faithful = self._stride(length), self.profile == "faithful"
         stream, documents = self.stream(request)
@@ -123,7 +124,7 @@ class Perplexity(TextBenchmark):
                 kept.extend(nll.astype(np.float16))
         if stride == last:
             scored[0], last_means[0] = length - 1, means[0]
-        # Windows that overlap are not independent: they are resampled in blocks of one length.
+        # Overlapping windows are dependent, so the bootstrap resamples blocks of one length.
         blocks = [index * stride // length for index in range(len(windows))]
         base = LCEG_E if faithful else math.e
         overall = over_windows(Scored(means, np.full(len(windows), length - 1), blocks), base)
@@ -151,12 +152,12 @@ class Perplexity(TextBenchmark):
 
 
 def lceg_windows(stream_tokens: int, length: int, stride: int) -> int:
-    """Windows that LCEG's script evaluates: ceil((D - L) / stride) - 1."""
+    """Return how many windows LCEG's script evaluates: ceil((D - L) / stride) - 1."""
     return num_windows(stream_tokens, length, stride, drop_last=True)
 
 
 def _names(documents: Documents | None, starts: NDArray[np.int64]) -> list[str] | list[None]:
-    """The document in which each window begins, in a data set."""
+    """Return the document in which each window of a data set starts."""
     return [None] * len(starts) if documents is None else documents.names_at(starts)
 
 

@@ -1,25 +1,25 @@
 """Perplexity within documents: Press et al.'s, YaRN's two, and the mean over documents.
 
-Windows stay inside a document and each begins with the tokenizer's beginning-of-text token, if it
-has one. The first window of a document scores all its tokens, later ones the `stride` tokens that
-are new; the last one may be shorter. Every token is scored once, and all metrics follow from these
+Windows stay inside a document, and each starts with the tokenizer's beginning-of-text token, if it
+has one. The first window of a document scores all its tokens, later ones their `stride` new tokens;
+the last window may be shorter. Every token is scored once, and all metrics follow from these
 losses:
 
-  perplexity                exp of the mean NLL of all tokens (Press et al.): the one to compare
+  perplexity                exp of the mean NLL of all tokens (Press et al.): the metric to compare
                             methods by, since every token has (nearly) the whole window as context
   perplexity_window_mean    exp of the mean over windows of their scored tokens' mean NLL, whatever
                             their number (YaRN, GovReport)
   perplexity_document_mean  mean over documents of each one's perplexity (Base of RoPE Bounds)
   perplexity_truncated      exp of the mean over documents of the first window's mean NLL, over
-                            documents that fill it (YaRN, Proof-pile; absent where none does)
+                            documents that fill it (YaRN, Proof-pile; absent if none does)
 
-With `truncate` only first windows are computed, of documents with at least `min_document_tokens`:
-set it to the longest length of the study, so that all lengths read the same documents.
+With `truncate` only first windows are computed, of documents with at least `min_document_tokens`.
+Set that to the longest length of the study, so that all lengths read the same documents.
 
-Profiles: `faithful` stride 256 and YaRN's choice: Proof-pile truncated, its first 10 documents of
-at least 131,072 tokens; GovReport's first 50 of at least 16,384; PG19's first 10. `clean` stride
-256 and all documents; `fast` stride = length; `tiny` stride = length and the first 16,384 tokens.
-Intervals: bootstrap over documents.
+Profiles: `faithful` has stride 256 and YaRN's choice of documents: Proof-pile truncated, its first
+10 documents of at least 131,072 tokens; GovReport's first 50 of at least 16,384; PG19's first 10.
+`clean` has stride 256 and all documents, `fast` stride = length, and `tiny` stride = length and the
+first 16,384 tokens. Intervals: bootstrap over documents.
 """
 
 from __future__ import annotations
@@ -88,11 +88,11 @@ class PerplexityDocuments(TextBenchmark):
     }
 
     stride: int | None = Field(default=None, gt=0)
-    """Tokens from one window's start to the next; None: as the profile says."""
+    """Tokens from one window's start to the next; None means as the profile says."""
     truncate: bool | None = None
-    """Only the first window of each document; None: as the profile says."""
+    """Score only the first window of each document; None means as the profile says."""
     min_document_tokens: int | None = Field(default=None, gt=0)
-    """Shorter documents are left out; None: none are, or as the profile says."""
+    """Skip documents with fewer tokens; None skips none, or as the profile says."""
 
     @model_validator(mode="after")
     def _same_documents_at_all_lengths(self) -> PerplexityDocuments:
@@ -106,7 +106,7 @@ class PerplexityDocuments(TextBenchmark):
         return self
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        """Windows that score nothing, or that documents need not fill."""
+        """Return why windows score nothing, or why documents may not fill them."""
         if eval_length < 2:
             return f"eval_length {eval_length}: a window holds at least 2 tokens"
         minimum = self._minimum(task)
@@ -118,19 +118,22 @@ class PerplexityDocuments(TextBenchmark):
         return None
 
     def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
-        """As if a domain's text were one document; exact where stride = length."""
+        """Predict the tokens as if a domain were one document; exact if stride = length."""
         whole = [held_out_tokens]
         documents = self.published_documents(task) if task in self.data_sets else whole
         return self._predicted(task, eval_length, self._limited(documents)).num_tokens
 
     def num_independent(self, task: str, eval_length: int, held_out_tokens: int) -> int:
-        """Documents of a data set; in a domain, where nobody knows them, windows side by side."""
+        """Return the documents of a data set, or the windows side by side of a domain.
+
+        The number of documents in a domain is not known in advance.
+        """
         if task in self.data_sets:
             return sum(map(bool, self._limited(self.published_documents(task))))
         return super().num_independent(task, eval_length, held_out_tokens)
 
     def published_documents(self, task: str) -> list[int]:
-        """Those that are not passed over are as long as they must be, at least."""
+        """Return the published sizes, raised to the minimum below which documents are skipped."""
         least = self._minimum(task)
         return [max(least, tokens) for tokens in super().published_documents(task)]
 
@@ -141,7 +144,7 @@ class PerplexityDocuments(TextBenchmark):
         eval_length: int,
         data_folders: Mapping[str, Path],
     ) -> Sequences | None:
-        """Windows over the data set's documents."""
+        """Predict the windows over the data set's documents."""
         if task not in self.data_sets:
             return None
         sizes = document_tokens(
@@ -154,7 +157,7 @@ class PerplexityDocuments(TextBenchmark):
         return self._predicted(task, eval_length, self._limited(sizes))
 
     def evaluate(self, request: CellRequest) -> CellResult:
-        """Scores the documents of one task."""
+        """Score the documents of one task."""
         documents = self._documents(request)
         before, task = documents.bos, request.task
         cuts = cut_documents(
@@ -189,7 +192,7 @@ class PerplexityDocuments(TextBenchmark):
         )
 
     def document_limit(self, task: str) -> int | None:
-        """Documents of a data set that are used at most."""
+        """Return the maximum number of documents of a data set to use."""
         if self.max_documents is None and self.profile == "faithful" and task in _YARN_DOCUMENTS:
             return _YARN_DOCUMENTS[task]
         return super().document_limit(task)
@@ -209,7 +212,7 @@ class PerplexityDocuments(TextBenchmark):
         )
 
     def _limited(self, sizes: Sequence[int]) -> list[int]:
-        """Sizes of the documents, cut where as many tokens are read as may be."""
+        """Cut the sizes of the documents at the token limit."""
         if not sizes:
             return []
         ends = np.cumsum(sizes)
@@ -255,7 +258,7 @@ def _scores(
 
 
 def scored_tokens(size: int, length: int, stride: int) -> tuple[int, ...]:
-    """Tokens that each window of one document scores, a special token before each."""
+    """Return the tokens that each window of one document scores, with a special token first."""
     cuts = cut_documents([size], length, stride, before=True, truncate=False)
     return tuple(cut.scored for cut in cuts)
 

@@ -1,1 +1,1 @@
-"""What benchmarks share that ask prompts and score the answers."""
+"""Shared code of benchmarks that ask prompts and score the answers."""

@@ -1,8 +1,8 @@
-"""Benchmarks that ask prompts: build them, generate, score each answer.
+"""Benchmarks that ask prompts: build them, generate answers, score each answer.
 
-`PromptBenchmark` does what all of them do the same way. A benchmark says how many prompts a cell
-has, what each of them is and what an answer is worth. What differs between profiles is a
-`PromptForm`; one that asks for key tokens instead of words is a `KeyForm`.
+`PromptBenchmark` does what all of them have in common. A benchmark defines the number of prompts
+per cell, each prompt, and the score of an answer. Profiles differ in their `PromptForm`; a profile
+that asks for key tokens instead of words uses `KeyForm`.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ from lce_core.statistics.estimates import Estimate, bootstrap_mean, wilson
 
 @dataclass(frozen=True)
 class PromptForm(Form):
-    """A profile that asks in words: the benchmark's own prompts, and answers scored as text."""
+    """A profile that asks in words: the benchmark's own prompts, with answers scored as text."""
 
     in_words: ClassVar[bool] = True
-    """Whether prompts are the benchmark's own text, with the data that it reads."""
+    """True if prompts are the benchmark's own text, built from the data that it reads."""
     num_samples: int = 0
-    """Prompts of a cell where the study gives no number."""
+    """Prompts per cell if the study gives no number."""
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        """Why the form cannot be asked; None if it can."""
+        """Return why this form cannot be asked; None if it can."""
         return None
 
     def prompts(self, benchmark: PromptBenchmark, request: CellRequest) -> tuple[Prompt, ...]:
-        """All prompts of the cell, kept for other methods."""
+        """Return all prompts of the cell, cached for other methods."""
         return cell_prompts(
             benchmark,
             request,
@@ -66,7 +66,7 @@ class PromptForm(Form):
     def samples(
         self, benchmark: PromptBenchmark, request: CellRequest, prompts: Sequence[Prompt]
     ) -> tuple[Sample, ...]:
-        """Asks every prompt and scores its answer."""
+        """Ask every prompt and score its answer."""
         task = request.task
         answers = text_answers(
             request,
@@ -77,126 +77,131 @@ class PromptForm(Form):
         return benchmark.scored(task, prompts, answers)
 
     def scores(self, benchmark: PromptBenchmark, samples: Sequence[Sample]) -> tuple[Score, ...]:
-        """The cell's numbers."""
+        """Compute the cell's scores from its samples."""
         return benchmark.scores(samples)
 
     def num_queries(self, task: str) -> int:
-        """Prompts of a sample, which follow each other in `prompts`."""
+        """Return the number of prompts per sample; they follow each other in `prompts`."""
         return 1
 
     def answer_tokens(self, benchmark: PromptBenchmark, task: str) -> int:
-        """Tokens that are generated at most."""
+        """Return the maximum number of generated tokens."""
         return benchmark.new_tokens(task)
 
     def fills_length(self, benchmark: PromptBenchmark) -> bool:
-        """Whether prompts are made to fill the length."""
+        """Return True if prompts fill the length."""
         return benchmark.fills_length
 
     def sample_tokens(self, benchmark: PromptBenchmark, task: str, eval_length: int) -> int:
-        """Tokens that a sample takes through the model, predicted without data."""
+        """Predict the tokens that a sample passes through the model, without data."""
         return benchmark.prompt_tokens(task, eval_length)
 
 
 class PromptBenchmark(Benchmark):
     """Base of benchmarks that ask prompts.
 
-    A new one defines `forms`, `answer_tokens`, `prompt` and `score_answer`. It overrides `build`
-    where the prompts of a cell depend on each other, and what else is not as it should be.
+    A new benchmark defines `forms`, `answer_tokens`, `prompt` and `score_answer`. It overrides
+    `build` if the prompts of a cell depend on each other, and other methods as needed.
 
-    Prompts stand for the length of their cell: a cell whose prompts do not fill it is unavailable,
-    and no model is asked. What else a length may mean, `fills_length` and `slack_tokens` say.
+    Prompts must fill the length of their cell. If they do not, the cell is unavailable and no model
+    is run. `fills_length` and `slack_tokens` relax this rule.
     """
 
     unit: ClassVar[str] = "accuracy"
     fills_length: ClassVar[bool] = True
     otherwise: ClassVar[str] = ""
-    """What else fills the length, in the reason of cells whose prompts do not ("set ...")."""
+    """Other ways to fill the length ("set ..."), for the message of cells whose prompts are too
+    short."""
     seeded: ClassVar[bool] = True
     default_metric: ClassVar[str] = "accuracy"
     forms: ClassVar[Mapping[Profile, PromptForm]]
     answer_tokens: ClassVar[int]
-    """Tokens that are generated at most."""
+    """Maximum number of generated tokens."""
     prompt_class: ClassVar[type[Prompt]] = Prompt
 
     @property
     def form(self) -> PromptForm:
-        """What the profile does."""
+        """Behaviour of the chosen profile."""
         return self.forms[self.profile]
 
     def tasks(self) -> tuple[str, ...]:
-        """One task."""
+        """Return the name of the only task."""
         return ("single",)
 
     def num_prompts(self, task: str) -> int:
-        """Samples of a cell."""
+        """Return the number of samples of a cell."""
         return self.form.num_samples
 
     def prompt(self, request: CellRequest, index: int, rng: np.random.Generator) -> Prompt:
-        """One prompt, from random numbers that are its own.
+        """Build one prompt with its own random generator.
 
         Raises:
-          UnavailableError: the length cannot hold it; says the minimum.
+          UnavailableError: if the length cannot hold it; the message states the minimum.
         """
         raise NotImplementedError
 
     def build(self, request: CellRequest) -> Sequence[Prompt]:
-        """All prompts of the cell, which follow from all that the request says but the model."""
+        """Build the cell's prompts.
+
+        They are cached for other methods, so they must depend only on benchmark, task, length,
+        seed, tokenizer and data.
+        """
         draws = enumerate(self.draws(request))
         return [self.prompt(request, index, rng) for index, rng in draws]
 
     def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
-        """What the continuation of a prompt is worth, 0 to 1."""
+        """Score the continuation of a prompt, 0 to 1."""
         raise NotImplementedError
 
     def complete(self, task: str, prompt: Prompt, answer: str) -> bool:
-        """Whether more text could not change the score any more, so that decoding may stop."""
+        """Return True if more text cannot change the score, so that decoding may stop."""
         return False
 
     def new_tokens(self, task: str) -> int:
-        """Tokens that are generated at most in a task."""
+        """Return the maximum number of generated tokens in a task."""
         return self.answer_tokens
 
     def prompt_tokens(self, task: str, eval_length: int) -> int:
-        """Tokens of a prompt, predicted without data."""
+        """Predict the tokens of a prompt, without data."""
         return eval_length
 
     def slack_tokens(self, request: CellRequest) -> int:
-        """Tokens by which a task's own definition lets prompts stay below the length.
+        """Return by how many tokens the task's definition lets prompts stay below the length.
 
-        For prompts that grow by parts so large that the next one may miss 5 % of a length, or whose
-        reference leaves some of it free.
+        This is for prompts that grow in large steps, which can miss more than 5 % of a length, and
+        for tasks whose reference implementation leaves part of the length free.
         """
         return 0
 
     def reads_held_out(self, task: str) -> bool:
-        """Whether prompts in words are cut from the held-out text."""
+        """Return True if prompts in words are cut from the held-out text."""
         return False
 
     def cluster(self, index: int, prompt: Prompt) -> str | None:
-        """Unit of resampling of a sample; None: every sample by itself."""
+        """Return a sample's unit of resampling; None makes every sample its own unit."""
         return None
 
     def scores(self, samples: Sequence[Sample]) -> tuple[Score, ...]:
-        """The cell's numbers: the mean over samples under `default_metric`."""
+        """Compute the cell's scores: by default the mean over samples as `default_metric`."""
         return (score(self.default_metric, mean_score(samples), higher_is_better=True),)
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        """A form that the base model or the length does not allow."""
+        """Return why the base model or the length does not allow the form."""
         return self.form.unavailable(base_model, task, eval_length)
 
     def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
-        """Prompts times their length."""
+        """Predict the cell's tokens: number of prompts times their length."""
         return self.num_prompts(task) * self.form.sample_tokens(self, task, eval_length)
 
     def answers(self, task: str) -> Answers:
-        """One to each prompt, as long as the form lets it be."""
+        """Return one answer per prompt with the form's maximum length."""
         return Answers(self.num_prompts(task), self.form.answer_tokens(self, task))
 
     def evaluate(self, request: CellRequest) -> CellResult:
-        """Asks every prompt, once it is certain that they fill the length.
+        """Check that the prompts fill the length, then ask every prompt.
 
         Raises:
-          UnavailableError: they do not; says how long they are.
+          UnavailableError: if they do not; the message states their length.
         """
         prompts = self.prompts(request)
         sequences = self.require_filled(request, prompts)
@@ -209,10 +214,10 @@ class PromptBenchmark(Benchmark):
         )
 
     def require_filled(self, request: CellRequest, prompts: Sequence[Prompt]) -> Sequences:
-        """The lengths of the cell's prompts, which are those that it stands for.
+        """Return the lengths of the cell's prompts if they fill the cell's length.
 
         Raises:
-          UnavailableError: the prompts are too short for the cell's length.
+          UnavailableError: if the prompts are too short for the cell's length.
         """
         sequences = Sequences.of(len(prompt.ids) for prompt in prompts)
         if self.form.fills_length(self):
@@ -226,18 +231,18 @@ class PromptBenchmark(Benchmark):
         return sequences
 
     def prompts(self, request: CellRequest) -> tuple[Prompt, ...]:
-        """All prompts of the cell.
+        """Return all prompts of the cell.
 
         Raises:
-          UnavailableError: the length cannot hold the task, or its data are not on this machine.
-          DataError: data that cannot be read; names the place.
+          UnavailableError: if the length cannot hold the task, or its data is not on this machine.
+          DataError: if data cannot be read; the message names the place.
         """
         return self.form.prompts(self, request)
 
     def scored(
         self, task: str, prompts: Sequence[Prompt], answers: Sequence[str]
     ) -> tuple[Sample, ...]:
-        """A sample for each prompt and its answer."""
+        """Score each prompt's answer and return one sample per prompt."""
         return tuple(
             Sample(
                 index,
@@ -252,25 +257,27 @@ class PromptBenchmark(Benchmark):
         )
 
     def draws(self, request: CellRequest) -> list[np.random.Generator]:
-        """Random numbers of each sample: they follow from benchmark, task, length, seed, index."""
+        """Return one generator per sample, seeded by benchmark, task, length, seed and index."""
         place = (self.plugin_name, request.task, request.eval_length, request.seed)
         return [generator(*place, index) for index in range(self.num_prompts(request.task))]
 
     def filled(self, request: CellRequest, text: Callable[[int], str]) -> TokenIds:
-        """Token ids of the longest prompt that leaves room for its answer.
+        """Return the token ids of the longest prompt that leaves room for its answer.
 
         Args:
-          request: tokenizer and length.
-          text: the prompt with so many parts of filler, 0 or more.
+          request: provides tokenizer and length.
+          text: builds the prompt with the given number of filler parts, 0 or more.
 
         Raises:
-          UnavailableError: the prompt without filler exceeds the length; says the minimum.
+          UnavailableError: if the prompt without filler exceeds the length; the message states the
+            minimum.
         """
         return self.fitted(request, text(self.parts_that_fit(request, text)))
 
     def parts_that_fit(self, request: CellRequest, text: Callable[[int], str]) -> int:
-        """Most parts of filler with which `filled` leaves room for the answer; 0 if none fits."""
+        """Return the most filler parts that leave room for the answer; 0 if none fits."""
         room = request.eval_length - self.new_tokens(request.task)
+        # Double until the text is too long, then bisect: `low` fits, `high` does not.
         low, high = 0, 1
         while high <= room and len(encode(request, text(high))) <= room:
             low, high = high, 2 * high
@@ -283,10 +290,10 @@ class PromptBenchmark(Benchmark):
         return low
 
     def fitted(self, request: CellRequest, text: str) -> TokenIds:
-        """Token ids of a prompt that leaves room for its answer.
+        """Return the token ids of a prompt that leaves room for its answer.
 
         Raises:
-          UnavailableError: they exceed the length; says the minimum.
+          UnavailableError: if prompt and answer exceed the length; the message states the minimum.
         """
         ids = encode(request, text)
         needed = len(ids) + self.new_tokens(request.task)
@@ -302,12 +309,12 @@ class PromptBenchmark(Benchmark):
 
 
 def strata(draws: Sequence[np.random.Generator], whole: float = 1.0) -> list[float]:
-    """A number in 0..whole from each generator, one from each of as many equal parts."""
+    """Draw stratified numbers: one from each of len(draws) equal parts of 0..whole."""
     return [whole * (index + rng.random()) / len(draws) for index, rng in enumerate(draws)]
 
 
 def mean_score(samples: Sequence[Sample]) -> Estimate:
-    """Mean with its interval: over clusters where samples have them, Wilson's for 0 and 1."""
+    """Return the mean score with an interval: bootstrap over clusters, or Wilson for 0 and 1."""
     scores = [sample.score for sample in samples]
     clusters = [sample.cluster for sample in samples]
     if clusters[0] is not None:

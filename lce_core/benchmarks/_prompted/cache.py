@@ -1,9 +1,9 @@
-"""Prompts of cells in text form, built once: a worker asks many methods the same ones.
+"""Cache of prompts in words, so that a worker that evaluates many methods builds them once.
 
-They are looked up in this process, then in the store's folder `prompts`, then built. The disk is
-for other workers and later runs. Whatever the benchmark, reading is tens of times faster than
-tokenising, so prompts are written where building them took `DEAR_SECONDS`; what took less would
-only fill the folder with small files. Results do not depend on any of this.
+Prompts are searched in this process, then in the store's folder `prompts`, and built if missing.
+The files serve other workers and later runs. Reading is tens of times faster than tokenising, but
+prompts are only written if building them took at least `DEAR_SECONDS`; cheaper ones would fill the
+folder with small files. Results do not depend on the cache.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
 
 DEAR_SECONDS = 1.0
 FORMAT = 1
-"""Raised when the files change, or what all benchmarks build their prompts with."""
+"""Increase this number when the file format or the shared code that builds prompts changes."""
 _LIBRARIES = ("numpy", "tokenizers", "transformers", "wonderwords")
-"""Whose releases decide draws, words and tokens."""
+"""Libraries whose release determines random draws, words and tokens."""
 
 P = TypeVar("P", bound=Prompt)
 
 
 class PromptCache:
-    """The prompts of the cells that were asked last.
+    """The prompts of the most recently used cells.
 
     Args:
-      max_tokens: tokens of prompts that are kept in memory, 8 bytes each; one cell at least.
-      dear_seconds: time of building from which on prompts are written to disk.
+      max_tokens: prompt tokens kept in memory, 8 bytes each; the latest cell is always kept.
+      dear_seconds: build time from which prompts are written to disk.
     """
 
     def __init__(self, max_tokens: int, dear_seconds: float = DEAR_SECONDS) -> None:
@@ -56,13 +56,13 @@ class PromptCache:
         kind: type[P],
         folder: Path | None = None,
     ) -> tuple[P, ...]:
-        """The prompts under `key`, built if they are not there.
+        """Return the prompts under `key`; build them if they are missing.
 
         Args:
-          key: all that the prompts follow from, as `fingerprint` takes it.
-          build: makes the prompts; nothing is kept if it raises.
-          kind: their class.
-          folder: where they are kept for other processes; None: nowhere.
+          key: everything that the prompts depend on, as accepted by `fingerprint`.
+          build: builds the prompts; if it raises, nothing is stored.
+          kind: class of the prompts.
+          folder: folder that stores prompts for other processes; None stores nothing.
         """
         name = fingerprint(list(key))
         if name not in self._kept:
@@ -83,8 +83,11 @@ class PromptCache:
         clock = time.perf_counter()
         prompts = tuple(build())
         dear = time.perf_counter() - clock >= self._dear_seconds
-        with contextlib.suppress(OSError):  # a cache: losing it costs time only
-            if dear or file.is_file():  # a damaged one would be read in vain again
+        # The folder is only a cache; failing to write costs time, nothing else.
+        with contextlib.suppress(OSError):
+            # Replace a damaged file even if building was fast, or every process would try to read
+            # it.
+            if dear or file.is_file():
                 write_prompts(file, prompts, kind)
         return prompts
 
@@ -103,23 +106,22 @@ def cell_prompts(
     *,
     reads_held_out: bool = False,
 ) -> tuple[P, ...]:
-    """The prompts of a cell, from a cache or from `build`.
+    """Return the prompts of a cell from the cache, or build them.
 
-    The key is benchmark (VERSION and parameters), task, length, seed, tokenizer, the benchmark's
-    data, held-out text where it is read, and the releases of the libraries at work. What a
-    tokenizer makes that cannot be written down is built each time.
+    The key consists of benchmark (VERSION and parameters), task, length, seed, tokenizer, the
+    benchmark's data, held-out text if it is read, and library releases. If the tokenizer cannot be
+    serialised, prompts are built every time.
 
     Args:
-      benchmark: whose prompts.
+      benchmark: the benchmark that the prompts belong to.
       request: the cell.
-      build: makes the prompts; they follow from the key alone.
-      kind: their class.
-      reads_held_out: whether they are cut from the held-out text.
+      build: builds the prompts; they must depend on the key alone.
+      kind: class of the prompts.
+      reads_held_out: True if prompts are cut from the held-out text.
 
     Raises:
-      UnavailableError: the benchmark's data are not on this machine.
-      DataError: they cannot be read.
-      Whatever `build` raises.
+      UnavailableError: if the benchmark's data is not on this machine.
+      DataError: if the data cannot be read. Errors of `build` also pass through.
     """
     tokenizer = tokenizer_digest(request.tokenizer)
     if tokenizer is None:
@@ -139,9 +141,10 @@ def cell_prompts(
 
 
 def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str | None:
-    """sha256 of vocabulary, merges, rules, special tokens and the options that change texts or ids.
+    """Return the sha256 of everything about a tokenizer that changes texts or ids.
 
-    None for a tokenizer that cannot be written down.
+    This covers vocabulary, merges, rules, special tokens and options. None means that the tokenizer
+    cannot be serialised.
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:

@@ -1,7 +1,7 @@
-"""Prompts of a cell as one file, which may be lost or damaged at any time.
+"""Prompts of a cell in one file, which may be lost or damaged at any time.
 
 A file (`lce_core.store.array_files`) holds `ids` (tokens of all prompts, uint32), `lengths`
-(prompts,) and `fields` (the other fields of the prompts by name, as JSON in bytes).
+(prompts,) and `fields` (the other fields of the prompts by name, as JSON bytes).
 """
 
 from __future__ import annotations
@@ -25,19 +25,20 @@ P = TypeVar("P", bound=Prompt)
 
 _WRITING = ".writing-"
 _ABANDONED_SECONDS = 3600
-"""Age from which on an unfinished file belongs to nobody: writing one takes seconds."""
+"""Age from which an unfinished file counts as abandoned; writing one takes seconds."""
 
 
 def write_prompts(file: Path, prompts: Sequence[P], kind: type[P]) -> None:
-    """Writes prompts aside and renames them into place; removes what dead writers left there.
+    """Write prompts to a temporary file, rename it, and delete files of dead writers.
 
     Args:
-      file: where to; its folder is made.
-      prompts: all of exactly the class `kind`, with ids below 2^32 and fields that JSON has.
+      file: target file; its folder is created.
+      prompts: prompts of exactly the class `kind`, with ids below 2^32 and JSON-serialisable
+        fields.
       kind: a dataclass.
 
     Raises:
-      OSError: the folder cannot be written to; nothing is left behind.
+      OSError: if the folder cannot be written to; nothing is left behind.
     """
     content = _to_bytes(prompts, kind)
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -51,7 +52,7 @@ def write_prompts(file: Path, prompts: Sequence[P], kind: type[P]) -> None:
 
 
 def read_prompts(file: Path, kind: type[P]) -> tuple[P, ...] | None:
-    """The prompts that `write_prompts` left in `file`; None if it is not there or not whole."""
+    """Read the prompts that `write_prompts` wrote; None if the file is missing or damaged."""
     try:
         return _from_bytes(read_file(file), kind)
     except (OSError, KeyError, TypeError, ValueError):
@@ -90,6 +91,7 @@ def _as_field(value: Any) -> Any:
 
 def _sweep(folder: Path) -> None:
     for left in folder.glob(f"{_WRITING}*"):
-        with contextlib.suppress(OSError):  # another process may remove it first
+        # Another process may remove the file first.
+        with contextlib.suppress(OSError):
             if time.time() - left.stat().st_mtime > _ABANDONED_SECONDS:
                 left.unlink()

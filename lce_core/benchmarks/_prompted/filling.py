@@ -1,4 +1,4 @@
-"""Whether prompts are as long as their cell says, decided before a model is asked."""
+"""Check that prompts fill their cell's length, before a model is run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lce_core.data.sequences import Sequences
 from lce_core.errors import UnavailableError
 
 FULL_SHARE = Fraction(95, 100)
-"""Share of the length that prompts and their answers take at least, mean over the prompts."""
+"""Minimum fraction of the length taken by prompt and answer, as a mean over prompts."""
 
 
 def require_filled(
@@ -20,19 +20,19 @@ def require_filled(
     slack: Callable[[], int],
     otherwise: str,
 ) -> None:
-    """Refuses prompts that do not fill their length.
+    """Raise an error if prompts do not fill their length.
 
     Args:
-      prompts: their lengths in tokens.
-      answer_tokens: what is generated at most after each.
-      eval_length: the length that they stand for.
-      slack: tokens by which the definition of the prompts lets them stay below the length; asked
-        only where `FULL_SHARE` of it is not reached.
-      otherwise: another way to fill the length, for the remedy; may be empty.
+      prompts: lengths of the prompts in tokens.
+      answer_tokens: maximum number of tokens generated after each prompt.
+      eval_length: length that the prompts should fill.
+      slack: returns by how many tokens prompts may stay below the length; called only if they do
+        not reach `FULL_SHARE`.
+      otherwise: another way to fill the length, for the error message; may be empty.
 
     Raises:
-      UnavailableError: they reach neither the share nor the length less the slack; says the
-        tokens that they take.
+      UnavailableError: if they reach neither the fraction nor the length minus the slack; the
+        message states their length.
     """
     found = prompts.lengths
     filled = Fraction(prompts.num_tokens, sum(prompts.counts.values())) + answer_tokens

@@ -1,8 +1,8 @@
-"""A profile that asks for key tokens: the form of retrieval that a toy model can learn.
+"""A profile that asks for key tokens: a form of retrieval that toy models can learn.
 
-A base model with key tokens has families of keys and a query token for each family. A prompt is
-text with keys of distinct families in it, and the query of one of them; the next token must be its
-key.
+A base model with key tokens has families of keys and one query token per family. A prompt is text
+that contains keys of distinct families, followed by the query of one family. The next token must be
+that family's key.
 """
 
 from __future__ import annotations
@@ -31,42 +31,42 @@ from lce_core.models import LanguageModel
 
 @dataclass(frozen=True)
 class KeyForm(PromptForm):
-    """Keys hidden in held-out text at depths in strata, the first of them asked for."""
+    """Keys hidden in held-out text at stratified depths; the first key is the one to find."""
 
     in_words: ClassVar[bool] = False
     num_distractors: int = 0
-    """Keys of other families in the same text."""
+    """Number of keys of other families in the same text."""
 
     def distractors(self, base_model: LanguageModel, task: str) -> int:
-        """Keys beside the asked one."""
+        """Return the number of keys besides the one to find."""
         return self.num_distractors
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        """No key tokens, too few families, or no room."""
+        """Return why the form is impossible: no key tokens, too few families, or no room."""
         return key_task_reason(base_model, self.distractors(base_model, task), eval_length)
 
     def prompts(self, benchmark: PromptBenchmark, request: CellRequest) -> tuple[Prompt, ...]:
-        """All prompts of the cell, built each time: keys are cheap to place."""
+        """Return all prompts of the cell, built anew each time because this is cheap."""
         return tuple(self.build(benchmark, request))
 
     def build(self, benchmark: PromptBenchmark, request: CellRequest) -> Sequence[Prompt]:
-        """Prompts whose depths are spread evenly.
+        """Build prompts whose depths are spread evenly.
 
         Raises:
-          UnavailableError: too little held-out text.
+          UnavailableError: if there is too little held-out text.
         """
         draws = benchmark.draws(request)
         distractors = self.distractors(request.base_model, request.task)
         return key_prompts(request, distractors, self.depths(draws), draws)
 
     def depths(self, draws: Sequence[np.random.Generator]) -> list[float]:
-        """Where the asked key of each prompt lies, in per cent."""
+        """Return the depth of each prompt's key in per cent."""
         return strata(draws, 100)
 
     def samples(
         self, benchmark: PromptBenchmark, request: CellRequest, prompts: Sequence[Prompt]
     ) -> tuple[Sample, ...]:
-        """Asks for one token after each prompt; 1 where it is the key."""
+        """Generate one token after each prompt; the score is 1 if it is the key."""
         asked = zip(key_samples(request, prompts), prompts, strict=True)
         return tuple(
             replace(sample, cluster=benchmark.cluster(sample.sample, prompt))
@@ -74,17 +74,17 @@ class KeyForm(PromptForm):
         )
 
     def scores(self, benchmark: PromptBenchmark, samples: Sequence[Sample]) -> tuple[Score, ...]:
-        """The share of keys that are found."""
+        """Return the fraction of keys found."""
         return (score(benchmark.default_metric, mean_score(samples), higher_is_better=True),)
 
     def answer_tokens(self, benchmark: PromptBenchmark, task: str) -> int:
-        """The key."""
+        """Return 1, since a key is one token."""
         return 1
 
     def fills_length(self, benchmark: PromptBenchmark) -> bool:
-        """Text fills the length, whatever the form in words does."""
+        """Return True: held-out text always fills the length."""
         return True
 
     def sample_tokens(self, benchmark: PromptBenchmark, task: str, eval_length: int) -> int:
-        """The whole length."""
+        """Return the whole length."""
         return eval_length

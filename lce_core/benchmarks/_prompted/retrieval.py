@@ -1,7 +1,7 @@
-"""What retrieval benchmarks share: seeded draws, one-token keys, and answers to prompts.
+"""Shared code of retrieval benchmarks: seeded draws, one-token keys, and answers to prompts.
 
-A prompt follows from the benchmark's name, the task, the length, the study's seed, its own number
-and the text it is cut from: never from the method, nor from other prompts.
+A prompt depends on the benchmark's name, the task, the length, the study's seed, its own index and
+the text it is cut from. It never depends on the method or on other prompts.
 """
 
 from __future__ import annotations
@@ -23,26 +23,27 @@ Stream = NDArray[np.uint32]
 Complete = Callable[[str], bool]
 
 MIN_TEXT = 16
-"""Tokens of text around the keys, below which a key prompt asks nothing of the context."""
+"""Tokens of text around the keys, below which a key prompt would not test the context."""
 
 
 @dataclass(frozen=True, eq=False)
 class Prompt:
-    """One request: what is shown and what is hidden in it."""
+    """One request and its expected answer."""
 
     ids: TokenIds
     reference: str
     depth: float | None = None
-    """Where the evidence lies, 0 (start) to 100 (end) per cent of the context; None: all over."""
+    """Position of the evidence, 0 (start) to 100 (end) per cent of the context; None if everywhere.
+    """
 
     @property
     def right_answers(self) -> tuple[str, ...]:
-        """What is right, each as it would stand in the prompt if it stands there."""
+        """All right answers, each in the form in which it could occur in the prompt."""
         return (self.reference,)
 
 
 def prompts_sha256(prompts: Sequence[Prompt]) -> str:
-    """sha256 of the token ids of prompts in their order, 64 hex digits."""
+    """Return the sha256 over the token ids of prompts in order, 64 hexadecimal digits."""
     total = hashlib.sha256()
     for prompt in prompts:
         total.update(f"{len(prompt.ids)}\n".encode())
@@ -51,20 +52,20 @@ def prompts_sha256(prompts: Sequence[Prompt]) -> str:
 
 
 def blank_prompt(reference: str) -> Prompt:
-    """A prompt that shows nothing: for evidence about the scores of answers."""
+    """Return a prompt without tokens, for evidence about the scoring of answers."""
     return Prompt(np.empty(0, dtype=np.int64), reference)
 
 
 def generator(*place: str | int) -> np.random.Generator:
-    """Random numbers that follow from `place` (benchmark, task, length, seed, sample) alone."""
+    """Return a generator seeded by `place` (benchmark, task, length, seed, sample) alone."""
     return np.random.default_rng(int(fingerprint(list(place)), 16))
 
 
 def long_streams(request: CellRequest, num_tokens: int) -> list[Stream]:
-    """The held-out text of every domain that has at least `num_tokens` tokens.
+    """Return the held-out streams of the domains with at least `num_tokens` tokens.
 
     Raises:
-      UnavailableError: no domain has that many.
+      UnavailableError: if no domain has that many.
     """
     streams = [request.held_out.stream(domain) for domain in request.held_out.domains]
     long_enough = [stream for stream in streams if len(stream) >= num_tokens]
@@ -80,7 +81,7 @@ def long_streams(request: CellRequest, num_tokens: int) -> list[Stream]:
 
 
 def random_slice(streams: list[Stream], num_tokens: int, rng: np.random.Generator) -> Stream:
-    """`num_tokens` successive tokens from a random stream and place."""
+    """Return `num_tokens` successive tokens from a random stream and position."""
     stream = streams[rng.integers(len(streams))]
     start = int(rng.integers(len(stream) - num_tokens + 1))
     return stream[start : start + num_tokens]
@@ -89,7 +90,7 @@ def random_slice(streams: list[Stream], num_tokens: int, rng: np.random.Generato
 def key_task_reason(
     base_model: LanguageModel, num_distractors: int, eval_length: int
 ) -> str | None:
-    """Why a key prompt with that many distractors cannot be; None if it can."""
+    """Return why a key prompt with that many distractors is impossible; None if it is possible."""
     keys = base_model.keys
     if keys is None:
         return f"profile tiny needs a base model with key tokens; {base_model.plugin_name} has none"
@@ -111,10 +112,11 @@ def key_prompts(
     draws: Sequence[np.random.Generator],
     streams: list[Stream] | None = None,
 ) -> list[Prompt]:
-    """Text of eval_length - 1 tokens with one-token keys of distinct families, the query last.
+    """Build texts of eval_length - 1 tokens with one-token keys of distinct families, then a query.
 
-    The asked key lies at the given depth, the distractors anywhere; the reference is the asked
-    key's token. One generator a prompt. The text is cut from `streams` (None: held-out text).
+    The key to find lies at the given depth, distractors lie anywhere. The reference is the key's
+    token. Each prompt has its own generator. The text is cut from `streams`; None means held-out
+    text.
     """
     keys = request.base_model.keys
     assert keys is not None, "unavailable() lets no base model without keys through"
@@ -134,7 +136,7 @@ def key_prompts(
 
 
 def key_samples(request: CellRequest, prompts: Sequence[Prompt]) -> tuple[Sample, ...]:
-    """Asks for one token after each prompt; 1 where it is the reference key."""
+    """Generate one token after each prompt; the score is 1 if it is the reference key."""
     from lce_core.evaluation.decoding import generate
 
     answers = generate(
@@ -151,7 +153,7 @@ def key_samples(request: CellRequest, prompts: Sequence[Prompt]) -> tuple[Sample
 
 
 def key_sample(request: CellRequest, index: int, prompt: Prompt, answer: int) -> Sample:
-    """The request scored by its answer's token id; the prediction is the token's name."""
+    """Score a request by the answer's token id; the prediction is the token's name."""
     prediction = token_name(request, answer)
     right = float(prediction == prompt.reference)
     return Sample(index, len(prompt.ids), right, prompt.depth, prediction, prompt.reference)
@@ -164,10 +166,10 @@ def text_answers(
     max_new_tokens: int,
     complete: Complete | Sequence[Complete] = lambda _: False,
 ) -> list[str]:
-    """The continuation of each prompt as text.
+    """Generate the continuation of each prompt as text.
 
-    `complete`, one for all prompts or one for each, says whether more text could not change the
-    score any more.
+    `complete` is one rule for all prompts or one per prompt. It returns True if more text cannot
+    change the score.
     """
     from lce_core.evaluation.decoding import generate
     from lce_core.evaluation.greedy import Stop
@@ -192,14 +194,14 @@ def text_answers(
 
 
 def encode(request: CellRequest, text: str, *, special_tokens: bool = True) -> list[int]:
-    """Token ids of a text, with the tokenizer's own beginning of sequence by default."""
+    """Return a text's token ids, by default with a beginning-of-sequence token."""
     ids: list[int] = request.tokenizer.encode(text, add_special_tokens=special_tokens)
     return ids
 
 
 def token_name(request: CellRequest, token: int) -> str:
-    """How the tokenizer spells one id."""
-    # A vocabulary may be padded beyond what the tokenizer knows.
+    """Return the tokenizer's spelling of one id."""
+    # The model's vocabulary may be padded beyond the tokenizer's.
     name = request.tokenizer.convert_ids_to_tokens(token)
     return str(name) if name else f"<{token}>"
 
@@ -207,5 +209,5 @@ def token_name(request: CellRequest, token: int) -> str:
 def key_ids(
     keys: KeyVocabulary, families: NDArray[np.int64], members: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Ids of the key tokens with these families and members."""
+    """Return the ids of the key tokens with these families and members."""
     return keys.first_key + families * keys.members + members

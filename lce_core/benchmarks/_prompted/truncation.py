@@ -1,4 +1,4 @@
-"""Prompts that exceed a number of tokens lose their middle, as LongBench does it."""
+"""Cut the middle out of prompts that exceed a number of tokens, as LongBench does."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _ROUNDS = 8
 
 
 def cut_middle(request: CellRequest, text: str, max_tokens: int) -> list[int]:
-    """Ids of the text; of its first and last max_tokens // 2 tokens where it has too many.
+    """Return the ids of the text, or of its first and last max_tokens // 2 tokens if it is longer.
 
-    The two ends are decoded without special tokens, joined as text and tokenised again, so that
-    the result may be a few ids longer than `max_tokens`.
+    The two ends are decoded without special tokens, joined as text and tokenised again, so the
+    result may be a few ids longer than `max_tokens`.
 
     Source: LongBench/pred.py of github.com/THUDM/LongBench@2e00731, and LCEG's copy of it.
     """
@@ -21,10 +21,10 @@ def cut_middle(request: CellRequest, text: str, max_tokens: int) -> list[int]:
 
 
 def cut_middle_to_fit(request: CellRequest, text: str, max_tokens: int) -> list[int]:
-    """As `cut_middle`, with ends short enough that `max_tokens` ids hold them for certain.
+    """Cut like `cut_middle`, but with ends short enough that at most `max_tokens` ids remain.
 
-    A result that repeated cuts leave too long, which takes a tokenizer that answers to nothing,
-    loses ids in its middle.
+    If repeated cuts still leave too many ids, which needs an unusual tokenizer, ids are removed
+    from the middle.
     """
     ids = encode(request, text)
     kept, cut = max_tokens, ids

@@ -1,1 +1,1 @@
-"""What benchmarks share that score running text."""
+"""Shared code of benchmarks that score running text."""

@@ -1,4 +1,4 @@
-"""What benchmarks share that score running text: its sources, its amount, and the stored losses."""
+"""Shared code of benchmarks that score running text: sources, amount of text, stored losses."""
 
 from __future__ import annotations
 
@@ -34,29 +34,30 @@ Arrays = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class TextForm(Form):
-    """How much of the text a profile reads, and in what steps."""
+    """How much of the text a profile reads, and at which stride."""
 
     stride: int | None = None
-    """Tokens from one window's start to the next; None: the window's length."""
+    """Tokens from one window's start to the next; None means the window's length."""
     max_tokens: int | None = None
-    """Tokens from the start of the text that are used; None: all."""
+    """Tokens to use from the start of the text; None means all."""
     max_documents: int | None = None
-    """Documents from the start of a data set that are used; None: all."""
+    """Documents to use from the start of a data set; None means all."""
     span_share: int | None = None
-    """The tokens that are scored or averaged together are the trained context over this; None:
-    256."""
+    """Tokens scored or averaged together are the trained context divided by this; None means 256
+    tokens."""
 
     def span(self, base_model: LanguageModel) -> int:
-        """Tokens that are scored or averaged together, where no parameter says how many."""
+        """Return how many tokens are scored or averaged together if no parameter says so."""
         if self.span_share is None:
             return DEFAULT_SPAN
         return max(1, base_model.geometry.trained_context // self.span_share)
 
 
 class TextBenchmark(Benchmark):
-    """A task is a domain of the corpus or a data set; its documents are read in order.
+    """Base of benchmarks that score running text; each domain or data set is a task.
 
-    A new one defines `forms` and `evaluate`, which scores windows over `stream`, and `num_tokens`.
+    Documents are read in order. A new benchmark defines `forms`, `evaluate`, which scores windows
+    over `stream`, and `num_tokens`.
     """
 
     seeded: ClassVar[bool] = False
@@ -64,15 +65,15 @@ class TextBenchmark(Benchmark):
     forms: ClassVar[Mapping[Profile, TextForm]]
     data_on_demand: ClassVar[tuple[DataSet, ...]] = tuple(DATA_SETS.values())
     domains: tuple[str, ...] = ("code", "prose")
-    """Domains of the study's corpus, each a task."""
+    """Domains of the study's corpus, one task each."""
     data_sets: tuple[Literal["pg19", "proof_pile", "govreport"], ...] = ()
-    """Data sets, each a task and a folder that `data_folders` names."""
+    """Data sets, one task each, with folders named in `data_folders`."""
     max_tokens: int | None = Field(default=None, gt=0)
-    """Tokens from the start of the text that are used; None: all, or as the profile says."""
+    """Tokens to use from the start of the text; None means all, or as the profile says."""
     max_documents: int | None = Field(default=None, gt=0)
-    """Documents from the start of a data set that are used; None: 10 in faithful, else all."""
+    """Documents to use from the start of a data set; None means 10 in faithful, else all."""
     store_nll: bool | None = None
-    """Keep every token's NLL (float16) in the cell's folder; None: if it takes at most 64 MB."""
+    """Store every token's NLL (float16) in the cell's folder; None stores up to 64 MB."""
 
     @model_validator(mode="after")
     def _some_text(self) -> TextBenchmark:
@@ -87,27 +88,27 @@ class TextBenchmark(Benchmark):
 
     @property
     def form(self) -> TextForm:
-        """What the profile does."""
+        """Behaviour of the chosen profile."""
         return self.forms[self.profile]
 
     def tasks(self) -> tuple[str, ...]:
-        """The domains, then the data sets."""
+        """List the domains, then the data sets."""
         return self.domains + self.data_sets
 
     def reads(self, task: str) -> tuple[DataSet, ...]:
-        """The data set; nothing for a domain."""
+        """Return the task's data set; domains read none."""
         return (DATA_SETS[task],) if task in self.data_sets else ()
 
     def text_tokens(self, task: str, held_out_tokens: int) -> int:
-        """Of a data set as many documents as are read, of the size that they have as published."""
+        """Predict the tokens to read: the domain, or the documents at their published size."""
         return sum(self.published_documents(task)) if task in self.data_sets else held_out_tokens
 
     def num_independent(self, task: str, eval_length: int, held_out_tokens: int) -> int:
-        """Windows side by side: overlapping ones are not independent."""
+        """Return the number of windows side by side; overlapping windows are not independent."""
         return min(self.token_limit() or held_out_tokens, held_out_tokens) // eval_length
 
     def published_documents(self, task: str) -> list[int]:
-        """Tokens of each document that is read of a data set, roughly."""
+        """Return the approximate tokens of each document that is read from a data set."""
         number, mean_tokens = PUBLISHED_SIZES[task]
         return [mean_tokens] * min(number, self.document_limit(task) or number)
 
@@ -118,7 +119,7 @@ class TextBenchmark(Benchmark):
         eval_length: int,
         data_folders: Mapping[str, Path],
     ) -> Sequences | None:
-        """The windows over a stream of all documents, estimated from their bytes."""
+        """Predict the windows over a data set's documents, with tokens estimated from bytes."""
         if task not in self.data_sets:
             return None
         limit = self.document_limit(task)
@@ -127,15 +128,15 @@ class TextBenchmark(Benchmark):
         return Sequences({eval_length: windows})
 
     def stream_key(self, task: str) -> tuple[object, ...]:
-        """What decides which tokens `stream` gives in a study."""
+        """Cache key of the token stream: cells with equal keys read the same tokens."""
         return task, task in self.data_sets, self.token_limit(), self.document_limit(task)
 
     def stream(self, request: CellRequest) -> tuple[NDArray[np.uint32], Documents | None]:
-        """The task's text as one stream (tokens,), and its documents if it is a data set.
+        """Return the task's text as one stream (tokens,), and its documents if it is a data set.
 
         Raises:
-          UnavailableError: the corpus has no such domain, or the data set is not there.
-          DataError: the data set cannot be read.
+          UnavailableError: if the corpus has no such domain, or the data set is missing.
+          DataError: if the data set cannot be read.
         """
         if request.task not in self.data_sets:
             self.require_domain(request)
@@ -149,7 +150,7 @@ class TextBenchmark(Benchmark):
         return documents.joined()[: self.token_limit()], documents
 
     def require_domain(self, request: CellRequest) -> None:
-        """Raises UnavailableError where the corpus has no domain of the task's name."""
+        """Raise UnavailableError if the corpus has no domain of the task's name."""
         known = request.held_out.domains
         if request.task not in known:
             raise UnavailableError(
@@ -160,30 +161,30 @@ class TextBenchmark(Benchmark):
             )
 
     def token_limit(self) -> int | None:
-        """Tokens of the text that are used at most."""
+        """Return the maximum number of tokens of the text to use."""
         return self.max_tokens or self.form.max_tokens
 
     def document_limit(self, task: str) -> int | None:
-        """Documents of a data set that are used at most."""
+        """Return the maximum number of documents of a data set to use."""
         return self.max_documents or self.form.max_documents
 
     def stores(self, num_losses: int) -> bool:
-        """Whether so many losses are kept."""
+        """Return True if this many losses are stored."""
         if self.store_nll is not None:
             return self.store_nll
         return num_losses * np.dtype(np.float16).itemsize <= SMALL_BYTES
 
 
 def pack_losses(starts: Iterable[int], rows: Iterable[NDArray[np.floating]]) -> Arrays:
-    """Losses of windows of any length, as a cell keeps them.
+    """Pack the losses of windows of any length into the arrays that a cell stores.
 
     Args:
       starts: first token of each window in the text.
       rows: NLL of tokens 1..L-1 of each window.
 
     Returns:
-      `nll` float16, window after window; `start` and `losses` (windows,) int64, the window's first
-      token and its number of losses.
+      `nll` float16, window after window; `start` and `losses` (windows,) int64, each window's first
+        token and number of losses.
     """
     halves = [np.asarray(row, dtype=np.float16) for row in rows]
     return {

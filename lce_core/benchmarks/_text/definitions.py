@@ -1,14 +1,14 @@
-"""What the literature calls perplexity, as functions of the losses of windows.
+"""Definitions of perplexity in the literature, as functions of the losses of windows.
 
-The losses are computed once; each definition says which of a window's tokens it scores and how it
-averages. All of them take what `scored` makes of the losses, window by window, so that the losses
-of a whole book need not be held at once. Intervals: bootstrap over clusters of windows that are not
-independent (overlapping windows, windows of one document).
+Losses are computed once. Each definition chooses which tokens of a window it scores and how it
+averages. All take the output of `scored_means` window by window, so the losses of a whole book need
+not be in memory at once. Intervals: bootstrap over clusters of dependent windows (overlapping, or
+of one document).
 
   windows    exp of the mean over windows of each window's mean NLL. All positions scored: LCEG and
              LongLoRA (arXiv:2409.12181, Tables 2, 5, 9, 10). New tokens scored: YaRN's GovReport
-             (arXiv:2309.00071, Table 8), where a first window of 32k tokens weighs as much as a
-             later one of 256.
+             (arXiv:2309.00071, Table 8), where a first window of 32k tokens has the same weight as
+             a later one of 256.
   tokens     exp of the mean NLL of all scored tokens: Press et al. (arXiv:2108.12409, sliding
              window evaluation).
   documents  mean over documents of exp of each document's mean NLL: Base of RoPE Bounds Context
@@ -36,39 +36,39 @@ class Scored:
     nll: NDArray[np.float64]
     """Mean NLL in nats of each window's scored tokens (windows,)."""
     tokens: NDArray[np.int64]
-    """Number of them (windows,)."""
+    """Number of scored tokens of each window (windows,)."""
     clusters: Sequence[Hashable]
     """Document or block of each window."""
 
 
 def scored_means(nll: NDArray[np.floating], tokens: int) -> NDArray[np.float64]:
-    """Mean over the last `tokens` losses of each window (windows,).
+    """Return the mean over the last `tokens` losses of each window (windows,).
 
     Args:
       nll: losses (windows, L - 1) of tokens 1..L-1.
-      tokens: how many of them are scored, 1 to L - 1.
+      tokens: number of scored tokens, 1 to L - 1.
     """
     return np.asarray(nll[:, nll.shape[1] - tokens :].mean(axis=1, dtype=np.float64))
 
 
 def over_windows(scored: Scored, base: float = math.e) -> Estimate:
-    """base^(mean over windows of nll)."""
+    """Return base^(mean over windows of nll)."""
     return _power(base, bootstrap_mean(scored.nll, clusters=scored.clusters))
 
 
 def over_tokens(scored: Scored, base: float = math.e) -> Estimate:
-    """base^(sum of tokens * nll / sum of tokens)."""
+    """Return base^(sum of tokens * nll / sum of tokens)."""
     mean = bootstrap_mean(scored.nll, weights=scored.tokens, clusters=scored.clusters)
     return _power(base, mean)
 
 
 def over_documents(scored: Scored) -> Estimate:
-    """Mean over clusters of exp(sum of tokens * nll / sum of tokens in the cluster)."""
+    """Return the mean over clusters of exp(sum of tokens * nll / sum of tokens in the cluster)."""
     return bootstrap_mean(np.exp(_cluster_means(scored)))
 
 
 def over_document_losses(scored: Scored) -> Estimate:
-    """exp(mean over clusters of (sum of tokens * nll / sum of tokens in the cluster))."""
+    """Return exp(mean over clusters of (sum of tokens * nll / sum of tokens in the cluster))."""
     return _power(math.e, bootstrap_mean(_cluster_means(scored)))
 
 

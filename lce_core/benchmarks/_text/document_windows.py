@@ -20,26 +20,26 @@ class Cut:
 
     document: int
     start: int
-    """First token in the joined documents, without any special token."""
+    """First token in the joined documents, not counting special tokens."""
     length: int
-    """Tokens, the beginning-of-text token included."""
+    """Number of tokens, including the beginning-of-text token."""
     scored: int
-    """Tokens at its end that no earlier window has scored."""
+    """Number of tokens at its end that no earlier window has scored."""
     fills: bool
-    """First window of its document, and as long as windows are."""
+    """True for the first window of a document if it has the full window length."""
 
 
 def cut_documents(
     sizes: Sequence[int], length: int, stride: int, *, before: bool, truncate: bool
 ) -> list[Cut]:
-    """The windows of every document, in order.
+    """Cut the windows of every document, in order.
 
     Args:
       sizes: tokens of each document, without special tokens.
       length: tokens of a window.
-      stride: from one start to the next; no longer than what a window holds of the document.
-      before: whether a window begins with a special token.
-      truncate: only the first window of each document, if the document fills it.
+      stride: tokens from one start to the next; at most the document tokens of a window.
+      before: True if a window begins with a special token.
+      truncate: only keep the first window of each document that fills it.
     """
     room = length - before
     cuts, offset = [], 0
@@ -48,7 +48,8 @@ def cut_documents(
         while done < size and not (truncate and (start or size < room)):
             end = min(start + room, size)
             scored = min(end - done, end - start - 1 + before)
-            if scored:  # a lone token without anything before it is not predicted
+            # A document of one token without a preceding token has nothing to predict.
+            if scored:
                 fills = start == 0 and end == room
                 cuts.append(Cut(document, offset + start, end - start + before, scored, fills))
             done, start = end, start + min(stride, room)
@@ -59,7 +60,7 @@ def cut_documents(
 def document_losses(
     request: CellRequest, stream: Stream, cuts: Sequence[Cut], before: int | None
 ) -> list[NDArray[np.float32]]:
-    """NLL of each window (L - 1,); windows of one length share passes, whatever their document."""
+    """Return the NLL of each window (L - 1,); windows of equal length share passes."""
     rows: list[NDArray[np.float32]] = [np.zeros(0, np.float32)] * len(cuts)
     by_length: dict[int, list[int]] = {}
     for index, cut in enumerate(cuts):

@@ -1,9 +1,9 @@
-"""Documents that losses are computed over: PG19, Proof-pile and GovReport, or held-out text.
+"""Documents to score: PG19, Proof-pile and GovReport, or held-out text.
 
-A data set lies in a folder that the user names. Text files are one document each; rows of .jsonl or
-.parquet files hold one in the column `text` (`input` in GovReport's published form). Files are read
-in the order of their names, rows in the order of the file, and no further than asked. Documents are
-tokenised once in a process and base model.
+A data set is a folder that the user names. Each text file is one document; each row of a .jsonl or
+.parquet file holds one in the column `text` (`input` in GovReport's published form). Files are read
+in order of name and rows in order, no further than needed. Documents are tokenised once per process
+and base model.
 """
 
 from __future__ import annotations
@@ -43,11 +43,12 @@ DATA_SETS = {
     ),
 }
 PUBLISHED_SIZES = {"pg19": (100, 105_000), "proof_pile": (128, 66_000), "govreport": (973, 11_600)}
-"""Documents of the test sets, and tokens of one, with Llama's tokenizer, roughly: for prices alone.
+"""Documents of the test sets and approximate Llama tokens per document, used only for cost
+estimates.
 
-PG19's 100 test books have 6,966,499 words (arXiv:1911.05507, table 1) and 1.5 tokens a word;
-LongLoRA's sample of Proof-pile is 128 documents of 32,768 tokens or more, taken to have twice as
-many; GovReport's 973 reports have 7,897 words (arXiv:2201.03533, table 1).
+PG19's 100 test books have 6,966,499 words (arXiv:1911.05507, table 1) at 1.5 tokens per word.
+LongLoRA's sample of Proof-pile has 128 documents of at least 32,768 tokens, taken to have twice as
+many. GovReport's 973 reports have 7,897 words each (arXiv:2201.03533, table 1).
 """
 _COLUMNS = ("text", "input")
 _MARK = r"\*\*\* ?{} OF (?:THIS|THE) PROJECT GUTENBERG EBOOK[^*]*\*\*\*"
@@ -64,15 +65,15 @@ class Documents:
     tokens: tuple[Tokens, ...]
     """Ids of each document, without special tokens."""
     bos: int | None
-    """The token before every document (`separator_of`), if there is one."""
+    """Token inserted before every document (`separator_of`); None for none."""
 
     def joined(self) -> Tokens:
-        """All of them, each preceded by that token (tokens,)."""
+        """Concatenate all documents, each preceded by `bos` (tokens,)."""
         first = np.array([] if self.bos is None else [self.bos], dtype=np.uint32)
         return np.concatenate([part for ids in self.tokens for part in (first, ids)])
 
     def names_at(self, places: NDArray[np.int64]) -> list[str]:
-        """The document in which each token of `joined()` lies."""
+        """Return the name of the document that contains each token of `joined()`."""
         sizes = [len(ids) + (self.bos is not None) for ids in self.tokens]
         found = np.searchsorted(np.cumsum(sizes), places, side="right")
         return [self.names[index] for index in found]
@@ -86,18 +87,18 @@ def read_documents(
     at_most: int | None = None,
     max_tokens: int | None = None,
 ) -> Documents:
-    """The first documents of a data set.
+    """Read the first documents of a data set.
 
     Args:
-      request: gives folder and tokenizer.
+      request: provides folder and tokenizer.
       name: one of `DATA_SETS`.
-      at_least: tokens of a document, below which it is passed over.
-      at_most: documents; None for all.
-      max_tokens: of all documents together; the last one is cut.
+      at_least: minimum tokens of a document; shorter ones are skipped.
+      at_most: maximum number of documents; None for all.
+      max_tokens: maximum tokens of all documents together; the last one is cut.
 
     Raises:
-      UnavailableError: the data set is not on this machine, or no document of that length.
-      DataError: a file that cannot be read.
+      UnavailableError: if the data set is not on this machine, or has no document of that length.
+      DataError: if a file cannot be read.
     """
     source = _source(request.tokenizer, name, request.data_folders)
     chosen: list[tuple[str, Tokens]] = []
@@ -127,15 +128,15 @@ def _separator(request: CellRequest) -> int | None:
 
 
 def held_out_documents(request: CellRequest, *, at_least: int, max_tokens: int | None) -> Documents:
-    """The documents of a domain of the held-out text, named by their number in it.
+    """Return the documents of a domain of the held-out text, named by their number in it.
 
     Args:
-      request: gives text and domain.
-      at_least: tokens of a document, below which it is passed over.
-      max_tokens: of the whole text; the last document is cut. None for no limit.
+      request: provides text and domain.
+      at_least: minimum tokens of a document; shorter ones are skipped.
+      max_tokens: maximum tokens of the whole text; the last document is cut. None for no limit.
 
     Raises:
-      UnavailableError: no document of that length.
+      UnavailableError: if there is no document of that length.
     """
     stream = request.held_out.stream(request.task)[:max_tokens]
     starts = request.held_out.document_starts(request.task)
@@ -162,11 +163,11 @@ def document_tokens(
     at_least: int = 1,
     at_most: int | None = None,
 ) -> list[int]:
-    """Tokens of the documents that `read_documents` finds, estimated from their bytes in UTF-8.
+    """Estimate the tokens of the documents of `read_documents` from their UTF-8 bytes.
 
     Raises:
-      UnavailableError: the data set is not on this machine.
-      DataError: a file that cannot be read.
+      UnavailableError: if the data set is not on this machine.
+      DataError: if a file cannot be read.
     """
     tex = name == "proof_pile"
     ratio = base_model.bytes_per_tex_token if tex else base_model.bytes_per_token
@@ -185,7 +186,7 @@ def _bytes(name: str, files: Seen, at_least: float, at_most: int | None) -> tupl
 
 
 def _texts(name: str, files: Seen) -> Iterator[tuple[str, str]]:
-    """(name, text) of every document."""
+    """Yield (name, text) of every document."""
     for file in (Path(path) for path, *_ in files):
         if file.suffix in (".txt", ".tex"):
             yield file.name, _book(file) if name == "pg19" else read_text(file)
@@ -204,7 +205,7 @@ def _texts(name: str, files: Seen) -> Iterator[tuple[str, str]]:
 
 
 def _book(file: Path) -> str:
-    """A Project Gutenberg text without header, licence and their marks."""
+    """Return a Project Gutenberg text without header and licence."""
     declared = _LATIN.search(file.read_bytes()[:4096])
     text = read_text(file, declared.group(1).decode() if declared else "utf-8")
     start, end = _START.search(text), _END.search(text)
@@ -212,7 +213,7 @@ def _book(file: Path) -> str:
 
 
 class _Source:
-    """The documents of a data set, tokenised as far as anyone has asked."""
+    """The documents of a data set, tokenised as far as any caller has read."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, name: str, files: Seen) -> None:
         self._tokenizer, self._texts = tokenizer, _texts(name, files)
@@ -220,11 +221,13 @@ class _Source:
         self._error: DataError | None = None
 
     def documents(self) -> Iterator[tuple[str, Tokens]]:
-        """Names and ids, in order."""
+        """Yield names and ids, in order."""
         from lce_core.data.tokenised import token_ids
 
         yield from self._done
-        if self._error is not None:  # what has failed would now look as if it had ended
+        # After an error the generator is exhausted, so without this check the set would look
+        # complete.
+        if self._error is not None:
             raise self._error
         try:
             for name, text in self._texts:
@@ -242,7 +245,8 @@ _SOURCES: dict[tuple[object, ...], _Source] = {}
 def _source(tokenizer: PreTrainedTokenizerBase, name: str, folders: Mapping[str, Path]) -> _Source:
     seen = DATA_SETS[name].seen(folders)
     backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is None:  # nothing to tell two of them apart by
+    # Without a backend there is no cache key that distinguishes two tokenizers.
+    if backend is None:
         return _Source(tokenizer, name, seen)
     key = (name, seen, hashlib.sha256(backend.to_str().encode()).hexdigest())
     if key not in _SOURCES:

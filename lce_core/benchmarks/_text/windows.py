@@ -1,4 +1,4 @@
-"""Windows over a stream of tokens, and their losses in bounded memory, each computed once."""
+"""Windows over a stream of tokens; their losses, each computed once in bounded memory."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from lce_core.evaluation.loss_cache import Text, TokenScores
 from lce_core.evaluation.windows import Stream, Windows
 from lce_core.reports import Progress
 
+# Bounds the float32 losses of a group to 16 MB.
 _GROUP_TOKENS = 1 << 22
 
 
 def num_windows(stream_tokens: int, length: int, stride: int, *, drop_last: bool) -> int:
-    """Windows of `length` tokens that start every `stride` tokens of a stream.
+    """Return the number of windows of `length` tokens that start every `stride` tokens.
 
-    `drop_last` counts as LCEG's script does: starts below stream_tokens - length, the last of them
-    left out. Otherwise every window that lies within the stream counts.
+    `drop_last` counts like LCEG's script: starts below stream_tokens - length, without the last of
+    them. Otherwise every window within the stream counts.
     """
     room = stream_tokens - length
     return max(0, -(-room // stride) - 1) if drop_last else max(0, room // stride + 1)
@@ -31,10 +32,10 @@ def num_windows(stream_tokens: int, length: int, stride: int, *, drop_last: bool
 def cut_windows(
     stream: NDArray[np.uint32], length: int, stride: int, *, drop_last: bool = False
 ) -> Windows:
-    """The windows counted by `num_windows`.
+    """Cut the windows counted by `num_windows`.
 
     Raises:
-      UnavailableError: the stream is too short for one window.
+      UnavailableError: if the stream is too short for one window.
     """
     count = num_windows(len(stream), length, stride, drop_last=drop_last)
     if not count:
@@ -51,9 +52,9 @@ def cut_windows(
 def window_losses(
     request: CellRequest, windows: Windows, report: Progress | None = None
 ) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    """Yields (first window, NLL in nats (windows, L - 1)) for groups of windows.
+    """Yield (first window, NLL in nats (windows, L - 1)) for groups of windows.
 
-    Arguments are those of `window_scores`.
+    The arguments are those of `window_scores`.
     """
     for first, found in window_scores(request, windows, report):
         yield first, found.nll
@@ -62,17 +63,18 @@ def window_losses(
 def window_scores(
     request: CellRequest, windows: Windows, report: Progress | None = None
 ) -> Iterator[tuple[int, TokenScores]]:
-    """Yields (first window, scores of their tokens) for groups of windows.
+    """Yield (first window, scores of the windows' tokens) for groups of windows.
 
-    A group is small enough that a whole book at stride 256 need not be held at once. What the
-    request's cache holds is not computed again.
+    Groups are small enough that the losses of a whole book at stride 256 are not in memory at once.
+    Losses in the request's cache are not computed again.
 
     Args:
-      request: gives the model and the cache.
-      windows: what to score.
-      report: told (windows done, windows in all); the request's own if None.
+      request: provides the model and the cache.
+      windows: windows to score.
+      report: called with (windows done, total windows); None means the request's own.
     """
-    request.model.begin_request(windows.length)  # beyond the method's reach, whatever is cached
+    # Refuse windows beyond the method's reach even if their losses are cached.
+    request.model.begin_request(windows.length)
     size = max(1, _GROUP_TOKENS // windows.length)
     groups = [windows.rows(first, size) for first in range(0, len(windows), size)]
     for place, group in enumerate(groups):
@@ -124,7 +126,7 @@ def _all_at_once(request: CellRequest, windows: Windows, report: Progress) -> To
 
 
 def _missing_of(request: CellRequest, groups: Sequence[Windows]) -> list[Windows]:
-    """Of each group the windows whose losses are not known; no group without any."""
+    """Return each group's windows without known losses; omit groups that have none."""
     starts = (group.starts[[row is None for row in _known(request, group)]] for group in groups)
     return [replace(groups[0], starts=some) for some in starts if len(some)]
 

@@ -1,16 +1,17 @@
 """LongEval lines: find the number of one line among as many lines as the context holds.
 
-A line reads "line ADJECTIVE-NOUN: REGISTER_CONTENT is <NUMBER>", numbers 1 to 50000; the prompt
-ends with the beginning of the asked line, which base models continue. `faithful` draws the asked
-line anywhere and scores the last integer of 15 tokens, as LongChat does; `clean` and `fast` ask
-lines of all depths in strata and score the first integer, which a model that runs on cannot spoil.
+A line reads "line ADJECTIVE-NOUN: REGISTER_CONTENT is <NUMBER>" with numbers from 1 to 50000. The
+prompt ends with the start of the requested line, which base models continue. Like LongChat,
+`faithful` draws the requested line anywhere and scores the last integer of 15 tokens. `clean` and
+`fast` request lines at stratified depths and score the first integer, which text after the answer
+cannot change.
 
-Published cases (a folder `long_eval` with LongChat's 200_lines.jsonl and so on) are what `faithful`
-asks where that folder is given: those of the largest number of lines that fits the length. They are
-of a length that the files decide: a cell that they do not fill is unavailable.
+If the folder `long_eval` holds LongChat's published cases (200_lines.jsonl and others), `faithful`
+uses them: those with the largest number of lines that fits the length. The files determine their
+length, so cells that they do not fill are unavailable.
 
-Token form (profile `tiny`, for base models with key tokens): a key of every family hidden in
-held-out text, then the query of one of them; the next token must be its key.
+Token form (profile `tiny`, for base models with key tokens): keys of all families are hidden in
+held-out text, then the query of one family follows; the next token must be its key.
 """
 
 from __future__ import annotations
@@ -53,10 +54,10 @@ from lce_core.models import LanguageModel
 
 @dataclass(frozen=True)
 class LineKeys(KeyForm):
-    """A key of every family, one of them asked for."""
+    """A key of every family in one text; the prompt asks for one of them."""
 
     def check(self, benchmark: Any) -> None:
-        """No published cases."""
+        """Raise SpecError for published cases, which have no token form."""
         if benchmark.cases == "published":
             raise SpecError(
                 "cases",
@@ -66,12 +67,12 @@ class LineKeys(KeyForm):
             )
 
     def distractors(self, base_model: LanguageModel, task: str) -> int:
-        """All other families."""
+        """Return the number of all other families."""
         return base_model.keys.families - 1 if base_model.keys else 0
 
 
 class LongEval(PromptBenchmark):
-    """Share of lines whose number is found."""
+    """Fraction of lines whose number is found."""
 
     data_on_demand: ClassVar[tuple[DataSet, ...]] = (PUBLISHED,)
     forms: ClassVar[Mapping[Profile, PromptForm]] = {
@@ -91,9 +92,10 @@ class LongEval(PromptBenchmark):
     otherwise: ClassVar[str] = "set cases: generated, which fills any length"
 
     num_samples: int | None = Field(default=None, gt=0)
-    """Generated prompts of a cell; None: 50 (faithful, fast), 100 (clean), 120 (tiny)."""
+    """Generated prompts per cell; None means 50 (faithful, fast), 100 (clean), 120 (tiny)."""
     cases: Literal["generated", "published"] | None = None
-    """Whose lines; None: generated, and in faithful published where their folder is given."""
+    """Source of the lines; None means generated, or in faithful published if their folder is given.
+    """
 
     @model_validator(mode="after")
     def _settings_have_effect(self) -> LongEval:
@@ -107,37 +109,37 @@ class LongEval(PromptBenchmark):
         return self
 
     def tasks(self) -> tuple[str, ...]:
-        """One task."""
+        """Return the only task."""
         return ("lines",)
 
     def num_prompts(self, task: str) -> int:
-        """The parameter, or the profile's number; published cases come 50 a file."""
+        """Return the parameter or the profile's number; each published file has 50 cases."""
         if self.cases == "published":
             return PUBLISHED_CASES
         return self.num_samples or self.form.num_samples
 
     def reads(self, task: str) -> tuple[DataSet, ...]:
-        """The published cases where they are asked for."""
+        """Return the published cases if the parameters select them."""
         return (PUBLISHED,) if self.cases == "published" else ()
 
     def data_names(self, task: str, data_folders: Mapping[str, Path]) -> tuple[str, ...]:
-        """The published cases where they are asked."""
+        """Return the name of the published cases if the cell uses them."""
         read = (PUBLISHED,) if self._reads_published(data_folders) else ()
         return tuple(data_set.recorded_name(data_folders) for data_set in read)
 
     def digest(self, task: str, data_folders: Mapping[str, Path]) -> str | None:
-        """sha256 of the published cases, or of the words that lines are made of."""
+        """Return the sha256 of the published cases, or of the words that lines are made of."""
         if self._reads_published(data_folders):
             return PUBLISHED.digest(data_folders)
         return words_digest() if self.form.in_words else None
 
     def build(self, request: CellRequest) -> list[Prompt]:
-        """Published cases, or lines generated up to the length.
+        """Return published cases, or generate lines up to the length.
 
         Raises:
-          UnavailableError: the length cannot hold two lines, or no published case; says the
-            minimum.
-          DataError: published cases that are not as published; names file, row and column.
+          UnavailableError: if the length cannot hold two lines, or no published case; the message
+            states the minimum.
+          DataError: if published cases are malformed; the message names file, row and column.
         """
         if self._reads_published(request.data_folders):
             return published_prompts(request)
@@ -148,16 +150,16 @@ class LongEval(PromptBenchmark):
         return generated_prompts(request, line_words(), depths, draws)
 
     def slack_tokens(self, request: CellRequest) -> int:
-        """A line, where lines are generated."""
+        """Return the tokens of a line if lines are generated."""
         return 0 if self._reads_published(request.data_folders) else line_tokens(request)
 
     def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
-        """1 where the integer that counts is the line's."""
+        """Return 1 if the scored integer is the line's number."""
         integer = last_integer if self.profile == "faithful" else first_integer
         return float(integer(answer) == int(prompt.reference))
 
     def complete(self, task: str, prompt: Prompt, answer: str) -> bool:
-        """Once the first integer has ended; the last one is known at the answer's end only."""
+        """Return True once the first integer has ended; the last one is only known at the end."""
         return self.profile != "faithful" and has_complete_integer(answer)
 
     def _reads_published(self, folders: Mapping[str, Path]) -> bool:

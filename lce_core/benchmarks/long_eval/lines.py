@@ -1,4 +1,4 @@
-"""Prompts of LongEval lines, generated to a length or as LongChat published them."""
+"""Prompts of LongEval lines, generated up to a length or as published by LongChat."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Words = tuple[tuple[str, ...], tuple[str, ...]]
 
 @functools.cache
 def line_words() -> Words:
-    """Adjectives and nouns of the package wonderwords, sorted."""
+    """Return the sorted adjectives and nouns of the package wonderwords."""
     from wonderwords import RandomWord
 
     words = RandomWord()
@@ -52,14 +52,14 @@ def line_words() -> Words:
 
 
 def words_digest() -> str:
-    """sha256 of the words: another release of the package may have others."""
+    """Return the sha256 of the words, which may differ between releases of the package."""
     return hashlib.sha256(
         "\n".join("\n".join(words) for words in line_words()).encode()
     ).hexdigest()
 
 
 def prompt_text(lines: Sequence[tuple[str, int]], asked: str) -> str:
-    """The prompt with these (key, number) lines up to the number of the asked key."""
+    """Return the prompt with these (key, number) lines, ending before the requested number."""
     record = "".join(_line(*line) for line in lines)
     return (
         f"{HEADER}{record}\nNow the record is over. Tell me what is the <REGISTER_CONTENT> in line"
@@ -73,17 +73,18 @@ def generated_prompts(
     depths: Sequence[float],
     draws: Sequence[np.random.Generator],
 ) -> list[Prompt]:
-    """A prompt with as many lines as fit for each depth (0..100), which says the asked line.
+    """Build one prompt with as many lines as fit per depth (0..100) of the requested line.
 
     Raises:
-      UnavailableError: two lines and the answer exceed the length; says the minimum.
+      UnavailableError: if two lines and the answer exceed the length; the message states the
+        minimum.
     """
     seeds = [int(rng.integers(2**63)) for rng in draws]
     most = _lines_that_fit(request, words, depths[0], seeds[0])
     prompts = []
     for depth, seed in zip(depths, seeds, strict=True):
         num_lines = most
-        # Numbers and words differ in tokens, so that a line more or less may fit.
+        # Numbers and words differ in tokens, so another sample may fit fewer lines than the first.
         while True:
             prompt = _prompt(request, words, depth, seed, num_lines)
             if _fits(request, prompt) or num_lines == MIN_LINES:
@@ -94,17 +95,18 @@ def generated_prompts(
 
 
 def line_tokens(request: CellRequest) -> int:
-    """Tokens of a line, mean over a hundred."""
+    """Return the mean tokens of a line, over a hundred lines."""
     lines = "".join(_line(*line) for line in _lines(line_words(), 0, 100))
     return -(-len(encode(request, lines, special_tokens=False)) // 100)
 
 
 def published_prompts(request: CellRequest) -> list[Prompt]:
-    """LongChat's cases with the largest number of lines that all fit the length.
+    """Return LongChat's cases with the largest number of lines that all fit the length.
 
     Raises:
-      UnavailableError: no folder, or not even the shortest file fits; says the minimum.
-      DataError: a row that is not as published; names file, row and column.
+      UnavailableError: if there is no folder, or even the shortest file does not fit; the message
+        states the minimum.
+      DataError: if a row is malformed; the message names file, row and column.
     """
     files = sorted(PUBLISHED.files(request.data_folders), key=_num_lines)
     fitting: list[Prompt] = []
@@ -142,12 +144,13 @@ def _prompt(request: CellRequest, words: Words, depth: float, seed: int, num_lin
 
 
 def _lines(words: Words, seed: int, num_lines: int) -> list[tuple[str, int]]:
-    """Lines with distinct keys; fewer are a beginning of more."""
+    """Generate lines with distinct keys; a smaller number gives a prefix of a larger one."""
     keys_rng, numbers_rng = (np.random.default_rng([seed, part]) for part in range(2))
     adjectives, nouns = words
     pairs: dict[int, None] = {}
     while len(pairs) < num_lines:
-        # One by one would be slow, and as many as are missing would depend on num_lines.
+        # Draw blocks of fixed size: single draws would be slow, and a block size that depends on
+        # num_lines would change the order of keys.
         pairs |= dict.fromkeys(keys_rng.integers(len(adjectives) * len(nouns), size=256).tolist())
     numbers = numbers_rng.integers(1, 50001, size=num_lines).tolist()
     keys = [f"{adjectives[pair // len(nouns)]}-{nouns[pair % len(nouns)]}" for pair in pairs]
@@ -155,7 +158,7 @@ def _lines(words: Words, seed: int, num_lines: int) -> list[tuple[str, int]]:
 
 
 def _lines_that_fit(request: CellRequest, words: Words, depth: float, seed: int) -> int:
-    """Most lines of one case with which prompt and answer fit, at least the minimum."""
+    """Return the largest number of lines with which prompt and answer fit, at least the minimum."""
 
     def prompt(num_lines: int) -> Prompt:
         return _prompt(request, words, depth, seed, num_lines)

@@ -1,15 +1,15 @@
-"""LongBench, the 16 English tasks: documents read whole or without their middle, then a question.
+"""LongBench, the 16 English tasks: documents, whole or without their middle, then a question.
 
-A prompt with more tokens than the cell's length loses its middle. `faithful` cuts as LCEG does: to
-the length itself, so that the answer comes on top of it. `clean` keeps room for the answer within
+A prompt with more tokens than the cell's length loses its middle. `faithful` cuts to the length
+itself, as LCEG does, so the answer comes on top of it. `clean` reserves room for the answer within
 the length. `fast` is `clean` on 100 rows of each task, evenly spread over its file. There is no
-`tiny`: the texts are natural language, and there are no synthetic ones.
+`tiny` profile, because the texts are natural language.
 
-An answer scores as the best over all references. Where `first_line` says so, its first line counts
-and decoding ends with it: `longbench` in few-shot tasks, `lceg` in questions and synthetic tasks
-too. The models of a study are base models, which do not end their answers themselves, so `lceg` is
-the rule of every profile unless told otherwise. The published score is 100 times the value here,
-the published average the mean over tasks. Intervals: bootstrap over documents.
+An answer scores as the best over all references. For some tasks only the first line of an answer is
+scored, and decoding ends with it: with `first_line: longbench` in few-shot tasks, with `lceg` in
+questions and synthetic tasks too. Base models do not end their answers themselves, so `lceg` is the
+default of every profile. The published score is 100 times the value here, and the published average
+is the mean over tasks. Intervals: bootstrap over documents.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ _FAMILIES = (_question_answering, _summarisation, _few_shot, _synthetic, _code)
 TASKS: dict[str, Task] = {task.name: task for family in _FAMILIES for task in family.TASKS}
 FAST_ROWS = 100
 _TOKENS_PER_WORD = 1.47
-"""Llama's tokens for a word, counted on multi_news."""
+"""Llama tokens per word, counted on multi_news."""
 _MIN_PROMPT = 32
-"""Tokens of a prompt below which nothing but its frame is left."""
+"""Tokens below which a prompt would hold only its instructions."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +73,8 @@ class LongBench(PromptBenchmark):
     """Scores of one LongBench task."""
 
     seeded: ClassVar[bool] = False
-    fills_length: ClassVar[bool] = False  # documents have lengths of their own
+    # Documents have their own lengths.
+    fills_length: ClassVar[bool] = False
     default_metric: ClassVar[str] = "score"
     forms: ClassVar[Mapping[Profile, PromptForm]] = {
         "faithful": PromptForm("prompts cut to the length, the answer on top of it, as LCEG does"),
@@ -83,16 +84,16 @@ class LongBench(PromptBenchmark):
     prompt_class: ClassVar[type[Prompt]] = LongBenchPrompt
 
     first_line: FirstLine = "lceg"
-    """Whose rule says in which tasks only an answer's first line counts."""
+    """Repository whose rule decides for which tasks only the first line of an answer is scored."""
     num_samples: int | None = Field(default=None, gt=0)
-    """Rows of a task, evenly spread over its file; None: all, and 100 in profile fast."""
+    """Rows of a task, evenly spread over its file; None means all, and 100 in profile fast."""
 
     def tasks(self) -> tuple[str, ...]:
-        """The English tasks in the order of the paper's table."""
+        """List the English tasks in the order of the paper's table."""
         return tuple(TASKS)
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        """A length without room for a prompt and, unless faithful, the answer."""
+        """Return why the length is too short for a prompt and, unless faithful, the answer."""
         reserved = self._reserved(TASKS[task])
         if eval_length >= _MIN_PROMPT + reserved:
             return None
@@ -102,16 +103,16 @@ class LongBench(PromptBenchmark):
         )
 
     def reads(self, task: str) -> tuple[DataSet, ...]:
-        """The task's file."""
+        """Return the task's file."""
         return (data_set(task),)
 
     def num_prompts(self, task: str) -> int:
-        """Rows that are asked of a published file."""
+        """Return how many rows of the published file are used."""
         asked = TASKS[task]
         return min(asked.num_rows, self._num_samples() or asked.num_rows)
 
     def prompt_tokens(self, task: str, eval_length: int) -> int:
-        """The mean text in Llama's tokens, or the cell's length if shorter."""
+        """Return the mean length in Llama tokens, limited to the cell's length."""
         asked = TASKS[task]
         mean_tokens = round(_TOKENS_PER_WORD * asked.mean_words)
         return min(eval_length - self._reserved(asked), mean_tokens)
@@ -123,7 +124,7 @@ class LongBench(PromptBenchmark):
         eval_length: int,
         data_folders: Mapping[str, Path],
     ) -> Sequences | None:
-        """A prompt for each row, estimated from its bytes."""
+        """Predict one prompt per row from its bytes."""
         sizes = _prompt_bytes(task, data_set(task).seen(data_folders))
         room = eval_length - self._reserved(TASKS[task])
         return Sequences.of(
@@ -132,18 +133,18 @@ class LongBench(PromptBenchmark):
         )
 
     def rows(self, request: CellRequest) -> list[LongBenchRow]:
-        """The rows that are asked.
+        """Return the rows that are used.
 
         Raises:
-          UnavailableError: the task's file is not on this machine.
-          DataError: it is not as published; names file, row and column.
+          UnavailableError: if the task's file is not on this machine.
+          DataError: if the file is malformed; the message names file, row and column.
         """
         num_rows = TASKS[request.task].num_rows
         rows = longbench_rows(request.task, request.data_folders, num_rows)
         return [rows[index] for index in self._chosen(len(rows))]
 
     def build(self, request: CellRequest) -> list[Prompt]:
-        """One prompt for each of `rows`, cut to the cell's length."""
+        """Build one prompt per row of `rows`, cut to the cell's length."""
         task = TASKS[request.task]
         cut = cut_middle if self.profile == "faithful" else cut_middle_to_fit
         room = request.eval_length - self._reserved(task)
@@ -159,27 +160,27 @@ class LongBench(PromptBenchmark):
         ]
 
     def new_tokens(self, task: str) -> int:
-        """LongBench's budget of the task."""
+        """Return LongBench's answer budget of the task."""
         return TASKS[task].max_new_tokens
 
     def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
-        """The best score over all answers of the row."""
+        """Return the best score over all answers of the row."""
         row = cast(LongBenchPrompt, prompt)
         return answer_score(task, answer, row.answers, row.classes, self.first_line)
 
     def complete(self, task: str, prompt: Prompt, answer: str) -> bool:
-        """As the task says."""
+        """Return True if the task's rule says that the score is final."""
         return TASKS[task].complete(self.first_line)(answer)
 
     def cluster(self, index: int, prompt: Prompt) -> str:
-        """Rows about one document belong together."""
+        """Return the document, since rows about one document are dependent."""
         return cast(LongBenchPrompt, prompt).document
 
     def _reserved(self, task: Task) -> int:
         return 0 if self.profile == "faithful" else task.max_new_tokens
 
     def _chosen(self, num_rows: int) -> list[int]:
-        """Numbers of the rows that are asked."""
+        """Return the numbers of the rows that are used."""
         return spread(num_rows, self._num_samples() or num_rows)
 
     def _num_samples(self) -> int | None:
@@ -189,13 +190,13 @@ class LongBench(PromptBenchmark):
 def answer_score(
     task: str, prediction: str, answers: Sequence[str], classes: Sequence[str], rule: FirstLine
 ) -> float:
-    """Score 0..1 of one prediction, the best over all answers."""
+    """Return the score 0..1 of one prediction, the best over all answers."""
     return TASKS[task].score(prediction, answers, classes, rule)
 
 
 @lru_cache(maxsize=2 * len(TASKS))
 def _prompt_bytes(task: str, files: Seen) -> tuple[int, ...]:
-    """Bytes of each row's whole prompt."""
+    """Return the bytes of each row's whole prompt."""
 
     def read() -> list[int]:
         folders = {"longbench": Path(files[0][0]).parent}

@@ -1,4 +1,4 @@
-"""Learning from examples in the context: the first line of the answer counts.
+"""Learning from examples in the context: only the first line of the answer is scored.
 
 Prompts: LongBench/config/dataset2prompt.json of github.com/THUDM/LongBench@2e00731.
 """

@@ -1,7 +1,7 @@
-"""Questions about one document or several: token F1.
+"""Questions about one or several documents, scored by token F1.
 
 Prompts: LongBench/config/dataset2prompt.json of github.com/THUDM/LongBench@2e00731, with its
-spelling "asconcisely" and its blank after two newlines, which LCEG keeps.
+spelling "asconcisely" and its space after two newlines, which LCEG keeps.
 """
 
 from __future__ import annotations

@@ -24,16 +24,16 @@ class LongBenchRow:
     """The column `input`: question, query or start of the line."""
     answers: tuple[str, ...]
     classes: tuple[str, ...]
-    """Names of all classes; empty where the task is no classification."""
+    """Names of all classes; empty if the task is not a classification."""
 
     @property
     def document(self) -> str:
-        """Identifies the context: rows about one document are not independent."""
+        """Identifier of the context; rows about one document are dependent."""
         return fingerprint([self.context])[:12]
 
 
 def data_set(task: str) -> DataSet:
-    """The file of a task."""
+    """Return the file of a task."""
     return DataSet(
         "longbench",
         (f"{task}.jsonl",),
@@ -42,11 +42,12 @@ def data_set(task: str) -> DataSet:
 
 
 def longbench_rows(task: str, folders: Mapping[str, Path], num_rows: int) -> list[LongBenchRow]:
-    """All `num_rows` rows of a task in the order of its file.
+    """Return all `num_rows` rows of a task in the order of its file.
 
     Raises:
-      UnavailableError: the task's file is not on this machine.
-      DataError: other rows than were published, in number or form; names file, row, column.
+      UnavailableError: if the task's file is not on this machine.
+      DataError: if the rows differ from the published ones in number or form; the message names
+        file, row and column.
     """
     (file,) = data_set(task).files(folders)
     rows = [

@@ -1,4 +1,4 @@
-"""Summaries of reports, meetings and news: ROUGE-L over the whole answer.
+"""Summaries of reports, meetings and news, scored by ROUGE-L over the whole answer.
 
 Prompts: LongBench/config/dataset2prompt.json of github.com/THUDM/LongBench@2e00731.
 """

@@ -1,7 +1,7 @@
-"""Counting distinct paragraphs and finding the paragraph of an abstract: the right numbers' share.
+"""Count distinct paragraphs, or find an abstract's paragraph; score the share of right numbers.
 
-Prompts: LongBench/config/dataset2prompt.json of github.com/THUDM/LongBench@2e00731; both end with
-a blank.
+Prompts: LongBench/config/dataset2prompt.json of github.com/THUDM/LongBench@2e00731; both end with a
+space.
 """
 
 from __future__ import annotations

@@ -1,19 +1,19 @@
 """Many-shot learning: classify questions by examples in the context (TREC, 50 classes).
 
-A task is a number of examples; the length is the context they must fit in. Per permutation the
-examples are the first k of one random order of the train file, so fewer examples are a beginning of
-more, and all questions share them: their prompts have the same tokens up to the question. The
-questions are the same for every task, length and permutation of a seed. The first line of an answer
-counts; naming several classes shares the point among them.
+A task is a number of examples k; the length is the context that they must fit in. For each
+permutation, the examples are the first k of one random order of the train file. Fewer examples are
+therefore a prefix of more, and the prompts of all questions share their tokens up to the question.
+The questions of a seed are the same for every task, length and permutation. Only the first line of
+an answer is scored; an answer that names several classes gets a share of the point.
 
 `faithful` asks 200 questions after one permutation and cuts the middle of prompts that exceed the
-length, as LCEG does. `clean` asks them after five permutations and keeps room for the answer; what
-does not fit is unavailable. `fast` asks 20 questions after each of the five.
+length, as LCEG does. `clean` asks them after five permutations and reserves room for the answer;
+cells that do not fit are unavailable. `fast` asks 20 questions after each of the five permutations.
 
-Token form (profile `tiny`, for base models with key tokens): text, the query of a family and the
-key it stands for, k times over the whole length; then text and a query.
+Token form (profile `tiny`, for base models with key tokens): text, the query of a family and its
+key, k times over the whole length, then text and a query.
 
-Intervals: bootstrap over permutations, or over questions where there is one permutation.
+Intervals: bootstrap over permutations, or over questions if there is one permutation.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from lce_core.models import LanguageModel
 
 NEW_TOKENS = 64
 QUESTION_TOKENS = 21.73
-"""Of a question and its class with Llama's tokenizer, mean over TREC."""
+"""Mean Llama tokens of a question and its class, over TREC."""
 
 
 class ManyShot(PromptBenchmark):
@@ -71,21 +71,23 @@ class ManyShot(PromptBenchmark):
             num_questions=12,
         ),
     }
-    fills_length: ClassVar[bool] = False  # a task is a number of examples, whatever they take
+    # A task is a number of examples, whatever their length.
+    fills_length: ClassVar[bool] = False
     answer_tokens: ClassVar[int] = NEW_TOKENS
 
     shots: tuple[PositiveInt, ...] | None = Field(default=None, min_length=1)
-    """Numbers of examples, each a task; None: LCEG's 15 from 1 to 1000, in profile tiny 1 to 25."""
+    """Numbers of examples, one task each; None means LCEG's 15 from 1 to 1000, or 1 to 25 in tiny.
+    """
     permutations: int | None = Field(default=None, gt=0)
-    """Orders of the examples; None: 1 (faithful), 5 (clean, fast), 10 (tiny)."""
+    """Permutations of the examples; None means 1 (faithful), 5 (clean, fast), 10 (tiny)."""
     num_questions: int | None = Field(default=None, gt=0)
-    """Questions after each; None: 200 (faithful, clean), 20 (fast), 12 (tiny)."""
+    """Questions per permutation; None means 200 (faithful, clean), 20 (fast), 12 (tiny)."""
     balanced: bool = False
-    """Examples in rounds with one of each class instead of as often as they are."""
+    """Show examples in rounds with one of each class instead of at their natural frequency."""
 
     @property
     def form(self) -> ShotForm:
-        """What the profile does."""
+        """Behaviour of the chosen profile."""
         return self.forms[self.profile]
 
     @model_validator(mode="after")
@@ -100,27 +102,27 @@ class ManyShot(PromptBenchmark):
         return self
 
     def tasks(self) -> tuple[str, ...]:
-        """One for each number of examples."""
+        """List one task per number of examples."""
         return tuple(f"shots_{shots}" for shots in self._shots())
 
     def num_prompts(self, task: str) -> int:
-        """Questions after each order."""
+        """Return the questions of all permutations."""
         return self.orders() * self.questions()
 
     def orders(self) -> int:
-        """Orders of the examples."""
+        """Return the number of permutations of the examples."""
         return self.permutations or self.form.permutations
 
     def questions(self) -> int:
-        """Questions after each order."""
+        """Return the number of questions per permutation."""
         return self.num_questions or self.form.num_questions
 
     def prompt_tokens(self, task: str, eval_length: int) -> int:
-        """Llama's tokens of the examples, or the cell's length where that is shorter."""
+        """Predict the Llama tokens of the examples, limited to the cell's length."""
         return min(eval_length, round(expected_tokens(num_shots(task))))
 
     def distinct_share(self, task: str, prompt_tokens: float) -> float:
-        """The examples pass once an order, and each question by itself."""
+        """Return the fraction left if the examples pass once per permutation."""
         if not self.form.in_words:
             return 1.0
         question = min(prompt_tokens, QUESTION_TOKENS)
@@ -128,7 +130,7 @@ class ManyShot(PromptBenchmark):
         return each_order / (self.questions() * prompt_tokens)
 
     def reads(self, task: str) -> tuple[DataSet, ...]:
-        """The questions' digest, where natural questions are asked."""
+        """Return the TREC data if natural questions are asked."""
         return (TREC,) if self.form.in_words else ()
 
     def data_sequences(
@@ -138,7 +140,7 @@ class ManyShot(PromptBenchmark):
         eval_length: int,
         data_folders: Mapping[str, Path],
     ) -> Sequences | None:
-        """Prompts of examples and questions of mean length, estimated from their bytes."""
+        """Predict prompts with examples and a question of mean length, from their bytes."""
         if not self.form.in_words:
             return None
         size = _prompt_bytes(num_shots(task), TREC.seen(data_folders))
@@ -146,12 +148,12 @@ class ManyShot(PromptBenchmark):
         return Sequences({expected: self.num_prompts(task)})
 
     def build(self, request: CellRequest) -> list[Prompt]:
-        """All prompts of the cell, permutation by permutation.
+        """Build all prompts of the cell, permutation by permutation.
 
         Raises:
-          UnavailableError: no data, too few questions, or a prompt that does not fit; says the
-            minimum.
-          DataError: data that is not as published; names file and line.
+          UnavailableError: if data is missing, there are too few questions, or a prompt does not
+            fit; the message states the minimum.
+          DataError: if data is malformed; the message names file and line.
         """
         shots = num_shots(request.task)
         rng = generator("many_shot", "questions", request.seed)
@@ -159,7 +161,7 @@ class ManyShot(PromptBenchmark):
         labels = [question.label for question in shown]
         texts = []
         for order in range(self.orders()):
-            # Neither task nor length decides: fewer examples are a beginning of more.
+            # The seed excludes task and length, so that fewer examples are a prefix of more.
             rng = generator("many_shot", "examples", request.seed, order)
             first = [shown[i] for i in drawn_order(labels, shots, rng, balanced=self.balanced)]
             texts += [(prompt_text(first, question.text), question.label) for question in asked]
@@ -185,15 +187,15 @@ class ManyShot(PromptBenchmark):
         ]
 
     def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
-        """LongBench's classification score of the first line."""
+        """Return LongBench's classification score of the first line."""
         return class_share(first_line(answer), prompt.reference, CLASSES)
 
     def complete(self, task: str, prompt: Prompt, answer: str) -> bool:
-        """Once the first line has ended."""
+        """Return True once the first line has ended."""
         return has_complete_line(answer)
 
     def cluster(self, index: int, prompt: Prompt) -> str:
-        """The order of the examples, or the question where there is one order."""
+        """Return the permutation, or the question if there is one permutation."""
         if self.orders() == 1:
             return f"question-{index}"
         return f"order-{index // self.questions()}"
@@ -203,13 +205,13 @@ class ManyShot(PromptBenchmark):
 
 
 def expected_tokens(shots: int) -> float:
-    """Prompt tokens after that many examples of TREC, with Llama's tokenizer."""
+    """Return the expected Llama tokens of a prompt with that many TREC examples."""
     return 33 + QUESTION_TOKENS * shots
 
 
 @lru_cache(maxsize=64)
 def _prompt_bytes(shots: int, files: Seen) -> float:
-    """Bytes of a prompt with so many examples, mean over all examples and questions."""
+    """Return the mean bytes of a prompt with that many examples."""
     frame = len(prompt_text((), "").encode())
 
     def read() -> list[int]:

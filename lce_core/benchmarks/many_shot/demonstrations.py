@@ -1,4 +1,4 @@
-"""Examples before a question: nested draws, as text, and as key tokens for toy models."""
+"""Examples before a question: nested draws, their text, and key tokens for toy models."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from lce_core.benchmarks.many_shot.trec import Question
 def drawn_order(
     labels: Sequence[Hashable], count: int, rng: np.random.Generator, *, balanced: bool
 ) -> list[int]:
-    """Indexes of `count` examples; fewer are a beginning of more, given the same generator.
+    """Draw the indices of `count` examples; with one generator, fewer are a prefix of more.
 
     Args:
       labels: class of each example.
-      count: examples to show.
-      rng: decides the order.
-      balanced: in rounds with one example of each class, shuffled within the round; a class with
-        fewer examples than rounds repeats them. Otherwise a random permutation, so that classes
-        come as often as they are.
+      count: number of examples to show.
+      rng: determines the order.
+      balanced: True draws rounds with one example of each class, shuffled within the round; a class
+        with fewer examples than rounds repeats them. False draws a random permutation, so classes
+        have their natural frequency.
     """
     if not balanced:
         return [int(index) for index in rng.permutation(len(labels))[:count]]
@@ -46,7 +46,7 @@ def drawn_order(
 
 
 def prompt_text(examples: Sequence[Question], asked: str) -> str:
-    """LongBench's trec prompt with these examples, up to the type of the asked question."""
+    """Return LongBench's trec prompt with these examples, up to the type of the question."""
     context = "\n".join(f"Question: {one.text}\nType: {one.label}" for one in examples)
     return QUESTION_TYPE.format(context=context, input=f"Question: {asked}\nType:")
 
@@ -59,21 +59,21 @@ def key_demonstrations(
     *,
     balanced: bool,
 ) -> list[Prompt]:
-    """Classification in tokens: some text, the query of a family, and the key it stands for.
+    """Build classification prompts in tokens: text, the query of a family, and its key.
 
-    Every family has one key for all prompts. `shots` such examples, spread over eval_length - 1
-    tokens, are shared by all prompts; each ends with text of its own and the query of a random
-    family. What a family stands for can be known from its examples only.
+    Every family has one key for all prompts. `shots` such examples are spread over eval_length - 1
+    tokens and shared by all prompts. Each prompt ends with its own text and the query of a random
+    family. Only the examples tell which key belongs to a family.
 
     Args:
-      request: length, held-out text and base model with key tokens.
-      shots: examples.
-      questions: a generator for each prompt.
-      rng: of what the prompts share.
+      request: provides length, held-out text and a base model with key tokens.
+      shots: number of examples.
+      questions: one generator per prompt.
+      rng: generator for everything that the prompts share.
       balanced: as in `drawn_order`.
 
     Raises:
-      UnavailableError: too little held-out text.
+      UnavailableError: if there is too little held-out text.
     """
     keys = request.base_model.keys
     assert keys is not None, "unavailable() lets no base model without keys through"

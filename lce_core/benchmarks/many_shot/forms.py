@@ -1,4 +1,4 @@
-"""The profiles of many-shot learning: how many examples, orders and questions, in words or keys."""
+"""Profiles of many-shot learning: examples, permutations and questions, in words or keys."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ class ShotForm(PromptForm):
     """Questions in words after examples in words."""
 
     shots: tuple[int, ...] = SHOTS
-    """Numbers of examples, each a task."""
+    """Numbers of examples, one task each."""
     permutations: int = 5
-    """Orders of the examples."""
+    """Number of permutations of the examples."""
     num_questions: int = 200
-    """Questions after each order."""
+    """Number of questions per permutation."""
 
 
 @dataclass(frozen=True)
 class ShotKeys(ShotForm, KeyForm):
-    """Queries of families after examples of queries and their keys."""
+    """Queries of families after examples of queries with their keys."""
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        """No key tokens, or no room for the examples."""
+        """Return why the form is impossible: no key tokens, or no room for the examples."""
         minimum = 3 * num_shots(task) + 3
         if base_model.keys is not None and eval_length < minimum:
             return (
@@ -41,7 +41,7 @@ class ShotKeys(ShotForm, KeyForm):
         return key_task_reason(base_model, 0, max(eval_length, minimum))
 
     def build(self, benchmark: Any, request: CellRequest) -> list[Prompt]:
-        """All prompts of the cell, permutation by permutation."""
+        """Build all prompts of the cell, permutation by permutation."""
         place = ("many_shot", request.task, request.eval_length, request.seed)
         orders, questions = benchmark.orders(), benchmark.questions()
         return [
@@ -58,5 +58,5 @@ class ShotKeys(ShotForm, KeyForm):
 
 
 def num_shots(task: str) -> int:
-    """Examples of a task."""
+    """Return the number of examples of a task."""
     return int(task.removeprefix("shots_"))

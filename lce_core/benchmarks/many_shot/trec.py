@@ -70,7 +70,7 @@ LABELS = {
     "NUM:volsize": "Size, area and volume",
     "NUM:weight": "Weight",
 }
-"""Code in the files -> name that LongBench and LCEG show, spelling included."""
+"""Code in the files -> class name shown by LongBench and LCEG, with their spelling."""
 _ORDER = (
     "ENTY:food NUM:date NUM:ord NUM:speed ENTY:dismed ENTY:word ABBR:abb ENTY:lang ENTY:letter"
     " ENTY:other ENTY:animal ABBR:exp NUM:money ENTY:techmeth ENTY:instru LOC:mount ENTY:currency"
@@ -92,14 +92,14 @@ class Question:
 
 
 def trec_questions(folders: Mapping[str, Path]) -> tuple[list[Question], list[Question]]:
-    """Questions to show and questions to ask: the train file; the test file without its repeats.
+    """Return the train questions to show, and the test questions to ask without duplicates.
 
-    Ten test questions occur word by word in the train file and are left out.
+    Ten test questions occur verbatim in the train file and are left out.
 
     Raises:
-      UnavailableError: a file is not on this machine.
-      DataError: a line that is not a known code and a question, with file and line; or more or
-        fewer of them than were published.
+      UnavailableError: if a file is not on this machine.
+      DataError: if a line is not a known code and a question, with file and line, or if the number
+        of questions differs from the published one.
     """
     found = {file.name: file for file in TREC.files(folders)}
     for name in TREC.patterns:
@@ -121,10 +121,10 @@ def trec_questions(folders: Mapping[str, Path]) -> tuple[list[Question], list[Qu
 def drawn_questions(
     folders: Mapping[str, Path], num_shown: int, num_asked: int, rng: np.random.Generator
 ) -> tuple[list[Question], list[Question]]:
-    """The train file, and as many random questions to ask in the order of the test file.
+    """Return the train file, and randomly drawn questions in the order of the test file.
 
     Raises:
-      UnavailableError: no data, or fewer questions than are to be shown or asked.
+      UnavailableError: if there is no data, or too few questions to show or ask.
       DataError: as in `trec_questions`.
     """
     shown, asked = trec_questions(folders)

@@ -1,16 +1,16 @@
 """Needle in a haystack: one fact at each of ten depths of a long text.
 
-Text form (profiles `faithful`, `clean`, `fast`): LCEG's prompt and needle over essays or held-out
-text. Three scores: `word_overlap`, LCEG's figure (distinct expected words in the answer over the
-expected sentence's words; of LCEG's 12 one occurs twice, so its best is 11/12); `rouge_1`, which
-LCEG stores (ROUGE-1 F of the answer against the whole needle, there times ten; 8/11 for the
-expected words alone); and `exact_match`, the expected phrase as a substring. `accuracy`, by which
-cells are shown, is word_overlap in `faithful` and exact_match otherwise.
+Text form (profiles `faithful`, `clean`, `fast`): LCEG's prompt and needle in essays or held-out
+text. There are three scores. `word_overlap` is LCEG's figure: distinct expected words in the answer
+over the words of the expected sentence; one of LCEG's 12 words occurs twice, so the maximum is
+11/12. `rouge_1` is the score that LCEG stores: ROUGE-1 F of the answer against the whole needle,
+there times ten; the expected words alone reach 8/11. `exact_match` searches the expected phrase as
+a substring. The cell's `accuracy` is word_overlap in `faithful` and exact_match otherwise.
 
-`faithful` has one trial a depth, the haystack from its beginning, and the BOS leak of LCEG's
-script: where the tokenizer puts a token before every text, that token stands in the prompt four
-times, at its beginning, twice before the haystack and once before the needle. `clean` has five
-trials from random places, each with a needle of its own, and no leak; `fast` two.
+`faithful` has one trial per depth, takes the haystack from its start, and reproduces the BOS leak
+of LCEG's script: if the tokenizer adds a token before every text, that token occurs four times in
+the prompt, once at the start, twice before the haystack and once before the needle. `clean` has
+five trials from random places, each with its own needle, and no leak; `fast` has two.
 
 Token form (profile `tiny`, for base models with key tokens): held-out text with a single key token,
 then the query token of its family; the next token must be the key.
@@ -69,10 +69,10 @@ _FACT_OF = {fact.answer: fact for fact in FACTS}
 
 @dataclass(frozen=True)
 class NeedleKeys(KeyForm):
-    """One key at each depth, in text of its own."""
+    """One key at each depth, each in its own text."""
 
     def check(self, benchmark: Any) -> None:
-        """No setting of the form in words."""
+        """Raise SpecError for settings that only affect the form in words."""
         if benchmark.haystack == "essays" or benchmark.bos_leak or benchmark.needles:
             raise SpecError(
                 "profile",
@@ -82,7 +82,7 @@ class NeedleKeys(KeyForm):
             )
 
     def build(self, benchmark: PromptBenchmark, request: CellRequest) -> list[Prompt]:
-        """The grid of depths and trials."""
+        """Build the grid of depths and trials."""
         place = ("needle", request.task, request.eval_length, request.seed)
         trials = benchmark.num_prompts(request.task) // len(DEPTHS)
         grid = [(depth, trial) for depth in DEPTHS for trial in range(trials)]
@@ -91,7 +91,7 @@ class NeedleKeys(KeyForm):
 
 
 class Needle(PromptBenchmark):
-    """Share of needles that are found, over a grid of depths."""
+    """Fraction of needles found, over a grid of depths."""
 
     forms: ClassVar[Mapping[Profile, PromptForm]] = {
         "faithful": PromptForm(
@@ -113,32 +113,35 @@ class Needle(PromptBenchmark):
     answer_tokens: ClassVar[int] = NEW_TOKENS
 
     haystack: Literal["essays", "held_out"] | None = None
-    """Text around the needle; None: essays, and held-out text in profile tiny."""
+    """Text around the needle; None means essays, or held-out text in profile tiny."""
     trials: int | None = Field(default=None, gt=0)
-    """Prompts at each depth; None: 1 (faithful), 5 (clean), 2 (fast), 5 (tiny)."""
+    """Prompts per depth; None means 1 (faithful), 5 (clean), 2 (fast), 5 (tiny)."""
     needles: int | None = Field(default=None, gt=0, le=len(FACTS))
-    """Different needles, which the trials take in turn; None: 1 (faithful), 5 (clean, fast)."""
+    """Different needles, which the trials use in turn; None means 1 (faithful), 5 (clean, fast)."""
     bos_leak: bool | None = None
-    """Beginning-of-sequence tokens inside the prompt; None: in faithful, where the tokenizer has
-    one before every text."""
+    """Keep beginning-of-sequence tokens inside the prompt; None means in faithful, if the tokenizer
+    adds one before every text."""
 
     def num_prompts(self, task: str) -> int:
-        """Trials at each depth."""
+        """Return the number of trials over all depths."""
         return len(DEPTHS) * self.trials if self.trials else self.form.num_samples
 
     def prompt_tokens(self, task: str, eval_length: int) -> int:
-        """The length without the answer."""
+        """Return the length without the answer."""
         return max(1, eval_length - NEW_TOKENS)
 
     def distinct_share(self, task: str, prompt_tokens: float) -> float:
-        """Prompts of a trial are alike down to the shallower needle; the deepest passes whole."""
+        """Return the fraction left if the prompts of a trial share the text before the needle.
+
+        The deepest prompt of a trial passes whole; each other one shares what precedes its needle.
+        """
         if not self.form.in_words:
             return 1.0
         *shallower, _ = sorted(DEPTHS)
         return (1 + sum(1 - depth / 100 for depth in shallower)) / len(DEPTHS)
 
     def slack_tokens(self, request: CellRequest) -> int:
-        """What LCEG leaves free."""
+        """Return the tokens that LCEG leaves free."""
         return RESERVED_TOKENS
 
     def data_sequences(
@@ -148,24 +151,24 @@ class Needle(PromptBenchmark):
         eval_length: int,
         data_folders: Mapping[str, Path],
     ) -> Sequences | None:
-        """Prompts of essays, estimated from the bytes around them."""
+        """Predict prompts of essays from the bytes of the prompt's frame."""
         if not self._reads_essays():
             return None
         return Sequences({expected_tokens(base_model, eval_length): self.num_prompts(task)})
 
     def reads(self, task: str) -> tuple[DataSet, ...]:
-        """The essays where they are the haystack."""
+        """Return the essays if they are the haystack."""
         return (ESSAYS,) if self._reads_essays() else ()
 
     def reads_held_out(self, task: str) -> bool:
-        """Where the essays are not the haystack."""
+        """Return True if the essays are not the haystack."""
         return not self._reads_essays()
 
     def build(self, request: CellRequest) -> list[Prompt]:
-        """All prompts of the cell, depth by depth."""
+        """Build all prompts of the cell, depth by depth."""
         place = ("needle", request.task, request.eval_length, request.seed)
         trials = range(self.num_prompts(request.task) // len(DEPTHS))
-        # A trial has one haystack for all depths, so that depth is all that differs.
+        # A trial uses one haystack for all depths, so that only the depth differs.
         draws = [generator(*place, trial) for trial in trials]
         haystacks = self._haystacks(request, draws)
         leak = self.profile == "faithful" if self.bos_leak is None else self.bos_leak
@@ -190,11 +193,11 @@ class Needle(PromptBenchmark):
         return [essays[start:] + essays[:start] for start in starts]
 
     def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
-        """Word overlap in faithful, otherwise whether the phrase is there."""
+        """Return word overlap in faithful; otherwise 1 if the phrase occurs."""
         return _scores_of(prompt.reference, answer)[self._own_metric()]
 
     def scores(self, samples: Sequence[Sample]) -> tuple[Score, ...]:
-        """All three scores, and the profile's own as the accuracy."""
+        """Compute all three scores, and the profile's own one as the accuracy."""
         each = [_scores_of(str(one.reference), str(one.prediction)) for one in samples]
         metrics = {
             "word_overlap": bootstrap_mean([one["word_overlap"] for one in each]),
@@ -213,7 +216,7 @@ class Needle(PromptBenchmark):
 
 
 def needle_rouge(reference: str, answer: str) -> float:
-    """ROUGE-1 F of an answer against the whole needle of the expected sentence, 0..1."""
+    """Return the ROUGE-1 F score of an answer against the whole needle of the sentence, 0..1."""
     return rouge_1(answer, _FACT_OF[reference].needle)
 
 

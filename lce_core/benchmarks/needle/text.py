@@ -15,7 +15,7 @@ from lce_core.models import LanguageModel
 
 @dataclass(frozen=True)
 class Fact:
-    """A sentence to hide, what is asked about it, and what is expected."""
+    """A sentence to hide, the question about it, and the expected answer."""
 
     city: str
     phrase: str
@@ -23,7 +23,7 @@ class Fact:
 
     @property
     def answer(self) -> str:
-        """What word overlap is measured against."""
+        """Reference text of word overlap."""
         return f"{self.phrase} {self.tail}"
 
     @property
@@ -33,7 +33,7 @@ class Fact:
 
     @property
     def question(self) -> str:
-        """What is asked after the context."""
+        """The question after the context."""
         return f"What is the best thing to do in {self.city}?"
 
 
@@ -47,25 +47,25 @@ FACTS = (
 """LCEG's (and gkamradt's) needle, and four of the same form."""
 NEW_TOKENS = 50
 RESERVED_TOKENS = 200
-"""What LCEG leaves free for the frame of the prompt and the answer."""
+"""Tokens that LCEG leaves free for the frame of the prompt and the answer."""
 _ROUNDS = 8
 
 
 def needle_prompt(
     request: CellRequest, fact: Fact, haystack: list[int], depth: int, *, bos_leak: bool
 ) -> Prompt:
-    """The prompt with a fact's needle at `depth` per cent of as much haystack as fits.
+    """Build the prompt with a fact's needle at `depth` per cent of as much haystack as fits.
 
     Args:
-      request: tokenizer and length.
-      fact: what is hidden.
+      request: provides tokenizer and length.
+      fact: the fact to hide.
       haystack: token ids, at least as many as the cell's length.
       depth: 0 (start) to 100 (end).
-      bos_leak: as LCEG's script: haystack and needle are tokenised with the token that the
-        tokenizer puts before every text, and the decoded context shows it where it stood.
+      bos_leak: True tokenises haystack and needle with the tokenizer's beginning-of-sequence token,
+        as in LCEG's script, and shows that token in the decoded context.
 
     Raises:
-      UnavailableError: the frame, the needle and the answer alone exceed the length.
+      UnavailableError: if frame, needle and answer alone exceed the length.
     """
     needle = encode(request, fact.needle, special_tokens=bos_leak)
     if bos_leak:
@@ -80,7 +80,7 @@ def needle_prompt(
             return Prompt(np.array(ids, dtype=np.int64), fact.answer, float(depth))
         if num_tokens == 0:
             break
-        # Decoding and tokenising again may change the count by a few tokens.
+        # Decoding and tokenising again may change the number of tokens slightly.
         num_tokens = max(0, num_tokens - excess)
     needed = len(ids) - num_tokens + NEW_TOKENS
     raise UnavailableError(
@@ -93,7 +93,7 @@ def needle_prompt(
 
 
 def require_leak(request: CellRequest) -> None:
-    """Raises UnavailableError where the tokenizer puts no token before a text, to be leaked."""
+    """Raise UnavailableError if the tokenizer adds no token before a text that could leak."""
     if not encode(request, ""):
         raise UnavailableError(
             "bos_leak",
@@ -104,17 +104,17 @@ def require_leak(request: CellRequest) -> None:
 
 
 def expected_tokens(base_model: LanguageModel, eval_length: int) -> int:
-    """Tokens of a prompt, estimated from the bytes of its frame."""
+    """Predict the tokens of a prompt from the bytes of its frame."""
     frame = round(len(_frame("", FACTS[0].question).encode()) / base_model.bytes_per_token)
     return max(1, eval_length - max(NEW_TOKENS, RESERVED_TOKENS - frame))
 
 
 def essay_tokens(request: CellRequest) -> list[int]:
-    """Ids of the essays, repeated to fill the length.
+    """Return the ids of the essays, repeated to fill the length.
 
     Raises:
-      UnavailableError: no such data folder, or no text in it.
-      DataError: a file that cannot be read.
+      UnavailableError: if there is no such data folder, or no text in it.
+      DataError: if a file cannot be read.
     """
     text = essays(request.data_folders)
     ids = encode(request, text, special_tokens=False) if text.strip() else []
@@ -126,19 +126,20 @@ def essay_tokens(request: CellRequest) -> list[int]:
 
 
 def held_out_tokens(request: CellRequest, draws: list[np.random.Generator]) -> list[list[int]]:
-    """Ids of held-out text from a random place for each generator, as many as the length.
+    """Return held-out ids from a random place per generator, as many as the length.
 
     Raises:
-      UnavailableError: no domain has that many.
+      UnavailableError: if no domain has that many.
     """
     streams = long_streams(request, request.eval_length)
     return [random_slice(streams, request.eval_length, rng).tolist() for rng in draws]
 
 
 def _leaking(request: CellRequest, haystack: list[int]) -> list[int]:
-    """The haystack tokenised, cut to the length, decoded and tokenised again, as in the script."""
+    """Tokenise, cut, decode and tokenise the haystack again, as LCEG's script does."""
     begin, special = encode(request, ""), {*request.tokenizer.all_special_ids}
-    plain = [token for token in haystack if token not in special]  # none between documents
+    # LCEG's text has no special tokens between documents.
+    plain = [token for token in haystack if token not in special]
     cut = begin + plain[: request.eval_length - len(begin)]
     return encode(request, str(request.tokenizer.decode(cut)))
 
@@ -146,7 +147,7 @@ def _leaking(request: CellRequest, haystack: list[int]) -> list[int]:
 def _with_needle(
     request: CellRequest, needle: list[int], haystack: list[int], depth: int
 ) -> list[int]:
-    """The needle behind the last full stop before `depth`; at 100 after everything."""
+    """Insert the needle after the last full stop before `depth`; at 100 after everything."""
     place = len(haystack)
     if depth < 100:
         place = len(haystack) * depth // 100
@@ -164,5 +165,5 @@ def _frame(context: str, question: str) -> str:
 
 
 def _period_ids(request: CellRequest) -> set[int]:
-    """Ids of a full stop with and without a blank before it."""
+    """Return the ids of a full stop with and without a space before it."""
     return {encode(request, text, special_tokens=False)[-1] for text in ("a.", "a .")}

@@ -1,23 +1,23 @@
 """RULER: thirteen synthetic tasks in four families, at any length and for any tokenizer.
 
 Text form (profiles `faithful`, `clean`, `fast`): the prompts of RULER's base template, generated
-here. A task's parts: needles in a haystack (eight tasks), variable tracking, common and frequent
+here. The families are needles in a haystack (eight tasks), variable tracking, common and frequent
 words, and question answering on SQuAD and HotpotQA, whose files the user names. Scores are RULER's
-string matches, 0 to 1: the share of references in the answer, or for questions whether any is.
-Decoding stops once that cannot rise any more. Prompt and answer together fill the cell's length; a
-sample's length is its prompt tokens plus the task's budget.
+string matches, 0 to 1: the share of references in the answer, or for questions 1 if the answer
+contains any reference. Decoding stops once the score cannot rise. Prompt and answer together fill
+the cell's length; the length of a sample is its prompt tokens plus the task's answer budget.
 
-`faithful` is the first release (v1), its prompts to the byte but for the sentences of essays. One
-stream of random numbers, RULER's `random_seed` 42 plus the study's seed, runs through a cell's
-samples. Sizes go by v1's units and are found with the first sample and its references as v1 counts
-them: without the beginning of sequence, so that a prompt may be one token longer, in `vt` some
-more; `fwe` keeps no room for its answer of 50 tokens. A sample that does not fit is drawn again a
-unit smaller, in `vt` at the same size. Samples share their orders, so that the gold document lies
-at one depth for each number of documents (seed 0: 95 % of 20, 25 % of 190). Where v1 would draw for
-ever, the cell is unavailable.
+`faithful` is the first release (v1), with identical prompts except for the sentence splitting of
+essays. One stream of random numbers, RULER's `random_seed` 42 plus the study's seed, serves all
+samples of a cell. Sizes grow in v1's units and are found with the first sample and its references
+as v1 counts them: without the beginning-of-sequence token, so a prompt may be one token longer, in
+`vt` a few more; `fwe` leaves no room for its answer of 50 tokens. A sample that does not fit is
+drawn again one unit smaller, in `vt` at the same size. Samples share their permutations, so the
+gold document has one depth for each number of documents (seed 0: 95 % of 20, 25 % of 190). Where v1
+would draw forever, the cell is unavailable.
 
 `clean` and `fast` search for the largest size, permute per sample, ask random questions and always
-keep room for the answer. A sample's prompt follows from its number alone, whichever others are
+leave room for the answer. A sample's prompt depends only on its number, whichever other samples are
 built.
 
 Token form (profile `tiny`, for base models with key tokens): the five tasks that have one.
@@ -64,7 +64,7 @@ Permutations = Literal["fixed", "per_sample"]
 
 
 class Ruler(PromptBenchmark):
-    """Share of what is asked for that is in the answers."""
+    """Fraction of the references found in the answers."""
 
     forms: ClassVar[Mapping[Profile, PromptForm]] = {
         "faithful": PromptForm(
@@ -86,68 +86,70 @@ class Ruler(PromptBenchmark):
     data_on_demand: ClassVar[tuple[DataSet, ...]] = (XQUAD,)
 
     num_samples: int | None = Field(default=None, gt=0)
-    """Prompts of a cell; None: 500 (faithful, clean), 100 (fast), 20 (tiny)."""
+    """Prompts per cell; None means 500 (faithful, clean), 100 (fast), 20 (tiny)."""
     haystack: HaystackSource = "essays"
     """Running text of niah_single_2 and 3, multikey_1, multivalue and multiquery."""
     questions: QuestionSource = "squad"
     """Data set of qa_1: SQuAD, or XQuAD's English part, whose 240 paragraphs fill 45,000 tokens."""
     sizes: Sizes | None = None
-    """v1: its units and one stream of random numbers for all samples; search: the largest size that
-    fits, each sample by itself; None: v1 (faithful), search (clean, fast)."""
+    """"v1" grows sizes in its units with one random stream for all samples; "search" finds the
+    largest size that fits for each sample; None means v1 (faithful), search (clean, fast)."""
     permutations: Permutations | None = None
-    """Whether samples share their orders; None: fixed (faithful), per_sample (clean, fast)."""
+    """Whether samples share their permutations; None means fixed (faithful), per_sample (clean,
+    fast)."""
 
     def tasks(self) -> tuple[str, ...]:
-        """RULER's thirteen tasks; of key tokens those that have such a form."""
+        """List RULER's thirteen tasks, or those with a token form."""
         return TASKS if self.form.in_words else tuple(KEY_TASKS)
 
     def num_prompts(self, task: str) -> int:
-        """The parameter, or the profile's number."""
+        """Return the parameter, or the profile's number."""
         return self.num_samples or self.form.num_samples
 
     def prompt_tokens(self, task: str, eval_length: int) -> int:
-        """The length without the answer."""
+        """Return the length without the answer."""
         return max(1, eval_length - new_tokens(task))
 
     def reads(self, task: str) -> tuple[DataSet, ...]:
-        """The essays or questions that the task is made of."""
+        """Return the essays or questions that the task is made of."""
         data = data_set(task, self.haystack, self.questions) if self.form.in_words else None
         return () if data is None else (data,)
 
     def reads_held_out(self, task: str) -> bool:
-        """Where running text is the study's own."""
+        """Return True if the running text is the study's own."""
         return self.haystack == "held_out" and reads_running_text(task)
 
     def build(self, request: CellRequest) -> list[Prompt]:
-        """All prompts of a cell, each filled up to the length."""
+        """Build all prompts of a cell, each filled up to the length."""
         task, count, draw = self._task(request)
         if self._sizes() == "v1":
             return [*InUnits(request, task, draw).prompts(count)]
         return [*Search(request, task, draw.order_seed).prompts(count)]
 
     def slack_tokens(self, request: CellRequest) -> int:
-        """A line, block or document; two of the units by which the first release grows and shrinks.
+        """Return the tokens of a line, block or document; for v1 of two of its units.
 
-        What needs no more than that is full; what ends before has run out of documents.
+        A prompt that misses the length by no more counts as full. A larger gap means that the
+        documents ran out.
         """
         task, _, draw = self._task(request)
         search = Search(request, task, draw.order_seed)
         return 2 * search.growth(task.units.step) if self._sizes() == "v1" else search.growth(1)
 
     def new_tokens(self, task: str) -> int:
-        """RULER's budget of the task."""
+        """Return RULER's answer budget of the task."""
         return new_tokens(task)
 
     def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
-        """The task's string match."""
+        """Return the task's string match."""
         return match(task, answer, cast(RulerPrompt, prompt).references)
 
     def complete(self, task: str, prompt: Prompt, answer: str) -> bool:
-        """Once an answer has the full score, which more text cannot change."""
+        """Return True once an answer has the full score."""
         return self.score_answer(task, prompt, answer) == 1
 
     def cluster(self, index: int, prompt: Prompt) -> str | None:
-        """The article of a question."""
+        """Return the article of a question."""
         return cast(RulerPrompt, prompt).cluster
 
     def _task(self, request: CellRequest) -> tuple[TextTask, int, Draw]:
@@ -165,7 +167,7 @@ class Ruler(PromptBenchmark):
 
 
 def match(task: str, answer: str, references: Sequence[str]) -> float:
-    """The task's string match: of any reference in qa_1 and qa_2, of all of them otherwise."""
+    """Return the task's string match: any reference in qa_1 and qa_2, otherwise all of them."""
     part = task.startswith("qa_")
     return (string_match_part if part else string_match_all)(answer, references)
 

@@ -1,6 +1,6 @@
-"""Common words extraction (cwe): ten words occur more often than the others of a numbered list.
+"""Common words extraction (cwe): ten words occur more often than the others in a numbered list.
 
-One worked example stands before the task.
+One worked example precedes the task.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ TASK = (
 )
 NUM_COMMON = 10
 SHORT_LENGTH = 4096
-"""Below it there are fewer repetitions."""
+"""Shorter lengths use fewer repetitions."""
 
 
 class CommonWords:
-    """Sizes are distinct words.
+    """Task whose sizes are numbers of distinct words.
 
     Args:
-      eval_length: tokens of context.
-      seed: the study's.
-      v1: the first release's wording: no blank before the example's answer.
+      eval_length: context length in tokens.
+      seed: the study's seed.
+      v1: True uses the first release's wording, without a space before the example's answer.
     """
 
     new_tokens = 120
@@ -40,7 +40,7 @@ class CommonWords:
         self.units = Units(10, 10, self.new_tokens, "redrawn smaller", most)
 
     def draft(self, size: int, index: int, draw: Draw) -> Draft:
-        """A prompt with `size` distinct words, the ten common ones among them."""
+        """Build a prompt with `size` distinct words, including the ten common ones."""
         shot_size, shot_repeats, repeats = (
             (20, (3, 1), (6, 1)) if self._short else (40, (10, 3), (30, 3))
         )
@@ -52,7 +52,7 @@ class CommonWords:
         return Draft(text, tuple(common), None, stated=f" {numbered(common)}")
 
     def _words(self, size: int, often: int, seldom: int, draw: Draw) -> tuple[str, list[str]]:
-        """The numbered list and its common words."""
+        """Return the numbered list and its common words."""
         chosen = draw.rng.sample(self._vocabulary, size)
         common = chosen[:NUM_COMMON]
         listed = common * often + chosen[NUM_COMMON:] * seldom

@@ -17,22 +17,22 @@ HOTPOT = DataSet(
     "hotpotqa.github.io (hotpot_dev_distractor_v1.json)",
 )
 NUM_QUESTIONS = {"squad": 5928, "xquad": 1190, "hotpotqa": 7405}
-"""Questions with an answer in the published files."""
+"""Answerable questions in the published files."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """A question and the numbers of documents that concern it."""
+    """A question and the numbers of the documents that belong to it."""
 
     text: str
     answers: tuple[str, ...]
-    """As published; several may be equal."""
+    """Answers as published; several may be equal."""
     own: tuple[int, ...]
     """Documents that must be shown."""
     related: tuple[int, ...]
-    """Documents that come next: the rest of the article."""
+    """Documents to show next: the rest of the article."""
     evidence: tuple[int, ...]
-    """Documents that hold the answer."""
+    """Documents that contain the answer."""
     cluster: str
     """Title of the article (SQuAD) or of the first paragraph with evidence (HotpotQA)."""
 
@@ -46,11 +46,11 @@ class Collection:
 
 
 def read_squad(folders: Mapping[str, Path], data_set: DataSet = SQUAD) -> Collection:
-    """Answerable questions of SQuAD, or of a set in its form; a document is a paragraph.
+    """Read the answerable questions of SQuAD or a set in its format; documents are paragraphs.
 
     Raises:
-      UnavailableError: the data set is not on this machine.
-      DataError: a file that is not in SQuAD's form.
+      UnavailableError: if the data set is not on this machine.
+      DataError: if a file is not in SQuAD's format.
     """
     file = data_set.files(folders)[0]
     collection = _checked(file, _squad, list(read_rows(file, ("data",))))
@@ -61,11 +61,11 @@ def read_squad(folders: Mapping[str, Path], data_set: DataSet = SQUAD) -> Collec
 
 
 def read_hotpot(folders: Mapping[str, Path]) -> Collection:
-    """All questions; a document is a paragraph under its title.
+    """Read all questions of HotpotQA; a document is a paragraph under its title.
 
     Raises:
-      UnavailableError: the data set is not on this machine.
-      DataError: a file that is not in HotpotQA's form.
+      UnavailableError: if the data set is not on this machine.
+      DataError: if a file is not in HotpotQA's format.
     """
     file = HOTPOT.files(folders)[0]
     columns = ("question", "answer", "context", "supporting_facts")

@@ -1,4 +1,4 @@
-"""What all task families share: the text of a prompt at a size, made from given random numbers."""
+"""Shared types of all task families: the text of a prompt at a size, and its random numbers."""
 
 from __future__ import annotations
 
@@ -19,46 +19,46 @@ Retry = Literal["redrawn smaller", "redrawn", "smaller"]
 
 @dataclass(frozen=True)
 class Draft:
-    """A prompt before it is tokenised."""
+    """A prompt before tokenisation."""
 
     text: str
     references: tuple[str, ...]
-    """What the answer should contain."""
+    """Strings that the answer should contain."""
     depth: float | None
-    """Where the evidence lies, 0 to 100 (mean over its parts); None if it is everywhere."""
+    """Depth of the evidence, 0 to 100 (mean over its parts); None if it is everywhere."""
     cluster: str | None = None
     stated: str = ""
-    """The references as the first release counts them, behind the text."""
+    """The references as the first release appends them when it counts tokens."""
     counted: tuple[str, str] | None = None
-    """What the first release counts one by one; None: the text."""
+    """Parts that the first release counts separately; None counts the text as a whole."""
 
 
 @dataclass(frozen=True)
 class Draw:
-    """Random numbers: RULER's two streams, and the seed of its orders.
+    """Random numbers: RULER's two streams, and the seed of its permutations.
 
-    Both streams start alike for every Python and numpy of today, so that draws in RULER's order are
-    RULER's draws.
+    For all current releases of Python and numpy both streams produce the numbers that RULER used,
+    so draws in RULER's order reproduce RULER's samples.
     """
 
     rng: Random
     values: np.random.RandomState
-    """Where the first release takes the numbers of variable tracking from."""
+    """Source of the first release's numbers in variable tracking."""
     order_seed: int | None
-    """Seed of every permutation; None: they come from `rng`."""
+    """Seed of every permutation; None takes permutations from `rng`."""
 
     @classmethod
     def of(cls, seed: int, order_seed: int | None) -> Draw:
-        """Streams that begin as RULER's with `random_seed` seed."""
+        """Return streams that start like RULER's with `random_seed` seed."""
         return cls(Random(seed), np.random.RandomState(seed % 2**32), order_seed)
 
     def shuffle(self, items: list[str] | list[int]) -> None:
-        """Permutes in place: lists of one length alike, unless each has an order of its own."""
+        """Permute a list in place; with `order_seed`, equally long lists are permuted alike."""
         rng = self.rng if self.order_seed is None else Random(self.order_seed)
         rng.shuffle(items)
 
     def codes(self, count: int, letters: str, length: int) -> list[str]:
-        """`count` distinct strings of that many letters."""
+        """Return `count` distinct strings of `length` letters."""
         found: dict[str, None] = {}
         while len(found) < count:
             missing = range(count - len(found))
@@ -68,16 +68,16 @@ class Draw:
 
 @dataclass(frozen=True)
 class Units:
-    """How the first release sizes a task's prompts."""
+    """How the first release chooses the size of a task's prompts."""
 
     step: int
     first: int
     reserved: int
     """Tokens of the length that the prompt leaves free."""
     retry: Retry
-    """What becomes of a sample that does not fit."""
+    """What happens to a sample that does not fit."""
     most: int | None = None
-    """Largest size; None: there is none."""
+    """Largest size; None for no limit."""
     least: int = 1
 
 
@@ -85,22 +85,22 @@ class TextTask(Protocol):
     """One task at one length."""
 
     new_tokens: int
-    """Tokens that are generated."""
+    """Number of generated tokens."""
     sizes: range
-    """Sizes that a search may try: words, lines, blocks or documents."""
+    """Sizes that a search may try: numbers of words, lines, blocks or documents."""
     units: Units
     """Sizes of the first release."""
 
     def draft(self, size: int, index: int, draw: Draw) -> Draft:
-        """Sample number `index`; its tokens grow with `size`."""
+        """Build sample number `index`; its tokens grow with `size`."""
         ...
 
 
 def percent(position: float, last: int) -> float:
-    """Depth of `position` where the first is 0 and `last` is at the end."""
+    """Return the depth of `position` in per cent, where `last` is the end."""
     return 100 * position / last if last else 0.0
 
 
 def numbered(words: Sequence[str]) -> str:
-    """The words as a list in one line: 1. one 2. other."""
+    """Format the words as a list in one line: 1. one 2. other."""
     return " ".join(f"{number}. {word}" for number, word in enumerate(words, start=1))

@@ -1,6 +1,6 @@
-"""Frequent words extraction (fwe): coded words whose frequency falls with the square of their rank.
+"""Frequent words extraction (fwe): coded words whose frequency falls with the squared rank.
 
-The most frequent one is noise ("..."); ranks two to four are asked for.
+The most frequent one is noise ("..."); the task asks for ranks two to four.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ PROMPT = (
     " are:"
 )
 ZETA_2 = math.pi**2 / 6
-"""The sum of all 1 / rank^2."""
+"""The sum of 1 / rank^2 over all ranks."""
 WORD_LETTERS = 6
 SMALLEST = 53
-"""Words from which on rank five never occurs as often as rank four."""
+"""Number of words from which on rank five always occurs less often than rank four."""
 
 
 class FrequentWords:
-    """Sizes are words before counts are rounded down.
+    """Task whose sizes are numbers of words before rounding down.
 
-    The first release goes up by L / 32 words from L / 6 on and leaves no room for the answer, so
-    that prompt and answer may exceed the length by 50 tokens; a sample keeps its vocabulary at all
-    sizes.
+    The first release increases the size by L / 32 words, starting from L / 6, and leaves no room
+    for the answer, so prompt and answer may exceed the length by 50 tokens. A sample keeps its
+    vocabulary at all sizes.
 
     Args:
-      eval_length: tokens of context.
+      eval_length: context length in tokens.
     """
 
     new_tokens = 50
@@ -44,7 +44,7 @@ class FrequentWords:
         self.units = Units(step, first, 0, "smaller", least=SMALLEST)
 
     def draft(self, size: int, index: int, draw: Draw) -> Draft:
-        """A prompt with about `size` words."""
+        """Build a prompt with about `size` words."""
         words = sorted(draw.codes(self._vocabulary, string.ascii_lowercase, WORD_LETTERS))
         draw.shuffle(words)
         words[0] = "..."
@@ -58,5 +58,5 @@ class FrequentWords:
 
 
 def counts(num_words: int, vocabulary: int) -> list[int]:
-    """Occurrences of each rank: floor(num_words / (rank^2 zeta(2)))."""
+    """Return the occurrences of each rank: floor(num_words / (rank^2 zeta(2)))."""
     return [int(num_words / (rank * rank * ZETA_2)) for rank in range(1, vocabulary + 1)]

@@ -1,9 +1,9 @@
-"""Running text as a haystack: words of essays or held-out text, cut to sentences.
+"""Running text as a haystack: words of essays or held-out text, split into sentences.
 
-The sentence splitter takes the place of nltk's punkt, which is a download. It splits at blanks
-behind a full stop, question or exclamation mark (and closing quotes) where what follows could begin
-a sentence, and not behind initials and common abbreviations. Joined by blanks, the sentences are
-the text again.
+The sentence splitter replaces nltk's punkt, which needs a download. It splits at spaces after a
+full stop, question mark or exclamation mark (and closing quotes) if the following text could begin
+a sentence, but not after initials and common abbreviations. Joining the sentences with spaces
+restores the text.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _ABBREVIATION_WINDOW = 9
 
 
 class Haystack:
-    """The first words of a text, repeated where it ends.
+    """The first words of a text, which repeats when it ends.
 
     Args:
-      text: the text; runs of white space count as one blank.
-      source: what it is, for errors.
+      text: the text; runs of white space count as one space.
+      source: name of the text for error messages.
 
     Raises:
-      UnavailableError: there is no text.
+      UnavailableError: if there is no text.
     """
 
     def __init__(self, text: str, source: str) -> None:
@@ -40,7 +40,7 @@ class Haystack:
             raise UnavailableError(source, "no text", "text for a haystack", "get it again")
         self._sentences: list[str] = []
         self._ends = [0]
-        """Words up to the end of each sentence, after those before the first."""
+        """Words up to the end of each sentence, after a leading zero."""
 
     @property
     def num_words(self) -> int:
@@ -48,7 +48,7 @@ class Haystack:
         return len(self._words)
 
     def sentences(self, num_words: int) -> list[str]:
-        """The first `num_words` words as sentences; the last one may be cut."""
+        """Return the first `num_words` words as sentences; the last one may be cut."""
         if num_words > self._ends[-1]:
             self._read_on(num_words)
         whole = bisect_right(self._ends, num_words) - 1
@@ -59,7 +59,7 @@ class Haystack:
         return found
 
     def _read_on(self, num_words: int) -> None:
-        """Splits on from the start of the last sentence, which may have been cut."""
+        """Continue splitting from the start of the last sentence, which may have been cut."""
         if self._sentences:
             self._sentences.pop()
             self._ends.pop()
@@ -71,17 +71,17 @@ class Haystack:
 
 
 def essay_haystack(request: CellRequest) -> Haystack:
-    """The essays, in the order of their names.
+    """Return the essays in the order of their names as a haystack.
 
     Raises:
-      UnavailableError: they are not on this machine.
-      DataError: a file that cannot be read.
+      UnavailableError: if they are not on this machine.
+      DataError: if a file cannot be read.
     """
     return Haystack(essays(request.data_folders), "data set 'essays'")
 
 
 def held_out_haystack(request: CellRequest) -> Haystack:
-    """The beginning of each domain's held-out text, as much as the length may need."""
+    """Return the start of each domain's held-out text, as much as the length may need."""
     streams = [request.held_out.stream(domain) for domain in request.held_out.domains]
     texts = (
         request.tokenizer.decode(
@@ -93,7 +93,7 @@ def held_out_haystack(request: CellRequest) -> Haystack:
 
 
 def split_sentences(text: str) -> list[str]:
-    """Sentences of a text whose words are one blank apart."""
+    """Split a text whose words are separated by single spaces into sentences."""
     sentences, start = [], 0
     for found in _BREAK.finditer(text):
         end = found.start()

@@ -1,7 +1,7 @@
 """Needles in a haystack: niah_single_1..3, niah_multikey_1..3, niah_multivalue, niah_multiquery.
 
-A needle states the value of a key; values of one or several keys are asked for. The haystack is a
-repeated noise line, running text, or lines that are needles themselves.
+A needle states the value of a key; the task asks for the values of one or several keys. The
+haystack is a repeated noise line, running text, or lines that are needles themselves.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ SEVERAL = (
     " mentioned in the provided text are"
 )
 DEPTHS: list[int] = np.round(np.linspace(0, 100, 40)).astype(int).tolist()
-"""Per cent of the sentences of running text."""
+"""Possible depths in per cent of the sentences of running text."""
 SHORT_LENGTH = 4096
-"""Below it v1 counts lines in fives."""
+"""Below this length v1 counts lines in fives."""
 
 
 @dataclass(frozen=True)
 class Needles:
-    """What sets the eight tasks apart."""
+    """Settings that distinguish the eight tasks."""
 
     haystack: Literal["noise", "text", "needles"]
     keys: str = "words"
@@ -63,10 +63,10 @@ class Niah:
     """One of the eight tasks; sizes are words of running text, or lines.
 
     Args:
-      needles: which task.
-      eval_length: tokens of context.
-      v1: the first release's blanks, and keys that may be equal.
-      haystack: running text, where the task has any.
+      needles: settings of the task.
+      eval_length: context length in tokens.
+      v1: True uses the first release's spaces, and keys that may repeat.
+      haystack: running text, if the task has any.
     """
 
     new_tokens = 128
@@ -82,7 +82,7 @@ class Niah:
         self.units = Units(step, step, self.new_tokens, "redrawn smaller", most)
 
     def draft(self, size: int, index: int, draw: Draw) -> Draft:
-        """A prompt over `size` words or lines."""
+        """Build a prompt over `size` words or lines."""
         needles, taken = self._needles, set[str]()
         keys, values, facts = [], [], []
         for _ in range(needles.num_keys):
@@ -115,7 +115,7 @@ class Niah:
         return [self._needle(key, value) for key, value in drawn]
 
     def _item(self, kind: str, rng: Random, taken: set[str]) -> str:
-        """A key; not one of a prompt's own again, unless as in the first release."""
+        """Draw an item; except in the first release, a prompt never repeats a key."""
         item = draw_item(kind, rng)
         while item in taken and not self._v1:
             item = draw_item(kind, rng)
@@ -136,7 +136,7 @@ def _prompt(values: str, queries: list[str], num_references: int, context: str) 
 
 
 def _among_lines(lines: list[str], facts: list[str], rng: Random) -> tuple[str, list[float]]:
-    """The lines with each fact before one of them, the first fact deepest; depths of the facts."""
+    """Insert each fact before a line, the first one deepest; also return the facts' depths."""
     places = sorted(rng.sample(range(len(lines)), len(facts)), reverse=True)
     found = lines.copy()
     for place, fact in zip(places, facts, strict=True):
@@ -147,14 +147,15 @@ def _among_lines(lines: list[str], facts: list[str], rng: Random) -> tuple[str, 
 def _among_sentences(
     sentences: list[str], facts: list[str], rng: Random, *, blanks: bool
 ) -> tuple[str, list[float]]:
-    """The text with the facts between sentences, the last fact deepest; depths of the facts.
+    """Insert the facts between sentences, the last one deepest; also return their depths.
 
-    `blanks` keeps the blank around an empty part, as between a fact at depth 0 and nothing.
+    `blanks` keeps the space around an empty part, such as before a fact at depth 0.
     """
     depths = sorted(rng.sample(DEPTHS, len(facts)))
     parts, start = [], 0
     for depth, fact in zip(depths, facts, strict=True):
-        place = int(len(sentences) * (depth / 100))  # in RULER's order of rounding
+        # The order of operations reproduces RULER's rounding.
+        place = int(len(sentences) * (depth / 100))
         parts += [" ".join(sentences[start:place]), fact]
         start = place
     parts.append(" ".join(sentences[start:]))

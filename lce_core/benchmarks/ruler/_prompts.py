@@ -1,4 +1,4 @@
-"""A tokenised prompt, and the error where none fits."""
+"""A tokenised prompt, and the error if none fits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RulerPrompt(Prompt):
 
 
 def prompt_of(draft: Draft, ids: list[int]) -> RulerPrompt:
-    """The draft, tokenised."""
+    """Turn a draft and its token ids into a prompt."""
     return RulerPrompt(
         np.array(ids, dtype=np.int64),
         " | ".join(draft.references),
@@ -38,7 +38,7 @@ def prompt_of(draft: Draft, ids: list[int]) -> RulerPrompt:
 
 
 def refuse(request: CellRequest, needed: int) -> NoReturn:
-    """Says how many tokens the smallest prompts of the cell and their answers take."""
+    """Raise the error that says how many tokens the smallest prompts and their answers take."""
     raise UnavailableError(
         f"{request.task}: eval_length",
         f"{request.eval_length} tokens, where the smallest prompts and their answers take {needed}",

@@ -1,4 +1,4 @@
-"""Question answering (qa_1 on SQuAD, qa_2 on HotpotQA) over its documents and others."""
+"""Question answering (qa_1 on SQuAD, qa_2 on HotpotQA) over relevant and other documents."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ PROMPT = (
 
 
 class QuestionAnswering:
-    """Sizes are documents.
+    """Task whose sizes are numbers of documents.
 
     Args:
       collection: documents and questions.
-      asked: numbers of the questions, one for each sample.
-      eval_length: tokens of context.
+      asked: numbers of the questions, one per sample.
+      eval_length: context length in tokens.
     """
 
     new_tokens = 32
@@ -34,7 +34,7 @@ class QuestionAnswering:
         self.units = Units(10, 10, self.new_tokens, "redrawn smaller", most, least)
 
     def draft(self, size: int, index: int, draw: Draw) -> Draft:
-        """A prompt with `size` documents: the question's own, related ones, then any others."""
+        """Build a prompt with `size` documents: the question's own, related ones, then others."""
         question = self._questions[index]
         shown = self._chosen(question, size, draw)
         draw.shuffle(shown)

@@ -1,7 +1,7 @@
-"""How large a prompt may be: the largest size that fits each sample by itself.
+"""Search for the largest prompt that fits, separately for each sample.
 
-Tokens are those of the whole prompt as the model gets it. Every search ends: the interval of places
-shrinks with each count, and a sample whose smallest size does not fit makes the cell unavailable.
+Tokens are those of the whole prompt as the model receives it. Every search ends: each count shrinks
+the interval of places, and a sample whose smallest size does not fit makes the cell unavailable.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from lce_core.benchmarks.ruler._prompts import RulerPrompt, prompt_of, refuse
 from lce_core.store.identity import fingerprint
 
 FULL_SHARE = 0.99
-"""Share of the room for a prompt from which on no larger size is looked for."""
+"""Share of the room for a prompt from which on the search stops."""
 _TIMES = 9
-"""Sizes among which `growth` looks."""
+"""Number of sizes that `growth` compares."""
 
 
 @dataclass(frozen=True)
 class Search:
-    """Fills the prompts of one cell, each from random numbers of its own.
+    """Fill the prompts of one cell, each from its own random numbers.
 
-    A sample's prompt follows from its number and the cell alone: every search begins at one size,
-    at which the first sample is about full, whichever prompts were built before.
+    A sample's prompt depends only on its number and the cell: every search starts at the same size,
+    at which the first sample is nearly full, whichever prompts were built before.
 
     Args:
       request: the cell.
-      task: its task.
-      order_seed: seed of the orders that all samples share; None: each has its own.
+      task: the cell's task.
+      order_seed: seed of the permutations that all samples share; None gives each sample its own.
     """
 
     request: CellRequest
@@ -41,10 +41,11 @@ class Search:
     order_seed: int | None
 
     def prompts(self, count: int) -> list[RulerPrompt]:
-        """`count` prompts, each as large as fits.
+        """Build `count` prompts, each as large as fits.
 
         Raises:
-          UnavailableError: the smallest size of a sample does not fit; names the minimum.
+          UnavailableError: if the smallest size of a sample does not fit; the message states the
+            minimum.
         """
         found = [self.prompt(index) for index in range(count)]
         fitted = [prompt for prompt in found if prompt is not None]
@@ -55,11 +56,11 @@ class Search:
         return fitted
 
     def prompt(self, index: int) -> RulerPrompt | None:
-        """The prompt of one sample; None if its smallest size does not fit."""
+        """Build the prompt of one sample; None if its smallest size does not fit."""
         return self._largest(index, self._start)[1]
 
     def growth(self, step: int) -> int:
-        """Tokens by which `step` sizes more lengthen the first sample, the most of eight times."""
+        """Return the largest increase in tokens per `step` sizes, over the first eight steps."""
         places = range(0, len(self.task.sizes), step)[:_TIMES]
         found = [len(encode(self.request, self._draft(place, 0).text)) for place in places]
         return max((after - before for before, after in pairwise(found)), default=0)
@@ -100,15 +101,16 @@ class Search:
 def largest_place(
     tokens: Callable[[int], int], count: int, room: int, start: int = 0, enough: int | None = None
 ) -> int:
-    """The last of `count` places whose tokens fit; -1 if none does.
+    """Return the last of `count` places whose tokens fit; -1 if none fits.
 
     Args:
-      tokens: tokens at a place, growing with it. Counting is what costs: about 2 log2(count) times
-        at most, less where tokens grow evenly, and never far beyond the answer.
+      tokens: returns the tokens at a place, increasing with the place. Counting is the expensive
+        part: at most about 2 log2(count) calls, fewer if tokens grow evenly, and never far beyond
+        the result.
       count: number of places.
-      room: most tokens.
-      start: the place to begin with.
-      enough: a place that fits and has so many tokens will do.
+      room: maximum number of tokens.
+      start: first place to try.
+      enough: stop at a place that fits and has at least this many tokens.
 
     Returns:
       The last place that was counted and fits.
@@ -123,10 +125,14 @@ def largest_place(
             low, at_low = place, at_place
             if enough is not None and at_place >= enough:
                 break
-        if high == count:  # none too large yet: go up by the tokens of a place so far, or faster
+        # No place was too large yet: jump by the mean tokens per place so far, or by a doubling
+        # step.
+        if high == count:
             place = low + max(step, (low + 1) * (room - at_low) // max(1, at_low))
             step *= 2
         else:
+            # Alternate interpolation with bisection, which bounds the number of calls if tokens
+            # grow unevenly.
             share = 0.5 if halve else (room - at_low) / (at_high - at_low)
             place, halve = low + int(share * (high - low)), not halve
         place = min(max(place, low + 1), high - 1)

@@ -1,4 +1,4 @@
-"""RULER's thirteen tasks by name: which family, which data, and one of them at a length."""
+"""RULER's thirteen tasks by name: their families, data and construction at a length."""
 
 from __future__ import annotations
 
@@ -34,44 +34,44 @@ TASKS = (*NIAH, "vt", "cwe", "fwe", *_QUESTIONS)
 
 @dataclass(frozen=True)
 class Variant:
-    """What the benchmark's parameters decide about a task."""
+    """Effect of the benchmark's parameters on a task."""
 
     haystack: HaystackSource
     v1: bool
-    """The first release's wording and its first questions."""
+    """True uses the first release's wording and its first questions."""
     num_samples: int
     questions: QuestionSource = "squad"
-    """What qa_1 asks."""
+    """Data set of qa_1."""
 
 
 def reads_running_text(name: str) -> bool:
-    """Whether the task's haystack is running text."""
+    """Return True if the task's haystack is running text."""
     return name in NIAH and NIAH[name].haystack == "text"
 
 
 def data_set(name: str, haystack: HaystackSource, questions: QuestionSource) -> DataSet | None:
-    """The data set that the task reads."""
+    """Return the data set that the task reads; None if it reads none."""
     if name in _QUESTIONS:
         return _PARAGRAPHS[questions] if name == "qa_1" else HOTPOT
     return ESSAYS if reads_running_text(name) and haystack == "essays" else None
 
 
 def new_tokens(name: str) -> int:
-    """Tokens that are generated for each prompt."""
+    """Return the number of tokens generated for each prompt."""
     return _NEW_TOKENS.get(name, Niah.new_tokens)
 
 
 def text_task(request: CellRequest, variant: Variant, draw: Draw) -> tuple[TextTask, int]:
-    """The request's task at its length, and the number of samples there can be.
+    """Return the request's task at its length, and the possible number of samples.
 
     Args:
       request: the cell.
-      variant: what its parameters say.
-      draw: random numbers of what all samples share.
+      variant: the settings from the benchmark's parameters.
+      draw: random numbers for everything that all samples share.
 
     Raises:
-      UnavailableError: its data are not on this machine.
-      DataError: a file that cannot be read.
+      UnavailableError: if its data is not on this machine.
+      DataError: if a file cannot be read.
     """
     name, length, count = request.task, request.eval_length, variant.num_samples
     if name in _QUESTIONS:
@@ -81,7 +81,8 @@ def text_task(request: CellRequest, variant: Variant, draw: Draw) -> tuple[TextT
             else read_hotpot(request.data_folders)
         )
         asked = list(range(len(collection.questions)))
-        if not variant.v1:  # any of them, the same ones at every length
+        # Otherwise draw random questions, the same ones at every length.
+        if not variant.v1:
             asked = generator("ruler", name, request.seed, "questions").permutation(asked).tolist()
         asked = asked[:count]
         return QuestionAnswering(collection, asked, length), len(asked)

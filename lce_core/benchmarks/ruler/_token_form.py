@@ -1,8 +1,8 @@
-"""RULER's tasks for models too small to copy a number: key tokens in text, asked for by family.
+"""RULER's tasks for models too small to copy a number: key tokens in text, queried by family.
 
-Only the tasks whose difficulty survives have this form: the kind of haystack, the distractors, and
-the number of queries. With one token a value there are no uuids and no second value of a key, and
-neither chains nor counts that such a model could have learnt.
+Only tasks whose difficulty survives have this form: the kind of haystack, the distractors and the
+number of queries. Values of one token allow no uuids and no second value per key, and such a model
+could not learn chains or counts.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _OF_TEXTS = {"haystack", "questions", "sizes", "permutations"}
 
 @dataclass(frozen=True)
 class KeyTask:
-    """What sets the tasks apart."""
+    """Settings that distinguish the tasks."""
 
     noise: bool
-    """RULER's noise line as haystack; otherwise held-out text."""
+    """True uses RULER's noise line as haystack, False held-out text."""
     num_distractors: int
     num_queries: int = 1
 
@@ -53,7 +53,7 @@ class RulerKeys(KeyForm):
     """Key tokens in RULER's haystacks; a sample asks each of its queries."""
 
     def check(self, benchmark: Any) -> None:
-        """Nothing that shapes text."""
+        """Raise SpecError for settings that only affect text."""
         if not _OF_TEXTS.isdisjoint(benchmark.model_fields_set):
             raise SpecError(
                 "profile",
@@ -63,13 +63,13 @@ class RulerKeys(KeyForm):
             )
 
     def distractors(self, base_model: LanguageModel, task: str) -> int:
-        """Those of the task."""
+        """Return the task's number of distractors."""
         return KEY_TASKS[task].num_distractors
 
     def build(self, benchmark: PromptBenchmark, request: CellRequest) -> list[Prompt]:
-        """For each sample the prompts of its queries, which differ in the last token alone.
+        """Build each sample's prompts, one per query, which differ only in the last token.
 
-        Depths of the first query's key are spread evenly.
+        The depths of the first query's key are spread evenly.
         """
         task = KEY_TASKS[request.task]
         draws = benchmark.draws(request)
@@ -83,18 +83,18 @@ class RulerKeys(KeyForm):
     def samples(
         self, benchmark: PromptBenchmark, request: CellRequest, prompts: Sequence[Prompt]
     ) -> tuple[Sample, ...]:
-        """Asks every query; a sample's score is the share of its keys that are found."""
+        """Ask every query; a sample's score is the share of its keys that are found."""
         queries = self.num_queries(request.task)
         found = key_samples(request, prompts)
         groups = (found[first : first + queries] for first in range(0, len(found), queries))
         return tuple(_joined(index, group) for index, group in enumerate(groups))
 
     def sample_tokens(self, benchmark: PromptBenchmark, task: str, eval_length: int) -> int:
-        """The whole length for each query."""
+        """Return the whole length for each query."""
         return self.num_queries(task) * eval_length
 
     def num_queries(self, task: str) -> int:
-        """Those of the task."""
+        """Return the task's number of queries."""
         return KEY_TASKS[task].num_queries
 
 

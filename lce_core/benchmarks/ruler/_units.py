@@ -1,7 +1,7 @@
 """Sizes as RULER's first release finds them: in its units, from one stream of random numbers.
 
-All sizes up to the first that is too large are drawn, since what is drawn next depends on it; they
-are tokenised only where they could be full.
+All sizes up to the first that is too large must be drawn, because each draw advances the stream.
+They are only tokenised if they could be full.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from lce_core.benchmarks.ruler._drafts import Draft, Draw, TextTask
 from lce_core.benchmarks.ruler._prompts import RulerPrompt, prompt_of, refuse
 
 MAX_TRIES = 100
-"""Draws of a sample at its last size, where RULER draws for ever."""
+"""Draws of a sample at its last size before giving up; RULER would draw forever."""
 ALL_COUNTED = 32
-"""First sizes, which are all tokenised: short draws differ most in tokens a letter."""
+"""The first sizes are all tokenised, because short draws vary most in tokens per letter."""
 GROWTH, SPREAD = 1.15, 1.05
-"""A text may be that much longer than the last that was counted, and denser in tokens."""
+"""A text may be this much longer than the last counted one, and this much denser in tokens, before
+it is counted again."""
 SEAMS = 16
-"""Tokens by which a text and the sum of its parts may differ, and more."""
+"""Upper bound on the difference in tokens between a text and the sum of its parts."""
 
 
 @dataclass
 class _Counter:
-    """Tokens of growing texts, counted where they could reach the room."""
+    """Tokens of growing texts, counted only if they could reach the room."""
 
     request: CellRequest
     room: int
@@ -36,7 +37,7 @@ class _Counter:
     _tokens: int = 0
 
     def tokens(self, draft: Draft) -> int:
-        """Tokens with the references as the first release counts them; 0 where far from full."""
+        """Count tokens including the references, as the first release does; 0 if far from full."""
         texts = [*(draft.counted or (draft.text,))]
         texts[-1] += draft.stated
         characters = sum(map(len, texts))
@@ -53,7 +54,7 @@ class _Counter:
 class InUnits:
     """The samples of one cell, each of which fits as the first release counts.
 
-    Counts are without the tokenizer's special tokens. `draw` goes on from sample to sample.
+    Counts exclude the tokenizer's special tokens. `draw` continues from sample to sample.
     """
 
     request: CellRequest
@@ -62,26 +63,26 @@ class InUnits:
     _special: int = field(init=False)
 
     def __post_init__(self) -> None:
-        """Counts the tokens that stand around every text."""
+        """Count the special tokens that the tokenizer adds to every text."""
         object.__setattr__(self, "_special", len(encode(self.request, "")))
 
     def prompts(self, count: int) -> list[RulerPrompt]:
-        """`count` prompts.
+        """Build `count` prompts.
 
         Raises:
-          UnavailableError: the first size does not fit, or a sample at its smallest; says how many
-            tokens it takes.
+          UnavailableError: if the first size, or a sample at its smallest size, does not fit; the
+            message states its tokens.
         """
         return [prompt_of(draft, ids) for draft, ids in self.samples(self.common_size(), count)]
 
     def common_size(self) -> int:
-        """The last size at which the first sample fits with its references.
+        """Return the last size at which the first sample fits with its references.
 
-        Where it fits to the token, RULER goes one unit further and shrinks the samples; where they
-        cannot shrink (vt), and in fwe, that is one too large.
+        If it fits exactly, RULER goes one unit further and shrinks the samples. Where samples
+        cannot shrink (vt), and in fwe, an exact fit counts as too large.
 
         Raises:
-          UnavailableError: the first size does not fit.
+          UnavailableError: if the first size does not fit.
         """
         units, room = self.task.units, self._room
         size, counter, state = units.first, _Counter(self.request, room), self.draw.rng.getstate()
@@ -99,10 +100,10 @@ class InUnits:
                 return size
 
     def samples(self, size: int, count: int) -> Iterator[tuple[Draft, list[int]]]:
-        """Drafts from that size on downwards, and their token ids.
+        """Yield drafts of at most that size, and their token ids.
 
         Raises:
-          UnavailableError: a sample does not fit at its smallest.
+          UnavailableError: if a sample does not fit at its smallest size.
         """
         return (self._sample(size, index) for index in range(count))
 
@@ -122,7 +123,8 @@ class InUnits:
                 self._refuse(total)
 
     def _drawn(self, size: int, index: int, state: tuple[Any, ...]) -> Draft:
-        if self.task.units.retry == "smaller":  # one draw at all sizes
+        # Restore the stream, so that all sizes use one draw.
+        if self.task.units.retry == "smaller":
             self.draw.rng.setstate(state)
         return self.task.draft(size, index, self.draw)
 

@@ -1,4 +1,4 @@
-"""Words that RULER hides: adjective-noun pairs, numbers and uuids; its vocabulary of plain words.
+"""Words that RULER hides (adjective-noun pairs, numbers, uuids) and its list of plain words.
 
 The lists are those of wonderwords 3.0.1 (MIT): 6782 nouns, 910 adjectives and 1041 verbs.
 """
@@ -15,21 +15,21 @@ from random import Random
 
 @cache
 def word_list(kind: str) -> tuple[str, ...]:
-    """Distinct words of one kind ("noun", "adjective", "verb"), sorted."""
+    """Return the distinct words of one kind ("noun", "adjective", "verb"), sorted."""
     file = files("wonderwords").joinpath("assets", f"{kind}list.txt")
     return tuple(sorted({line.rstrip() for line in file.read_text("utf-8").splitlines()}))
 
 
 @cache
 def plain_words() -> tuple[str, ...]:
-    """All nouns, adjectives and verbs, sorted; 8166 words."""
+    """Return all nouns, adjectives and verbs, sorted; 8166 words."""
     lists = (word_list(kind) for kind in ("noun", "adjective", "verb"))
     return tuple(sorted({word for words in lists for word in words}))
 
 
 @cache
 def _families() -> tuple[tuple[str, ...], ...]:
-    """Adjectives, sorted by what they begin in a pair; those that begin alike stand together."""
+    """Group the sorted adjectives so that one family holds those that begin a pair alike."""
     families: list[list[str]] = []
     for adjective in sorted(word_list("adjective"), key=lambda word: f"{word}-"):
         if families and adjective.startswith(f"{families[-1][0]}-"):
@@ -46,23 +46,24 @@ def _family_pairs(family: tuple[str, ...]) -> tuple[str, ...]:
 
 @cache
 def _first_pairs() -> tuple[int, ...]:
-    """Number of each family's first pair."""
+    """Return the number of each family's first pair."""
     sizes = (len(family) * len(word_list("noun")) for family in _families())
     return tuple(accumulate(sizes, initial=0))
 
 
 def pair(number: int) -> str:
-    """The adjective-noun pair of this number among all 6,171,620 in order."""
+    """Return the adjective-noun pair with this number in the order of all 6,171,620 pairs."""
     nouns = word_list("noun")
     at = bisect_right(_first_pairs(), number) - 1
     family, within = _families()[at], number - _first_pairs()[at]
     if len(family) == 1:
         return f"{family[0]}-{nouns[within]}"
-    return _family_pairs(family)[within]  # "blue-eyed-ant" is between "blue-eye" and "blue-fly"
+    # Pairs of a family interleave: "blue-eyed-ant" lies between "blue-eye" and "blue-fly".
+    return _family_pairs(family)[within]
 
 
 def draw_item(kind: str, rng: Random) -> str:
-    """One item of a kind ("words", "numbers", "uuids"), drawn as RULER draws it."""
+    """Draw one item of a kind ("words", "numbers", "uuids") as RULER does."""
     match kind:
         case "words":
             return pair(rng.randrange(len(word_list("adjective")) * len(word_list("noun"))))

@@ -1,6 +1,6 @@
-"""Variable tracking (vt): a chain of assignments among noise; which variables hold the value?
+"""Variable tracking (vt): find all variables of a chain of assignments hidden in noise.
 
-One worked example stands before the task.
+One worked example precedes the task.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ V1_EXAMPLE = (
     "Memorize and track the chain(s) of variable assignment hidden in the following text."
     " {context} Question: Find all variables that are assigned the value {value} in the text"
 )
-"""What v1 makes of TASK in the example: without line breaks and without the last word."""
+"""v1's form of TASK in the example: without line breaks and without the last word."""
 ANSWER = (
     " Answer: According to the chain(s) of variable assignment in the text above, {count} variables"
     " are {assigned} the value {value}, they are: "
 )
 CHAIN = 5
-"""Variables of the one chain: a number and four hops."""
+"""Variables of the only chain: a number and four hops."""
 NEW_TOKENS = 30
 EXAMPLE_TOKENS = 500
 
@@ -40,9 +40,9 @@ class Chain:
     """One chain in its noise and the question about it; sizes are blocks of noise.
 
     Args:
-      task: the text around the context, as a format.
+      task: format string with the text around the context.
       letters: length of the variables' names.
-      v1: the first release's spelling.
+      v1: True uses the first release's spelling.
       units: sizes of the first release.
     """
 
@@ -54,7 +54,7 @@ class Chain:
     sizes: range = range(0)
 
     def draft(self, size: int, index: int, draw: Draw) -> Draft:
-        """A prompt with `size` blocks of noise."""
+        """Build a prompt with `size` blocks of noise."""
         names = draw.codes(CHAIN, string.ascii_uppercase, self.letters)
         value = str(draw.values.randint(10000, 99999))
         facts = [f"VAR {names[0]} = {value}"]
@@ -72,13 +72,15 @@ class Chain:
 
 
 class VariableTracking:
-    """Sizes are blocks of noise. A sample that does not fit is drawn again and never shrunk.
+    """Task whose sizes are blocks of noise; a sample that does not fit is drawn again.
+
+    Samples never shrink.
 
     Args:
-      request: tokenizer and length.
+      request: provides tokenizer and length.
       draw: random numbers of the example, whose size is found as in the first release.
-      v1: the first release's wording and one example for all samples; otherwise the example's
-        names and number are the sample's own.
+      v1: True uses the first release's wording and one example for all samples; otherwise every
+        sample has its own names and number in the example.
     """
 
     new_tokens = NEW_TOKENS
@@ -94,13 +96,14 @@ class VariableTracking:
         try:
             self._example_blocks = fitting.common_size()
             ((shown, _),) = fitting.samples(self._example_blocks, 1)
-        except UnavailableError:  # RULER would draw for ever; the smallest example will do
+        # RULER would draw forever; use the smallest example instead.
+        except UnavailableError:
             self._example_blocks = units.first
             shown = self._example.draft(units.first, 0, draw)
         self._shown = _solved(shown)
 
     def draft(self, size: int, index: int, draw: Draw) -> Draft:
-        """A prompt with `size` blocks of noise."""
+        """Build a prompt with `size` blocks of noise."""
         if self._v1:
             chain = self._chain.draft(size, index, draw)
             text = f" {self._shown}\n\n{chain.text}"
@@ -115,7 +118,7 @@ def _solved(example: Draft) -> str:
 
 
 def _noise(num_blocks: int) -> list[str]:
-    """Blocks of noise; where these have too few places between them, their sentences."""
+    """Return blocks of noise, or their sentences if too few blocks leave too few gaps."""
     if num_blocks > CHAIN:
         return [f"{NOISE}\n"] * num_blocks
     sentences = [*(f"{part}." for part in NOISE.removesuffix(".").split(".")), "\n"]

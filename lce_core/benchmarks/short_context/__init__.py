@@ -1,8 +1,8 @@
-"""Short-context suite of lm-evaluation-harness: what an extension costs within the old context.
+"""Short-context suite of lm-evaluation-harness: the cost of an extension within the old context.
 
-MMLU (5 shots), HellaSwag (10), ARC challenge (25), PIQA (0), TriviaQA (5) and TruthfulQA (mc2),
-with the harness's prompts, shots, seeds and metrics. `accuracy`, by which cells are shown, is the
-metric that papers report; the others are there beside it under the harness's names:
+The tasks are MMLU (5 shots), HellaSwag (10), ARC challenge (25), PIQA (0), TriviaQA (5) and
+TruthfulQA (mc2), with the harness's prompts, shots, seeds and metrics. A cell's `accuracy` is the
+metric that papers report; the other metrics are stored beside it under the harness's names:
 
   task            shots  accuracy
   mmlu                5  acc_macro, the mean of the 57 subjects' acc; the harness's own number for
@@ -10,15 +10,15 @@ metric that papers report; the others are there beside it under the harness's na
   hellaswag          10  acc_norm
   arc_challenge      25  acc_norm
   piqa                0  acc
-  triviaqa            5  exact_match, case and punctuation aside
+  triviaqa            5  exact_match, ignoring case and punctuation
   truthfulqa_mc2      0  acc, the share of probability on true answers (mc2)
 
 docs/short-context.md compares them with the figures of papers.
 
-`eval_length` is the context that the model may use. A prompt beyond it loses its beginning, as in
-the harness; `cut` is the share of requests to which that happened. `faithful` and `clean` are the
-whole sets, `fast` 500 questions and `tiny` 20, spread evenly over the set, because the first ones
-of a set are not a fair sample of it.
+`eval_length` is the context that the model may use. As in the harness, a longer prompt loses its
+start; `cut` is the share of requests to which that happened. `faithful` and `clean` use the whole
+sets, `fast` 500 questions and `tiny` 20, spread evenly over the set, because the first questions of
+a set are not a fair sample of it.
 """
 
 from __future__ import annotations
@@ -53,19 +53,19 @@ from lce_core.registry import Examples, Source
 from lce_core.statistics.estimates import Estimate, bootstrap_mean, wilson
 
 NEW_TOKENS = 256
-"""Longest generated answer; the harness's default."""
+"""Longest generated answer in tokens; the harness's default."""
 
 
 @dataclass(frozen=True)
 class QuestionForm(Form):
-    """How many questions a profile asks."""
+    """Number of questions that a profile asks."""
 
     num_samples: int | None = None
-    """Questions of a task; None: all."""
+    """Questions per task; None means all."""
 
 
 class ShortContext(Benchmark):
-    """Share of right answers to questions that fit into the trained context."""
+    """Fraction of right answers to questions that fit into the trained context."""
 
     unit: ClassVar[Literal["accuracy"]] = "accuracy"
     seeded: ClassVar[bool] = False
@@ -78,14 +78,14 @@ class ShortContext(Benchmark):
     }
 
     num_samples: int | None = Field(default=None, gt=0)
-    """Questions of a task; None: all (faithful, clean), 500 (fast), 20 (tiny)."""
+    """Questions per task; None means all (faithful, clean), 500 (fast), 20 (tiny)."""
 
     def tasks(self) -> tuple[str, ...]:
-        """The harness's names."""
+        """List the harness's task names."""
         return tuple(TASKS)
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        """A length without room for an answer, or no harness."""
+        """Return why the cell is impossible: no room for an answer, or no harness."""
         answer = NEW_TOKENS if TASKS[task].metric == "exact_match" else 1
         if eval_length <= answer:
             return f"eval_length {eval_length}: task {task} needs at least {answer + 1} tokens"
@@ -94,15 +94,15 @@ class ShortContext(Benchmark):
         return None
 
     def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
-        """Questions times the tokens of their requests with Llama's tokenizer."""
+        """Predict the tokens: questions times the Llama tokens of their requests."""
         return self._requests(task) * min(TASKS[task].request_tokens, eval_length)
 
     def num_independent(self, task: str, eval_length: int, held_out_tokens: int) -> int:
-        """Questions."""
+        """Return the number of questions."""
         return self._requests(task) // TASKS[task].requests
 
     def answers(self, task: str) -> Answers:
-        """Written in the one task whose metric is an exact match; the others choose."""
+        """Return generated answers for the exact-match task; other tasks compare choices."""
         written = TASKS[task].metric == "exact_match"
         return Answers(self._requests(task), NEW_TOKENS) if written else Answers()
 
@@ -113,7 +113,7 @@ class ShortContext(Benchmark):
         eval_length: int,
         data_folders: Mapping[str, Path],
     ) -> Sequences | None:
-        """Requests estimated from their bytes, in tasks with shots from their usual length."""
+        """Predict requests from their bytes, or in tasks with shots from their typical length."""
         ratio = base_model.bytes_per_token
         sizes = request_bytes(task, data_folders)
         if sizes is None:
@@ -126,11 +126,11 @@ class ShortContext(Benchmark):
         )
 
     def reads(self, task: str) -> tuple[DataSet, ...]:
-        """The splits with questions and shots."""
+        """Return the splits with questions and shots."""
         return tuple(TASKS[task].splits.values())
 
     def evaluate(self, request: CellRequest) -> CellResult:
-        """Asks the questions of one task."""
+        """Ask the questions of one task."""
         if reason := self.unavailable(request.base_model, request.task, request.eval_length):
             raise UnavailableError(
                 f"task {request.task!r}",
@@ -166,7 +166,7 @@ class ShortContext(Benchmark):
 
 
 def best_choice(log_likelihoods: Sequence[float], lengths: Sequence[int] | None = None) -> int:
-    """Index of the likeliest choice; with lengths in characters, of the likeliest a character."""
+    """Return the index of the most likely choice, per character if `lengths` are given."""
     divisors = lengths or [1] * len(log_likelihoods)
     values = [value / by for value, by in zip(log_likelihoods, divisors, strict=True)]
     return values.index(max(values))
@@ -211,9 +211,9 @@ def _estimate(values: list[float], clusters: list[str | None]) -> Estimate:
 
 
 def over_subjects(values: Sequence[float], subjects: Sequence[str | None]) -> Estimate:
-    """Mean over subjects of each subject's mean; the interval resamples subjects.
+    """Return the mean over subjects of each subject's mean; the interval resamples subjects.
 
-    Source: MMLU as in the Open LLM Leaderboard, whose harness has a task for each subject.
+    Source: MMLU as in the Open LLM Leaderboard, whose harness has one task per subject.
     """
     sizes = Counter(subjects)
     weights = [1 / sizes[subject] for subject in subjects]

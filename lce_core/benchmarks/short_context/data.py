@@ -1,7 +1,8 @@
-"""The six short-context tasks of lm-evaluation-harness: shots, metrics, and where their data lies.
+"""The six short-context tasks of lm-evaluation-harness: shots, metrics and location of their data.
 
-A data set's folder holds the files of the hub's repository, or those of the splits that are read,
-in its layout or without its folders, as parquet, JSON or JSON lines; or PIQA as it was published.
+The folder of a data set holds the files of the hub's repository, or of the splits that are read,
+with or without its subfolders, as parquet, JSON or JSON lines. PIQA may also have its originally
+published form.
 """
 
 from __future__ import annotations
@@ -19,29 +20,30 @@ Folders = Mapping[str, Path]
 
 @dataclass(frozen=True)
 class ShortTask:
-    """One task of the harness, and what a question of it costs."""
+    """One task of the harness, and the cost of one of its questions."""
 
     folder: str
-    """Of the harness's definition, within its `tasks`."""
+    """Folder of the harness's definition, within its `tasks`."""
     shots: int
     metric: str
-    """The metric by which papers report it."""
+    """Metric that papers report."""
     repo: str
-    """Data set repository of the hub."""
+    """Data set repository on the hub."""
     splits: Mapping[str, DataSet]
-    """By the harness's name of the split: those with questions and, if any, with shots."""
+    """Splits with questions and, if any, with shots, by the harness's name of the split."""
     columns: tuple[str, ...]
-    """What a row must have."""
+    """Required columns of a row."""
     num_questions: int
     """Rows of the last of `splits`."""
     requests: int
-    """Forward passes of a question (choices; estimated where questions differ)."""
+    """Forward passes per question (choices; estimated if questions differ)."""
     request_tokens: int
-    """Tokens of one of them with Llama's tokenizer, estimated."""
+    """Estimated Llama tokens of one forward pass."""
     num_shown: int = 0
     """Rows of the split with shots."""
     request_texts: Callable[[Row], Sequence[str]] | None = None
-    """What the model reads of each request of a row, for tasks without shots that tell."""
+    """Returns the text of each request of a row, for tasks without shots where rows determine it.
+    """
 
 
 def _splits(
@@ -142,16 +144,16 @@ TASKS: Mapping[str, ShortTask] = {
         request_tokens=240,
     ),
 }
-"""By the harness's name, in the order of tables."""
+"""Keys are the harness's names, in the order of tables."""
 
 
 def require_rows(task: ShortTask, folders: Folders, found: Mapping[str, int]) -> None:
-    """Refuses splits with other numbers of rows than were published.
+    """Raise an error if splits have other numbers of rows than were published.
 
     Args:
       task: one of `TASKS`.
       folders: folders of data sets by name.
-      found: rows by split, over all subjects.
+      found: number of rows by split, over all subjects.
 
     Raises:
       DataError: as in `DataSet.require_rows`.
@@ -162,10 +164,10 @@ def require_rows(task: ShortTask, folders: Folders, found: Mapping[str, int]) ->
 
 
 def request_bytes(name: str, folders: Folders) -> tuple[tuple[int, ...], ...] | None:
-    """Bytes of each request of each question, where a task's rows tell them; for planning.
+    """Return the bytes of each question's requests for planning; None if rows do not tell.
 
     Raises:
-      UnavailableError: the task's data is not there.
+      UnavailableError: if the task's data is missing.
       DataError: as in `read_split`.
     """
     task = TASKS[name]
@@ -192,17 +194,17 @@ def _request_bytes(name: str, files: Seen) -> tuple[tuple[int, ...], ...]:
 def read_split(
     task: ShortTask, split: str, folders: Folders, subject: str | None = None
 ) -> list[Row]:
-    """All rows of a split, in order.
+    """Read all rows of a split, in order.
 
     Args:
       task: one of `TASKS`.
-      split: one of the task's.
+      split: name of one of the task's splits.
       folders: folders of data sets by name.
       subject: folder of a subject, for tasks that have several.
 
     Raises:
-      UnavailableError: the split, or the subject, is not there.
-      DataError: files that cannot be read, lack a column, or hold the split twice.
+      UnavailableError: if the split or the subject is missing.
+      DataError: if files cannot be read, lack a column, or hold the split twice.
     """
     data_set = task.splits[split]
     files = data_set.files(folders)
@@ -230,7 +232,7 @@ def read_split(
 
 
 def _published_piqa(files: list[Path], labels: Path, columns: Sequence[str]) -> list[Row]:
-    """Questions in one file and their labels in another, a line each, as the authors publish it."""
+    """Read PIQA as its authors publish it: a file of questions and a file of labels."""
     texts = [file for file in files if file != labels]
     if len(texts) != 1:
         raise DataError(

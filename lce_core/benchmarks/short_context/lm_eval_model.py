@@ -1,9 +1,9 @@
 """An extended model as a language model of lm-evaluation-harness.
 
-The harness's own wrapper pads batches and calls the model's forward, neither of which attention
-schemes and inserted tokens allow; this one asks `lce_core.evaluation.continuations` and
-`lce_core.evaluation.decoding`. Tokens are those of the harness's wrapper, and so is what happens to
-a text that is too long: its beginning is cut off, which is counted here.
+The harness's own wrapper pads batches and calls the model's forward method; attention schemes and
+inserted tokens support neither. This wrapper uses `lce_core.evaluation.continuations` and
+`lce_core.evaluation.decoding`. It tokenises like the harness's wrapper and also cuts the start of a
+text that is too long, but counts how often it does.
 
 Importing this module imports lm_eval.
 """
@@ -27,8 +27,8 @@ class ExtendedLM(TemplateLM):  # type: ignore[misc]
     """The model of a request, with the request's length as its context.
 
     Args:
-      request: gives model, tokenizer, length and limits of batches; its report hears of progress.
-      new_tokens: longest generated answer of tasks that name none.
+      request: provides model, tokenizer, length and batch limits; its `report` receives progress.
+      new_tokens: longest generated answer of tasks that name no limit.
     """
 
     def __init__(self, request: CellRequest, *, new_tokens: int) -> None:
@@ -36,21 +36,21 @@ class ExtendedLM(TemplateLM):  # type: ignore[misc]
         self.tokenizer = request.tokenizer
         self._request, self._new_tokens = request, new_tokens
         self.num_requests = self.num_cut = 0
-        """Requests so far, and those that lost their beginning."""
+        """Number of requests so far, and of those that lost their start."""
         self.lengths: list[int] = []
-        """Tokens of each text that the model read, answers of its own aside."""
+        """Tokens of each text that the model read, without generated answers."""
 
     @property
     def eot_token_id(self) -> int | None:
-        """The tokenizer's end of sequence."""
+        """The tokenizer's end-of-sequence token."""
         return self._request.tokenizer.eos_token_id  # type: ignore[no-any-return]
 
     @property
     def prefix_token_id(self) -> int:
-        """What stands for an empty context.
+        """Token that replaces an empty context.
 
         Raises:
-          SpecError: the tokenizer has neither a beginning nor an end of sequence.
+          SpecError: if the tokenizer has neither a beginning nor an end of sequence.
         """
         begin = self._request.tokenizer.bos_token_id
         found = self.eot_token_id if begin is None else begin
@@ -66,13 +66,13 @@ class ExtendedLM(TemplateLM):  # type: ignore[misc]
     def tok_encode(
         self, string: str, add_special_tokens: bool | None = None, **_: Any
     ) -> list[int]:
-        """Token ids, with the tokenizer's own beginning of sequence unless told otherwise."""
+        """Return token ids, by default with the tokenizer's beginning-of-sequence token."""
         return encode(self._request, string, special_tokens=add_special_tokens is not False)
 
     def loglikelihood(
         self, requests: list[Any], disable_tqdm: bool = True
     ) -> list[tuple[float, bool]]:
-        """Log-probability of each (context, continuation), and whether it is the greedy one."""
+        """Return each continuation's log-probability, and True if it is the greedy one."""
         scores: list[tuple[float, bool]] = super().loglikelihood(requests, disable_tqdm)
         return scores
 
@@ -90,12 +90,13 @@ class ExtendedLM(TemplateLM):  # type: ignore[misc]
         )
 
     def _encode_pair(self, context: str, continuation: str) -> tuple[TokenIds, TokenIds]:
-        # Lists of 40,000 prompts with ten shots would take more than a gigabyte.
+        # Arrays instead of lists: 40,000 prompts with ten shots would take over a gigabyte as
+        # lists.
         context_ids, ids = super()._encode_pair(context, continuation)
         return np.array(context_ids, dtype=np.int64), np.array(ids, dtype=np.int64)
 
     def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = True) -> list[float]:
-        """Log-probability of whole texts, which this benchmark has no tasks for.
+        """Raise an error: this benchmark has no tasks that score whole texts.
 
         Raises:
           SpecError: always.
@@ -108,10 +109,10 @@ class ExtendedLM(TemplateLM):  # type: ignore[misc]
         )
 
     def generate_until(self, requests: list[Any], disable_tqdm: bool = True) -> list[str]:
-        """The greedy continuation of each context, up to a stop string of its task.
+        """Return the greedy continuation of each context, up to a stop string of its task.
 
         Raises:
-          SpecError: a task that samples.
+          SpecError: if the task samples.
         """
         groups: dict[str, list[int]] = {}
         for index, request in enumerate(requests):
@@ -139,12 +140,12 @@ class ExtendedLM(TemplateLM):  # type: ignore[misc]
         return [postprocess_generated_text(answer, until, None) for answer in answers]
 
     def _fitted(self, context: TokenIds, continuation: TokenIds) -> tuple[TokenIds, TokenIds]:
-        # For an empty context the harness hands over lists.
+        # For an empty context the harness passes lists instead of arrays.
         continuation = np.asarray(continuation, dtype=np.int64)
         return self._kept(np.asarray(context, dtype=np.int64), len(continuation)), continuation
 
     def _kept(self, context: TokenIds, answer: int) -> TokenIds:
-        """The end of the context that fits into the length together with `answer` tokens."""
+        """Return the end of the context that fits into the length together with `answer` tokens."""
         limit = self._request.eval_length
         if answer >= limit:
             raise UnavailableError(

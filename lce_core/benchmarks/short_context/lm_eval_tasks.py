@@ -1,4 +1,4 @@
-"""Tasks of lm-evaluation-harness over data that was read from folders, asked and scored by it.
+"""Run and score tasks of lm-evaluation-harness on data read from local folders.
 
 Importing this module imports lm_eval.
 """
@@ -21,7 +21,7 @@ from lce_core.benchmarks._data import spread
 from lce_core.benchmarks.short_context.data import TASKS, Folders, read_split, require_rows
 from lce_core.errors import DataError
 
-# It warns about every data set that is not the hub's.
+# The harness warns about every data set that does not come from the hub.
 logging.getLogger("lm_eval.api.task").setLevel(logging.ERROR)
 
 Answered = dict[str, Any]
@@ -31,17 +31,17 @@ Answered = dict[str, Any]
 def answered_questions(
     lm: LM, name: str, folders: Folders, num_samples: int | None
 ) -> list[tuple[str | None, Answered]]:
-    """Asks the questions of a task; (subject if the task has several, question) in order.
+    """Ask the questions of a task; return (subject if there are several, question) in order.
 
     Args:
       lm: the model.
       name: one of `TASKS`.
       folders: folders of data sets by name.
-      num_samples: how many, spread evenly over the set; None: all.
+      num_samples: number of questions, spread evenly over the set; None for all.
 
     Raises:
-      UnavailableError: data that is not there.
-      DataError: data that cannot be read.
+      UnavailableError: if data is missing.
+      DataError: if data cannot be read.
     """
     tasks = _load(name, folders)
     wanted = None if num_samples is None else _places(tasks, num_samples)
@@ -59,7 +59,7 @@ def answered_questions(
 
 
 def _load(name: str, folders: Folders) -> dict[str, Any]:
-    """The harness's tasks by name; one, or one for each subject."""
+    """Load the harness's tasks by name: one, or one per subject."""
     task = TASKS[name]
     definitions = Path(lm_eval.__file__).parent / "tasks" / task.folder
     manager = TaskManager(include_defaults=False, include_path=str(definitions))
@@ -74,7 +74,8 @@ def _load(name: str, folders: Folders) -> dict[str, Any]:
             "num_fewshot": task.shots,
         }
         if not task.shots:
-            changes["training_split"] = None  # the harness reads it even for no shots
+            # The harness reads this split even for zero shots.
+            changes["training_split"] = None
         try:
             built = manager.load([{"group": "short_context", "task": [changes]}])
         except (ValueError, TypeError, KeyError, IndexError) as error:
@@ -94,7 +95,7 @@ def _load(name: str, folders: Folders) -> dict[str, Any]:
 def _reader(
     name: str, folders: Folders, subject: str | None, found: Counter[str]
 ) -> Callable[..., dict[str, Dataset]]:
-    """What reads all splits, and counts their rows in `found`."""
+    """Return a function that reads all splits and counts their rows in `found`."""
     task = TASKS[name]
 
     def read(**_: Any) -> dict[str, Dataset]:
