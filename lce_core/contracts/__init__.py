@@ -1,4 +1,5 @@
-"""What every plug-in keeps, as plain checks, for `lce check` and for tests.
+"""Contracts of all plug-ins as plain checks, for `lce check` and for tests.
 
-A check tries a loaded class on tiny models and made-up text, and raises AssertionError.
+A check runs a loaded class on tiny models and synthetic text, and raises AssertionError on a
+violation.
 """

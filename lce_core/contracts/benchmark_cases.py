@@ -1,7 +1,7 @@
-"""Cells that the contract of benchmarks asks: an example in a profile on stand-in data.
+"""Cells for the contract of benchmarks: an example in a profile, on stand-in data.
 
-The model is the toy Llama with random weights; prompts in words are read by a small tokenizer with
-a token that begins a text.
+The model is the toy Llama with random weights. A small tokenizer with a beginning-of-text token
+reads prompts in words.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from lce_core.methods import METHODS
 from lce_core.models import MODELS
 
 Data = Callable[[Iterable[DataSet]], Mapping[str, Path]]
-"""Gives the folders of data sets, by their names."""
+"""Returns the folders of data sets by their names."""
 TOY = MODELS.load("toy_llama")()
 LENGTHS = (128, 260, 700, 1200, 2500, 5000)
-"""Tokens of context to try, shortest first; a profile has to be able to run at one of them."""
+"""Context lengths in tokens to try, shortest first; every profile must run at one of them."""
 _FITTING: dict[tuple[Any, ...], int] = {}
-"""The shortest of these for a benchmark, task and tokenizer."""
+"""Cache of the shortest usable length per benchmark, task and tokenizer."""
 
 
 @dataclass(frozen=True)
@@ -50,21 +50,21 @@ class Case:
     example: Mapping[str, Any]
     profile: str
     data: Data
-    """Where the data sets are that it reads."""
+    """Locates the data sets that the benchmark reads."""
 
     @functools.cached_property
     def benchmark(self) -> Any:
-        """The benchmark itself."""
+        """The benchmark instance."""
         return built(self.plugin, {**self.example, "profile": self.profile})
 
     @property
     def in_words(self) -> bool:
-        """Whether its prompts are words rather than key tokens."""
+        """True if its prompts are words, False if they are key tokens."""
         return bool(getattr(self.benchmark.form, "in_words", True))
 
 
 def cases(plugin: type[Benchmark], data: Data) -> list[Case]:
-    """Every example in every profile that takes it; each profile takes at least one."""
+    """Return every example in every profile that accepts it; each profile must accept one."""
     found = []
     for profile in plugin.forms:
         tried = [Case(plugin, example, profile, data) for example in plugin.examples]
@@ -75,7 +75,7 @@ def cases(plugin: type[Benchmark], data: Data) -> list[Case]:
 
 
 def possible(case: Case) -> bool:
-    """Whether the profile takes the example."""
+    """Return True if the profile accepts the example."""
     try:
         return bool(case.benchmark)
     except ValueError:
@@ -83,21 +83,21 @@ def possible(case: Case) -> bool:
 
 
 def asked_tasks(case: Case) -> list[str]:
-    """All tasks of the case."""
+    """Return all tasks of the case."""
     return list(case.benchmark.tasks())
 
 
 def evaluated_tasks(case: Case) -> list[str]:
-    """The first task and the last, which a model is asked."""
+    """Return the first and the last task; only these run a model."""
     tasks = asked_tasks(case)
     return [tasks[0]] if len(tasks) == 1 else [tasks[0], tasks[-1]]
 
 
 def request_for(case: Case, task: str, **changes: Any) -> CellRequest:
-    """A cell of the shortest length that holds the task and is filled by it.
+    """Return a cell of the shortest length that holds the task and is filled by it.
 
     Raises:
-      UnavailableError: none of `LENGTHS` can, or a data set is not there.
+      UnavailableError: if none of `LENGTHS` does, or a data set is missing.
     """
     request = CellRequest(
         model=plain_model(),
@@ -139,12 +139,12 @@ def request_for(case: Case, task: str, **changes: Any) -> CellRequest:
 
 
 def roomy(request: CellRequest) -> CellRequest:
-    """The same cell at a length at which prompts are mostly text around what is hidden."""
+    """Return the same cell at a length where most of the prompt is filler."""
     return replace(request, eval_length=3 * request.eval_length)
 
 
 def fresh(case: Case, request: CellRequest) -> Sequence[Prompt]:
-    """Prompts built anew, past the cache."""
+    """Build prompts anew, bypassing the cache."""
     form, benchmark = case.benchmark.form, case.benchmark
     prompts: Sequence[Prompt] = (
         benchmark.build(request) if case.in_words else form.build(benchmark, request)
@@ -153,14 +153,14 @@ def fresh(case: Case, request: CellRequest) -> Sequence[Prompt]:
 
 
 def answer_tokens(case: Case, task: str) -> int:
-    """Tokens of the length that an answer takes."""
+    """Return how many tokens of the length an answer takes."""
     if not case.in_words:
         return 1
     return int(case.benchmark.new_tokens(task))
 
 
 def alike(one: Sequence[Prompt], other: Sequence[Prompt]) -> bool:
-    """Whether two rows of prompts are the same."""
+    """Return True if two lists of prompts are equal."""
     return len(one) == len(other) and all(
         np.array_equal(a.ids, b.ids) and a.reference == b.reference and a.depth == b.depth
         for a, b in zip(one, other, strict=True)
@@ -168,14 +168,14 @@ def alike(one: Sequence[Prompt], other: Sequence[Prompt]) -> bool:
 
 
 def replace_benchmark(case: Case, benchmark: Any) -> Case:
-    """The case with another instance in place of its own."""
+    """Return the case with another benchmark instance."""
     other = replace(case)
     other.__dict__["benchmark"] = benchmark
     return other
 
 
 def occurrences(prompt: Prompt, request: CellRequest, *, in_words: bool) -> list[float]:
-    """Where the reference can be read, each as a share of the prompt."""
+    """Return where the reference occurs, as fractions of the prompt."""
     if not in_words:
         key = request.tokenizer.convert_tokens_to_ids(prompt.reference)
         return [int(place) / len(prompt.ids) for place in np.flatnonzero(prompt.ids == key)]
@@ -185,18 +185,18 @@ def occurrences(prompt: Prompt, request: CellRequest, *, in_words: bool) -> list
 
 
 def gold_answer(prompt: Prompt) -> str:
-    """An answer that gives all references."""
+    """Return an answer that contains all references."""
     return " " + ", ".join(getattr(prompt, "references", ()) or (prompt.reference,))
 
 
 def score_of(case: Case, task: str, prompts: Sequence[Prompt], answers: list[str]) -> list[float]:
-    """What the answers are worth."""
+    """Score the answers."""
     return [sample.score for sample in case.benchmark.scored(task, prompts, answers)]
 
 
 @functools.cache
 def words_tokenizer() -> PreTrainedTokenizerFast:
-    """Byte-level with merges, and a token that begins a text; fits the toy model's vocabulary."""
+    """Return a byte-level BPE tokenizer with a beginning-of-text token, for the toy model."""
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
@@ -215,7 +215,7 @@ def words_tokenizer() -> PreTrainedTokenizerFast:
 
 @functools.cache
 def held_out(*, in_words: bool) -> Streams:
-    """Held-out text of two domains: a story for prompts in words, else random bytes."""
+    """Return held-out text of two domains: a story for prompts in words, else random bytes."""
     if not in_words:
         return streams(3000)
     ids = words_tokenizer().encode(STORY * 120, add_special_tokens=False)
@@ -225,13 +225,13 @@ def held_out(*, in_words: bool) -> Streams:
 
 @functools.cache
 def plain_model() -> ExtendedModel:
-    """The toy model with random weights."""
+    """Return the toy model with random weights."""
     return extend(TOY.initialise(2).eval(), TOY, METHODS.load("none")(), target=512)
 
 
 @functools.cache
 def wordy_model(method: str) -> ExtendedModel:
-    """The toy model in float64, which likes to answer in lines."""
+    """Return the toy model in float64, changed so that it tends to answer in lines."""
     model = extend(TOY.initialise(2).eval().double(), TOY, METHODS.load(method)(), target=512)
     make_words_likely(model)
     return model
@@ -239,7 +239,7 @@ def wordy_model(method: str) -> ExtendedModel:
 
 @functools.cache
 def uniform_model() -> ExtendedModel:
-    """The toy model with all logits equal."""
+    """Return the toy model with all logits equal."""
     model = TOY.initialise(2).eval()
     model.get_output_embeddings().weight.data.zero_()
     return extend(model, TOY, METHODS.load("none")(), target=512)

@@ -1,8 +1,8 @@
-"""The contract of benchmarks: every profile builds, asks, scores and saves on small stand-in data.
+"""The contract of benchmarks: every profile builds, asks and scores on small stand-in data.
 
 Every check takes a `Case`: a benchmark's class, one of its examples and a profile. The model is the
-toy Llama with random weights; prompts in words are read by a small tokenizer with a token for the
-beginning of a text. Data sets are those that the case names.
+toy Llama with random weights. A small tokenizer with a beginning-of-text token reads prompts in
+words. The case locates the data sets.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ Check = Callable[[Case], None]
 
 
 def check_form(case: Case) -> None:
-    """Source, description, identity, unit."""
+    """Check that source, description, identity and unit are valid."""
     plugins.check_source(case.plugin)
     plugins.check_description(case.plugin)
     parameters = {**case.example, "profile": case.profile}
@@ -67,20 +67,21 @@ def check_form(case: Case) -> None:
 
 
 def check_evidence(case: Case) -> None:
-    """Reference values, recomputed by the benchmark's own code."""
+    """Check that the benchmark's own code reproduces its reference values."""
     plugins.check_evidence(case.plugin)
 
 
 def check_prompts(case: Case) -> None:
-    """Every task builds prompts that leave room for their answers, as many as were promised."""
+    """Check that every task builds as many prompts as promised, with room for the answers."""
     for task in asked_tasks(case):
         short = request_for(case, task)
         for request in (short, roomy(short)):
             prompts = case.benchmark.prompts(request)
             promised = case.benchmark.num_prompts(task)
-            whole = len(prompts) % max(promised, 1) == 0  # a sample may be asked several times
+            # A sample may consist of several prompts.
+            whole = len(prompts) % max(promised, 1) == 0
             assert whole or request.data_folders, f"{task}: {len(prompts)} prompts of {promised}"
-            # Faithful forms follow scripts that put the answer on top of the length.
+            # Faithful forms reproduce scripts in which the answer comes on top of the length.
             answer = 0 if case.profile == "faithful" else answer_tokens(case, task)
             longest = max(len(prompt.ids) for prompt in prompts) + answer
             assert longest <= request.eval_length, f"{task}: {longest} tokens with the answer"
@@ -88,7 +89,7 @@ def check_prompts(case: Case) -> None:
 
 
 def check_deterministic(case: Case) -> None:
-    """Prompts follow from the request alone, whatever was built before."""
+    """Check that prompts depend on the request alone, not on earlier calls."""
     for task in asked_tasks(case):
         request = request_for(case, task)
         first = fresh(case, request)
@@ -98,9 +99,10 @@ def check_deterministic(case: Case) -> None:
 
 
 def check_seed(case: Case) -> None:
-    """The study's seed changes the samples exactly where the benchmark says that it is seeded."""
+    """Check that the study's seed changes the samples exactly if the benchmark says so."""
     if case.example is not case.plugin.examples[0]:
-        return  # the others are tried along with the first
+        # The other examples are tried together with the first.
+        return
     changed = []
     for other in cases(case.plugin, case.data):
         if other.in_words != case.in_words:
@@ -116,7 +118,7 @@ def check_seed(case: Case) -> None:
 
 
 def check_independent(case: Case) -> None:
-    """What one sample draws changes no other sample."""
+    """Check that the random draws of one sample change no other sample."""
     kind: Any = type(case.benchmark)
 
     class Redrawn(kind):  # type: ignore[misc]
@@ -130,12 +132,13 @@ def check_independent(case: Case) -> None:
         request = request_for(case, task)
         before = fresh(case, request)
         after = fresh(replace_benchmark(case, redrawn), request)
-        first = max(1, len(before) // max(1, case.benchmark.num_prompts(task)))  # its prompts
+        # Number of prompts of the first sample.
+        first = max(1, len(before) // max(1, case.benchmark.num_prompts(task)))
         assert alike(before[first:], after[first:]), f"{task}: its draws change other samples"
 
 
 def check_hidden(case: Case) -> None:
-    """A reference that lies at a depth is readable there and nowhere else in the prompt."""
+    """Check that a reference hidden at a depth occurs there and nowhere else in the prompt."""
     for task in asked_tasks(case):
         request = roomy(request_for(case, task))
         for prompt in case.benchmark.prompts(request):
@@ -151,7 +154,7 @@ def check_hidden(case: Case) -> None:
 
 
 def check_depths(case: Case) -> None:
-    """Where a depth is given, deeper evidence lies further back in the prompt."""
+    """Check that references with a larger depth occur later in the prompt."""
     for task in asked_tasks(case):
         request = roomy(request_for(case, task))
         found = []
@@ -167,7 +170,7 @@ def check_depths(case: Case) -> None:
 
 
 def check_oracle(case: Case) -> None:
-    """The reference scores (nearly) all, an answer that has nothing of it scores nothing."""
+    """Check that the reference scores nearly 1 and unrelated answers score nearly 0."""
     if not case.in_words:
         return
     for task in asked_tasks(case):
@@ -181,7 +184,7 @@ def check_oracle(case: Case) -> None:
 
 
 def check_early_stop(case: Case) -> None:
-    """Where an answer is complete, more text does not change its score."""
+    """Check that more text does not change the score of a complete answer."""
     if not case.in_words:
         return
     for task in asked_tasks(case):
@@ -196,7 +199,7 @@ def check_early_stop(case: Case) -> None:
 
 
 def check_cell(case: Case) -> None:
-    """A cell of the toy model: scores with intervals in the unit's range, samples, tokens."""
+    """Check a cell of the toy model: scores and intervals in range, samples, tokens."""
     steps: list[tuple[int, int]] = []
     for task in evaluated_tasks(case):
         request = request_for(case, task)
@@ -221,7 +224,7 @@ def check_cell(case: Case) -> None:
 
 
 def check_tokens(case: Case, request: CellRequest, result: CellResult) -> None:
-    """Tokens predicted for a plan are about those that were taken through the model."""
+    """Check that the tokens predicted for a plan agree with the tokens processed, within 15 %."""
     fills = not case.in_words or isinstance(case.benchmark, TextBenchmark)
     if fills and not case.benchmark.reads(request.task):
         tokens = len(request.held_out.stream("code"))
@@ -232,7 +235,7 @@ def check_tokens(case: Case, request: CellRequest, result: CellResult) -> None:
 
 
 def check_uniform_model(case: Case) -> None:
-    """A model that knows nothing has the perplexity of its vocabulary, ln of it in nats."""
+    """Check that a uniform model has its vocabulary's size as perplexity, ln of it as nats."""
     if not isinstance(case.benchmark, TextBenchmark):
         return
     for task in evaluated_tasks(case):
@@ -247,20 +250,21 @@ def check_uniform_model(case: Case) -> None:
 
 
 def check_repeatable(case: Case) -> None:
-    """The same cell twice, with another length in between."""
+    """Check that the same cell gives the same result after another length."""
     for task in evaluated_tasks(case)[:1]:
         request = request_for(case, task)
         first = case.benchmark.evaluate(request)
-        if not (case.in_words and isinstance(case.benchmark, PromptBenchmark)):  # they take long
+        # Evaluate another length in between only if that is fast.
+        if not (case.in_words and isinstance(case.benchmark, PromptBenchmark)):
             case.benchmark.evaluate(replace(request, eval_length=request.eval_length + 32))
         assert case.benchmark.evaluate(request) == first, f"{task}: the cell changed"
 
 
 def check_savings(case: Case) -> None:
-    """What saves work changes no score; a stopped answer is the beginning of the whole one.
+    """Check that savings change no score, and that a stopped answer is a prefix of the whole one.
 
-    Models are in float64, so that other chunks and batches cannot tip a choice. Tables that follow
-    the length are tried too where a cell is small.
+    Models are in float64, so that other chunks and batches cannot change a choice. Small cells also
+    try tables that follow the length.
     """
     small = case.profile == "tiny" and not case.benchmark.reads(asked_tasks(case)[0])
     for method in ("none", "dynamic_yarn") if small else ("none",):
@@ -274,7 +278,7 @@ def check_savings(case: Case) -> None:
 
 
 def same_scores(task: str, whole: CellResult, short: CellResult) -> None:
-    """Raises AssertionError unless savings changed nothing but the length of answers."""
+    """Raise AssertionError unless savings changed only the length of answers."""
     assert len(whole.samples) == len(short.samples) > 0
     for before, after in zip(whole.samples, short.samples, strict=True):
         assert math.isclose(after.score, before.score, rel_tol=1e-6), f"{task}: {before}"
@@ -285,7 +289,7 @@ def same_scores(task: str, whole: CellResult, short: CellResult) -> None:
 
 
 def check_too_short(case: Case) -> None:
-    """A length of one token is refused with the tokens that are needed."""
+    """Check that a length of one token is refused with the number of tokens needed."""
     task = asked_tasks(case)[0]
     request = replace(request_for(case, task), eval_length=1)
     reason = case.benchmark.unavailable(TOY, task, 1)
@@ -295,7 +299,8 @@ def check_too_short(case: Case) -> None:
         except UnavailableError as error:
             reason = str(error)
     if reason is None and case.profile == "faithful" and case.in_words:
-        return  # as in scripts that cut the middle of a prompt to any length
+        # Scripts that cut the middle of a prompt accept any length.
+        return
     assert reason is not None, "a length of one token is not refused"
     assert re.search(r"at least \d+|needs? \d+", reason), f"no number of tokens in {reason!r}"
 
@@ -322,5 +327,5 @@ OF_PROMPTS: tuple[Check, ...] = (
 
 
 def checks(plugin: type[Benchmark]) -> tuple[Check, ...]:
-    """The checks that concern a benchmark."""
+    """Return the checks that apply to a benchmark."""
     return (*OF_ALL, *OF_PROMPTS) if issubclass(plugin, PromptBenchmark) else OF_ALL

@@ -1,4 +1,4 @@
-"""A plug-in against its contract, check by check: what was found."""
+"""Run the checks of a plug-in's contract and report the findings."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ Trial = tuple[Callable[..., None], Sequence[tuple[Any, ...]]]
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check of a plug-in found."""
+    """Result of one check of a plug-in."""
 
     check: str
-    """Its name."""
+    """Name of the check."""
     about: str
-    """What it makes sure of, a sentence."""
+    """What the check verifies, as a sentence."""
     fault: str
-    """What is wrong; empty where the contract is kept."""
+    """Description of the violation; empty if there is none."""
 
 
 def findings(registry: Registry[Any], name: str, data: Data) -> Iterator[Finding]:
-    """Every check of one plug-in, as it is done; what cannot be loaded is one finding."""
+    """Run every check of a plug-in and yield its finding; a load failure is a single finding."""
     loaded: list[type[Plugin]] = []
     fault = _fault(lambda: loaded.append(registry.load(name)))
     yield Finding("loading", "The file is a plug-in, with every part that one has.", fault)
@@ -50,7 +50,7 @@ def findings(registry: Registry[Any], name: str, data: Data) -> Iterator[Finding
 
 
 def trials(registry: Registry[Any], plugin: type[Any], data: Data) -> list[Trial]:
-    """What the contract of a kind asks of a plug-in: each check, with every example."""
+    """Return the checks for a plug-in of this kind, each with every example."""
     if registry is METHODS:
         return [(one, [(plugin, e) for e in plugin.examples]) for one in methods.CHECKS]
     if registry is BENCHMARKS:
@@ -62,7 +62,7 @@ def trials(registry: Registry[Any], plugin: type[Any], data: Data) -> list[Trial
 
 
 def _fault(call: Callable[..., object], *arguments: Any) -> str:
-    """What a call fails with and on which of several examples; empty where it does not fail."""
+    """Return the error message of a call and the example that failed; empty if it succeeds."""
     try:
         with torch.no_grad():
             call(*arguments)
@@ -78,13 +78,13 @@ def _fault(call: Callable[..., object], *arguments: Any) -> str:
 
 
 def _place(error: Exception) -> str:
-    """The line that raised an error."""
+    """Return the source line that raised an error."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     return f"{Path(last.filename).name}, line {last.lineno}: {last.line}"
 
 
 def _tried(argument: object) -> str:
-    """What of a call's arguments tells an example from the others."""
+    """Describe the example among a call's arguments, for error messages."""
     if isinstance(argument, Case):
         example = f" and {dict(argument.example)}" if argument.example else ""
         return f" [profile {argument.profile}{example}]"

@@ -1,4 +1,4 @@
-"""Toy answers that have lines: for checks of what ends decoding early."""
+"""Toy answers that contain line breaks, for checks of early stopping."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ FIRST_WORD = 256
 
 
 def line_tokenizer() -> PreTrainedTokenizerFast:
-    """Bytes, and 136 words: each ends a line in its middle, at its end, or behind a comment."""
+    """Return a tokenizer of bytes and 136 words, each with line breaks in other places.
+
+    A word ends a line in its middle, at its end, or after a comment sign.
+    """
     content = json.loads(byte_tokenizer(ToyLlama.keys).backend_tokenizer.to_str())
     backend = Tokenizer(models.BPE(vocab=content["model"]["vocab"], merges=[]))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
@@ -26,6 +29,6 @@ def line_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def make_words_likely(model: ExtendedModel) -> None:
-    """Makes a toy model answer in words, which no prompt of bytes contains."""
+    """Make a toy model answer in these words, which never occur in prompts of bytes."""
     embeddings: Any = model.model.get_input_embeddings()
     embeddings.weight.data[FIRST_WORD:] *= 3

@@ -1,6 +1,6 @@
-"""What the contract of methods tries: tiny models, lengths, other parameters, and what is said.
+"""Inputs for the contract of methods: tiny models, lengths, and varied parameters.
 
-The models are those of lce_core/contracts/tiny_models.py.
+The models come from lce_core/contracts/tiny_models.py.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ FAR = (LLAMA2_7B, PHI2, RopeGeometry(32, 32, 2, 2, 1e4, 128))
 
 
 def at(request: int) -> ContextLengths:
-    """Lengths of a request to a tiny model."""
+    """Return the lengths of a request to a tiny model."""
     return ContextLengths(TRAINED, TARGET, request)
 
 
 def fitting(method: Method) -> list[LanguageModel]:
-    """Tiny models that take the method's parameters; the plain Llama has to."""
+    """Return the tiny models that accept the method's parameters; the plain Llama must."""
     found = [base for base in BASES if fits(method, base)]
     if BASES[0] not in found:
         method.check(BASES[0].geometry, at(TARGET))
@@ -42,13 +42,13 @@ def fitting(method: Method) -> list[LanguageModel]:
 
 
 def extended_models(plugin: type[Method], example: Example) -> Extended:
-    """Each tiny model with the method on it."""
+    """Return each tiny model with the method applied."""
     method = built(plugin, example)
     return [(base, extend(stock(base), base, method, target=TARGET)) for base in fitting(method)]
 
 
 def length_in_reach(extended: ExtendedModel) -> int:
-    """40 tokens, or as many as the method reaches: more than the trained context."""
+    """Return 40 tokens, or as many as the method reaches; more than the trained context."""
     reach = extended.method.reach(extended.geometry, at(TARGET))
     length = 40 if reach is None else min(40, reach)
     assert length > TRAINED, f"a reach of {reach} tokens extends nothing"
@@ -56,7 +56,7 @@ def length_in_reach(extended: ExtendedModel) -> int:
 
 
 def schemes(method: Method, geometry: RopeGeometry, *, training: bool = True) -> list[Any]:
-    """Attention schemes of a method in use and in training, without stock attention."""
+    """Return the attention schemes of a method at inference and in training, if any."""
     found: list[AttentionScheme | None] = [method.attention(geometry, at(TARGET))]
     if training:
         found.append(method.training_attention(geometry, at(TARGET)))
@@ -64,19 +64,19 @@ def schemes(method: Method, geometry: RopeGeometry, *, training: bool = True) ->
 
 
 def same(one: RopeTable, other: RopeTable) -> bool:
-    """Whether two tables are equal to the bit."""
+    """Return True if two tables are equal to the bit."""
     equal = np.array_equal(one.inv_freq, other.inv_freq)
     return equal and one.attention_factor == other.attention_factor
 
 
 def close(found: torch.Tensor, expected: torch.Tensor, where: str) -> None:
-    """Raises AssertionError unless float64 results agree up to rounding."""
+    """Raise AssertionError unless float64 results agree up to rounding."""
     worst = (found - expected).abs().max().item()
     assert torch.allclose(found, expected, rtol=1e-9, atol=1e-9), f"{where}: off by {worst:.3g}"
 
 
 def refused(call: Callable[[], Any], words: str) -> None:
-    """Raises AssertionError unless `call` is refused in these words."""
+    """Raise AssertionError unless `call` raises SpecError with these words."""
     message = ""
     try:
         call()
@@ -87,12 +87,12 @@ def refused(call: Callable[[], Any], words: str) -> None:
 
 
 def name_of(base: LanguageModel) -> str:
-    """Which tiny model it is."""
+    """Return the name of a tiny model."""
     return type(base).__name__
 
 
 def perturbed(value: Any, plugin: type[Method], name: str) -> list[Any]:
-    """Other values of the same kind; for None what numbers a study may give."""
+    """Return other values of the same type; for None numbers that a study may give."""
     choices = plugin.model_json_schema()["properties"][name]
     enums = [one.get("enum", []) for one in (choices, *choices.get("anyOf", ()))]
     found: list[Any] = [one for enum in enums for one in enum if one != value]
@@ -111,7 +111,7 @@ def perturbed(value: Any, plugin: type[Method], name: str) -> list[Any]:
 
 
 def behaviour(method: Method) -> list[Any]:
-    """All that a method says, at small and real sizes."""
+    """Return everything that a method computes, at small and real sizes."""
     said: list[Any] = [method.lora()]
     for geometry in (*(base.geometry for base in BASES), *FAR):
         trained = geometry.trained_context
@@ -138,7 +138,7 @@ def _said(method: Method, geometry: RopeGeometry, lengths: ContextLengths) -> li
 
 
 def _learned(method: Method, geometry: RopeGeometry, lengths: ContextLengths) -> list[Any]:
-    """Frequencies of a rotary module whose parameters are not at their start."""
+    """Return the frequencies of a rotary module with perturbed parameters."""
     base = next(base for base in BASES if base.geometry == geometry)
     extended = extend(stock(base), base, method, target=lengths.target)
     weights = extended.model.model.rotary_emb.parameters()
@@ -152,7 +152,7 @@ def _learned(method: Method, geometry: RopeGeometry, lengths: ContextLengths) ->
 def with_another_value(
     plugin: type[Method], example: Example, name: str
 ) -> list[tuple[Method, Method]]:
-    """The method of an example, beside those that differ in one parameter."""
+    """Return pairs of the example's method and a method that differs in one parameter."""
     method = built(plugin, example)
     values = [one[name] for one in plugin.examples if name in one]
     values = values or perturbed(getattr(method, name), plugin, name)
@@ -170,7 +170,7 @@ def with_another_value(
 
 
 def repeated_heads(name: str, weight: torch.Tensor) -> torch.Tensor:
-    """A weight of the grouped model as the model without groups has it."""
+    """Return a weight of the grouped model with key-value heads repeated per query head."""
     if not name.endswith(("k_proj.weight", "v_proj.weight")):
         return weight
     heads = weight.unflatten(0, (TinyGrouped.geometry.num_kv_heads, -1))
@@ -179,7 +179,7 @@ def repeated_heads(name: str, weight: torch.Tensor) -> torch.Tensor:
 
 
 def as_if_grouped(method: Method, geometry: RopeGeometry) -> Method:
-    """The method with the frequencies that it gives the grouped model."""
+    """Return the method with the frequencies that it gives to the grouped model."""
     kind = type(method)
 
     class Twin(kind):  # type: ignore[misc, valid-type]

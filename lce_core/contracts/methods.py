@@ -1,7 +1,8 @@
-"""The contract of context-extension methods, tried on tiny random models in float64.
+"""The contract of context-extension methods, checked on tiny random models in float64.
 
-Every check takes a method's class and one of its examples. Models have 4 heads (2 key-value heads
-in one of them, partial rotary in another) and a trained context of 16, extended to 64 tokens.
+Every check takes a method's class and one of its examples. Models have 4 heads (one of them 2
+key-value heads, another one partial rotary) and a trained context of 16 tokens, extended to 64
+tokens.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ Check = Callable[[type[Method], Example], None]
 
 
 def check_form(plugin: type[Method], example: Example) -> None:
-    """Source, description, evidence, identity and flags that fit together."""
+    """Check that source, description, identity and flags are valid and consistent."""
     plugins.check_source(plugin)
     plugins.check_description(plugin)
     plugins.check_identity(METHODS, plugin, example)
@@ -62,7 +63,7 @@ def check_form(plugin: type[Method], example: Example) -> None:
 
 
 def check_evidence(plugin: type[Method], example: Example) -> None:
-    """Reference values; the temperature has one wherever there is a temperature."""
+    """Check the reference values; a method with a temperature must give one for it."""
     plugins.check_evidence(plugin)
     method = built(plugin, example)
     for base in fitting(method):
@@ -76,7 +77,7 @@ def check_evidence(plugin: type[Method], example: Example) -> None:
 
 
 def check_defaults_fit_real_models(plugin: type[Method], example: Example) -> None:
-    """Without parameters, where that is possible, a method fits Llama-2, Phi-2 and a toy."""
+    """Check that a method with defaults for all parameters fits Llama-2, Phi-2 and a toy."""
     if any(field.is_required() for field in plugin.model_fields.values()):
         return
     method = built(plugin, {})
@@ -91,7 +92,7 @@ def check_defaults_fit_real_models(plugin: type[Method], example: Example) -> No
 
 
 def check_unextended_table(plugin: type[Method], example: Example) -> None:
-    """A table that follows the lengths is the base model's where nothing is extended."""
+    """Check that a length-dependent table equals the base model's if nothing is extended."""
     method = built(plugin, example)
     for base in fitting(method):
         geometry = base.geometry
@@ -103,7 +104,7 @@ def check_unextended_table(plugin: type[Method], example: Example) -> None:
 
 
 def check_length_dependence(plugin: type[Method], example: Example) -> None:
-    """Where a token more changes the table, the method says that it depends on the length."""
+    """Check that `length_dependent` is True wherever one more token changes the table."""
     method = built(plugin, example)
     for base in fitting(method):
         tables = [method.rope_table(base.geometry, at(length)) for length in range(1, 3 * TARGET)]
@@ -114,7 +115,7 @@ def check_length_dependence(plugin: type[Method], example: Example) -> None:
 
 
 def check_pure(plugin: type[Method], example: Example) -> None:
-    """Tables do not depend on which were asked for before."""
+    """Check that tables do not depend on the order in which they are requested."""
     lengths = (12, 64, 40, 100)
     for base in fitting(built(plugin, example)):
         tables: list[dict[int, RopeTable]] = []
@@ -126,7 +127,7 @@ def check_pure(plugin: type[Method], example: Example) -> None:
 
 
 def check_distances(plugin: type[Method], example: Example) -> None:
-    """`exact_attention` is what the distances say; no distance looks ahead."""
+    """Check that `exact_attention` agrees with the distances, and that no distance looks ahead."""
     method = built(plugin, example)
     for base in fitting(method):
         changed = False
@@ -141,7 +142,7 @@ def check_distances(plugin: type[Method], example: Example) -> None:
 
 
 def check_reach(plugin: type[Method], example: Example) -> None:
-    """A request at the reach works, one beyond it does not; no distance exceeds the trained."""
+    """Check that requests work up to the reach only, within the trained distances."""
     method = built(plugin, example)
     for base in fitting(method):
         geometry = base.geometry
@@ -164,7 +165,7 @@ def check_reach(plugin: type[Method], example: Example) -> None:
 
 
 def check_causality(plugin: type[Method], example: Example) -> None:
-    """Changing a token changes no earlier output, and its own."""
+    """Check that changing a token changes its own output and no earlier one."""
     for base, extended in extended_models(plugin, example):
         ids = tokens(length_in_reach(extended), batch=1)
         before = logits(extended, ids)
@@ -179,7 +180,7 @@ def check_causality(plugin: type[Method], example: Example) -> None:
 
 
 def check_sees_all(plugin: type[Method], example: Example) -> None:
-    """In one layer of exact attention, the first token changes every later output."""
+    """Check that in one layer of exact attention the first token changes every later output."""
     method = built(plugin, example)
     if not method.exact_attention:
         return
@@ -193,7 +194,7 @@ def check_sees_all(plugin: type[Method], example: Example) -> None:
 
 
 def check_cached(plugin: type[Method], example: Example) -> None:
-    """Chunks over a cache give what one pass gives."""
+    """Check that chunks over a cache give the same result as one pass."""
     for base, extended in extended_models(plugin, example):
         ids = tokens(length := length_in_reach(extended))
         expected = logits(extended, ids)
@@ -202,7 +203,7 @@ def check_cached(plugin: type[Method], example: Example) -> None:
 
 
 def check_order(plugin: type[Method], example: Example) -> None:
-    """Results do not depend on the order of requests."""
+    """Check that results do not depend on the order of requests."""
     for base, extended in extended_models(plugin, example):
         short, long = tokens(12), tokens(length_in_reach(extended))
         first = [logits(extended, ids) for ids in (short, long)]
@@ -212,7 +213,7 @@ def check_order(plugin: type[Method], example: Example) -> None:
 
 
 def check_grouped_heads(plugin: type[Method], example: Example) -> None:
-    """Key-value heads that query heads share equal the same heads written out."""
+    """Check that shared key-value heads give the same result as repeated ones."""
     method = built(plugin, example)
     grouped, whole = TinyGrouped(), Tiny()
     if grouped.geometry not in [base.geometry for base in fitting(method)]:
@@ -229,7 +230,7 @@ def check_grouped_heads(plugin: type[Method], example: Example) -> None:
 
 
 def check_changes_the_output(plugin: type[Method], example: Example) -> None:
-    """Beyond the trained context an extension changes the output; `none` does not."""
+    """Check that extensions change the output beyond the trained context, unlike `none`."""
     for base, extended in extended_models(plugin, example):
         ids = tokens(length_in_reach(extended))
         expected = logits(extend(stock(base), base, METHODS.load("none")(), target=TARGET), ids)
@@ -242,7 +243,7 @@ def check_changes_the_output(plugin: type[Method], example: Example) -> None:
 
 
 def check_gradients(plugin: type[Method], example: Example) -> None:
-    """Every weight learns from rows of the target length, or a scheme refuses to record."""
+    """Check that every weight gets a gradient, or that a scheme refuses to record gradients."""
     method = built(plugin, example)
     for base in fitting(method):
         extended = extend(stock(base).train(), base, method, target=TARGET)
@@ -258,9 +259,10 @@ def check_gradients(plugin: type[Method], example: Example) -> None:
 
 
 def check_parameters(plugin: type[Method], example: Example) -> None:
-    """Every parameter changes what the method does with some example, or is refused."""
+    """Check that every parameter has an effect or is refused."""
     if example is not plugin.examples[0]:
-        return  # the others are tried along with the first
+        # The other examples are tried together with the first.
+        return
     for name in plugin.model_fields:
         pairs = [pair for one in plugin.examples for pair in with_another_value(plugin, one, name)]
         assert pairs, f"{name}: no second value fits; give one in EXAMPLES"

@@ -1,7 +1,7 @@
-"""What every plug-in keeps, whatever its kind: where it comes from, evidence, identity.
+"""The contract of every plug-in, whatever its kind: source, description, evidence, identity.
 
-Each check takes a loaded plug-in class and raises AssertionError with what is wrong. They need no
-pytest, so that the author of a plug-in can run them on a file of their own.
+Each check takes a loaded plug-in class and raises AssertionError with the violation. The checks do
+not need pytest, so that authors of plug-ins can run them on their own files.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ REFERENCE = re.compile(r"[\w.-]+\.[a-z]+/[\w./-]+@[0-9a-f]{40}|https://\S+|own")
 
 
 def built(plugin: type[Plugin], parameters: Mapping[str, Any]) -> Any:
-    """The plug-in with these parameters, read as from a study."""
+    """Return the plug-in with these parameters, parsed as from a study."""
     return plugin.model_validate_json(json.dumps(dict(parameters)))
 
 
 def check_source(plugin: type[Plugin]) -> None:
-    """Paper, place and reference are such that a reader finds them."""
+    """Check that a reader can find paper, place and reference."""
     source = plugin.source
     assert PAPER.fullmatch(source.paper), f"SOURCE.paper {source.paper!r}: no arXiv id, DOI or page"
     assert source.place, "SOURCE.place is empty"
@@ -42,7 +42,7 @@ def check_source(plugin: type[Plugin]) -> None:
 
 
 def check_description(plugin: type[Plugin]) -> None:
-    """The file, its VERSION and every parameter say what they are."""
+    """Check that the file, its VERSION and every parameter are described."""
     assert plugin.summary.endswith("."), f"the docstring's first line {plugin.summary!r}: no stop"
     assert len(plugin.summary) > 20
     assert type(plugin.plugin_version) is int
@@ -52,7 +52,7 @@ def check_description(plugin: type[Plugin]) -> None:
 
 
 def check_evidence(plugin: type[Plugin]) -> None:
-    """Every reference value is written out, and recomputed by the plug-in's own code."""
+    """Check that every reference value is a literal that the plug-in's own code reproduces."""
     assert plugin.evidence, "EVIDENCE is empty"
     hollow = [*written_out.faults(Path(str(sys.modules[plugin.__module__].__file__)))]
     assert not hollow, f"EVIDENCE: {'; '.join(hollow)}"
@@ -65,7 +65,7 @@ def check_evidence(plugin: type[Plugin]) -> None:
 def check_identity(
     registry: Registry[Any], plugin: type[Plugin], example: Mapping[str, Any]
 ) -> None:
-    """The parameters survive the way into a fingerprint and back; defaults leave no trace."""
+    """Check that parameters survive the round trip through an identity, which omits defaults."""
     made = built(plugin, example)
     identity = made.identity()
     assert registry.from_identity(identity) == made
@@ -77,7 +77,7 @@ def check_identity(
 
 
 def _recomputed(plugin: type[Plugin], evidence: Evidence) -> bool:
-    """Whether the plug-in's own code was run to answer."""
+    """Recompute one reference value; return True if the plug-in's own code ran."""
     assert evidence.origin, f"{evidence}: no origin"
     answer, files = _traced(question(plugin, evidence))
     assert _agree(answer, evidence.expected, evidence.tolerance), (
@@ -91,7 +91,7 @@ def _recomputed(plugin: type[Plugin], evidence: Evidence) -> bool:
 
 
 def own_files(plugin: type[Plugin]) -> set[str]:
-    """Source files of the plug-in: its module or folder, and its family's."""
+    """Return the source files of the plug-in: its module or folder, and those of its family."""
     kind_files = {sys.modules[base.__module__].__file__ for base in _public(plugin)}
     found: set[str] = set()
     for base in plugin.__mro__:
@@ -106,14 +106,14 @@ def own_files(plugin: type[Plugin]) -> set[str]:
 
 
 def _public(plugin: type[Plugin]) -> list[type]:
-    """Classes that the room offers to all its plug-ins, beside the kind itself."""
+    """Return the base classes that the package exports to all its plug-ins."""
     room = sys.modules[".".join(plugin.__module__.split(".")[:2])]
     offered = {value for value in vars(room).values() if isinstance(value, type)}
     return [base for base in plugin.__mro__ if base in offered or base is Plugin]
 
 
 def _traced(call: Callable[[], Any]) -> tuple[Any, set[str]]:
-    """What a call returns, and the files whose functions it ran."""
+    """Run a call; return its result and the files whose functions it ran."""
     files: set[str] = set()
 
     def seen(frame: FrameType, event: str, _: Any) -> None:
@@ -134,6 +134,6 @@ def _agree(answer: Any, expected: Any, tolerance: float) -> bool:
         found, wanted = np.asarray(answer, dtype=float), np.asarray(expected, dtype=float)
     except (TypeError, ValueError):
         return bool(answer == expected)
-    # None reads as NaN: the same places have to hold nothing.
+    # None converts to NaN, so both results must lack a value in the same places.
     alike = np.allclose(found, wanted, rtol=tolerance, atol=0, equal_nan=True)
     return found.shape == wanted.shape and alike

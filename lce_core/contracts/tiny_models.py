@@ -1,4 +1,4 @@
-"""Tiny random Llama (MHA, GQA) and Phi models, and what an extended one answers."""
+"""Tiny random Llama (MHA, GQA) and Phi models, and the outputs of extended ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TARGET = 64
 
 
 class Tiny(LanguageModel):
-    """Llama with as many key-value heads as heads."""
+    """Llama with as many key-value heads as query heads."""
 
     geometry: ClassVar[RopeGeometry] = RopeGeometry(
         head_dim=8, rotary_dim=8, num_heads=4, num_kv_heads=4, theta=1e4, trained_context=TRAINED
@@ -28,7 +28,7 @@ class Tiny(LanguageModel):
 
 
 class TinyGrouped(LanguageModel):
-    """Llama with two heads to a key-value head."""
+    """Llama with two query heads per key-value head."""
 
     geometry: ClassVar[RopeGeometry] = RopeGeometry(
         head_dim=8, rotary_dim=8, num_heads=4, num_kv_heads=2, theta=1e4, trained_context=TRAINED
@@ -36,7 +36,7 @@ class TinyGrouped(LanguageModel):
 
 
 class TinyPhi(LanguageModel):
-    """Phi, which rotates a part of each head."""
+    """Phi, which rotates part of each head."""
 
     geometry: ClassVar[RopeGeometry] = RopeGeometry(
         head_dim=10, rotary_dim=4, num_heads=4, num_kv_heads=4, theta=1e4, trained_context=TRAINED
@@ -48,7 +48,7 @@ LENGTHS = ContextLengths(TRAINED, TARGET, TARGET)
 
 
 def stock(base: LanguageModel, layers: int = 2, **rope: Any) -> Any:
-    """A random model with attention sharp enough that positions matter."""
+    """Return a random model whose attention is sharp enough that positions matter."""
     geometry = base.geometry
     sizes: dict[str, Any] = {
         "vocab_size": VOCABULARY,
@@ -73,7 +73,7 @@ def stock(base: LanguageModel, layers: int = 2, **rope: Any) -> Any:
 
 
 def fits(chosen: Method, base: LanguageModel) -> bool:
-    """Whether the method's parameters fit the model."""
+    """Return True if the method's parameters fit the model."""
     try:
         chosen.check(base.geometry, LENGTHS)
     except SpecError:
@@ -82,13 +82,16 @@ def fits(chosen: Method, base: LanguageModel) -> bool:
 
 
 def tokens(length: int, batch: int = 2, seed: int = 0) -> torch.Tensor:
-    """Random ids (batch, length)."""
+    """Return random ids (batch, length)."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randint(VOCABULARY, (batch, length), generator=generator)
 
 
 def logits(extended: ExtendedModel, ids: torch.Tensor, cuts: tuple[int, ...] = ()) -> torch.Tensor:
-    """Logits of one request over the text's vocabulary, in one pass or in chunks over a cache."""
+    """Return the logits of one request over the text's vocabulary.
+
+    `cuts` splits the text into chunks over a cache; without cuts there is one pass.
+    """
     extended.begin_request(ids.shape[1])
     head: Any = extended.model.get_output_embeddings()
     if not cuts:

@@ -1,4 +1,4 @@
-"""Held-out text that is made up: random bytes, and a story that a small tokenizer knows."""
+"""Synthetic held-out text: random bytes, and a story that a small tokenizer knows."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ STORY = "A ship left the port. Rain fell on the hills. Nobody knew why the lamp 
 
 @dataclass(frozen=True)
 class Streams:
-    """Held-out text as a benchmark sees it: named arrays of token ids."""
+    """Held-out text as benchmarks see it: token ids by domain."""
 
     tokens: dict[str, NDArray[np.uint32]]
 
     @property
     def domains(self) -> tuple[str, ...]:
-        """Names of the streams."""
+        """Names of the domains."""
         return tuple(self.tokens)
 
     def stream(self, domain: str) -> NDArray[np.uint32]:
-        """All tokens of a domain (tokens,)."""
+        """Return all tokens of a domain (tokens,)."""
         return self.tokens[domain]
 
     def document_starts(self, domain: str) -> NDArray[np.int64]:
-        """A document begins every 1,500 tokens (documents,)."""
+        """Return the starts of documents (documents,), one every 1,500 tokens."""
         return np.arange(0, len(self.tokens[domain]), 1500)
 
 
 def streams(size: int = 20_000) -> Streams:
-    """Two domains of `size` random bytes: nothing repeats."""
+    """Return two domains of `size` random bytes, which do not repeat."""
     rng = np.random.default_rng(11)
     code, prose = (rng.integers(256, size=size).astype(np.uint32) for _ in range(2))
     return Streams({"code": code, "prose": prose})

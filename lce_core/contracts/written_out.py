@@ -1,8 +1,7 @@
-"""Whether a plug-in's file writes its reference values out, instead of computing them again.
+"""Check that a plug-in's reference values are literals, not computed by its own formula.
 
-A value that the file computes, with a formula of its own or by code under test, agrees with that
-code by construction: it says nothing. Read from the source, because a number no longer shows what
-it was computed from.
+A value that the file computes agrees with the code under test by construction and proves nothing.
+The check parses the source, because the number alone does not show how it was computed.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from itertools import chain
 from pathlib import Path
 
 PLACES = {"frequencies": 0, "value": 1, "calls": 1}
-"""Where each builder of evidence takes the expected value."""
+"""Position of the expected value among the arguments of each evidence builder."""
 COUNTED = re.compile(r"\bcount(s|ed)?\b")
 
 
 def faults(file: Path) -> Iterator[str]:
-    """What of the EVIDENCE in a plug-in's file is no figure, a sentence each."""
+    """Yield a sentence for each value of EVIDENCE that is not a literal."""
     for statement in ast.parse(file.read_text(encoding="utf-8")).body:
         if isinstance(statement, ast.Assign) and _names(statement.targets) == ["EVIDENCE"]:
             found = list(_expected(statement.value, {}))
@@ -38,7 +37,7 @@ def _of_value(value: ast.expr, origin: str) -> Iterator[str]:
 
 
 def _expected(node: ast.AST, bound: dict[str, list[ast.expr]]) -> Iterator[tuple[ast.expr, str]]:
-    """Expected values below `node` with their origins; names stand for all they run through."""
+    """Yield expected values below `node` with their origins, resolving loop names to all values."""
     if isinstance(node, ast.GeneratorExp | ast.ListComp):
         for each in node.generators:
             bound = bound | _bindings(each)
@@ -57,7 +56,7 @@ def _expected(node: ast.AST, bound: dict[str, list[ast.expr]]) -> Iterator[tuple
 
 
 def _bindings(loop: ast.comprehension) -> dict[str, list[ast.expr]]:
-    """The expressions that each name of a loop over written-out rows stands for."""
+    """Return the expressions that each loop name takes, for loops over literal rows."""
     names = loop.target.elts if isinstance(loop.target, ast.Tuple) else [loop.target]
     rows = loop.iter.elts if isinstance(loop.iter, ast.Tuple | ast.List) else []
     found: dict[str, list[ast.expr]] = {}
@@ -75,7 +74,7 @@ def _resolved(node: ast.expr, bound: dict[str, list[ast.expr]]) -> list[ast.expr
 
 
 def _is_figure(node: ast.expr) -> bool:
-    """A constant, a fraction of whole numbers, or a collection of such."""
+    """Return True for a constant, a fraction of whole numbers, or a collection of these."""
     match node:
         case ast.Constant():
             return True
@@ -95,7 +94,7 @@ def _is_figure(node: ast.expr) -> bool:
 
 
 def _is_whole(node: ast.expr) -> bool:
-    """Whether a figure may be what was counted; shares of counts are fractions of whole numbers."""
+    """Return True if a value may be a count; shares of counts are fractions of whole numbers."""
     parts = node.elts if isinstance(node, ast.Tuple | ast.List) else [node]
     return not any(
         isinstance(part, ast.Constant) and isinstance(part.value, float) for part in parts
