@@ -19,7 +19,7 @@ class Document:
     name: str
     """Stable name within the corpus (relative path, or path and line)."""
     domain: str
-    """Domain whose share of tokens sampling keeps ("code", "prose", ...)."""
+    """Domain ("code", "prose", ...); sampling keeps each domain's share of tokens."""
     text: str
 
 
@@ -27,70 +27,70 @@ class Corpus(Plugin):
     """Base of all text sources."""
 
     def domains(self) -> tuple[str, ...]:
-        """Names of the domains, in a fixed order."""
+        """Return the names of the domains, in a fixed order."""
         raise NotImplementedError
 
     def digest(self, folders: Mapping[str, Path]) -> str:
-        """sha256 over names and contents of all documents: the data's identity.
+        """Return the sha256 over names and contents of all documents, the identity of the data.
 
         Args:
           folders: folders named by the user in `Execution.data_folders`.
 
         Raises:
-          UnavailableError: the data is not on this machine; says how to get it.
-          DataError: an unreadable file, not UTF-8, or nothing to read.
+          UnavailableError: if the data is not on this machine; the message says how to get it.
+          DataError: if a file is unreadable or not UTF-8, or there is nothing to read.
         """
         raise NotImplementedError
 
     def documents(self, split: Split, folders: Mapping[str, Path]) -> Iterator[Document]:
-        """All documents of a split, in the same order on every machine with the same files."""
+        """Yield all documents of a split, in an order that depends only on the files."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where the documents of a source go on."""
+    """Position in a source from which reading continues."""
 
     file: int = 0
-    """Files that have been read to their end."""
+    """Number of files read to their end."""
     row: int = 0
-    """Rows of the next file that have been read."""
+    """Number of rows read from the next file."""
     documents: int = 0
-    """Documents that have been read in all."""
+    """Total number of documents read."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """Documents that follow each other in a source."""
+    """Consecutive documents of a source."""
 
     documents: tuple[Document, ...]
     end: Place
-    """Where the next block begins."""
+    """Position where the next block starts."""
 
 
 class StreamedCorpus(Corpus):
-    """Base of text sources that are read once, from wherever they were left.
+    """Base of text sources that are read once and can resume at any block.
 
-    Their tokens become a step of their own, which everything that is cut from them shares.
+    Tokenising such a source is a separate step, whose result all rows and held-out texts share.
     """
 
     def split(self, name: str) -> Split:
-        """The split of the document `name`."""
+        """Return the split of the document `name`."""
         raise NotImplementedError
 
     def blocks(self, folders: Mapping[str, Path], start: Place) -> Iterator[Block]:
-        """All documents of both splits from `start` on, a place where a block has ended.
+        """Yield all documents of both splits from `start` on, which must be the end of a block.
 
-        Where blocks end depends on the source alone, so those from any end on are always the same.
+        Block boundaries depend on the source alone, so resuming yields the same blocks.
 
         Raises:
-          UnavailableError: the data are neither on this machine nor on a hub that answers.
-          DataError: a file or document that cannot be used, or nothing to read.
+          UnavailableError: if the data is neither on this machine nor on a hub that answers.
+          DataError: if a file or document cannot be used, or there is nothing to read.
         """
         raise NotImplementedError
 
     def documents(self, split: Split, folders: Mapping[str, Path]) -> Iterator[Document]:
-        """All documents of a split, in the source's order."""
+        """Yield all documents of a split, in the source's order."""
         for block in self.blocks(folders, Place()):
             yield from (d for d in block.documents if self.split(d.name) == split)
 

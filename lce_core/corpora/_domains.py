@@ -1,4 +1,4 @@
-"""Text sources whose domains a study lists, so that it can be planned without the data."""
+"""Text sources whose domains are listed in the study, so that planning needs no data."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ class ListedDomains(Corpus):
     """Base of text sources in a folder that a study names."""
 
     folder: str = "text"
-    """Name under which `data_folders` says where it lies."""
+    """Name of the folder; `data_folders` gives its location."""
     text_field: str = "text"
-    """Key or column of a document's text; in `streamed` a dot goes into a nested one."""
+    """Key or column of a document's text; in `streamed` a dot addresses a nested column."""
     domain_names: tuple[str, ...] = Field(default=("text",), min_length=1)
-    """Every domain that occurs; another one in the files is an error."""
+    """All domains; the files may contain no others."""
 
     @field_validator("domain_names")
     @classmethod
@@ -31,5 +31,5 @@ class ListedDomains(Corpus):
         return names
 
     def domains(self) -> tuple[str, ...]:
-        """The domains the study lists, in its order."""
+        """Return the domains in the order of the study."""
         return self.domain_names

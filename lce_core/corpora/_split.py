@@ -1,4 +1,4 @@
-"""Which documents are held out: decided by name alone, so that it never depends on the others."""
+"""Choose held-out documents by name alone, independently of all other documents."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from lce_core.corpora import Split
 
 
 def split_of(name: str, held_out_percent: float) -> Split:
-    """The split of the document or file `name`.
+    """Return the split of the document or file `name`.
 
-    The first 8 bytes of sha256(name), read big-endian as a fraction of 2^64, lie below the share
-    for held-out text. Adding or removing files moves no other file to the other side.
+    A document is held out if the first 8 bytes of sha256(name), read big-endian as a fraction of
+    2^64, are below the held-out share. Adding or removing files does not change the split of other
+    files.
     """
     head = hashlib.sha256(name.encode("utf-8")).digest()[:8]
     return "held_out" if int.from_bytes(head, "big") * 100 < held_out_percent * 2**64 else "train"

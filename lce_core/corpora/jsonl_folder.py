@@ -1,13 +1,13 @@
-"""A folder of one's own text: `.jsonl` files with one document a line, and `.txt` files.
+"""Your own text in a folder: `.jsonl` files with one document per line, and `.txt` files.
 
-The study names the folder (`folder: my_text`) and the command line or Execution says where it
-lies (`data_folders: {my_text: /data/text}`), so that a study means the same on every machine. Each
-line of a `.jsonl` file is an object with a text and, if present, a domain; a `.txt` file is one
-document, of the domain its top folder is named after, else of the first. The study lists the
-domains, so that it can be planned without the data. Lines are read one by one, so a file may be
-larger than memory. A document is held out by a hash of its name (path, or path and line).
+The study names the folder (`folder: my_text`), and the command line or Execution gives its location
+(`data_folders: {my_text: /data/text}`), so that a study means the same on every machine. Each line
+of a `.jsonl` file is an object with a text and optionally a domain. A `.txt` file is one document;
+its domain is its top folder's name, or else the first domain. The study lists the domains, so that
+planning needs no data. Files are read line by line and may be larger than memory. A hash of its
+name (path, or path and line) determines whether a document is held out.
 
-Source: own; JSON Lines as written by the usual data pipelines.
+Source: own; JSON Lines as written by common data pipelines.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ SOURCE = Source(paper="own", place="jsonlines.org, one JSON value a line", refer
 
 _BLOCK_BYTES = 1 << 20
 _TEXT = "sha256 of UTF-8"
-"""The fact that is remembered of a file: what its sha256 is, and that it is text."""
+"""Kind of the cached fact about a file: its sha256, computed while checking that it is UTF-8."""
 
 
 class JsonlFolder(ListedDomains):
     """Documents of all `.jsonl` and `.txt` files below a folder, in path and line order."""
 
     domain_field: str = "domain"
-    """Key of a document's domain; a line without it belongs to the first domain."""
+    """Key of a document's domain; lines without it belong to the first domain."""
     held_out_percent: float = Field(default=5.0, gt=0, lt=100)
-    """Share of documents (by a hash of their names) kept for evaluation."""
+    """Percentage of documents (by a hash of their names) held out for evaluation."""
 
     def split(self, name: str) -> Split:
-        """The split of the file or document `name`, by its hash."""
+        """Return the split of the file or document `name`, by its hash."""
         return split_of(name, self.held_out_percent)
 
     def digest(self, folders: Mapping[str, Path]) -> str:
-        """sha256 over paths and contents of all files, read in blocks, and once while they stay.
+        """Return the sha256 over paths and contents of all files; unchanged files are read once.
 
-        Text that is not UTF-8 is refused here already, before anything is computed.
+        Text that is not UTF-8 is refused here, before any computation starts.
         """
         root = self._root(folders)
         digest = hashlib.sha256()
@@ -69,11 +69,11 @@ class JsonlFolder(ListedDomains):
         return digest.hexdigest()
 
     def documents(self, split: Split, folders: Mapping[str, Path]) -> Iterator[Document]:
-        """Documents sorted by path, then by line.
+        """Yield documents sorted by path, then by line.
 
         Raises:
-          UnavailableError: no such folder on this machine.
-          DataError: an empty folder, an unreadable file, or a bad line (with file and line).
+          UnavailableError: if there is no such folder on this machine.
+          DataError: for an empty folder, an unreadable file, or a bad line (with file and line).
         """
         root = self._root(folders)
         for name in _files(root):
@@ -172,7 +172,7 @@ EVIDENCE = (
 
 
 def _files(root: Path) -> list[str]:
-    """Paths of all text files below `root`, with slashes, sorted."""
+    """Return the paths of all text files below `root`, with slashes, sorted."""
 
     def refuse(error: OSError) -> None:
         raise _unreadable(Path(error.filename), error) from error
@@ -219,7 +219,10 @@ def _sha256_of_text(file: Path) -> str:
 
 
 def _is_utf8(text: str) -> bool:
-    """False for what JSON escapes or file names can hold but UTF-8 cannot: lone surrogates."""
+    """Return True if text can be encoded in UTF-8.
+
+    Lone surrogates cannot, although JSON escapes and file names may contain them.
+    """
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:

@@ -1,11 +1,11 @@
 """Text that every Python installation has: sources, help topics and docstrings of its library.
 
-Three domains: `code` is the standard library's own Python files, `prose` the language reference
-behind `help()`, one document a topic, and `docs` the docstrings of each module laid out as
-reference text. Only the standard library is read, never site-packages, so installing a package
-changes nothing; parts that distributions ship separately or generate on the machine are left out.
-A file is held out or trained on as a whole, and its docstrings go with it. The text differs
-between Python versions, which the digest shows.
+There are three domains. `code` is the standard library's own Python files, `prose` the language
+reference behind `help()` with one document per topic, and `docs` the docstrings of each module
+formatted as reference text. Only the standard library is read, never site-packages, so installing a
+package changes nothing. Parts that distributions ship separately or generate on the machine are
+excluded. A file is held out or trained on as a whole, together with its docstrings. The text
+differs between Python versions, and so does the digest.
 
 Source: own; the standard library of the running Python (sysconfig's stdlib folder).
 """
@@ -54,7 +54,7 @@ EXCLUDED = frozenset(
 )
 """Folders that some installations lack, that hold tables or tests, or that belong to packages."""
 GENERATED = ("_sysconfigdata", "sitecustomize", "usercustomize", "config-")
-"""Beginnings of file and folder names that the machine or its administrator writes."""
+"""Prefixes of file and folder names that the machine or its administrator writes."""
 _TOPICS = Path("pydoc_data") / "topics.py"
 
 _Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
@@ -64,20 +64,20 @@ class LocalText(Corpus):
     """Standard library sources, help topics and docstrings."""
 
     held_out_percent: float = Field(default=10.0, gt=0, lt=100)
-    """Share of files (by a hash of their names) kept for evaluation."""
+    """Percentage of files (by a hash of their names) held out for evaluation."""
 
     def domains(self) -> tuple[str, ...]:
-        """`code`, `docs` and `prose`."""
+        """Return `code`, `docs` and `prose`."""
         return ("code", "docs", "prose")
 
     def split(self, name: str) -> Split:
-        """The split of the file or document `name`, by its hash."""
+        """Return the split of the file or document `name`, by its hash."""
         return split_of(name, self.held_out_percent)
 
     def digest(self, folders: Mapping[str, Path]) -> str:
-        """sha256 over names and bytes of the files and topics, read once while they stay.
+        """Return the sha256 over files and topics; unchanged files are read once.
 
-        `docs` follows from `code` and is not hashed again.
+        `docs` is derived from `code` and not hashed again.
         """
         root = _library()
         names = _sources(root)
@@ -85,7 +85,7 @@ class LocalText(Corpus):
         return fact_of(f"local_text {VERSION}", root, files, partial(_digest, root, names))
 
     def documents(self, split: Split, folders: Mapping[str, Path]) -> Iterator[Document]:
-        """Each file followed by its docstrings, sorted by path; then the help topics by name."""
+        """Yield each file followed by its docstrings, by path, then the help topics by name."""
         root = _library()
         for name in _sources(root):
             if self.split(name) != split:
@@ -119,19 +119,21 @@ EVIDENCE = (
 )
 
 
-@lru_cache(maxsize=1024)  # parsing is most of the time a pass takes
+# Cached, because parsing takes most of the time of a pass.
+@lru_cache(maxsize=1024)
 def docstrings(source: str, path: str) -> str:
-    """Docstrings of a module as reference text: a heading with the dotted name, then the text.
+    """Format the docstrings of a module: a heading with the dotted name, then the text.
 
     Args:
       source: Python source text.
       path: its path below the library, such as "json/decoder.py".
 
     Returns:
-      The text, empty where nothing is documented or this Python cannot parse the file.
+      The text; empty if nothing is documented or this Python cannot parse the file.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SyntaxWarning)  # about the library, not about us
+        # Such warnings concern the standard library.
+        warnings.simplefilter("ignore", SyntaxWarning)
         try:
             tree = ast.parse(source)
         except SyntaxError:
@@ -165,7 +167,7 @@ def _library() -> Path:
 
 
 def _sources(root: Path) -> list[str]:
-    """Paths of the library's Python files below `root`, with slashes, sorted."""
+    """Return the paths of the library's Python files below `root`, with slashes, sorted."""
     found = []
     for folder, inner, files in os.walk(root):
         inner[:] = [name for name in inner if _is_library(name)]
@@ -217,6 +219,6 @@ def _decode(file: Path, data: bytes) -> str:
 
 
 def _feed(digest: hashlib._Hash, name: str, data: bytes) -> None:
-    # The length keeps ("ab", "c") and ("a", "bc") apart.
+    # The length distinguishes ("ab", "c") from ("a", "bc").
     digest.update(f"{name}\n{len(data)}\n".encode())
     digest.update(data)

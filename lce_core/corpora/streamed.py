@@ -1,10 +1,10 @@
-"""A data set of any size, streamed by the datasets library: parquet or JSON lines, or on a hub.
+"""A data set of any size in parquet or JSON lines, streamed from a folder or a hub.
 
-The study names the folder (`folder: slimpajama`), and the command line or Execution says where it
-lies: a folder, or `hub:OWNER/NAME@COMMIT`, of which nothing is kept but tokens. Files are those
-that `files` matches, in the order of their paths; each is read by itself, so that a run that was
-stopped goes on within the file where it was. The study lists the domains, so that it can be planned
-without the data. A document is held out by a hash of its name, which is path and row.
+The study names the folder (`folder: slimpajama`), and the command line or Execution gives its
+location: a folder, or `hub:OWNER/NAME@COMMIT`, from which only tokens are stored. The files are
+those matched by `files`, in path order. Each is read separately by the datasets library, so an
+interrupted run continues within a file. The study lists the domains, so that planning needs no
+data. A hash of its name (path and row) determines whether a document is held out.
 
 Source: own; SlimPajama-627B has its text in `text` and its domain in `meta.redpajama_set_name`.
 """
@@ -42,7 +42,7 @@ SOURCE = Source(
 
 BLOCK_CHARACTERS = 500_000
 BLOCK_ROWS = 1024
-"""A block ends with the document that reaches either, or with its file."""
+"""A block ends with the document that reaches either limit, or with its file."""
 _KINDS = {".parquet": "parquet", ".jsonl": "json", ".json": "json"}
 _PACKED = (".gz", ".zst")
 
@@ -53,20 +53,20 @@ class Streamed(ListedDomains, StreamedCorpus):
     files: tuple[str, ...] = Field(
         default=("*.parquet", "*.jsonl", "*.jsonl.gz", "*.jsonl.zst"), min_length=1
     )
-    """Patterns of paths in the data set, where `*` stands for slashes too."""
+    """Patterns of paths in the data set; `*` also matches slashes."""
     domain_field: str | None = None
-    """Column of a document's domain; without it all belong to the first domain."""
+    """Column of a document's domain; without it all documents belong to the first domain."""
     held_out_percent: float = Field(default=1.0, gt=0, lt=100)
-    """Share of documents (by a hash of their names) kept for evaluation."""
+    """Percentage of documents (by a hash of their names) held out for evaluation."""
     num_documents: int | None = Field(default=None, ge=1)
-    """Documents that are read, from the first on; without it all there are."""
+    """Number of documents to read from the start; None reads all."""
 
     def split(self, name: str) -> Split:
-        """The split of the document `name`, by its hash."""
+        """Return the split of the document `name`, by its hash."""
         return split_of(name, self.held_out_percent)
 
     def digest(self, folders: Mapping[str, Path]) -> str:
-        """The hub's address, whose commit pins it; of a folder, sha256 over its files' contents."""
+        """Return the hub's address, whose commit pins it, or the sha256 over a folder's files."""
         place = self._place(folders)
         if is_address(place):
             return str(place)
@@ -77,7 +77,10 @@ class Streamed(ListedDomains, StreamedCorpus):
         return digest.hexdigest()
 
     def blocks(self, folders: Mapping[str, Path], start: Place) -> Iterator[Block]:
-        """Blocks of at most `BLOCK_ROWS` documents of one file, the last of which may be long."""
+        """Yield blocks of at most `BLOCK_ROWS` documents of one file.
+
+        A block ends with the document that reaches `BLOCK_CHARACTERS`, which may be long.
+        """
         beginning, names = self._paths(self._place(folders))
         seen = start.documents
         for number, name in enumerate(names[start.file :], start=start.file):
@@ -94,7 +97,7 @@ class Streamed(ListedDomains, StreamedCorpus):
                 if characters >= BLOCK_CHARACTERS or len(pending) >= BLOCK_ROWS:
                     yield Block(tuple(pending), Place(number, rows, seen))
                     pending, characters = [], 0
-            # Also where nothing is pending: the end of a file is worth remembering.
+            # Yield even if nothing is pending: the position at the end of a file is worth saving.
             yield Block(tuple(pending), Place(number + 1, 0, seen))
 
     def _place(self, folders: Mapping[str, Path]) -> Path:
@@ -110,7 +113,7 @@ class Streamed(ListedDomains, StreamedCorpus):
         return place
 
     def _paths(self, place: Path) -> tuple[str, list[str]]:
-        """What addresses of files begin with, and the paths of those that are read, sorted."""
+        """Return the prefix of file addresses, and the sorted paths of the files to read."""
         if is_address(place):
             beginning, names = listed(place)
         else:
@@ -181,34 +184,35 @@ EVIDENCE = (
 
 
 def _kind(name: str) -> str | None:
-    """The library's name for the format of a file; None for one that is not read."""
+    """Return the datasets library's name of a file's format; None if it is not supported."""
     packed = name.endswith(_PACKED)
     kind = _KINDS.get(Path(Path(name).stem if packed else name).suffix)
     return None if packed and kind == "parquet" else kind
 
 
 def _tables(file: str, kind: str) -> Iterator[pa.Table]:
-    """The file's rows, a bounded number at a time.
+    """Yield the file's rows, a bounded number at a time.
 
     Raises:
-      DataError: it cannot be read as what its name says.
-      OSError: the hub broke off; worth another attempt, which goes on here.
+      DataError: if the file cannot be read in the format that its name implies.
+      OSError: if the connection to the hub broke; a retry continues from here.
     """
     with _readable(file):
         from datasets import load_dataset
 
-        # Else as many rows at a time as the file's own groups have, which may be all.
+        # Without a batch size, parquet files are read by row group, which may be the whole file.
         options = {"batch_size": BLOCK_ROWS} if kind == "parquet" else {}
         try:
             rows = load_dataset(kind, data_files=[file], split="train", streaming=True, **options)
-        except StopIteration:  # JSON lines without a line
+        # Raised for JSON lines without any line.
+        except StopIteration:
             return
         yield from rows.with_format("arrow").iter(batch_size=BLOCK_ROWS)
 
 
 @contextmanager
 def _readable(file: str) -> Iterator[None]:
-    """Turns what the readers raise of a broken file into an error that names it."""
+    """Convert errors of the readers about a broken file into an error that names it."""
     try:
         yield
     except _reading_errors() as error:
@@ -224,15 +228,15 @@ def _readable(file: str) -> Iterator[None]:
 
 
 def _reading_errors() -> tuple[type[Exception], ...]:
-    """What readers raise of a file that is broken or does not come."""
-    # Zstandard's own, if its package is loaded: else nothing has raised it.
+    """Return the errors that readers raise for broken or unreachable files."""
+    # Zstandard's error class exists only once its package is loaded.
     unpacking = sys.modules.get("backports.zstd")
     packed = () if unpacking is None else (unpacking.ZstdError,)
     return (ValueError, EOFError, zlib.error, *packed, *http_errors())
 
 
 def _strings(table: pa.Table, field: str, file: str, setting: str) -> list[Any]:
-    """Values of a column, or of one nested in it."""
+    """Return the values of a column, or of one nested in it."""
     names = field.split(".")
     if names[0] not in table.column_names:
         raise DataError(

@@ -1,1 +1,1 @@
-"""From text to rows: sampling, tokenising, packing, and the held-out text of evaluation."""
+"""Turn text into rows: sampling, tokenising, packing, and the held-out text of evaluation."""

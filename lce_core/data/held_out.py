@@ -1,9 +1,8 @@
-"""Held-out text as benchmarks need it: one stream of tokens a domain, with document starts.
+"""Held-out text for benchmarks: one token stream per domain, with document starts.
 
-A folder holds stream-<n>.bin for the n-th domain, documents.parquet (the held-out split,
-unless token shards list it), order.parquet (which document begins where) and manifest.json.
-Documents are separated as in training rows, by the beginning-of-text token where the tokenizer has
-one.
+A folder holds stream-<n>.bin for the n-th domain, documents.parquet (the held-out split, unless
+token shards list it), order.parquet (the start of each document) and manifest.json. As in training
+rows, the beginning-of-text token separates documents, if the tokenizer has one.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class HeldOutText:
-    """Held-out documents of each domain, joined to one stream of tokens a domain."""
+    """Held-out documents of each domain, joined to one token stream per domain."""
 
     domains: tuple[str, ...]
     _folder: Path
@@ -39,26 +38,26 @@ class HeldOutText:
 
     @classmethod
     def open(cls, folder: Path) -> HeldOutText:
-        """Opens what `pack_held_out` left in `folder`.
+        """Open the folder that `pack_held_out` wrote.
 
         Raises:
-          StoreError: the manifest is missing or unreadable.
+          StoreError: if the manifest is missing or unreadable.
         """
         manifest = read_manifest(folder)
         domains = tuple(entry["domain"] for entry in manifest["domains"])
         return cls(domains, folder, np.dtype(manifest["dtype"]))
 
     def stream(self, domain: str) -> NDArray[np.uint32]:
-        """All tokens of a domain, document after document (tokens,).
+        """Return all tokens of a domain, document after document (tokens,).
 
         Raises:
-          DataError: no such domain.
+          DataError: if there is no such domain.
         """
         tokens = np.fromfile(self._folder / _stream_file(self._number(domain)), dtype=self._dtype)
         return tokens.astype(np.uint32)
 
     def document_starts(self, domain: str) -> NDArray[np.int64]:
-        """First token of each document in the domain's stream (documents,)."""
+        """Return the first token of each document in the domain's stream (documents,)."""
         self._number(domain)
         table = pq.read_table(self._folder / "order.parquet", filters=[("domain", "=", domain)])
         return np.asarray(table["start"].to_numpy(), dtype=np.int64)
@@ -84,17 +83,17 @@ def pack_held_out(
     report: Report,
     shards: Path | None = None,
 ) -> dict[str, Any]:
-    """Joins held-out documents to a stream of at most `tokens_per_domain` tokens a domain.
+    """Join held-out documents to a stream of at most `tokens_per_domain` tokens per domain.
 
-    Documents are taken in the order of a hash of their names, so that a part of the split is a
-    fair sample of it; the last one is cut. With `shards` no text is read, as in `token_pool`.
+    Documents are ordered by a hash of their names, so that any prefix is a fair sample of the
+    split; the last document is cut. With `shards` no text is read, as in `token_pool`.
 
     Returns:
-      The manifest; its `tokens` of a domain fall short where the corpus has no more.
+      The manifest; the `tokens` of a domain are fewer than requested if the corpus has no more.
 
     Raises:
-      UnavailableError: the corpus is not on this machine.
-      DataError: text that cannot be used, or a domain without any held-out text.
+      UnavailableError: if the corpus is not on this machine.
+      DataError: if text cannot be used, or a domain has no held-out text.
     """
     vocabulary = len(tokenizer)
     parts: list[pa.Table] = []
@@ -117,7 +116,8 @@ def pack_held_out(
                 )
             taken = 0
             with (out / _stream_file(number)).open("wb") as stream:
-                # One by one: each may be a file that is open as long as it is held.
+                # Read documents one at a time: each may be a memory map that stays open while it is
+                # referenced.
                 for index in members:
                     tokens = pool.document(int(index))[: tokens_per_domain - taken]
                     stream.write(np.ascontiguousarray(tokens).tobytes())

@@ -1,4 +1,4 @@
-"""Manifest of a folder of tokens: what it holds, in JSON, beside sha256 sums of its files."""
+"""Manifest of a folder of tokens: its contents as JSON, with sha256 sums of its files."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ NAME = "manifest.json"
 
 
 def file_digests(folder: Path, *names: str) -> dict[str, str]:
-    """sha256 of files in `folder`, by name."""
+    """Return the sha256 of files in `folder`, by name."""
     return {name: sha256_file(folder / name) for name in names}
 
 
 def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
-    """Writes manifest.json; the same manifest gives the same bytes."""
+    """Write manifest.json; equal manifests give equal bytes."""
     text = json.dumps(manifest, indent=1, sort_keys=True)
     (folder / NAME).write_text(text + "\n", encoding="utf-8")
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """Reads manifest.json.
+    """Read manifest.json.
 
     Raises:
-      StoreError: it is missing or not JSON.
+      StoreError: if the file is missing or not JSON.
     """
     file = folder / NAME
     try:

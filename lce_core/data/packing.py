@@ -1,12 +1,12 @@
-"""Tokens as training needs them: rows of one length in memory-mapped files.
+"""Pack tokens for training: rows of one length in memory-mapped files.
 
-Documents drawn by `lce_core.data.sampling` are joined, separated by the beginning-of-text token
-where the tokenizer has one, and cut into rows; what is left over is dropped. There is no document
-mask and positions run through, as LCEG trains. Rows are memory-mapped, so any number of processes
-read any row in microseconds and memory does not grow with the data. A folder of rows holds rows.bin
-(and weights.bin where a model weighs its loss), documents.parquet (the corpus, unless its token
-shards list it), order.parquet (which document begins where) and manifest.json, which is also what
-`pack_rows` returns.
+Documents drawn by `lce_core.data.sampling` are joined, separated by the beginning-of-text token if
+the tokenizer has one, and cut into rows; the remainder is dropped. As in LCEG's training, there is
+no document mask, and positions continue across documents. Rows are memory-mapped, so any number of
+processes read any row in microseconds, and memory does not grow with the data. A folder of rows
+holds rows.bin (and weights.bin if the model weights its loss), documents.parquet (the corpus,
+unless its token shards list it), order.parquet (the start of each document) and manifest.json,
+which `pack_rows` also returns.
 
 Source: LCEG, arXiv:2409.12181, section 4 and appendix 9.3; Fu et al. 2024, arXiv:2402.10171.
 """
@@ -40,9 +40,11 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 BLOCK_TOKENS = 1 << 20
-"""Tokens handled at a time. Part of the rows' identity: a model's last touch is seeded by block."""
+"""Tokens handled at a time. The number is part of the rows' identity, because `prepare_rows` is
+seeded per block."""
 _PREPARATION = 1 << 20
-"""Marks the random stream of `prepare_rows`; the draw's streams count domains from 0."""
+"""Separates the random stream of `prepare_rows` from the draw's streams, which count domains from
+0."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,10 +57,10 @@ class PackedRows:
 
     @classmethod
     def open(cls, folder: Path) -> PackedRows:
-        """Maps the rows that `pack_rows` left in `folder`.
+        """Map the rows that `pack_rows` wrote to `folder`.
 
         Raises:
-          StoreError: a file is missing or has not the size the manifest says.
+          StoreError: if a file is missing or its size differs from the manifest.
         """
         manifest = read_manifest(folder)
         shape = (manifest["num_rows"], manifest["row_length"])
@@ -72,9 +74,10 @@ class PackedRows:
         return len(self._tokens)
 
     def read(self, indices: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Rows by index: token ids (n, row_length) and loss weights (n, row_length).
+        """Return rows by index: token ids (n, row_length) and loss weights (n, row_length).
 
-        weights[:, i] weighs the prediction of token i; column 0 is never predicted and weighs 0.
+        weights[:, i] weights the prediction of token i; column 0 is never predicted and has weight
+        0.
         """
         tokens = self._tokens[indices].astype(np.int64)
         if self._weights is None:
@@ -99,31 +102,31 @@ def pack_rows(
     report: Report,
     shards: Path | None = None,
 ) -> dict[str, Any]:
-    """Draws documents of the training split and packs them into `num_rows` rows in `out`.
+    """Draw documents of the training split and pack them into `num_rows` rows in `out`.
 
-    The bytes written follow from corpus, tokenizer, model and the arguments up to `seed`.
+    The written bytes depend only on corpus, tokenizer, model and the arguments up to `seed`.
 
     Args:
-      corpus: where the text comes from.
-      base_model: gives the rows their last touch (`LanguageModel.prepare_rows`).
-      tokenizer: the base model's.
-      row_length: tokens a row.
-      num_rows: rows wanted; a corpus with less text is gone through again.
-      upsampling: how long documents are preferred.
-      seed: decides which documents, their order, and the last touch.
-      folders: of data, for the corpus.
+      corpus: source of the text.
+      base_model: post-processes the rows (`LanguageModel.prepare_rows`).
+      tokenizer: the base model's tokenizer.
+      row_length: tokens per row.
+      num_rows: number of rows; a corpus with less text is used several times.
+      upsampling: how strongly long documents are preferred.
+      seed: determines the choice and order of documents, and the post-processing.
+      folders: data folders for the corpus.
       out: existing folder to write into.
-      report: told {"stage", "documents", "tokens"}, then {"stage", "done", "total"} in rows, with
-        "tokens_per_second".
-      shards: tokens of the corpus, so that no text is read; as in `token_pool`.
+      report: called with {"stage", "documents", "tokens"}, then with {"stage", "done", "total"} in
+        rows, both with "tokens_per_second".
+      shards: token shards of the corpus, so that no text is read; as in `token_pool`.
 
     Returns:
       The manifest, as written to manifest.json.
 
     Raises:
-      SpecError: rows of fewer than two tokens, or no rows.
-      UnavailableError: the corpus is not on this machine.
-      DataError: text that cannot be used, or none.
+      SpecError: if rows have fewer than two tokens, or there are no rows.
+      UnavailableError: if the corpus is not on this machine.
+      DataError: if there is no text, or text that cannot be used.
     """
     if row_length < 2 or num_rows < 1:
         raise SpecError(
@@ -167,7 +170,7 @@ def pack_rows(
 def _cut(
     pool: TokenPool, documents: NDArray[np.int64], row_length: int, num_rows: int
 ) -> Iterator[NDArray[np.uint32]]:
-    """Blocks of rows (rows, row_length) of the joined documents, in order."""
+    """Yield blocks of rows (rows, row_length) of the joined documents, in order."""
     block_tokens = max(1, BLOCK_TOKENS // row_length) * row_length
     left = num_rows * row_length
     block = np.empty(min(block_tokens, left), dtype=np.uint32)
@@ -193,9 +196,10 @@ def _write_rows(
     out: Path,
     report: Report,
 ) -> dict[str, str]:
-    """Writes rows.bin and, where the model has one, weights.bin; returns their sha256.
+    """Write rows.bin and, if the model weights its loss, weights.bin; return their sha256.
 
-    Plain writes, not a writable map: on a full disk a map kills the process, a write raises.
+    Plain writes instead of a writable memory map: on a full disk a write raises an error, while a
+    map kills the process.
     """
     is_weighted = type(base_model).prepare_rows is not LanguageModel.prepare_rows
     names = ("rows.bin", "weights.bin") if is_weighted else ("rows.bin",)
@@ -218,7 +222,7 @@ def _write_rows(
 
 
 def _write_order(draw: Draw, pool: TokenPool, file: Path) -> None:
-    """Lists which document begins at which token of the rows."""
+    """List the start of each document in the tokens of the rows."""
     lengths = pool.lengths[draw.documents]
     starts = np.cumsum(lengths) - lengths
     columns = {"document": draw.documents, "pass": draw.passes, "start": starts}

@@ -1,4 +1,4 @@
-"""Where the documents of a split come from: token shards, or text that is tokenised for one use."""
+"""Provide the documents of a split as tokens: from token shards, or tokenised for a single use."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ def token_pool(
     out: Path,
     report: Report,
 ) -> Iterator[TokenPool]:
-    """The split's tokens for as long as they are needed.
+    """Open the split's tokens for the duration of a `with` block.
 
     Args:
-      corpus: where the text comes from.
-      split: the part of it.
+      corpus: source of the text.
+      split: the part of the corpus.
       tokenizer: turns text into ids.
-      vocabulary: ids lie below this.
-      folders: of data, for the corpus.
-      shards: what `write_shards` left of the corpus, which lists its documents; None to tokenise
-        the split here, of which only the listing stays in `out`.
+      vocabulary: upper limit of ids.
+      folders: data folders for the corpus.
+      shards: output of `write_shards` for the corpus, which lists its documents. None tokenises the
+        split here and keeps only the listing in `out`.
       out: existing folder to write into.
-      report: told how far tokenising is.
+      report: called with the progress of tokenising.
     """
     if shards is not None:
         yield TokenShards.open(shards, split)
@@ -61,5 +61,5 @@ def token_pool(
 
 
 def listings(out: Path) -> tuple[str, ...]:
-    """Names of the files in `out` that say which documents there are and where they stand."""
+    """Return the names of the files in `out` that list documents and their positions."""
     return (*((LISTING,) if (out / LISTING).is_file() else ()), "order.parquet")

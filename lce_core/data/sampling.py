@@ -1,15 +1,15 @@
-"""Per-source length upsampling: which documents a training set is made of, and in which order.
+"""Per-source length upsampling: choose and order the documents of a training set.
 
-Long documents are always taken and short ones with a small probability, separately within each
-domain until that domain has its share of the token budget; so long text is up-weighted while the
-mixture of domains stays that of the corpus. Domains are interleaved evenly, so any prefix of the
-order has the mixture too, as nearly as whole documents allow. What lies beyond the budget is not
-part of the draw, nor of its statistics. Everything works on an index (domain and length of each
-document) and follows from the seed. A corpus that is too small is gone through again in a new
-order.
+Within each domain, long documents are always kept and short ones with a small probability, until
+the domain has its share of the token budget. Long text is therefore up-weighted while the mixture
+of domains stays that of the corpus. Domains are interleaved evenly, so any prefix of the order has
+the same mixture, as nearly as whole documents allow. Documents beyond the budget are excluded from
+the draw and its statistics. Everything works on an index (domain and length of each document) and
+depends on the seed. A corpus that is too small is used again in a new order.
 
 Source: Fu et al. 2024, arXiv:2402.10171, section 3; LCEG, arXiv:2409.12181, appendix 9.3. Here
-the lengths are counted, not estimated from characters, and the shares are the corpus's own.
+lengths are counted instead of estimated from characters, and the shares are those of the corpus
+itself.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from lce_core.recipe import Upsampling
 
 @dataclass(frozen=True, eq=False)
 class Draw:
-    """Documents in training order, and how they came about.
+    """Documents in training order, and the statistics of the draw.
 
-    The last one may reach beyond the budget; statistics count its tokens up to there.
+    The last document may extend beyond the budget; statistics count its tokens up to the budget.
     """
 
     documents: NDArray[np.int64]
     """Indices into the corpus index; a document may occur again in a later pass."""
     passes: NDArray[np.int64]
-    """Pass through its domain that each document was drawn in, from 0."""
+    """Pass through its domain in which each document was drawn, from 0."""
     statistics: list[dict[str, Any]]
-    """One entry a domain: tokens and documents that there are and that the budget holds, the share
-    of either, and the passes begun."""
+    """One entry per domain: available and drawn tokens and documents, the domain's share of each
+    token count, and the number of passes started."""
 
 
 def draw_documents(
@@ -49,18 +49,18 @@ def draw_documents(
     upsampling: Upsampling,
     seed: int,
 ) -> Draw:
-    """Draws documents until `budget` tokens are reached in the corpus's own mixture.
+    """Draw documents until `budget` tokens are reached, keeping the corpus's mixture of domains.
 
     Args:
       domains: index into `names` for each document (documents,).
       lengths: tokens of each document (documents,), separators included.
-      names: the domains.
-      budget: tokens wanted.
+      names: names of the domains.
+      budget: number of tokens to draw.
       upsampling: what counts as long, and how often shorter documents are kept.
-      seed: decides order and keeping.
+      seed: determines the order and which short documents are kept.
 
     Raises:
-      DataError: the corpus holds no tokens.
+      DataError: if the corpus holds no tokens.
     """
     total = int(lengths.sum())
     if total == 0:
@@ -80,7 +80,7 @@ def draw_documents(
         ends = np.cumsum(lengths[picked], dtype=np.int64)
         chosen.append(picked)
         passes.append(picked_pass)
-        # Each document stands where its middle lies in its domain, from 0 to 1.
+        # Order key of a document: the position of its middle within its domain, from 0 to 1.
         places.append((ends - lengths[picked] / 2) / max(wanted, 1))
     order = np.argsort(np.concatenate(places), kind="stable")
     documents, drawn_in = np.concatenate(chosen)[order], np.concatenate(passes)[order]
@@ -116,7 +116,7 @@ def _fill(
     upsampling: Upsampling,
     rng: np.random.Generator,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Documents of one domain until they hold `wanted` tokens, and the pass of each."""
+    """Draw documents of a domain until they hold `wanted` tokens; also return their passes."""
     parts: list[NDArray[np.int64]] = []
     counts: list[int] = []
     tokens = 0
@@ -125,7 +125,8 @@ def _fill(
         is_long = lengths[shuffled] >= upsampling.long_document_tokens
         kept = shuffled[is_long | (rng.random(shuffled.size) < upsampling.short_keep_rate)]
         if not kept.size:
-            kept = shuffled[:1]  # a few short documents and a small rate must not loop for ever
+            # Keep one document, or a few short documents with a small keep rate could loop forever.
+            kept = shuffled[:1]
         ends = tokens + np.cumsum(lengths[kept], dtype=np.int64)
         kept = kept[: int(np.searchsorted(ends, wanted)) + 1]
         tokens += int(lengths[kept].sum())

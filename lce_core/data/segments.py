@@ -1,7 +1,8 @@
-"""Segments of token shards: what is written, and checked, as one.
+"""Segments of token shards: the unit that is written and checked as a whole.
 
-A segment is a folder with one flat file of ids for each domain that occurs (uint16 or uint32, to be
-memory-mapped), the list of its documents, and the place in the source where the next one begins.
+A segment is a folder with one flat file of ids per domain that occurs (uint16 or uint32,
+memory-mappable), the list of its documents, and the position in the source where the next segment
+starts.
 
     00000/0.bin  00000/2.bin  00000/documents.parquet  00000/segment.json
 """
@@ -36,7 +37,7 @@ class TokenBlock:
     """One tokenised block."""
 
     ids: NDArray[Any]
-    """Of all documents, one after the other (tokens,)."""
+    """Ids of all documents, concatenated (tokens,)."""
     lengths: NDArray[np.int64]
     """Tokens of each document (documents,)."""
     domains: NDArray[np.int64]
@@ -44,7 +45,7 @@ class TokenBlock:
     held_out: NDArray[np.bool_]
     names: list[str]
     end: Place
-    """Where the next block begins in the source."""
+    """Position in the source where the next block starts."""
 
 
 @dataclass(eq=False)
@@ -55,16 +56,16 @@ class Segment:
     tokens: int = 0
 
     def add(self, block: TokenBlock) -> None:
-        """Puts a block behind the others."""
+        """Append a block."""
         self.blocks.append(block)
         self.tokens += block.ids.size
 
 
 def seal(segment: Segment, domains: tuple[str, ...], progress: Path, number: int) -> dict[str, Any]:
-    """Writes a segment aside, and renames it into place once all of it is on disk.
+    """Write a segment to a temporary folder, and rename it once all of it is on disk.
 
     Returns:
-      Its facts, as `segment.json` has them: what it holds and where the next one begins.
+      The facts in `segment.json`: contents of the segment, and where the next one starts.
     """
     aside = progress / _WRITING
     shutil.rmtree(aside, ignore_errors=True)
@@ -109,9 +110,10 @@ def seal(segment: Segment, domains: tuple[str, ...], progress: Path, number: int
 
 
 def sealed_segments(progress: Path, dtype: np.dtype[Any]) -> list[dict[str, Any]]:
-    """Facts of the segments that a stopped run has left, up to the first that is not whole.
+    """Return the facts of segments left by an interrupted run, up to the first damaged one.
 
-    That one and all after it are removed: what follows a gap would be in the wrong place.
+    The damaged segment and all after it are deleted, because segments after a gap would be
+    misplaced.
     """
     found: list[dict[str, Any]] = []
     while (folder := progress / segment_name(len(found))).is_dir():
@@ -128,10 +130,10 @@ def sealed_segments(progress: Path, dtype: np.dtype[Any]) -> list[dict[str, Any]
 
 
 def check_sizes(folder: Path, facts: Mapping[str, Any], dtype: np.dtype[Any]) -> None:
-    """Compares the sizes of a segment's files with its facts.
+    """Compare the sizes of a segment's files with its facts.
 
     Raises:
-      StoreError: a shard is missing, or not as long as they say.
+      StoreError: if a shard is missing, or its size differs.
     """
     if sum(facts["bytes"].values()) != facts["tokens"] * dtype.itemsize:
         raise damaged(folder, f"{facts['tokens']} tokens of another size than {dtype.name}")
@@ -143,7 +145,7 @@ def check_sizes(folder: Path, facts: Mapping[str, Any], dtype: np.dtype[Any]) ->
 
 
 def damaged(file: Path, got: str) -> StoreError:
-    """The error about a file that is not what its manifest says."""
+    """Build the error about a file that contradicts its manifest."""
     return StoreError(
         file,
         got,
@@ -153,5 +155,5 @@ def damaged(file: Path, got: str) -> StoreError:
 
 
 def segment_name(number: int) -> str:
-    """Name of a segment's folder; their order is that of the numbers."""
+    """Return the folder name of a segment; names sort like numbers."""
     return f"{number:05d}"

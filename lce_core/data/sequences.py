@@ -1,4 +1,4 @@
-"""What passes through a model, and what it writes: all that the cost of a cell depends on."""
+"""Sequences that pass through a model and answers that it writes, on which cost depends."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from typing import Self
 
 @dataclass(frozen=True)
 class Sequences:
-    """Lengths of sequences, their order aside."""
+    """Lengths of sequences, without their order."""
 
     counts: Mapping[int, int] = field(default_factory=dict)
-    """How many sequences there are of each length in tokens."""
+    """Number of sequences of each length in tokens."""
 
     @classmethod
     def of(cls, lengths: Iterable[int]) -> Self:
-        """Sequences of these lengths."""
+        """Count sequences by their lengths."""
         return cls(Counter(lengths))
 
     @property
     def num_tokens(self) -> int:
-        """Tokens of all sequences."""
+        """Total tokens of all sequences."""
         return sum(length * count for length, count in self.counts.items())
 
     @property
     def lengths(self) -> dict[str, float]:
-        """Tokens of a sequence: `mean`, `min` and `max` over all of them; empty without any."""
+        """`mean`, `min` and `max` tokens of a sequence; empty if there are none."""
         if not self.counts:
             return {}
         mean = self.num_tokens / sum(self.counts.values())
@@ -35,10 +35,10 @@ class Sequences:
 
     @property
     def mean_length(self) -> float:
-        """Length of the sequence in which a token lies, mean over tokens; 0 without any.
+        """Length of the sequence that contains a token, averaged over tokens; 0 without sequences.
 
-        A token's attention costs in proportion to the length of its sequence, so as many tokens in
-        sequences of this one length cost the same.
+        A token's attention cost is proportional to the length of its sequence, so the same number
+        of tokens in sequences of this length costs the same.
         """
         tokens = self.num_tokens
         squares = sum(length * length * count for length, count in self.counts.items())
@@ -47,9 +47,9 @@ class Sequences:
 
 @dataclass(frozen=True)
 class Answers:
-    """What a cell lets a model write."""
+    """Answers that a cell lets a model write."""
 
     number: int = 0
-    """Prompts that are answered."""
+    """Number of prompts that get an answer."""
     longest: int = 0
-    """Tokens that each answer has at most; complete ones end earlier."""
+    """Maximum tokens per answer; complete answers end earlier."""

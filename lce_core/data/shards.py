@@ -1,9 +1,9 @@
-"""A corpus as token shards: what is streamed once, and everything is cut from.
+"""Write a corpus as token shards, from which training rows and held-out text are cut.
 
-Text is read in the source's order, tokenised by several workers, and put together in order again,
-so that no file depends on their number. Every `SEGMENT_TOKENS` a segment is sealed
-(`lce_core.data.segments`). A run that was killed goes on after the last sealed segment. Memory
-holds one segment and a few blocks of text.
+Text is read in the source's order, tokenised by several workers, and reassembled in order, so that
+the files do not depend on the number of workers. A segment is sealed every `SEGMENT_TOKENS` tokens
+(`lce_core.data.segments`). A killed run continues after the last sealed segment. Memory holds one
+segment and a few blocks of text.
 
     00000/...  00001/...  manifest.json
 """
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 SEGMENT_TOKENS = 1 << 25
-"""A segment ends with the block that reaches it: 64 MB of uint16, a minute of one core's work."""
+"""A segment ends with the block that reaches this size: 64 MiB of uint16, about a minute of work
+for one core."""
 
 
 def write_shards(
@@ -47,24 +48,25 @@ def write_shards(
     workers: int,
     report: Report,
 ) -> dict[str, Any]:
-    """Tokenises both splits of a corpus into `out`.
+    """Tokenise both splits of a corpus into `out`.
 
     Args:
-      corpus: where the text comes from.
+      corpus: source of the text.
       tokenizer: turns text into ids; each worker gets a copy.
-      folders: of data, for the corpus.
-      progress: keeps sealed segments until `out` is complete; what is in it is gone on from.
+      folders: data folders for the corpus.
+      progress: folder of sealed segments, kept until `out` is complete; the run continues from its
+        contents.
       out: existing folder to write into.
-      workers: threads that tokenise; they change no byte.
-      report: told {"stage", "documents", "tokens", "tokens_per_second"} after each block.
+      workers: number of tokenising threads; it does not affect the output.
+      report: called with {"stage", "documents", "tokens", "tokens_per_second"} after each block.
 
     Returns:
       The manifest, as written to manifest.json.
 
     Raises:
-      UnavailableError: the corpus is neither here nor on a hub that answers.
-      DataError: text that cannot be used, or none.
-      SpecError: a tokenizer with more ids than 32 bits hold.
+      UnavailableError: if the corpus is neither on this machine nor on a hub that answers.
+      DataError: if there is no text, or text that cannot be used.
+      SpecError: if the tokenizer's ids need more than 32 bits.
     """
     dtype = token_dtype(len(tokenizer))
     progress.mkdir(parents=True, exist_ok=True)
@@ -105,10 +107,10 @@ def _tokenised(
     blocks: Iterator[Block],
     workers: int,
 ) -> Iterator[TokenBlock]:
-    """Tokenised blocks in the order they came in, with no more of them waiting than workers.
+    """Yield tokenised blocks in input order, with at most `workers` blocks in progress.
 
-    Threads, since the Rust tokenizers let go of the interpreter while they encode; each has a copy,
-    since encoding sets options of the tokenizer.
+    Threads suffice, because the Rust tokenizers release the GIL while they encode. Each thread has
+    its own copy, because encoding changes options of the tokenizer.
     """
     own = threading.local()
 
@@ -148,7 +150,7 @@ def _publish(
     progress: Path,
     out: Path,
 ) -> dict[str, Any]:
-    """The sealed segments under their names in `out`, with a manifest of all."""
+    """Link the sealed segments into `out` and write the manifest."""
     digests: dict[str, str] = {}
     for number, facts in enumerate(sealed):
         (out / segment_name(number)).mkdir()
@@ -178,8 +180,9 @@ def _publish(
 
 
 def _link(old: Path, new: Path) -> None:
-    """The same file under another name: until the artifact is committed, progress must stay."""
+    """Link a file under another name; `progress` must stay until the artifact is committed."""
     try:
         os.link(old, new)
-    except OSError:  # a file system without links
+    # Copy on file systems without hard links.
+    except OSError:
         shutil.copyfile(old, new)

@@ -1,6 +1,6 @@
-"""Token shards for drawing and packing: an index in memory, documents as maps of their own.
+"""Read token shards for drawing and packing: an index in memory, documents as memory maps.
 
-The index takes about 40 bytes a document.
+The index takes about 40 bytes per document.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from lce_core.data.tokenised import TokenArray
 
 @dataclass(frozen=True, eq=False)
 class TokenShards:
-    """One split of what `write_shards` wrote; documents of the other one have no tokens here."""
+    """One split of the output of `write_shards`; documents of the other split have length 0."""
 
     domains: NDArray[np.int64]
     """Index of each document's domain (documents,)."""
     lengths: NDArray[np.int64]
-    """Tokens of each document, its separator included (documents,); 0 outside of the split."""
+    """Tokens of each document, its separator included (documents,); 0 outside the split."""
     keys: NDArray[np.uint64]
     """Hash of each document's name (documents,)."""
     _segments: NDArray[np.int32]
@@ -38,10 +38,10 @@ class TokenShards:
 
     @classmethod
     def open(cls, folder: Path, split: Split) -> TokenShards:
-        """Reads the index and looks at the sizes of the shards.
+        """Read the index and check the sizes of the shards.
 
         Raises:
-          StoreError: the manifest is missing, or a shard is missing or not as long as it says.
+          StoreError: if the manifest or a shard is missing, or a shard's size differs.
         """
         manifest = read_manifest(folder)
         dtype = np.dtype(manifest["dtype"])
@@ -57,9 +57,9 @@ class TokenShards:
         return cls(domains, lengths, keys, segments, starts, folder, dtype)
 
     def document(self, index: int) -> TokenArray:
-        """Tokens of one document, its separator first: a memory map of these alone.
+        """Return the tokens of one document, its separator first, as a memory map of its own.
 
-        A map of a whole shard would count all pages that were ever read as this process's memory.
+        A map of the whole shard would count every page ever read as memory of this process.
         """
         length = int(self.lengths[index])
         if not length:
@@ -73,7 +73,7 @@ class TokenShards:
 def _index(
     folder: Path, facts: Mapping[str, Any], names: list[str], dtype: np.dtype[Any]
 ) -> tuple[NDArray[np.bool_], NDArray[np.int64], NDArray[np.int64], NDArray[np.uint64]]:
-    """Held out or not, domains, lengths and keys of a segment's documents."""
+    """Return a segment's documents: held out or not, domains, lengths and keys."""
     check_sizes(folder, facts, dtype)
     columns = ["domain", "tokens", "held_out", "key"]
     try:
@@ -90,7 +90,7 @@ def _index(
 
 
 def _starts(domains: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """First token of each document in its domain's shard."""
+    """Return the first token of each document in its domain's shard."""
     starts = np.zeros(lengths.size, dtype=np.int64)
     for domain in np.unique(domains):
         members = np.flatnonzero(domains == domain)

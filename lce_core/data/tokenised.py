@@ -1,9 +1,9 @@
-"""Documents as tokens on disk, with an index of them in memory.
+"""Tokenise documents to disk, with an index of them in memory.
 
-Documents are read once, tokenised in batches, and appended to one file; the index keeps domain,
-place and length of each (about 30 bytes a document), so that drawing and packing never read text
-again and memory does not grow with the corpus. Text is only ever text: a document that spells a
-special token gets the tokens of its characters, not the special token.
+Documents are read once, tokenised in batches, and appended to one file. The index keeps domain,
+position and length of each (about 30 bytes per document), so drawing and packing never read text
+again, and memory grows only with the number of documents. Special tokens spelled out in a text are
+tokenised as plain characters.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 BATCH_CHARACTERS = 500_000
 BATCH_DOCUMENTS = 1024
-"""The Rust tokenizer needs about 100 bytes a token until a batch is done."""
+"""Limits a batch, because the Rust tokenizer needs about 100 bytes per token until the batch is
+done."""
 
 TokenArray = NDArray[np.uint16] | NDArray[np.uint32]
 
@@ -38,7 +39,7 @@ _DOCUMENTS = pa.schema([("name", pa.string()), ("domain", pa.string()), ("tokens
 
 
 class TokenPool(Protocol):
-    """Documents as tokens, whose index is in memory."""
+    """Documents as tokens, with an index in memory."""
 
     @property
     def domains(self) -> NDArray[np.int64]:
@@ -46,14 +47,14 @@ class TokenPool(Protocol):
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """Tokens of each document, its separator included (documents,); 0 if it has no part."""
+        """Tokens of each document, its separator included (documents,); 0 outside the split."""
 
     @property
     def keys(self) -> NDArray[np.uint64]:
-        """Hash of each document's name (documents,): an order that does not depend on others."""
+        """Hash of each document's name (documents,): an order key independent of the others."""
 
     def document(self, index: int) -> TokenArray:
-        """Tokens of one document, its separator first."""
+        """Return the tokens of one document, its separator first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,19 +70,19 @@ class TokenisedDocuments:
     lengths: NDArray[np.int64]
     """Tokens of each document, its separator included (documents,); 0 for empty text."""
     keys: NDArray[np.uint64]
-    """Hash of each document's name (documents,): an order that does not depend on the others."""
+    """Hash of each document's name (documents,): an order key independent of the others."""
 
     def document(self, index: int) -> TokenArray:
-        """Tokens of one document, its separator first."""
+        """Return the tokens of one document, its separator first."""
         start = self.starts[index]
         return self.tokens[start : start + self.lengths[index]]
 
 
 def token_dtype(vocabulary: int) -> np.dtype[Any]:
-    """uint16 where it holds every id of a vocabulary of this size, else uint32.
+    """Return uint16 if it holds every id of the vocabulary, else uint32.
 
     Raises:
-      SpecError: neither does.
+      SpecError: if 32 bits are too few.
     """
     if vocabulary > 1 << 32:
         raise SpecError(
@@ -103,21 +104,21 @@ def tokenise(
     index_file: Path,
     report: Report,
 ) -> TokenisedDocuments:
-    """Tokenises documents into `tokens_file` and lists them in `index_file` (Parquet).
+    """Tokenise documents into `tokens_file` and list them in `index_file` (Parquet).
 
-    Each document is preceded by the tokenizer's beginning-of-text token where it has one.
+    Each document is preceded by the tokenizer's beginning-of-text token, if it has one.
 
     Args:
-      documents: in the order they are to be stored.
+      documents: documents in the order in which they are stored.
       domains: the corpus's domains; every document belongs to one.
       tokenizer: turns text into ids.
-      vocabulary: ids lie below this.
-      tokens_file: written: ids of all documents in the type `token_dtype(vocabulary)`.
-      index_file: written: name, domain and number of tokens of each document.
-      report: told {"stage", "documents", "tokens", "tokens_per_second"} after each batch.
+      vocabulary: upper limit of ids.
+      tokens_file: output file of all ids with dtype `token_dtype(vocabulary)`.
+      index_file: output file of name, domain and number of tokens of each document.
+      report: called with {"stage", "documents", "tokens", "tokens_per_second"} after each batch.
 
     Raises:
-      DataError: a document of an unknown domain, or an id outside the vocabulary.
+      DataError: if a document has an unknown domain, or an id is outside the vocabulary.
     """
     dtype = token_dtype(vocabulary)
     columns: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint64]]] = []
@@ -159,12 +160,12 @@ def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
 
 
 def token_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[list[int]]:
-    """Ids of each text's characters, without any special token."""
+    """Return the ids of each text's characters, without special tokens."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         found = tokenizer(texts, add_special_tokens=False, split_special_tokens=True)["input_ids"]
         return [list(ids) for ids in found]
-    # The Rust tokenizer by itself: no offsets, masks or length warnings for each document.
+    # Call the Rust tokenizer directly, which skips offsets, masks and length warnings.
     backend.no_truncation()
     backend.no_padding()
     before = backend.encode_special_tokens
@@ -177,10 +178,10 @@ def token_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[list
 
 
 def separator_of(tokenizer: PreTrainedTokenizerBase) -> int | None:
-    """The token before every document: the tokenizer's beginning of text, if it has one.
+    """Return the token before every document: the tokenizer's beginning of text, if it has one.
 
-    Where it has none, the end of text stands between documents, as in Qwen's and GPT-NeoX's own
-    training; where it has neither, nothing does.
+    Without a beginning-of-text token, the end-of-text token separates documents, as in the training
+    of Qwen and GPT-NeoX. None means that the tokenizer has neither.
     """
     begin: int | None = tokenizer.bos_token_id
     end: int | None = tokenizer.eos_token_id
@@ -188,7 +189,7 @@ def separator_of(tokenizer: PreTrainedTokenizerBase) -> int | None:
 
 
 def encoded(tokenizer: PreTrainedTokenizerBase, batch: Sequence[Document]) -> list[list[int]]:
-    """Ids of each document, its separator first; none at all for empty text."""
+    """Return the ids of each document, its separator first; empty text has no ids."""
     ids = token_ids(tokenizer, [document.text for document in batch])
     first = separator_of(tokenizer)
     separator = [] if first is None else [first]
@@ -198,10 +199,10 @@ def encoded(tokenizer: PreTrainedTokenizerBase, batch: Sequence[Document]) -> li
 def checked(
     found: list[list[int]], batch: Sequence[Document], vocabulary: int
 ) -> NDArray[np.int64]:
-    """Ids of all documents of a batch, one after the other (tokens,).
+    """Return the ids of all documents of a batch, concatenated (tokens,).
 
     Raises:
-      DataError: an id outside the vocabulary.
+      DataError: if an id is outside the vocabulary.
     """
     total = sum(map(len, found))
     wide = np.fromiter(chain.from_iterable(found), dtype=np.int64, count=total)
@@ -218,10 +219,10 @@ def checked(
 
 
 def domain_indices(batch: Sequence[Document], domains: tuple[str, ...]) -> NDArray[np.int64]:
-    """Index of each document's domain (documents,).
+    """Return the index of each document's domain (documents,).
 
     Raises:
-      DataError: a document of another domain.
+      DataError: if a document has an unknown domain.
     """
     numbers = {name: number for number, name in enumerate(domains)}
     for document in batch:
@@ -241,5 +242,5 @@ def _listing(batch: list[Document], lengths: NDArray[np.int64]) -> pa.Table:
 
 
 def name_key(name: str) -> int:
-    """64 bits of the hash of a document's name."""
+    """Return 64 bits of the hash of a document's name."""
     return int.from_bytes(hashlib.sha256(name.encode("utf-8")).digest()[:8], "big")

@@ -1,5 +1,5 @@
-"""Checkpoints that others can run: a method's frequencies in config.json, and the weights as is.
+"""Export checkpoints that stock software runs: frequencies in config.json, weights unchanged.
 
-`form` says which configuration is the method, or why none is; `folder` writes what stock
-transformers loads; `card` writes its README.md.
+`form` finds the configuration that computes the method, or says why there is none. `folder` writes
+what stock transformers loads, and `card` writes its README.md.
 """

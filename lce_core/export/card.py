@@ -1,4 +1,4 @@
-"""README.md of an exported model: what it is, what it computes, and how it came about."""
+"""README.md of an exported model: what it is, what it computes, and how it was made."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from lce_core.export.subject import Subject
 
 _LICENCES = {"MIT": "mit", "Apache-2.0": "apache-2.0"}
-"""The hub's identifiers; others are named in words."""
+"""The hub's identifiers; other licences are named in words."""
 
 
 def card(subject: Subject, form: Form, dtype: str) -> str:
-    """The model card, with the front matter that the hub reads."""
+    """Return the model card, with the front matter that the hub reads."""
     parts = [_front_matter(subject), _head(subject), _rope(subject, form)]
     parts += [_training(subject), _lineage(subject, dtype)]
     return "\n".join(parts)

@@ -1,9 +1,10 @@
-"""Writes a model's folder that stock transformers loads: weights, configuration, tokenizer, card.
+"""Write a model's folder that stock transformers loads: weights, configuration, tokenizer, card.
 
-Weights keep names and bits, unless another dtype is asked for. The configuration says the method
-twice: in `rope_parameters`, and in the keys of releases before transformers 5 (`rope_theta`,
-`rope_scaling`), since a program that knows one of them only would run the model without the method
-and say nothing. The folder is written aside and renamed: it is whole or not there.
+Weights keep their names and bits, unless another dtype is requested. The configuration states the
+method twice: in `rope_parameters`, and in the keys of releases before transformers 5 (`rope_theta`,
+`rope_scaling`). A program that knows only one form would otherwise silently run the model without
+the method. The folder is written under a temporary name and renamed, so it is either complete or
+absent.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ if TYPE_CHECKING:
 WEIGHTS = "model*.safetensors"
 _INDEX = "model.safetensors.index.json"
 _OLD_KEYS = ("rope_theta", "rope_scaling", "partial_rotary_factor", "torch_dtype", "auto_map")
-"""Said anew, or, like the code that `auto_map` names, no part of the folder."""
+"""Keys that are rewritten, or dropped like `auto_map`, whose code is not part of the folder."""
 _OF_CONFIGURATION = ("rope_theta", "partial_rotary_factor")
-"""Keys of `rope_parameters` that older files have beside `rope_scaling`."""
+"""Keys of `rope_parameters` that older files store beside `rope_scaling`."""
 
 
 def export(
@@ -45,17 +46,17 @@ def export(
     length: int | None = None,
     precision: Precision | None = None,
 ) -> Form:
-    """Writes `out`, and gives the form of the method that its configuration has.
+    """Write the folder `out`, and return the form of the method in its configuration.
 
     Args:
-      subject: what is exported.
-      out: a folder that is not there yet, or empty.
+      subject: the model to export.
+      out: a folder that does not exist yet or is empty.
       length: as in `form_of`.
-      precision: of the written weights; None: as they are.
+      precision: dtype of the written weights; None keeps the present one.
 
     Raises:
-      SpecError: there is something in `out`, or no stock configuration computes the method.
-      DataError: the weights cannot be read.
+      SpecError: if `out` is not empty, or no stock configuration computes the method.
+      DataError: if the weights cannot be read.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise SpecError(
@@ -99,7 +100,7 @@ def export(
 
 
 def _write_weights(source: Path, out: Path, precision: Precision | None) -> str:
-    """Copies or casts the safetensors of `source`; gives the dtype of what is written."""
+    """Copy or cast the safetensors of `source`; return the dtype of the written weights."""
     files = sorted(file for file in source.glob(WEIGHTS) if file.is_file())
     if not files:
         raise DataError(
@@ -139,7 +140,10 @@ def _configuration(source: Mapping[str, Any], form: Form, dtype: str) -> dict[st
 
 
 def _ends(folder: Path) -> Any:
-    """End-of-sequence tokens of the base's own generation, which may be more; None if unsaid."""
+    """Return the end-of-sequence tokens of the base model's generation config; None if missing.
+
+    There may be several.
+    """
     try:
         found = json.loads((folder / "generation_config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -150,7 +154,10 @@ def _ends(folder: Path) -> Any:
 def _generation(
     config: Mapping[str, Any], ends: Any, tokenizer: PreTrainedTokenizerBase
 ) -> dict[str, Any]:
-    """Greedy decoding, and a padding token, without which `generate` complains of each batch."""
+    """Return a configuration of greedy decoding with a padding token.
+
+    Without a padding token `generate` warns about every batch.
+    """
     begin, end, pad = (
         getattr(tokenizer, key) if config.get(key) is None else config[key]
         for key in ("bos_token_id", "eos_token_id", "pad_token_id")

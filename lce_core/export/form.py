@@ -1,9 +1,9 @@
-"""Which stock configuration computes what a method computes, or why none does.
+"""Find the stock configuration that computes a method, or explain why there is none.
 
-Stock software has one frequency table for all heads, layers and texts, rotates what is in the
-cache, and attends to everything. A method whose table follows the length of a request is exported
-as it treats requests of one length, if that is asked for: transformers' "dynamic" form is none of
-ours, since it follows the longest text so far and reads cached keys that older tables rotated.
+Stock software has one frequency table for all heads, layers and texts, caches rotated keys, and
+attends to everything. A method whose table follows the length of a request can be exported for
+requests of one length. transformers' "dynamic" form is not used for this: it follows the longest
+text so far and reads cached keys that older tables rotated.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class Form:
 
     rope_parameters: Mapping[str, Any]
     context: int
-    """Tokens that the model is for: `max_position_embeddings`."""
+    """Context of the exported model in tokens: `max_position_embeddings`."""
     table: RopeTable
-    """What the keys say, in float64."""
+    """Table that the keys describe, in float64."""
     follows_up_to: int | None
-    """Longest request for which the method's table is this one; None for no limit."""
+    """Longest request for which the method uses this table; None for no limit."""
     only_at: int | None = None
-    """The one length of requests that the table is the method's for; None where it is for others
+    """The only request length for which the method uses this table; None if it uses it for others
     too."""
 
 
@@ -45,17 +45,17 @@ def form_of(
     length: int | None = None,
     learned: Path | None = None,
 ) -> Form:
-    """The configuration under which stock software computes what the method does.
+    """Return the configuration with which stock software computes the method.
 
     Args:
-      method: in use, not in training.
-      geometry: of the base model.
+      method: the method, as at inference.
+      geometry: geometry of the base model.
       target: context in tokens that the study extends to.
-      length: tokens of the requests whose table is written, of a method whose table follows them.
-      learned: file of what the method has learned; None before training.
+      length: request length in tokens, for methods whose table depends on it.
+      learned: file with the method's learned parameters; None before training.
 
     Raises:
-      SpecError: no stock configuration computes it; says why.
+      SpecError: if no stock configuration computes the method; the message says why.
     """
     context = max(geometry.trained_context, length or target)
     lengths = ContextLengths(geometry.trained_context, target, length or target)
@@ -88,11 +88,11 @@ def form_of(
 def request_table(
     method: Method, geometry: RopeGeometry, lengths: ContextLengths, learned: Path | None
 ) -> RopeTable:
-    """The method's table for a request, with what it has learned."""
+    """Return the method's table for a request, including its learned parameters."""
     table = method.rope_table(geometry, lengths)
     if method.rotary is None:
         return table
-    # What learns computes with torch, which methods without it do not wait for.
+    # Imported here: methods that learn frequencies need torch, others should not wait for it.
     from safetensors.torch import load_file
 
     from lce_core.extension.learned import make_rotary
@@ -126,7 +126,7 @@ def _refuse_other_attention(
 
 
 def _shared(method: Method, table: RopeTable) -> RopeTable:
-    """The table (pairs,) that all heads have."""
+    """Return the table (pairs,) that all heads share."""
     if table.inv_freq.ndim == 1:
         return table
     first = table.inv_freq[0]
@@ -141,7 +141,7 @@ def _shared(method: Method, table: RopeTable) -> RopeTable:
 
 
 def _follows_requests(method: Method, geometry: RopeGeometry, lengths: ContextLengths) -> bool:
-    """Whether requests of up to the target context differ in their tables."""
+    """Return True if requests up to the target context have different tables."""
     trained, target = lengths.trained, lengths.target
     edges = {1, trained, trained + 1, (trained + target) // 2, target}
     requests = [replace(lengths, request=n) for n in sorted(edges) if n <= max(trained, target)]

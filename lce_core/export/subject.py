@@ -1,4 +1,4 @@
-"""What is exported: a variant of a study, with its weights and where they come from."""
+"""The model to export: a variant of a study, with the origin of its weights."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from lce_core.store.records import Record
 
 @dataclass(frozen=True)
 class Subject:
-    """A variant of a study, and where its weights lie."""
+    """A variant of a study, and the folder of its weights."""
 
     study: str
     variant: str
     base_model: LanguageModel
     method: Method
     target_context: int
-    """In tokens."""
+    """Context in tokens that the study extends to."""
     weights: Path
-    """Folder of a model of the base model's architecture."""
+    """Folder with a model of the base model's architecture."""
     training: Record | None = None
-    """Of the run that the weights come from; None for the base model's own."""
+    """Record of the run that produced the weights; None for the base model's own weights."""
     digest: str | None = None
-    """Of a folder that took the hub's place, or of published weights."""
+    """Digest of a folder used instead of the hub, or of published weights."""
