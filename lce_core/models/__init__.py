@@ -1,4 +1,4 @@
-"""Base models, one file each: geometry, where the weights come from, and how to load them."""
+"""Base models, one file each: geometry, source of the weights, and how to load them."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ModelShape:
-    """Sizes the cost model needs (spec of FLOPs: `lce_core.study.cost`)."""
+    """Sizes that the cost model needs (`lce_core.study.cost` defines the FLOPs)."""
 
     num_layers: int
     hidden_size: int
     intermediate_size: int
     vocab_size: int
     gated_mlp: bool = True
-    """Three MLP matrices (Llama) instead of two (Phi)."""
+    """True for three MLP matrices (Llama), False for two (Phi)."""
     tied_embeddings: bool = False
 
 
@@ -49,15 +49,16 @@ class HubAddress:
 
     repo: str
     revision: str
-    """40-hex commit: a branch could change under a study."""
+    """Commit of 40 hexadecimal digits; a branch could change during a study."""
 
 
 @dataclass(frozen=True)
 class KeyVocabulary:
     """Single-token needles for models too small to copy a number.
 
-    Key token of family f, member m: `first_key + f * members + m`; query token of family f:
-    `first_query + f`. A query is answered by the key of its family that appeared before.
+    The key token of family f and member m is `first_key + f * members + m`, the query token of
+    family f is `first_query + f`. The right answer to a query is the key of its family that
+    occurred earlier.
     """
 
     first_key: int
@@ -68,7 +69,7 @@ class KeyVocabulary:
 
 @dataclass(frozen=True)
 class Pretraining:
-    """How a base model that ships no weights is trained from scratch as a step of the study."""
+    """Training from scratch of a base model without published weights, as a step of the study."""
 
     training: Training
     sequence_length: int
@@ -81,59 +82,60 @@ class LanguageModel(Plugin):
     geometry: ClassVar[RopeGeometry]
     shape: ClassVar[ModelShape]
     hub: ClassVar[HubAddress | None] = None
-    """Where the hub has it, or None."""
+    """Hub repository of the weights, or None."""
     licence: ClassVar[str]
     is_fetched: ClassVar[bool] = False
-    """Whether `fetch` must have been called before the model can be loaded."""
+    """True if the model cannot be loaded before `fetch` was called."""
     reads_config: ClassVar[bool] = False
-    """Whether geometry and shape come from a config.json, and only `resolved` models have them."""
+    """True if geometry and shape come from a config.json, so that only `resolved` models have them.
+    """
     keys: ClassVar[KeyVocabulary | None] = None
     bytes_per_token: ClassVar[float] = 3.5
-    """Bytes of English prose in a token, roughly: for predicting cost before text is tokenised."""
+    """Approximate bytes of English prose per token, to predict costs before text is tokenised."""
     bytes_per_tex_token: ClassVar[float] = 2.5
-    """The same for TeX; Llama's tokenizer makes 662 thousand tokens of 1.67 MB of it."""
+    """Approximate bytes of TeX per token; Llama's tokenizer makes 662,000 tokens of 1.67 MB."""
 
     @property
     def known_as(self) -> str:
-        """Its name in a study: in tables, in `--select` and before the = of `--model-folder`."""
+        """Name of the model in tables, in `--select`, and in `--model-folder NAME=FOLDER`."""
         return self.plugin_name
 
     @property
     def is_known(self) -> bool:
-        """Whether geometry and shape can be asked; `resolved` gives a model of which they can."""
+        """True if geometry and shape are available; `resolved` returns a model that has them."""
         return True
 
     def resolved(self, folder: Path | None) -> Self:
-        """The model with all that a plan needs to know of it, read from `folder` or the hub.
+        """Return the model with everything that a plan needs, read from `folder` or the hub.
 
         Raises:
-          UnavailableError: what it has to read is out of reach.
-          SpecError: what it reads says that no method can be put on the model.
-          DataError: what it reads is broken.
+          UnavailableError: if the required files cannot be reached.
+          SpecError: if methods cannot be applied to the model.
+          DataError: if a file is broken.
         """
         return self
 
     def tokenizer_parameters(self) -> dict[str, Any]:
-        """Parameters that text under its tokenizer depends on, as in `identity`; most have none."""
+        """Return the parameters of `identity` that tokenised text depends on; usually none."""
         return {}
 
     def pretraining(self) -> Pretraining | None:
-        """Recipe for a base trained from scratch; None where weights are downloaded."""
+        """Return the recipe of a base trained from scratch; None if weights are downloaded."""
         return None
 
     @classmethod
     def origin(cls) -> str:
-        """Where the weights come from, in a few words."""
+        """Describe the source of the weights in a few words."""
         return "trained by the study"
 
     def fetch(self, models: Path) -> Path:
-        """Brings weights and tokenizer to this machine and gives the folder they lie in.
+        """Download weights and tokenizer to this machine; return their folder.
 
         Args:
-          models: where a model that no cache of its own keeps is written.
+          models: folder for models that have no cache of their own.
 
         Raises:
-          UnavailableError: where it comes from cannot be reached; or the study trains it itself.
+          UnavailableError: if the source cannot be reached, or the study trains the model itself.
         """
         raise UnavailableError(
             self.plugin_name,
@@ -143,44 +145,44 @@ class LanguageModel(Plugin):
         )
 
     def fetched(self, models: Path) -> Path | None:
-        """The folder below `models` with what `fetch` wrote there, if it did."""
+        """Return the folder below `models` that `fetch` wrote, or None."""
         return None
 
     def tokenizer(self, folder: Path | None) -> PreTrainedTokenizerBase:
-        """The model's tokenizer, from `folder` or the hub at the pinned revision.
+        """Load the model's tokenizer from `folder`, or from the hub at the pinned revision.
 
         Raises:
-          UnavailableError: neither the folder nor the hub has it; says how to get it.
+          UnavailableError: if neither has it; the message says how to get it.
         """
         raise NotImplementedError
 
     def initialise(self, seed: int) -> PreTrainedModel:
-        """A model of this architecture with random fp32 weights that follow from `seed`."""
+        """Create a model of this architecture with random fp32 weights drawn from `seed`."""
         raise NotImplementedError
 
     def load(self, folder: Path | None, dtype: Any) -> PreTrainedModel:
-        """The base model with stock attention, weights from `folder` or the hub.
+        """Load the base model with stock attention, from `folder` or the hub.
 
         Raises:
-          UnavailableError: neither the folder nor the hub has it; says how to get it.
+          UnavailableError: if neither has it; the message says how to get it.
         """
         raise NotImplementedError
 
     def load_published(self, folder: Path, dtype: Any) -> PreTrainedModel:
-        """Weights that others trained from this model, as a model with its rotary embedding.
+        """Load weights that others trained from this model, with this model's rotary embedding.
 
-        What their config.json says of scaled frequencies is left out: a method puts its own there.
+        Scaled frequencies in their config.json are ignored, because a method sets its own.
 
         Raises:
-          SpecError: config.json says another architecture; names the key.
-          DataError: weights are missing or unreadable.
+          SpecError: if config.json describes another architecture; the message names the key.
+          DataError: if weights are missing or unreadable.
         """
         raise NotImplementedError
 
     def prepare_rows(
         self, rows: NDArray[np.uint32], rng: np.random.Generator
     ) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
-        """Last touch on packed rows (rows, tokens): the rows and a loss weight per token."""
+        """Post-process packed rows (rows, tokens); return the rows and a loss weight per token."""
         return rows, np.ones(rows.shape, dtype=np.uint8)
 
 

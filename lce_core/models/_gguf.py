@@ -1,8 +1,9 @@
-"""A Llama model in a GGUF file, written as safetensors and tokenizer that transformers reads.
+"""Convert a Llama model from a GGUF file to safetensors and a tokenizer for transformers.
 
-Quantised tensors are dequantised to fp32, which holds every value they stand for exactly (a Q4_1
-weight is a 4-bit integer times a scale plus a minimum, both fp16). llama.cpp stores the rows of
-query and key projections in the order of rotated pairs; transformers keeps the halves apart.
+Quantised tensors are dequantised to fp32, which represents their values exactly (a Q4_1 weight is a
+4-bit integer times a scale plus a minimum, both fp16). llama.cpp stores the two elements of a
+rotated pair in adjacent rows of the query and key projections; transformers stores first all first
+elements, then all second ones.
 
 Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 """
@@ -40,15 +41,15 @@ _GLOBAL = {
     "output.weight": "lm_head.weight",
 }
 _CONTROL = 3
-"""Type of a token that text never contains."""
+"""GGUF's type number of control tokens, which text never contains."""
 
 
 def convert(file: Path, model: StockModel, out: Path) -> None:
-    """Writes config.json, model.safetensors and tokenizer of `model` into the existing `out`.
+    """Write config.json, model.safetensors and the tokenizer of `model` to the existing `out`.
 
     Raises:
-      DataError: the file is cut short, is no Llama, lacks a key or tensor, or holds a model of
-        another geometry or shape than the plug-in's.
+      DataError: if the file is truncated, is not a Llama, lacks a key or tensor, or holds a model
+        of another geometry or shape than the plug-in's.
     """
     from safetensors.numpy import save_file
 
@@ -135,7 +136,7 @@ def _weights(reader: GGUFReader, model: StockModel, file: Path) -> dict[str, NDA
 
 
 def _name(tensor: str, file: Path) -> tuple[str, str]:
-    """The name in transformers, and the part of a layer it is."""
+    """Return the name in transformers, and the part of a layer."""
     if tensor in _GLOBAL:
         return _GLOBAL[tensor], ""
     found = re.fullmatch(r"blk\.(\d+)\.(\w+)\.(weight|bias)", tensor)
@@ -150,13 +151,13 @@ def _name(tensor: str, file: Path) -> tuple[str, str]:
 
 
 def _halves(rows: NDArray[np.float32], heads: int) -> NDArray[np.float32]:
-    """Rows (heads * dim, hidden) of pairs side by side, as first halves before second halves."""
+    """Reorder rows (heads * dim, hidden) from adjacent pairs to halves."""
     pairs = rows.reshape(heads, -1, 2, rows.shape[-1])
     return pairs.swapaxes(1, 2).reshape(rows.shape)
 
 
 def _tokenizer(reader: GGUFReader, file: Path) -> PreTrainedTokenizerFast:
-    """Byte-level BPE whose digits stand alone: llama.cpp's pre-tokenizer `smollm`."""
+    """Build a byte-level BPE tokenizer that splits digits: llama.cpp's pre-tokenizer `smollm`."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 

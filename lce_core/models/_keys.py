@@ -1,9 +1,9 @@
-"""Retrieval practice for models too small to copy a number: one-token keys hidden in text.
+"""Retrieval training for models too small to copy a number: one-token keys hidden in text.
 
-A row gets n keys of distinct families at random places and, for each, a later query token of the
-same family followed by the key again. Answering needs one attention match, not an induction
-circuit, so a two-layer model learns it in minutes. Tokens are inserted, not overwritten: the text
-stays intact and the row's last tokens make room.
+A row gets n keys of distinct families at random positions and, for each, a later query token of the
+same family followed by the key again. The answer needs a single attention match instead of an
+induction circuit, so a two-layer model learns it in minutes. Tokens are inserted, not overwritten:
+the text stays intact, and the last tokens of the row are dropped.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from numpy.typing import NDArray
 from lce_core.models import KeyVocabulary
 
 TOKENS_PER_KEY = 24
-"""One key for so many tokens of a row, until each family has one."""
+"""A row has one key per this many tokens, at most one per family."""
 ANSWER_WEIGHT = 3
-"""Loss weight of an answer; every other token weighs 1."""
+"""Loss weight of an answer; all other tokens have weight 1."""
 
 
 def plant_keys(
     rows: NDArray[np.uint32], keys: KeyVocabulary, rng: np.random.Generator
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
-    """Hides keys, queries and answers in packed rows.
+    """Hide keys, queries and answers in packed rows.
 
-    The distance from key to query is uniform up to the whole row, so that a model trained on
-    rows of its context length meets every needle depth.
+    The distance from key to query is uniform up to the whole row, so a model trained on rows of its
+    context length sees every needle depth.
 
     Args:
       rows: token ids (rows, tokens).
-      keys: which ids are keys and queries.
-      rng: decides families, members and places.
+      keys: the ids of keys and queries.
+      rng: draws families, members and positions.
 
     Returns:
-      The rows (same shape; each ends three tokens of text earlier for every key) and the loss
-      weight of each token.
+      The rows in the same shape, each with three text tokens fewer per key, and the loss weight of
+        each token.
     """
     num_rows, length = rows.shape
     planted = min(keys.families, length // TOKENS_PER_KEY)
@@ -49,8 +49,8 @@ def plant_keys(
     distance = rng.uniform(0, text_length, size=families.shape)
     key_at = rng.uniform(0, text_length - distance)
     query_at = key_at + distance
-    # Everything gets a real-valued place and is sorted by it, so nothing can collide. A query and
-    # its answer share a place; the sort is stable and the query comes first in the list.
+    # All tokens get real-valued positions and are sorted by them, so none collide. A query and its
+    # answer share a position; the sort is stable and the query comes first in the list.
     text_at = np.broadcast_to(np.arange(text_length) + 0.5, (num_rows, text_length))
     places = np.concatenate([text_at, key_at, query_at, query_at], axis=1)
     tokens = np.concatenate([rows[:, :text_length], key_ids, query_ids, key_ids], axis=1)

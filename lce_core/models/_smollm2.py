@@ -1,7 +1,7 @@
-"""SmolLM2-135M's architecture, which its base and instruct weights share.
+"""Architecture of SmolLM2-135M, which its base and instruct weights share.
 
 Source: Allal et al. 2025, "SmolLM2: When Smol Goes Big", arXiv:2502.02737, appendix on the smaller
-models; context lengthened to 8,192 tokens with a RoPE base of 100,000.
+models; its context was extended to 8,192 tokens with a RoPE base of 100,000.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class SmolLM2(StockModel):
     )
     licence: ClassVar[str] = "Apache-2.0"
     begin: ClassVar[int]
-    """Token that begins a text."""
+    """Id of the beginning-of-text token."""
     end: ClassVar[int]
-    """Token that ends it."""
+    """Id of the end-of-text token."""
 
     def config(self) -> LlamaConfig:
-        """A stock Llama with tied embeddings."""
+        """Return a stock Llama configuration with tied embeddings."""
         return llama_config(self.geometry, self.shape, bos=self.begin, eos=self.end)

@@ -1,9 +1,9 @@
-"""Base models whose architecture transformers ships: initialise, load and check them alike.
+"""Base models of transformers architectures: common code to initialise, load and check them.
 
-A plug-in states geometry and shape once and derives its configuration from them. Whatever a folder
-or the hub delivers is compared with that configuration before a weight is read, because a study
-whose frequency tables assume another theta or head count would run and be wrong. Only safetensors
-are loaded, code shipped beside weights is never run, and attention is the library's own.
+A plug-in states geometry and shape once and derives its configuration from them. The config.json of
+a folder or the hub is compared with that configuration before weights are read: a study whose
+frequency tables assume another theta or head count would run and give wrong results. Only
+safetensors are loaded, code shipped with weights is never run, and attention is the library's own.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ CHECKED = (
     "head_dim",
     _CONTEXT,
 )
-"""Keys of config.json that geometry and shape determine. The vocabulary is not among them: adding
-a padding token is harmless and common."""
+"""Keys of config.json that geometry and shape determine. The vocabulary size is not checked,
+because adding a padding token is harmless and common."""
 ROPE_CHECKED = ("rope_type", "rope_theta", "partial_rotary_factor")
 
 
@@ -42,20 +42,20 @@ class LoadedModel(LanguageModel):
     """A base model that is loaded from a folder or the hub into stock transformers classes."""
 
     def check_folder(self, folder: Path) -> None:
-        """Refuses a folder whose config.json says another model than this one.
+        """Raise an error if the config.json of a folder describes another model.
 
         Raises:
-          SpecError: a key differs; names file, key, both values and the way out.
-          DataError: config.json cannot be read.
+          SpecError: if a key differs; the message names file, key, both values and the remedy.
+          DataError: if config.json cannot be read.
         """
         raise NotImplementedError
 
     def tokenizer(self, folder: Path | None) -> PreTrainedTokenizerBase:
-        """The model's tokenizer, from `folder` or the hub at the pinned revision.
+        """Load the model's tokenizer from `folder`, or from the hub at the pinned revision.
 
         Raises:
-          UnavailableError: neither has it; says how to get it.
-          DataError: there are tokenizer files, but they cannot be read.
+          UnavailableError: if neither has it; the message says how to get it.
+          DataError: if there are tokenizer files, but they cannot be read.
         """
         from transformers import AutoTokenizer
 
@@ -74,18 +74,18 @@ class LoadedModel(LanguageModel):
         return loaded
 
     def fetch(self, models: Path) -> Path:
-        """Weights and tokenizer in the hub's cache, which keeps them; errors of `load`."""
+        """Download weights and tokenizer to the hub's cache; raise the same errors as `load`."""
         if self.hub is None:
             return super().fetch(models)
         return self._place(None, weights=True)
 
     def load(self, folder: Path | None, dtype: Any) -> PreTrainedModel:
-        """The base model in `dtype`, in evaluation mode, from `folder` or the hub.
+        """Load the base model in `dtype` and evaluation mode, from `folder` or the hub.
 
         Raises:
-          UnavailableError: neither has it; says how to get it.
-          SpecError: config.json contradicts this plug-in; names the key.
-          DataError: weights are missing or unreadable.
+          UnavailableError: if neither has it; the message says how to get it.
+          SpecError: if config.json contradicts this plug-in; the message names the key.
+          DataError: if weights are missing or unreadable.
         """
         place = self._place(folder, weights=True)
         self.check_folder(place)
@@ -100,7 +100,8 @@ class LoadedModel(LanguageModel):
                     "the folder of a model that a step of the study trains",
                     "run the study, or name its folder with `execution: model_folders`",
                 )
-            # A plan may have brought config.json alone into the cache.
+            # The cache may hold only config.json, which planning downloads, so require specific
+            # files.
             required = WEIGHT_FILES if weights else VOCABULARY_FILES
             patterns = (*TOKENIZER_FILES, *(WEIGHT_FILES if weights else ()))
             try:
@@ -126,19 +127,19 @@ class LoadedModel(LanguageModel):
 
 
 class StockModel(LoadedModel):
-    """One whose plug-in states geometry and shape, from which its configuration follows."""
+    """A base model whose plug-in states geometry and shape and derives its configuration."""
 
     @classmethod
     def origin(cls) -> str:
-        """The hub's repository and commit, or what a model of no hub says."""
+        """Return the hub's repository and commit, or the base class's text."""
         return super().origin() if cls.hub is None else f"{cls.hub.repo}@{cls.hub.revision[:7]}"
 
     def config(self) -> PretrainedConfig:
-        """The transformers configuration that follows from geometry and shape."""
+        """Return the transformers configuration that follows from geometry and shape."""
         raise NotImplementedError
 
     def num_parameters(self) -> int:
-        """Weights of the architecture, counted without memory for them."""
+        """Count the weights of the architecture without allocating memory for them."""
         import torch
         from transformers import AutoModelForCausalLM
 
@@ -147,7 +148,7 @@ class StockModel(LoadedModel):
         return int(built.num_parameters())
 
     def initialise(self, seed: int) -> PreTrainedModel:
-        """Random fp32 weights of this architecture; the caller's random state is left alone."""
+        """Initialise random fp32 weights without changing the caller's random state."""
         import torch
         from transformers import AutoModelForCausalLM
 
@@ -159,11 +160,11 @@ class StockModel(LoadedModel):
         return model
 
     def check_folder(self, folder: Path) -> None:
-        """Compares config.json in `folder` with geometry and shape; errors of `check_config`."""
+        """Compare config.json in `folder` with geometry and shape, as `check_config` does."""
         check_config(self, folder)
 
     def load_published(self, folder: Path, dtype: Any) -> PreTrainedModel:
-        """Weights that others trained from this model; errors as in the base class."""
+        """Load weights that others trained from this model; raise errors as in the base class."""
         place = self._place(folder, weights=True)
         found, own = read_config(place), self.config()
         for key in CHECKED:
@@ -177,15 +178,15 @@ class StockModel(LoadedModel):
 def load_weights(
     place: Path, dtype: Any, config: PretrainedConfig | None = None
 ) -> PreTrainedModel:
-    """The model that lies in `place`, with stock attention, in evaluation mode.
+    """Load the model in `place` with stock attention, in evaluation mode.
 
     Args:
       place: folder with safetensors.
-      dtype: of the weights.
-      config: takes the place of config.json.
+      dtype: dtype of the weights.
+      config: configuration to use instead of config.json.
 
     Raises:
-      DataError: weights are missing, unreadable, or more than the model has.
+      DataError: if weights are missing or unreadable.
     """
     from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM
@@ -222,11 +223,11 @@ def load_weights(
 
 
 def check_config(model: StockModel, folder: Path) -> None:
-    """Compares config.json in `folder` with the plug-in's geometry and shape.
+    """Compare config.json in `folder` with the plug-in's geometry and shape.
 
     Raises:
-      SpecError: a key differs; names file, key, both values and the way out.
-      DataError: the file is not a configuration.
+      SpecError: if a key differs; the message names file, key, both values and the remedy.
+      DataError: if the file is not a configuration.
     """
     found, expected = read_config(folder), model.config()
     for key in CHECKED:
@@ -237,7 +238,7 @@ def check_config(model: StockModel, folder: Path) -> None:
 
 
 def read_config(folder: Path) -> PretrainedConfig:
-    """config.json as transformers reads it; a DataError where it cannot."""
+    """Read config.json with transformers; raise DataError if it cannot be read."""
     from transformers import AutoConfig
 
     try:
@@ -255,8 +256,8 @@ def read_config(folder: Path) -> PretrainedConfig:
 
 
 def _rope(config: PretrainedConfig, key: str) -> object:
-    # transformers fills rope_parameters from the older rope_theta, rope_scaling and
-    # partial_rotary_factor keys.
+    # transformers fills rope_parameters from the older keys rope_theta, rope_scaling and
+    # partial_rotary_factor.
     value = (config.rope_parameters or {}).get(key)
     return 1.0 if value is None and key == "partial_rotary_factor" else value
 

@@ -1,7 +1,7 @@
-"""What a folder of weights holds: the identity of weights that no hub pins.
+"""Digest of a folder of weights: the identity of weights that no hub commit pins.
 
-Every byte counts: weights that differ in one tensor only are other weights. Reading 13 GB takes the
-better part of a minute, once: `lce_core.store.file_facts` remembers it.
+The digest covers every byte, because weights that differ in a single tensor are different. Reading
+13 GB takes most of a minute, but only once: `lce_core.store.file_facts` caches the result.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from lce_core.errors import UnavailableError
 from lce_core.store.file_facts import sha256_of
 
 VERSION = 2
-"""Of the digest, as part of it. 1 read the beginning and the end of large files only."""
+"""Version of the digest, included in it. Version 1 read only the start and end of large files."""
 _SUFFIXES = (".json", ".safetensors", ".model", ".txt", ".jinja")
 
 
 def weights_digest(folder: Path) -> str:
-    """sha256 over names and contents of the model files in `folder`.
+    """Return the sha256 over names and contents of the model files in `folder`.
 
     Raises:
-      UnavailableError: the folder cannot be read, or holds no model file.
+      UnavailableError: if the folder cannot be read, or holds no model file.
     """
     digest = hashlib.sha256(f"weights {VERSION}\n".encode())
     try:

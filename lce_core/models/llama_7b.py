@@ -1,8 +1,8 @@
-"""LLaMA-7B, the first one, of YaRN's ablation: 2048 tokens of context, full rotary heads.
+"""LLaMA-7B (version 1), from YaRN's ablation: 2048 tokens of context, full rotary heads.
 
-Llama-2-7B's sizes with half its context and another epsilon in the norms. Its authors sent the
-weights to researchers on request and run no hub repository; the pinned one is a conversion by
-others that most work with this model names. It holds safetensors and no code.
+It has the sizes of Llama-2-7B with half its context and another epsilon in the norms. Its authors
+sent the weights to researchers on request and have no hub repository. The pinned repository is a
+conversion by others that most work with this model names. It holds safetensors and no code.
 
 Source: Touvron et al. 2023, arXiv:2302.13971, sections 2.2 and 2.3, table 2.
 """
@@ -60,7 +60,7 @@ class Llama7B(StockModel):
     licence: ClassVar[str] = "LLaMA licence, non-commercial research"
 
     def config(self) -> LlamaConfig:
-        """A stock Llama; token 1 begins a text, token 2 ends it."""
+        """Return a stock Llama configuration; token 1 begins a text, token 2 ends it."""
         return llama_config(self.geometry, self.shape, rms_norm_eps=1e-6, bos=1, eos=2)
 
 

@@ -1,7 +1,7 @@
 """Phi-2, the second base model of LCEG: 2048 tokens of context, 32 of 80 head elements rotated.
 
-Source: Javaheripi et al. 2023, "Phi-2: the surprising power of small language models"; a technical
-report exists for its predecessor only (arXiv:2309.05463), whose architecture it shares.
+Source: Javaheripi et al. 2023, "Phi-2: the surprising power of small language models". Only its
+predecessor, which has the same architecture, has a technical report (arXiv:2309.05463).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Phi2(StockModel):
     licence: ClassVar[str] = "MIT"
 
     def config(self) -> PhiConfig:
-        """A stock Phi with partial rotary embedding and residual dropout as released."""
+        """Return a stock Phi configuration with partial rotary embedding and its dropout."""
         from transformers import PhiConfig
 
         geometry, shape = self.geometry, self.shape

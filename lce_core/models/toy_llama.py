@@ -1,10 +1,10 @@
 """Two-layer Llama over bytes and one-token needles, trained from scratch in about a minute.
 
-A stock transformers LlamaForCausalLM with 0.26 M parameters and a context of 128 tokens. It reads
-text byte by byte and learns to recall one of 8 x 16 key tokens when the query token of its family
-comes up, so that perplexity and retrieval can both be followed beyond its context on a laptop.
-Retrieval is exact at 128 tokens and collapses beyond about 256, which is what context extension
-is to repair.
+This is a stock LlamaForCausalLM of transformers with 0.26 M parameters and a context of 128 tokens.
+It reads text byte by byte and learns to recall one of 8 x 16 key tokens when the query token of its
+family occurs, so that both perplexity and retrieval beyond its context can be studied on a laptop.
+Retrieval is exact at 128 tokens and collapses beyond about 256 tokens, which context extension
+should repair.
 
 Source: own; the recipe was measured for this project (docs/performance.md).
 """
@@ -76,7 +76,7 @@ class ToyLlama(StockModel):
     )
 
     def pretraining(self) -> Pretraining:
-        """AdamW for `steps` batches of 16 rows of 128 tokens, warmup and cosine to 10 percent."""
+        """Return AdamW settings for `steps` batches of 16 x 128 tokens, cosine to 10 percent."""
         from lce_core.recipe import Training
 
         tokens_per_step = ROWS_PER_STEP * ROW_TOKENS
@@ -94,17 +94,17 @@ class ToyLlama(StockModel):
         return Pretraining(training, ROW_TOKENS, self.steps * tokens_per_step)
 
     def config(self) -> LlamaConfig:
-        """A stock Llama; the wide initialisation makes retrieval appear early."""
+        """Return a stock Llama configuration; wide initialisation makes retrieval appear early."""
         return llama_config(self.geometry, self.shape, initializer_range=0.1)
 
     def tokenizer(self, folder: Path | None) -> PreTrainedTokenizerBase:
-        """The byte tokenizer, built in code, or as it was saved in `folder`."""
+        """Build the byte tokenizer, or load it from `folder`."""
         return byte_tokenizer(self.keys) if folder is None else super().tokenizer(folder)
 
     def prepare_rows(
         self, rows: NDArray[np.uint32], rng: np.random.Generator
     ) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
-        """Hides keys in the rows and asks for them later; answers weigh more in the loss."""
+        """Hide keys in the rows and query them later; answers have a larger loss weight."""
         return plant_keys(rows, self.keys, rng)
 
 
@@ -112,7 +112,7 @@ MODEL = ToyLlama
 
 
 def byte_tokenizer(keys: KeyVocabulary) -> PreTrainedTokenizerFast:
-    """Token id = byte value for 0..255, then `<key-3-07>` and `<query-3>`.
+    """Build a tokenizer of bytes (ids 0..255), then `<key-3-07>` and `<query-3>` tokens.
 
     Any UTF-8 text round-trips. There are no beginning, end or padding tokens.
     """
@@ -120,7 +120,7 @@ def byte_tokenizer(keys: KeyVocabulary) -> PreTrainedTokenizerFast:
     from transformers import PreTrainedTokenizerFast
 
     backend = Tokenizer(models.BPE(vocab=_byte_vocabulary(), merges=[]))
-    # Without merges a word is its bytes, so there is nothing to gain from splitting into words.
+    # Without merges a word is just its bytes, so splitting into words has no effect.
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     backend.decoder = decoders.ByteLevel()
     names = [
@@ -134,8 +134,8 @@ def byte_tokenizer(keys: KeyVocabulary) -> PreTrainedTokenizerFast:
 
 
 def _byte_vocabulary() -> dict[str, int]:
-    # Byte-level tokenizers write each byte as one visible character: printable Latin-1 stands for
-    # itself, the others follow from U+0100 in order of their value.
+    # Byte-level tokenizers write each byte as one visible character: printable Latin-1 bytes
+    # represent themselves, the others map to characters from U+0100 in order of their value.
     visible = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     hidden = [byte for byte in range(NUM_BYTES) if byte not in set(visible)]
     spelled = {chr(byte): byte for byte in visible}

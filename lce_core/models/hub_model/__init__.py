@@ -1,8 +1,9 @@
 """Any base model of a known architecture: a hub repository at a commit, or a folder.
 
-Geometry and sizes are read from config.json when a study is planned, and are part of the identity,
-so that workers and later readers of a plan need no second look. Of a repository the identity has
-name and commit, of a folder the digest of its files; the label only names.
+Geometry and sizes are read from config.json when a study is planned and become part of the
+identity, so that workers and later readers of a plan do not read the file again. The identity of a
+repository contains its name and commit, that of a folder the digest of its files. The label is only
+a name.
 
 Source: own; keys as transformers writes them.
 """
@@ -80,16 +81,17 @@ class HubModel(LoadedModel):
     """A model of a repository or folder that the study names."""
 
     label: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9_]*$")
-    """Its name in tables, in `--select` and in `--model-folder LABEL=FOLDER`. Without one it is
-    that of the repository in lower case, with _ for other characters."""
+    """Name of the model in tables, in `--select` and in `--model-folder LABEL=FOLDER`. The default
+    is the repository's name in lower case, with _ for other characters."""
     repo: str | None = Field(default=None, pattern=r"^[\w.-]+/[\w.-]+$")
-    """Hub repository, OWNER/NAME; none for a model that `--model-folder` names."""
+    """Hub repository, OWNER/NAME; None for a model located by `--model-folder`."""
     revision: str | None = None
-    """40-hex commit of the repository."""
+    """Commit of the repository, 40 hexadecimal digits."""
     trained_context: int | None = Field(default=None, gt=0)
-    """Tokens of context it was trained with, where config.json says another number or two."""
+    """Context that the model was trained with, in tokens; required if config.json is ambiguous or
+    wrong."""
     facts: Facts | None = None
-    """What config.json says; read when a study is planned, and never written in one."""
+    """Facts from config.json; set when a study is planned, never written in a study."""
 
     licence: ClassVar[str] = "the publisher's"
     reads_config: ClassVar[bool] = True
@@ -123,12 +125,12 @@ class HubModel(LoadedModel):
 
     @classmethod
     def origin(cls) -> str:
-        """Any place."""
+        """Describe the possible sources."""
         return "a repository at a commit, or a folder"
 
     @property
     def known_as(self) -> str:
-        """The label, or else the name of the repository."""
+        """The label, or the name of the repository."""
         if self.label is None and self.repo is not None:
             name = self.repo.partition("/")[2].lower()
             return re.sub(r"[^a-z0-9]+", "_", name).strip("_") or self.plugin_name
@@ -136,40 +138,40 @@ class HubModel(LoadedModel):
 
     @property
     def is_known(self) -> bool:
-        """Whether config.json has been read."""
+        """True if config.json has been read."""
         return self.facts is not None
 
     @property
     def geometry(self) -> RopeGeometry:  # type: ignore[override]
-        """The rotary embedding, as config.json has it."""
+        """Rotary embedding from config.json."""
         return self._facts().geometry
 
     @property
     def shape(self) -> ModelShape:  # type: ignore[override]
-        """The sizes, as config.json has them."""
+        """Sizes from config.json."""
         return self._facts().shape
 
     @property
     def hub(self) -> HubAddress | None:  # type: ignore[override]
-        """The repository at its commit."""
+        """The repository at its commit; None for a folder."""
         if self.repo is None or self.revision is None:
             return None
         return HubAddress(self.repo, self.revision)
 
     def identity(self) -> dict[str, Any]:
-        """Repository, commit and facts; the label only names."""
+        """Return repository, commit and facts; the label is only a name."""
         return {key: value for key, value in super().identity().items() if key != "label"}
 
     def tokenizer_parameters(self) -> dict[str, Any]:
-        """All of the identity: it says which tokenizer it is, and how large a vocabulary."""
+        """Return the whole identity, which determines tokenizer and vocabulary size."""
         return {k: v for k, v in self.identity().items() if k not in ("name", "version")}
 
     def resolved(self, folder: Path | None) -> Self:
-        """With the facts of config.json in `folder` or the repository; errors of `read_facts`.
+        """Return the model with the facts of config.json in `folder` or the repository.
 
         Raises:
-          UnavailableError: there is no config.json within reach.
-          SpecError: the study states the facts itself.
+          UnavailableError: if no config.json can be reached.
+          SpecError: if the study states the facts itself. Errors of `read_facts` also pass through.
         """
         if self.facts is not None:
             raise SpecError(
@@ -182,10 +184,10 @@ class HubModel(LoadedModel):
         return self.model_copy(update={"facts": facts})
 
     def tokenizer(self, folder: Path | None) -> PreTrainedTokenizerBase:
-        """The tokenizer in `folder` or the repository; errors of `LoadedModel.tokenizer`.
+        """Load the tokenizer from `folder` or the repository; raise errors as in the base class.
 
         Raises:
-          DataError: a token that begins or ends texts has no row in the model's embedding.
+          DataError: if a beginning- or end-of-text token has no row in the model's embedding.
         """
         loaded = super().tokenizer(folder)
         for token in (loaded.bos_token_id, loaded.eos_token_id):
@@ -199,16 +201,16 @@ class HubModel(LoadedModel):
         return loaded
 
     def fetch(self, models: Path) -> Path:
-        """Weights and tokenizer in the hub's cache, if the model is one that can be extended."""
+        """Download weights and tokenizer to the hub's cache, if the model can be extended."""
         self.resolved(None)
         return super().fetch(models)
 
     def check_folder(self, folder: Path) -> None:
-        """Refuses a folder whose config.json has other facts than the plan.
+        """Raise an error if the config.json of a folder contradicts the plan.
 
         Raises:
-          SpecError: a fact differs; or the errors of `read_facts`.
-          DataError: config.json cannot be read.
+          SpecError: if a fact differs. Errors of `read_facts` also pass through.
+          DataError: if config.json cannot be read.
         """
         expected = self._facts().model_dump(exclude=_MAY_DIFFER)
         found = read_facts(folder / "config.json", self.trained_context).model_dump()
@@ -222,7 +224,7 @@ class HubModel(LoadedModel):
                 )
 
     def load_published(self, folder: Path, dtype: Any) -> PreTrainedModel:
-        """Weights that others trained from this model; errors as in the base class."""
+        """Load weights that others trained from this model; raise errors as in the base class."""
         place, facts = self._place(folder, weights=True), self._facts()
         config = read_config(place)
         if config.model_type != facts.model_type:

@@ -1,8 +1,9 @@
-"""What config.json says of a model, as far as plans and frequency tables depend on it.
+"""Facts of a model's config.json that plans and frequency tables depend on.
 
-Read as JSON, since transformers' own reader loads torch, which planning does without. Whatever
-would make a study wrong is refused here, before anything is downloaded: attention that does not see
-all tokens, positions that are scaled already, weights that are no floating-point numbers.
+The file is read as JSON, because transformers' reader loads torch, which planning avoids. Models
+that would make a study wrong are refused here, before anything is downloaded: attention that does
+not see all tokens, positions that are already scaled, and weights that are not floating-point
+numbers.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Facts(BaseModel):
 
     @property
     def shape(self) -> ModelShape:
-        """The sizes that cost follows from."""
+        """Sizes for the cost model."""
         return ModelShape(
             num_layers=self.num_layers,
             hidden_size=self.hidden_size,
@@ -69,15 +70,15 @@ class Facts(BaseModel):
 
 
 def read_facts(file: Path, trained_context: int | None = None) -> Facts:
-    """The facts of a config.json.
+    """Read the facts of a config.json.
 
     Args:
       file: the configuration.
-      trained_context: tokens of context, where the file is not to be asked.
+      trained_context: context in tokens that overrides the file's value.
 
     Raises:
-      SpecError: methods cannot be put on this model; says why.
-      DataError: the file cannot be read, or a key is missing or no number.
+      SpecError: if methods cannot be applied to this model; the message says why.
+      DataError: if the file cannot be read, or a key is missing or not a number.
     """
     try:
         config = json.loads(file.read_text(encoding="utf-8"))
@@ -104,7 +105,7 @@ def read_facts(file: Path, trained_context: int | None = None) -> Facts:
 
 
 def facts_of(config: Config, where: str, trained_context: int | None = None) -> dict[str, Any]:
-    """Fields of `Facts`; `where` names the configuration in errors, which are `read_facts`'s."""
+    """Return the fields of `Facts`; `where` names the configuration in errors of `read_facts`."""
     for key, needed, instead in _obstacles(config, trained_context):
         given = config.get(key)
         raise SpecError(
@@ -150,7 +151,7 @@ def facts_of(config: Config, where: str, trained_context: int | None = None) -> 
 
 
 def _obstacles(config: Config, trained_context: int | None) -> Iterator[tuple[str, str, str]]:
-    """Key, what has to be there, and which model to take instead, for each obstacle."""
+    """Yield each obstacle: its key, the required value, and which model to use instead."""
     for key in _OF_OTHER_SENSES:
         if config.get(key) is not None:
             yield key, "a model of text alone", ", such as a checkpoint of its language model"
@@ -185,7 +186,7 @@ def _windows(config: Config) -> Iterator[tuple[str, str, str]]:
         yield "layer_types", full, ""
     if config.get("use_bidirectional_attention"):
         yield "use_bidirectional_attention", "causal attention", ""
-    # Where there is a switch it decides; Qwen2 has a size beside a switch that is off.
+    # `use_sliding_window` decides if it exists: Qwen2 states a window size but switches it off.
     window = config.get("sliding_window", "a default" if slides else None)
     if config.get("use_sliding_window", "use_sliding_window" not in config and window is not None):
         key = "use_sliding_window" if config.get("use_sliding_window") else "sliding_window"
