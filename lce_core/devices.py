@@ -1,7 +1,7 @@
-"""Where a run computes: device, number of accelerators, matrix-product dtype, peak speed.
+"""Devices of a run: number of accelerators, dtype of matrix products, peak speed.
 
-A spec says `precision`, an execution says `device`; this file turns both into torch's terms and
-nothing else in the project asks torch what the machine has.
+A spec states `precision` and an execution states `device`; this module translates both into torch's
+terms.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from lce_core.errors import SpecError
 DeviceName = Literal["auto", "cpu", "cuda"]
 
 _PEAK_BF16 = {"H200": 989e12, "H100": 989e12, "A100": 312e12}
-"""Dense bf16 FLOP/s from NVIDIA's data sheets (SXM), by a part of the device's name."""
+"""Dense bf16 FLOP/s from NVIDIA's data sheets (SXM), by part of the device's name."""
 
 
 def count_accelerators() -> int:
-    """CUDA devices that this process may use."""
+    """Return the number of CUDA devices that this process may use."""
     return torch.cuda.device_count() if torch.cuda.is_available() else 0
 
 
 def resolve_device(name: DeviceName) -> torch.device:
-    """The device meant by "auto", "cpu" or "cuda"; "auto" prefers CUDA.
+    """Return the device for "auto", "cpu" or "cuda"; "auto" prefers CUDA.
 
     Raises:
-      SpecError: "cuda" was asked for and there is none.
+      SpecError: if "cuda" is requested and there is none.
     """
     if name == "cuda" and not count_accelerators():
         raise SpecError(
@@ -43,28 +43,29 @@ def resolve_device(name: DeviceName) -> torch.device:
 
 
 def resolve_dtype(precision: str) -> torch.dtype:
-    """The dtype weights are evaluated in: float32 for "fp32", bfloat16 for "bf16"."""
+    """Return the dtype of weights in evaluation: float32 for "fp32", bfloat16 for "bf16"."""
     return torch.bfloat16 if precision == "bf16" else torch.float32
 
 
 def autocast(device: torch.device, precision: str) -> AbstractContextManager[object]:
-    """Mixed precision for forward passes: bf16 products on fp32 weights, or fp32 throughout.
+    """Return the context of mixed precision: bf16 products on fp32 weights, or fp32 throughout.
 
-    Without a cache: it would hold the bf16 copies of all weights until the pass ends.
+    The autocast cache is off, because it would hold the bf16 copies of all weights until the pass
+    ends.
     """
     enabled = precision == "bf16"
     return torch.autocast(device.type, torch.bfloat16, enabled=enabled, cache_enabled=False)
 
 
 def memory_bytes(device: torch.device) -> int | None:
-    """Memory of one GPU; None for a CPU, whose memory is shared with everything else."""
+    """Return the memory of one GPU in bytes; None for a CPU, whose memory is shared."""
     if device.type != "cuda":
         return None
     return int(torch.cuda.get_device_properties(device).total_memory)
 
 
 def peak_flops(device: torch.device, precision: str) -> float | None:
-    """Peak dense FLOP/s of one device, or None where no figure is published for it."""
+    """Return the peak dense FLOP/s of one device, or None if no published figure is known."""
     if device.type != "cuda" or precision != "bf16":
         return None
     name = torch.cuda.get_device_name(device)
@@ -73,10 +74,10 @@ def peak_flops(device: torch.device, precision: str) -> float | None:
 
 @contextlib.contextmanager
 def reproducible(device: torch.device, threads: int) -> Iterator[None]:
-    """Fixes the thread count and, on a CPU, deterministic kernels; restores both afterwards.
+    """Fix the thread count and, on a CPU, deterministic kernels; restore both afterwards.
 
-    The thread count is part of the arithmetic: sums split differently round differently. CUDA
-    keeps its fastest kernels, whose attention backward adds in no fixed order.
+    The thread count affects results, because sums split differently round differently. CUDA keeps
+    its fastest kernels, whose attention backward pass adds in no fixed order.
     """
     before = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
     torch.set_num_threads(threads)

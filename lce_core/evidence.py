@@ -1,9 +1,9 @@
-"""Reference values: how a plug-in's file writes them down, and how they are recomputed.
+"""Reference values of plug-ins: how files state them, and how they are recomputed.
 
-Design: a value is asked of the plug-in's own code, never of a formula that stands beside it.
-`frequencies` and `value` ask a method about one base model and target, `calls` runs any function or
+Design: the plug-in's own code must reproduce a value, never a second formula beside it.
+`frequencies` and `value` ask a method about one base model and target; `calls` runs any function or
 method of a plug-in. `question` turns either into a call without arguments, so that contract tests
-ask every plug-in alike, those of other folders included, and can see which code has answered.
+treat all plug-ins alike, including those of other folders, and can see which code ran.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ class OfMethod:
     quantity: Quantity
     geometry: RopeGeometry
     target: int
-    """Tokens the study extends to."""
+    """Context in tokens that the study extends to."""
     request: int
-    """Tokens of the request at hand."""
+    """Length of the request in tokens."""
     parameters: Mapping[str, Any]
     pairs: tuple[int, ...] = ()
     """Indices of inv_freq to compare."""
     head: int | None = None
-    """Row of inv_freq where every head has its own."""
+    """Row of inv_freq, if every head has its own."""
     positions: tuple[tuple[int, ...], ...] = ()
-    """(query, key) pairs whose relative position is asked for; a third part says for which heads
-    where the scheme tells heads apart."""
+    """(query, key) pairs whose relative position is compared; a third element selects the group of
+    heads, if the scheme distinguishes them."""
 
 
 @dataclass(frozen=True)
 class OfFunction:
-    """What a function of the plug-in's module, or a method of its class, returns."""
+    """Result of a function of the plug-in's module, or of a method of its class."""
 
     function: Callable[..., Any]
     arguments: Mapping[str, Any] = field(default_factory=dict)
@@ -64,9 +64,9 @@ class Evidence:
     asked: OfMethod | OfFunction
     expected: Any
     origin: str
-    """Who computed it: paper table, repository file at commit, or an exact identity."""
+    """Who computed the value: paper table, repository file at a commit, or an exact identity."""
     tolerance: float = 0.0
-    """Relative; 0 where the value is exact."""
+    """Relative tolerance; 0 if the value is exact."""
 
 
 def frequencies(
@@ -80,7 +80,7 @@ def frequencies(
     head: int | None = None,
     **parameters: Any,
 ) -> Evidence:
-    """Inverse frequencies of some pairs; Llama-2-7B extended to 32768 tokens unless said."""
+    """State inverse frequencies of some pairs; by default for Llama-2-7B at 32768 tokens."""
     request = target if request is None else request
     asked = OfMethod("inv_freq", geometry, target, request, parameters, tuple(pairs), head)
     return Evidence(asked, tuple(expected), origin, tolerance=1e-6)
@@ -97,7 +97,7 @@ def value(
     positions: Sequence[tuple[int, ...]] = (),
     **parameters: Any,
 ) -> Evidence:
-    """One number of a method, or the relative positions of some (query, key) pairs."""
+    """State one number of a method, or the relative positions of some (query, key) pairs."""
     request = target if request is None else request
     asked = OfMethod(
         quantity, geometry, target, request, parameters, positions=tuple(positions)
@@ -115,29 +115,29 @@ def calls(
     tolerance: float = 1e-12,
     **arguments: Any,
 ) -> Evidence:
-    """What `function(**arguments)` returns.
+    """State the result of `function(**arguments)`.
 
     Args:
       function: a function of the plug-in's module, or a method of its class.
       expected: its result; floats are compared with `tolerance`.
       origin: who computed it.
-      parameters: those of the plug-in whose method is called (`{}` for its defaults).
-      tolerance: relative.
-      **arguments: of the call.
+      parameters: parameters of the plug-in whose method is called (`{}` for its defaults).
+      tolerance: relative tolerance.
+      **arguments: arguments of the call.
     """
     return Evidence(OfFunction(function, arguments, parameters), expected, origin, tolerance)
 
 
 def recompute(plugin: type[Any], evidence: Evidence) -> Any:
-    """What `plugin` answers where its evidence gives an expected value."""
+    """Compute what `plugin` returns for a piece of its evidence."""
     return question(plugin, evidence)()
 
 
 def question(plugin: type[Any], evidence: Evidence) -> Callable[[], Any]:
-    """The call behind `recompute`, with everything it needs built and checked before.
+    """Return the call behind `recompute`, after building and checking everything it needs.
 
     Raises:
-      SpecError: the evidence's parameters do not fit the model or the lengths.
+      SpecError: if the evidence's parameters do not fit the model or the lengths.
     """
     asked = evidence.asked
     if isinstance(asked, OfFunction):

@@ -1,4 +1,4 @@
-"""How a study is carried out on this machine; recorded beside results, part of no identity."""
+"""Execution settings of a study on this machine; recorded with results, part of no identity."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from lce_core.errors import SpecError
 
 LOCAL = "local"
-"""The engine of one machine."""
+"""The engine that uses one machine."""
 
 
 def _spelled_out(given: object) -> object:
@@ -24,49 +24,52 @@ Checkpointing = Annotated[
 
 
 class Execution(BaseModel):
-    """How a study is carried out here; recorded, never part of any id."""
+    """Execution settings of a study on this machine; recorded, never part of an id."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     home: Path
-    """LCE_HOME: where the store lies."""
+    """LCE_HOME: folder of the store."""
     slots: int = Field(default=1, ge=1)
-    """Steps at the same time on this host: one per GPU, or one per CPU core."""
+    """Number of simultaneous steps on this host: one per GPU, or one per CPU core."""
     training_slots: int | None = Field(default=None, ge=1)
-    """Training runs at the same time, if not `slots`; each takes a GPU a process."""
+    """Number of simultaneous training runs, if not `slots`; each process takes one GPU."""
     evaluation_slots: int | None = Field(default=None, ge=1)
-    """Steps of any other kind at the same time, if not `slots`; each takes one GPU."""
+    """Number of simultaneous steps of other kinds, if not `slots`; each takes one GPU."""
     engine: str = LOCAL
-    """Where workers are: local, on this machine; ray, on the nodes of the Ray cluster at
-    $RAY_ADDRESS or else of this machine's; ray:HOST:PORT, of that one. Slots are the cluster's."""
+    """Location of the workers. local: this machine. ray: nodes of the Ray cluster at $RAY_ADDRESS,
+    or of this machine's cluster. ray:HOST:PORT: nodes of that cluster. With Ray, slots count for
+    the whole cluster."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     processes: int = Field(default=1, ge=1)
-    """Processes of one training run (accelerate launch when more than one)."""
+    """Processes of one training run (accelerate launch if more than one)."""
     threads: int = Field(default=1, ge=1)
     """CPU threads of each worker."""
     micro_batch_tokens: int = Field(default=8192, ge=1)
-    """Upper limit of tokens in one forward pass of one process; evaluation in bf16 passes one text
-    at a time."""
+    """Maximum tokens in one forward pass of one process; evaluation in bf16 passes one text at a
+    time."""
     gradient_checkpointing: Checkpointing = "auto"
-    """What layers keep for the backward pass (`lce_core.training.recomputation`): none recomputes
-    nothing; attention all but attention; full all; offload all, with the layers' inputs in the
-    host's memory. The numbers stay the same. auto takes the first that fits, and so does a run
-    that is out of memory. true is full, false is none."""
+    """What layers keep for the backward pass (`lce_core.training.recomputation`). none recomputes
+    nothing; attention recomputes everything except attention; full recomputes the whole layer;
+    offload does too and keeps the layers' inputs in host memory. The numbers stay the same. auto
+    uses the first that fits, and a run that is out of memory tries the next. true means full, false
+    means none."""
     compile_layers: bool = False
     """Compile each layer with torch.compile when training on CUDA."""
     token_graphs: bool = False
-    """Replay a generated token's pass from CUDA graphs, but for its attention."""
+    """Replay the passes of generated tokens, without their attention, from CUDA graphs."""
     checkpoint_seconds: float = Field(default=60.0, gt=0)
-    """Time between resume points of a training run. A cell over running text that takes longer, or
-    longer than a minute, commits its losses range by range."""
+    """Seconds between resume points of a training run. A cell over running text that takes longer
+    than this, or longer than a minute, commits its losses range by range."""
     max_attempts: int = Field(default=3, ge=1)
-    """Attempts of a step whose failures may pass."""
+    """Attempts of a step whose failures may be temporary."""
     model_folders: dict[str, Path] = {}
-    """Folder of a base model's weights and tokenizer, by registered name, instead of the hub."""
+    """Folder of a base model's weights and tokenizer, by registered name, used instead of the hub.
+    """
     data_folders: dict[str, Path] = {}
-    """Folder of a data set, by name; or hub:OWNER/NAME@COMMIT."""
+    """Folder of a data set by name, or hub:OWNER/NAME@COMMIT."""
     plugin_folders: tuple[Path, ...] = ()
-    """Folders with methods/, benchmarks/, models/, corpora/ of one's own."""
+    """Folders with your own methods/, benchmarks/, models/ and corpora/."""
 
     @model_validator(mode="after")
     def _check_engine(self) -> Self:

@@ -1,10 +1,10 @@
-"""One pinned revision of a hub repository as a local folder, or quickly the reason why not.
+"""Fetch one pinned revision of a hub repository as a local folder, or fail quickly with a reason.
 
-A complete copy in the local hub cache is used without asking the network. If the hub must be asked,
-one request with a limit of seconds decides whether it answers at all, because the download client
-itself retries for almost half a minute. What a download that broke off left in part is told from
-its listing, which the client keeps (2.4 does). Only what matches the given patterns is fetched:
-never pickled weights or code.
+A complete copy in the local hub cache is used without network access. Otherwise one request with a
+timeout of a few seconds decides whether the hub answers at all, because the download client retries
+for almost half a minute. The client (huggingface_hub from 2.4) detects an incomplete copy by its
+cached file listing; if it has none, the numbers in the names of weight shards reveal missing files.
+Only files that match the given patterns are fetched, never pickled weights or code.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ def fetch(
     required: Sequence[str],
     kind: Literal["model", "dataset"],
 ) -> Path:
-    """Folder with the files of `repo` at `revision` that match `patterns`.
+    """Return a folder with the files of `repo` at `revision` that match `patterns`.
 
     Args:
       repo: hub repository.
-      revision: 40-hex commit; a branch could change under a study.
-      patterns: globs of what is fetched, at any depth.
-      required: globs of which one must match for a cached copy to be complete; none: any copy is.
-        Of weights in several files all must be there.
-      kind: what the repository holds.
+      revision: commit of 40 hexadecimal digits; a branch could change during a study.
+      patterns: globs of the files to fetch, at any depth.
+      required: globs of which one must match for a cached copy to count as complete; without any,
+        every copy does. Weights in several files must all be there.
+      kind: type of the repository.
 
     Raises:
-      UnavailableError: the files are neither cached nor reachable.
+      UnavailableError: if the files are neither cached nor reachable.
     """
     from huggingface_hub import HfApi, snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
@@ -76,9 +76,10 @@ def fetch(
 
 
 def _has_all_shards(folder: Path) -> bool:
-    """Whether no file is missing of weights that say in their names of how many they are.
+    """Return True if no shard is missing of weights whose file names state the number of shards.
 
-    A download that broke off leaves some of them in the cache, and the client takes these for all.
+    An interrupted download may leave only some shards in the cache. Without a cached file listing
+    the client takes these for all.
     """
     for file in folder.rglob("*.safetensors"):
         if found := _SHARD.fullmatch(file.name):
@@ -90,21 +91,21 @@ def _has_all_shards(folder: Path) -> bool:
 
 
 def http_errors() -> tuple[type[Exception], ...]:
-    """What is raised where a hub does not answer, or breaks off."""
+    """Return the errors raised if a hub does not answer or the connection breaks."""
     from huggingface_hub.errors import HfHubHTTPError
 
-    # The HTTP library changes between hub versions; its error is a base of the hub's own.
+    # The HTTP library changes between hub versions; its error is a base of the hub's own error.
     return cast("tuple[type[Exception], ...]", (OSError, *HfHubHTTPError.__bases__))
 
 
 def listed(place: Path) -> tuple[str, list[str]]:
-    """A data set on the hub without its files: what their addresses begin with, and their paths.
+    """List a data set on the hub without its files: prefix of the addresses, and paths.
 
     Args:
-      place: as `is_address` takes it.
+      place: an address accepted by `is_address`.
 
     Raises:
-      UnavailableError: the hub does not answer, or has no such data set.
+      UnavailableError: if the hub does not answer, or has no such data set.
     """
     from huggingface_hub import HfApi
 
@@ -129,10 +130,10 @@ def _reason(error: Exception) -> str:
 
 
 def is_address(place: Path) -> bool:
-    """Whether a data folder is given as hub:OWNER/NAME@COMMIT.
+    """Return True if a data folder has the form hub:OWNER/NAME@COMMIT.
 
     Raises:
-      SpecError: it starts like one and is none.
+      SpecError: if it starts with "hub:" but is not a valid address.
     """
     if not str(place).startswith("hub:"):
         return False
@@ -147,11 +148,11 @@ def is_address(place: Path) -> bool:
 
 
 def local_folder(place: Path, patterns: Sequence[str]) -> Path:
-    """A data folder: itself, or what `patterns` match of a data set on the hub.
+    """Return a data folder itself, or the files of a data set on the hub that match `patterns`.
 
     Raises:
       SpecError: as in `is_address`.
-      UnavailableError: the hub's files are neither cached nor reachable.
+      UnavailableError: if the hub's files are neither cached nor reachable.
     """
     if not is_address(place):
         return place

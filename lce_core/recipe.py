@@ -1,6 +1,6 @@
-"""The words of a study's recipe: how models are trained, text is sampled and answers are computed.
+"""Settings of a study: how models are trained, text is sampled and models are evaluated.
 
-A leaf of the package, so that every room can name its settings.
+This module imports nothing else of the package, so that every other package can use the settings.
 """
 
 from __future__ import annotations
@@ -12,19 +12,20 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Precision = Literal["fp32", "bf16"]
 StatePrecision = Literal["fp32", "bf16", "fp32_or_bf16"]
-"""Of weights, gradients and moments between training steps. fp32: 16 bytes a parameter; bf16,
-rounded stochastically: 8, so that 80 GB hold 7B parameters and one row of 32k tokens. fp32_or_bf16:
-bf16 where fp32 is out of memory; the record says which it was."""
+"""Precision of weights, gradients and moments between training steps. fp32 takes 16 bytes per
+parameter. bf16, rounded stochastically, takes 8, so that 80 GB hold 7B parameters and one row of
+32k tokens. fp32_or_bf16 uses bf16 if fp32 is out of memory; the record states which one was used.
+"""
 Kernel = Literal["auto", "sdpa", "flash"]
 Rotation = Literal["fp32", "stock"]
 Positions = Literal["exact", "bf16", "bf16_angles"]
-"""What positions are in angles: exact; rounded to bf16, as in LCEG's training with YaRN; or rounded
-together with frequencies and products, as in its training with PI and LongLoRA."""
+"""Rounding of positions in angles: exact; rounded to bf16, as in LCEG's training with YaRN; or
+rounded together with frequencies and products, as in its training with PI and LongLoRA."""
 
 STRICT = ConfigDict(
     frozen=True, extra="forbid", strict=True, allow_inf_nan=False, use_attribute_docstrings=True
 )
-"""Of every mapping in a study file: nothing unknown, nothing converted, nothing changed later."""
+"""Configuration of every mapping in a study file: no unknown keys, no conversions, immutable."""
 
 
 class Section(BaseModel):
@@ -33,7 +34,7 @@ class Section(BaseModel):
     model_config = STRICT
 
     def identity(self) -> dict[str, Any]:
-        """The keys that are not at their default, for fingerprints."""
+        """Return the keys that differ from their defaults, for fingerprints."""
         return self.model_dump(mode="json", exclude_defaults=True)
 
 
@@ -45,20 +46,22 @@ class Training(Section):
     """Global batch in tokens: a multiple of the row length."""
     warmup_steps: int = Field(default=0, ge=0)
     schedule: Literal["constant", "linear", "cosine"] = "constant"
-    """After warmup: hold, fall linearly to zero, or fall by a cosine to `final_fraction`."""
+    """Learning rate after warmup: constant, linear decay to zero, or cosine decay to
+    `final_fraction`."""
     final_fraction: float = Field(default=0.0, ge=0, le=1)
-    """Learning rate at the last step over its peak, for cosine."""
+    """Learning rate at the last step divided by its peak, for cosine."""
     weight_decay: float = Field(default=0.0, ge=0)
     adam_beta1: float = Field(default=0.9, ge=0, lt=1)
     adam_beta2: float = Field(default=0.95, ge=0, lt=1)
     gradient_clip: float = Field(default=1.0, gt=0)
     """Largest gradient norm."""
     ema_decay: float = Field(default=0.0, ge=0, lt=1)
-    """Decay of an exponential moving average of the weights, which is then saved; 0: off."""
+    """Decay of an exponential moving average of the weights, which is then saved; 0 switches it
+    off."""
     precision: Precision = "fp32"
     state_precision: StatePrecision = "fp32"
-    """bf16 keeps weights and moments in half the memory, rounded stochastically; it needs
-    `precision: bf16`, and what passes between layers is bf16 as well then."""
+    """bf16 keeps weights and moments in half the memory, rounded stochastically. It needs
+    `precision: bf16`; activations between layers are then bf16 as well."""
     kernel: Kernel = "auto"
 
 
@@ -68,24 +71,24 @@ class Upsampling(Section):
     long_document_tokens: int = Field(default=4096, gt=0)
     """Documents with at least this many tokens are always kept."""
     short_keep_rate: float = Field(default=0.1, gt=0, le=1)
-    """Probability of keeping a shorter one; token shares of the domains do not change."""
+    """Probability of keeping a shorter document; the domains' token shares do not change."""
 
 
 class Inference(Section):
-    """How a model is run to be evaluated."""
+    """How a model runs during evaluation."""
 
     precision: Precision = "fp32"
     kernel: Kernel = "auto"
     rotation: Rotation | None = None
-    """How queries and keys are rotated where precision is bf16: in fp32 and rounded once, the
-    default, or with cosines rounded to bf16, as transformers does it (stock). Attention that
-    rotates by itself always does so in fp32."""
+    """Rotation of queries and keys if precision is bf16: in fp32, rounded once (the default), or
+    with cosines rounded to bf16, as in transformers (stock). Attention that rotates by itself
+    always does so in fp32."""
 
     @model_validator(mode="before")
     @classmethod
     def _rotated_in(cls, given: Any) -> Any:
-        # Said of every bf16 cell, whose id thus differs from those of stock cosines; of no fp32
-        # cell, where nothing else is possible.
+        # Set explicitly for every bf16 cell, so that its id differs from cells with stock cosines.
+        # fp32 cells omit the key, because they have no alternative.
         if not isinstance(given, Mapping):
             return given
         rest = {key: value for key, value in given.items() if (key, value) != ("rotation", "fp32")}
@@ -100,5 +103,5 @@ class Evaluation(Inference):
     """Tokens of held-out text kept for each domain."""
 
     def inference(self) -> Inference:
-        """The settings that bear on every cell, whatever it reads."""
+        """Return the settings that affect every cell, whatever it reads."""
         return Inference(precision=self.precision, kernel=self.kernel, rotation=self.rotation)

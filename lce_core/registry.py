@@ -1,10 +1,10 @@
 """Plug-ins found by file name: `lce_core/methods/yarn.py` is the method `yarn`.
 
-`names()` lists the folder and imports nothing; `load()` imports one module and checks what every
-plug-in carries: SOURCE (where the definition comes from), EVIDENCE (reference values with their
-origin) and VERSION (raised when its numbers change). EXAMPLES (parameters that the contract tests
-try) is needed where a parameter has no default. Files starting with an underscore are not
-plug-ins. Folders outside the package take part after `add_folder`.
+`names()` lists the folder without importing anything. `load()` imports one module and checks the
+parts that every plug-in needs: SOURCE (where the definition comes from), EVIDENCE (reference values
+with their origin) and VERSION (increased when its numbers change). EXAMPLES (parameters that the
+contract tests try) is required if a parameter has no default. Files starting with an underscore are
+not plug-ins. Folders outside the package are included after `add_folder`.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ from lce_core.spec_errors import spec_error
 from lce_core.store.identity import canonical_json
 
 Examples = tuple[Mapping[str, Any], ...]
-"""Type of a plug-in's EXAMPLES: parameters to try, as a study would give them."""
+"""Type of a plug-in's EXAMPLES: parameters to try, in the form of a study."""
 MARK = "# <- fill in"
 """Ends the lines of a new plug-in's file that its author still has to write."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where a plug-in's definition comes from."""
+    """Origin of a plug-in's definition."""
 
     paper: str
-    """Its arXiv id ("arXiv:2309.00071"), "doi:...", a page ("https://..."), or "own"."""
+    """arXiv id ("arXiv:2309.00071"), "doi:...", a page ("https://..."), or "own"."""
     place: str
     """Section, equation or table."""
     reference: str
-    """Reference repository at a commit ("github.com/OWNER/NAME@" and its 40 hexadecimal digits),
-    a page ("https://..."), several of them with "; " between, or "own"."""
+    """Reference repository at a commit ("github.com/OWNER/NAME@" with 40 hexadecimal digits), a
+    page ("https://..."), several of these separated by "; ", or "own"."""
     differs: str = ""
-    """What is deliberately not as in the paper or the reference, and why."""
+    """Deliberate differences from the paper or the reference, and their reasons."""
 
 
 class Plugin(BaseModel):
-    """Parameters of one plug-in as typed, frozen fields; the class is what a module registers.
+    """Parameters of one plug-in as typed, frozen fields; a module registers the class.
 
-    Subclasses are final in the sense of the registry: one per file, named by the file.
+    The registry expects one plug-in per file, named after the file.
     """
 
     model_config = ConfigDict(
@@ -60,9 +60,9 @@ class Plugin(BaseModel):
     )
 
     plugin_name: ClassVar[str]
-    """The file's name, set by the registry."""
+    """Name of the file, set by the registry."""
     plugin_version: ClassVar[int]
-    """The module's VERSION, set by the registry."""
+    """VERSION of the module, set by the registry."""
     source: ClassVar[Source]
     evidence: ClassVar[tuple[Evidence, ...]]
     examples: ClassVar[Examples]
@@ -71,20 +71,20 @@ class Plugin(BaseModel):
     """First line of the module's docstring."""
 
     def identity(self) -> dict[str, Any]:
-        """What goes into fingerprints: name, VERSION, and the parameters that are not defaults.
+        """Return name, VERSION and the parameters that are not defaults, for fingerprints.
 
-        A new parameter at its default value therefore changes no old id; a change of a default
-        must raise VERSION.
+        A new parameter at its default value therefore changes no old id. A changed default must
+        increase VERSION.
         """
         changed = self.model_dump(mode="json", exclude_defaults=True)
         return {"name": self.plugin_name, "version": self.plugin_version, **changed}
 
     @classmethod
     def from_identity(cls, payload: Mapping[str, Any]) -> Self:
-        """Inverse of `identity`; the VERSION must be the installed one.
+        """Rebuild a plug-in from its `identity`, whose VERSION must be the installed one.
 
         Raises:
-          SpecError: the payload was made by another VERSION of this plug-in.
+          SpecError: if another VERSION of this plug-in made the payload.
         """
         if payload["version"] != cls.plugin_version:
             raise SpecError(
@@ -101,7 +101,7 @@ P = TypeVar("P", bound=Plugin)
 
 
 def plugin_names(folders: Iterable[str]) -> list[str]:
-    """Sorted names of the plug-ins in some folders; imports none of them."""
+    """Return the sorted names of the plug-ins in some folders, without importing them."""
     found = (module.name for module in pkgutil.iter_modules(folders))
     return sorted(name for name in found if not name.startswith("_"))
 
@@ -111,8 +111,8 @@ class Registry(Generic[P]):
 
     Args:
       package: dotted name of the folder, such as "lce_core.methods".
-      attribute: name each module gives its class, such as "METHOD".
-      kind: the base class every plug-in of this folder extends.
+      attribute: name under which each module registers its class, such as "METHOD".
+      kind: base class of all plug-ins in this folder.
     """
 
     def __init__(self, package: str, attribute: str, kind: type[P]) -> None:
@@ -121,14 +121,15 @@ class Registry(Generic[P]):
         self._known: dict[str, P] = {}
 
     def names(self) -> list[str]:
-        """Sorted names of all plug-ins; imports none of them."""
+        """Return the sorted names of all plug-ins, without importing them."""
         return plugin_names(importlib.import_module(self.package).__path__)
 
     def add_folder(self, folder: Path) -> None:
-        """Lets every `<name>.py` in `folder` take part, as if it lay in the package.
+        """Include every `<name>.py` in `folder`, as if it were in the package.
 
         Raises:
-          SpecError: one has the name of a plug-in that is there already, and would never be loaded.
+          SpecError: if a file has the name of an existing plug-in, and would therefore never be
+            loaded.
         """
         path = importlib.import_module(self.package).__path__
         if not folder.is_dir() or str(folder) in path:
@@ -145,11 +146,11 @@ class Registry(Generic[P]):
         importlib.invalidate_caches()
 
     def load(self, name: str, where: str = "") -> type[P]:
-        """The class registered as `name`.
+        """Return the class registered as `name`.
 
         Raises:
-          SpecError: no such plug-in (with "did you mean"), its file cannot be imported, or lacks a
-            required part.
+          SpecError: if there is no such plug-in (with "did you mean"), its file cannot be imported,
+            or a required part is missing.
         """
         where = where or self.package
         if not self._is_imported(name) and name not in self.names():
@@ -219,14 +220,15 @@ class Registry(Generic[P]):
             )
 
     def _is_imported(self, name: str) -> bool:
-        # Plans ask thousands of times, and listing the folder takes half a millisecond.
+        # A shortcut: planning asks thousands of times, and listing the folder takes half a
+        # millisecond.
         return name.isidentifier() and name[0] != "_" and f"{self.package}.{name}" in sys.modules
 
     def parse(self, entry: Mapping[str, Any], where: str) -> P:
-        """Builds a plug-in from `{"name": ..., **parameters}` as written in a study.
+        """Build a plug-in from `{"name": ..., **parameters}` as written in a study.
 
         Raises:
-          SpecError: unknown name, unknown parameter (with "did you mean"), or a bad value.
+          SpecError: for an unknown name or parameter (with "did you mean"), or a bad value.
         """
         plugin = self.load(_name_of(entry, where), where)
         fields = {key: value for key, value in entry.items() if key != "name"}
@@ -236,30 +238,33 @@ class Registry(Generic[P]):
             raise spec_error(error, where, plugin, label=plugin.plugin_name) from None
 
     def from_identity(self, payload: Mapping[str, Any]) -> P:
-        """The plug-in that wrote `payload` with `Plugin.identity`: equal payloads give one object.
+        """Return the plug-in with the identity `payload`; equal payloads give one object.
 
         Raises:
-          SpecError: the payload was made by another VERSION of the plug-in, or it is not there.
+          SpecError: if another VERSION of the plug-in made the payload, or it does not exist.
         """
         plugin = self.load(payload["name"])
         if payload["version"] != plugin.plugin_version:
-            return plugin.from_identity(payload)  # which refuses it
-        # Plug-ins are frozen, and the steps of a plan name a few of them thousands of times.
+            # This call raises the error.
+            return plugin.from_identity(payload)
+        # Cached: plug-ins are frozen, and the steps of a plan name a few of them thousands of
+        # times.
         key = json.dumps(payload, sort_keys=True)
         known = self._known.get(key)
-        if type(known) is not plugin:  # or its module was imported anew
+        # The type differs if the module was imported anew.
+        if type(known) is not plugin:
             known = self._known[key] = plugin.from_identity(payload)
         return known
 
 
 def _last_line(error: Exception, file: str) -> int | None:
-    """Where in the file the error came from."""
+    """Return the last line of the file in the error's traceback."""
     frames = traceback.extract_tb(error.__traceback__)
     return next((one.lineno for one in reversed(frames) if one.filename == file), None)
 
 
 def _is_current(plugin: type[Plugin], attribute: str, module: ModuleType) -> bool:
-    """Whether a class that was loaded before is what its module registers now."""
+    """Return True if a class loaded earlier is still what its module registers."""
     content = vars(module)
     return (
         content.get(attribute) is plugin
@@ -271,7 +276,10 @@ def _is_current(plugin: type[Plugin], attribute: str, module: ModuleType) -> boo
 
 
 def _refuse_shadows(plugin: type[Plugin], kind: type[Plugin], module: ModuleType) -> None:
-    """A field named like a method would hide it from its callers; pydantic only warns."""
+    """Raise an error if a field has the name of a method and would hide it.
+
+    pydantic only warns about such fields.
+    """
     shadows = [
         name
         for name in plugin.model_fields
@@ -308,6 +316,6 @@ def _name_of(entry: Mapping[str, Any], where: str) -> str:
 
 
 def _json(fields: Mapping[str, Any], where: str = "parameters") -> str:
-    # Strict JSON mode takes a list for a tuple field and still refuses 1.0 for an int, which
-    # strict Python mode does not do.
+    # Strict JSON mode accepts a list for a tuple field but refuses 1.0 for an int. Strict Python
+    # mode refuses both.
     return canonical_json(fields, where)

@@ -1,7 +1,7 @@
-"""How each kind of step is computed, given its parents' artifacts.
+"""Compute each kind of step from its parents' artifacts.
 
-One `Runner` lives in one worker process. It keeps the last model it loaded, since the cells of a
-unit, and often the next unit's, ask the same weights.
+One `Runner` lives in one worker process. It keeps the last model it loaded, because the cells of a
+unit, and often of the next unit, use the same weights.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ from lce_core.training.run import run
 
 
 class Runner:
-    """Computes steps of all kinds in this process."""
+    """Compute steps of all kinds in this process."""
 
     def __init__(self, store: Store, execution: Execution, report: Report) -> None:
         self._store, self._execution, self._report = store, execution, report
@@ -67,20 +67,20 @@ class Runner:
         self._losses = LossCache()
 
     def ensure(self, step: Step) -> str:
-        """Computes the step unless it is there, or another process computes it.
+        """Compute the step unless its result exists or another process computes it.
 
         Returns:
-          "existing", "computed", or "held" by another process.
+          "existing", "computed", or "held" if another process holds the step.
         """
         execution = self._execution.model_dump(mode="json")
         outcome = self._store.ensure_if_free(step, self._run, execution)
         return "held" if outcome is None else outcome.status
 
     def assist(self, step: Step) -> str:
-        """Computes parts of a cell that another process has begun, for a while.
+        """Compute ranges of a cell that another process has started, for a limited time.
 
         Returns:
-          "computed", or "held" where there was no part that others had left.
+          "computed", or "held" if no range was left.
         """
         spec, parts = spec_of(step), self._store.parts(step)
         assert isinstance(spec, CellSpec), "nothing else has parts"
@@ -93,7 +93,7 @@ class Runner:
 
     @singledispatchmethod
     def _compute(self, spec: StepSpec, attempt: Attempt) -> dict[str, Any]:
-        """Computes a step; one function for each kind, chosen by the type of the spec."""
+        """Compute a step; one function per kind, dispatched on the type of the spec."""
         raise NotImplementedError
 
     @_compute.register
@@ -288,22 +288,23 @@ class Runner:
         return self._parent(step, role) if role in step.parents else None
 
     def _model_folder(self, step: Step, base_model: LanguageModel) -> Path | None:
-        # What the study calls the model is no part of the spec.
+        # The study's own name of the model is an axis, not part of the spec.
         name = step.axes.get("base_model", base_model.known_as)
         named = self._execution.model_folders.get(name)
         return named or base_model.fetched(self._store.models)
 
     def _micro_batch_tokens(self, step: Step) -> int:
-        # After each failure for want of memory half as much at a time; the global batch stays.
+        # Halve the number after each out-of-memory failure; the global batch stays the same.
         failure = self._store.failures.of(step) or {}
         times = int(failure.get("short_of_memory", 0))
         return max(1, self._execution.micro_batch_tokens >> times)
 
     def _unload(self) -> None:
-        # The next model, or a trainer that shares this device, needs the memory.
+        # Free memory for the next model, or for a trainer that shares this device.
         self._loaded, self._losses = None, LossCache()
         gc.collect()
-        # What is left are libraries: half a second of looking through them at every other model.
+        # The remaining objects belong to libraries; without freezing them, every collection would
+        # search them for half a second.
         gc.freeze()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
