@@ -39,7 +39,7 @@ from lce_core.statistics.estimates import bootstrap_mean
 
 
 class NllByPosition(TextBenchmark):
-    """NLL against position."""
+    """NLL as a function of the position in the window."""
 
     unit: ClassVar[Literal["nats"]] = "nats"
     default_metric: ClassVar[str] = "nll"

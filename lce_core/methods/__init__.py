@@ -21,9 +21,9 @@ from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 __all__ = ["METHODS", "Family", "LoRA", "Method", "ScaledMethod", "TokenInsertion", "TrainingStage"]
 
 Family = Literal["none", "interpolation", "base", "dynamic", "approximate"]
-"""What a method changes. "interpolation" divides frequencies, as if positions were closer. "base"
-changes the base of the frequencies. "dynamic" does either, depending on the request's length.
-"approximate" changes which keys a query attends to, or how."""
+"""Part of the model that a method changes. "interpolation" divides frequencies, as if positions
+were closer. "base" changes the base of the frequencies. "dynamic" does either, depending on the
+request's length. "approximate" changes which keys a query attends to, or how."""
 
 
 class Method(Plugin):
@@ -38,8 +38,7 @@ class Method(Plugin):
     exact_attention: ClassVar[bool] = True
     """True if every token attends to every earlier one, in training and at inference."""
     training: ClassVar[Literal["none", "optional", "required"]] = "optional"
-    """Whether a study may or must fine-tune the method; "none" for inference-only attention
-    schemes."""
+    """Role of fine-tuning: "none" for inference-only attention, "optional", or "required"."""
     rotary: ClassVar[str | None] = None
     """Rotary module that computes frequencies from trained parameters, as "module:class". It is
     called with (method, geometry, lengths, seed=...). The run's seed determines the initial

@@ -27,7 +27,7 @@ class ReadablePrompt:
     is_exact: bool
     """True if encoding the text again gives the same ids."""
     places: list[tuple[int, int]]
-    """Where a right answer occurs: (first character, one past its last), ascending."""
+    """Occurrences of a right answer: (first character, one past its last), ascending."""
     first_token: int | None
     """Index of the token in which the first occurrence starts."""
 

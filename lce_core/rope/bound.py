@@ -1,4 +1,4 @@
-"""How far frequencies distinguish a similar token from a random one: B_m and L_theta.
+"""Bound on how far frequencies distinguish a similar token from a random one: B_m and L_theta.
 
 B_m = sum_i cos(m theta_i), summed over the rotated pairs i of a head with angles theta_i in radians
 per token, at the relative distance m in tokens. If the components of queries and keys are

@@ -109,8 +109,8 @@ def compared(
       second: scores of the other method on the same prompts (n,).
       numbers: cluster of each prompt, numbered from 0 without gaps (n,).
       difference: the difference, possibly of weighted means, that is reported with the p-value. If
-        the test points in the opposite direction, the p-value is 1. That is never too small, since
-        it exceeds twice the one-sided p-value of the reported direction or bounds it.
+        the test points in the opposite direction, the p-value is 1, which is conservative: the
+        one-sided p-value in the reported direction is then at least 0.5.
     """
     sizes = np.bincount(numbers)
     means = settled(np.bincount(numbers, weights=first - second) / sizes, first, second)

@@ -49,7 +49,7 @@ class TrainingJob(BaseModel):
     """Minimum seconds between resume points; the trainer waits longer if a point is slow to write.
     """
     sharding: Literal["auto", "replicate", "shard"] = "auto"
-    """How several processes hold the model; "auto" shards on GPUs and with bf16 states."""
+    """Placement of the model with several processes; "auto" shards on GPUs and with bf16 states."""
     gradient_checkpointing: Checkpointing = "auto"
     states: Literal["fp32", "bf16"] | None = None
     """Precision of the states if the study allows both; None means fp32, the study's first choice.
@@ -82,7 +82,7 @@ class TrainingJob(BaseModel):
 
     @property
     def kept(self) -> Kept:
-        """What the layers keep for the backward pass; "auto" starts with everything."""
+        """Activations that layers keep for the backward pass; "auto" starts with all of them."""
         named = self.gradient_checkpointing
         return "none" if named == "auto" else named
 

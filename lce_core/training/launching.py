@@ -142,7 +142,8 @@ def _process(command: list[str], stderr: IO[str]) -> Iterator[subprocess.Popen[s
         process.wait()
     finally:
         assert process.stdin is not None
-        process.stdin.close()  # The workers' sign to exit.
+        # End of file tells the workers to exit.
+        process.stdin.close()
         if process.poll() is None:
             process.terminate()
             try:

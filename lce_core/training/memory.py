@@ -121,15 +121,16 @@ def estimate(
         saved = (22 if mixed else 16) * width + heads + mlp
     else:
         saved = 20 * width + 2 * heads + 2 * mlp
-    # Transient bytes per token during the layer's backward pass: the gradients of the residual
-    # stream (2 * width) and of two MLP activations (mlp / 2), cosines and sines (4 * head_dim) and,
-    # divided by the number of tokens, the bf16 gradient of one MLP matrix (2 * wide * width).
+    # Transient bytes per token during the layer's backward pass: the bf16 gradients of the layer's
+    # output (2 * width) and of about two MLP activations (mlp / 2), cosines and sines in bf16 (4 *
+    # head_dim) and, divided by the number of tokens, the bf16 gradient of one MLP matrix (2 * wide
+    # * width).
     slope = 2 * width + mlp / 2 + 4 * geometry.head_dim + 2 * wide * width / tokens
     layer = tokens * (saved + slope) + copies
 
     # Per layer: its input; with "attention" also the attention output in bf16 and one fp32
-    # log-sum-exp per head, except for the layer being recomputed. "offload" has two inputs on the
-    # device at a time.
+    # log-sum-exp per head, except for the layer being recomputed. "offload" leaves room for two
+    # inputs on the device.
     residual = tokens * width * element
     attended = tokens * geometry.num_heads * (2 * geometry.head_dim + 4)
     inputs = {
@@ -142,9 +143,9 @@ def estimate(
         layer = tokens * slope
     # Per element of the head's weight: its gradient in fp32 (4), the bf16 product of each block or
     # the gradient cast to bf16 (2) and, under autocast, the head's bf16 copy (2). Per element of
-    # the hidden states: the states, their gradient and an fp32 copy in the last norm. Per logit of
-    # a block 12: the previous block's fp32 logits (4) and their bf16 gradient (2) are still
-    # referenced while the next block's product (2) and its fp32 copy (4) are made.
+    # the hidden states: the states, their gradient and the fp32 states that the last norm saves.
+    # Per logit of a block 12: the previous block's fp32 logits (4) and their bf16 gradient (2) are
+    # still referenced while the next block's product (2) and its fp32 copy (4) are made.
     head = vocab * width * (6 + 2 * mixed)
     loss = head + tokens * width * (2 * element + 4) + 12.0 * _BLOCK_TOKENS * vocab
 

@@ -56,7 +56,8 @@ def build_on_main(
         empty: PreTrainedModel = AutoModelForCausalLM.from_config(
             config, dtype=dtype, attn_implementation="sdpa"
         )
-    empty.tie_weights()  # Building without memory unties.
+    # Building on the meta device unties the weights.
+    empty.tie_weights()
     if (found := _layout(empty)) != (wanted := _broadcast_text("", device)):
         # Processes with different layouts would broadcast different tensors and wait for each other
         # forever.
@@ -142,7 +143,8 @@ def _hand_out(module: nn.Module, device: torch.device) -> None:
         for name, parameter in list(part.named_parameters(recurse=False)):
             if isinstance(parameter, DTensor):
                 continue
-            if parameter not in handed:  # A tied weight is handed out once and stays tied.
+            # A tied weight is broadcast once and stays tied.
+            if parameter not in handed:
                 whole = _broadcast(parameter.detach(), device)
                 handed[parameter] = nn.Parameter(whole, parameter.requires_grad)
             setattr(part, name, handed[parameter])

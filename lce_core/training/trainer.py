@@ -50,9 +50,9 @@ _REPORT_SECONDS = 1.0
 _WRITING_SHARE = 20
 """Writing resume points may take up to 1 / this share of the training time."""
 _PATIENCE = timedelta(hours=2)
-"""How long processes wait for each other. The main process alone reads 27 GB of weights for a 7B
-model and writes as much, possibly over a slow network; NCCL's default of ten minutes is too short.
-"""
+"""Maximum time that processes wait for each other. The main process alone reads 27 GB of weights
+for a 7B model and writes as much, possibly over a slow network; NCCL's default of ten minutes is
+too short."""
 
 
 class Trainer:

@@ -34,7 +34,7 @@ Arrays = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class TextForm(Form):
-    """How much of the text a profile reads, and at which stride."""
+    """Amount of text that a profile reads, and the stride of its windows."""
 
     stride: int | None = None
     """Tokens from one window's start to the next; None means the window's length."""

@@ -95,8 +95,8 @@ class Ruler(PromptBenchmark):
     """"v1" grows sizes in its units with one random stream for all samples; "search" finds the
     largest size that fits for each sample; None means v1 (faithful), search (clean, fast)."""
     permutations: Permutations | None = None
-    """Whether samples share their permutations; None means fixed (faithful), per_sample (clean,
-    fast)."""
+    """"fixed" shares one permutation among all samples, "per_sample" draws one for each; None means
+    fixed (faithful), per_sample (clean, fast)."""
 
     def tasks(self) -> tuple[str, ...]:
         """List RULER's thirteen tasks, or those with a token form."""

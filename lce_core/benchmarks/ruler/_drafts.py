@@ -68,14 +68,14 @@ class Draw:
 
 @dataclass(frozen=True)
 class Units:
-    """How the first release chooses the size of a task's prompts."""
+    """Sizes that the first release tries for a task's prompts."""
 
     step: int
     first: int
     reserved: int
     """Tokens of the length that the prompt leaves free."""
     retry: Retry
-    """What happens to a sample that does not fit."""
+    """Treatment of a sample that does not fit."""
     most: int | None = None
     """Largest size; None for no limit."""
     least: int = 1

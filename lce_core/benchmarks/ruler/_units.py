@@ -20,8 +20,8 @@ MAX_TRIES = 100
 ALL_COUNTED = 32
 """The first sizes are all tokenised, because short draws vary most in tokens per letter."""
 GROWTH, SPREAD = 1.15, 1.05
-"""A text may be this much longer than the last counted one, and this much denser in tokens, before
-it is counted again."""
+"""A text is counted if it is 15 % longer than the last counted one, or if 5 % more tokens per
+character would fill the room."""
 SEAMS = 16
 """Upper bound on the difference in tokens between a text and the sum of its parts."""
 

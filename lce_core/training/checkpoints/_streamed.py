@@ -34,7 +34,8 @@ def write(path: Path, tensors: Mapping[str, Tensor]) -> None:
             "data_offsets": [start, end],
         }
     text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)  # so that numbers lie at multiples of eight bytes
+    # Pad the header so that the tensors start at a multiple of eight bytes.
+    text += b" " * (-len(text) % 8)
     with path.open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for name in header:
