@@ -42,8 +42,15 @@ __all__ = ["Check", "Service", "doctor", "down", "study_pages", "up"]
 
 POOL = "lce"
 """The work pool that prefect.yaml deploys to."""
+POOL_TEMPLATE = {
+    "job_configuration": {"stream_output": False, "env": {"PREFECT_PLUGINS_ENABLED": "false"}},
+    "variables": {"type": "object", "properties": {}, "additionalProperties": False},
+}
+"""How the pool's flow runs are started. Prefect refuses job variables: there are none to set."""
 NAMES = ("server", "mlflow", "worker")
 """Services in the order in which they start."""
+GUARDED = {"server": "flows.servers.guarded_prefect", "worker": "flows.servers.guarded_worker"}
+"""The module in the command line of a service that lets nobody else in."""
 OPTIONS = {"server": "--port", "mlflow": "--mlflow-port"}
 START_SECONDS = 120.0
 
@@ -58,12 +65,15 @@ def up(home: Path, ports: Mapping[str, int]) -> list[Service]:
 
     Raises:
       SpecError: a port is taken; nothing was started.
-      ServiceError: a service does not come up; those started by this call are stopped again.
+      ServiceError: a service does not come up; those started by this call are stopped again. Or
+        one of an earlier version runs, which lets everybody in.
     """
     home = home.absolute()
     make_folder(home / "services")
     with FileLock(home / "services" / ".lock"):
         before = {name: find(home, name) for name in NAMES}
+        for service in filter(None, before.values()):
+            _require_guarded(service)
         for name, option in OPTIONS.items():
             if before[name] is None:
                 require_free(ports[name], option)
@@ -108,6 +118,19 @@ def _running(home: Path) -> list[Service]:
     return [service for name in NAMES if (service := find(home, name))]
 
 
+def _require_guarded(service: Service) -> None:
+    """Raise if an earlier version of `lce up` started a service, which then asks for no secret."""
+    process, module = process_of(service), GUARDED.get(service.name)
+    command = process.cmdline() if process else []
+    if module and command and module not in command:
+        raise ServiceError(
+            f"{service.name} (PID {service.pid})",
+            "a process of an earlier version, which lets every user of this machine in",
+            "a process that asks for the home's secret",
+            "run `lce down` when no study runs through it, then `lce up`",
+        )
+
+
 def _start_server(home: Path, port: int) -> Service:
     url = f"http://{LOOPBACK}:{port}/api"
     return launch(home, "server", command(port), settings(url, _secret(home)), port, url)
@@ -127,8 +150,8 @@ def _start_mlflow(home: Path, port: int) -> Service:
 
 
 def _start_worker(home: Path, server: Service) -> Service:
-    command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", POOL]
-    command += ["--type", "process", "--name", _worker_name()]
+    command = [sys.executable, "-m", "flows.servers.guarded_worker", "--pool", POOL]
+    command += ["--name", _worker_name()]
     # Polled every 10 s by default: a run would wait that long before it starts.
     environment = {**_client(home, server), "PREFECT_WORKER_QUERY_SECONDS": "2"}
     return launch(home, "worker", command, environment)
@@ -174,13 +197,22 @@ def _deploy(home: Path, server: Service) -> None:
             "run `lce up` of a checkout (pip install -e .)",
         )
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
-    wanted = {"file": str(file), "sha256": digest, "server": server.started}
+    wanted = {
+        "file": str(file),
+        "sha256": digest,
+        "server": server.started,
+        "pool": POOL_TEMPLATE,
+    }
     note = home / "services" / "deployed.json"
     with contextlib.suppress(OSError, ValueError):
         if read_mapping(note) == wanted:
             return
-    if ask(f"{server.url}/work_pools/{POOL}", secret=_secret(home)) is None:
-        _prefect(home, server, "work-pool", "create", POOL, "--type", "process")
+    pool = ask(f"{server.url}/work_pools/{POOL}", secret=_secret(home))
+    if pool is None or pool["base_job_template"] != POOL_TEMPLATE:
+        template = home / "services" / "pool.json"
+        write_json(template, POOL_TEMPLATE)
+        how = ("create", POOL, "--type", "process") if pool is None else ("update", POOL)
+        _prefect(home, server, "work-pool", *how, "--base-job-template", str(template))
     _prefect(home, server, "--no-prompt", "deploy", "--all")
     write_json(note, wanted)
 

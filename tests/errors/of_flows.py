@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import http.server
 import io
+import os
 import threading
+from dataclasses import replace
 from typing import Any, cast
 
 import yaml
@@ -31,6 +33,7 @@ from flows.runs.threads import in_threads
 from flows.selection import require_models, require_work, select_cells
 from flows.servers import services, temporary_server
 from flows.servers.daemons import Service, ask, wait_until
+from flows.servers.guarded_worker import require_ours
 from flows.servers.ports import free_port, require_free
 from flows.settings import (
     BROWSER,
@@ -45,6 +48,7 @@ from lce_core.execution import Execution
 from lce_core.models import MODELS
 from lce_core.store.artifacts import Store
 from lce_core.store.lease import Lease
+from lce_core.store.processes import started
 from lce_core.store.verification import sampled
 from lce_core.study.plan import StudyPlan, compile_study
 from lce_core.study.pricing.time_left import Predicted
@@ -285,6 +289,17 @@ def _(place: Place) -> None:
 @provokes("flows/servers/services.py", "a deployment on this server", slow=True)
 def _(place: Place) -> None:
     services._prefect(place.folder, prefect_server(), "no-such-command")
+
+
+@provokes("flows/servers/services.py", "asks for the home's secret")
+def _(_: Place) -> None:
+    me = os.getpid()
+    services._require_guarded(replace(prefect_server(), pid=me, started=started(me)))
+
+
+@provokes("flows/servers/guarded_worker.py", "the only flow that this worker runs")
+def _(_: Place) -> None:
+    require_ours("a-run", None)
 
 
 @provokes("flows/running.py", "a server that is told when the run begins")

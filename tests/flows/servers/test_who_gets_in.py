@@ -23,9 +23,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+import yaml
 
 from flows.servers import services
 from flows.servers.daemons import Service, answers, ask
+from flows.servers.guarded_worker import ENTRYPOINT
 from flows.servers.temporary_server import client_settings
 from lce_core.access import authorization, login_link, new_secret, server_secret
 from lce_core.errors import ServiceError
@@ -93,6 +95,36 @@ async def main():
 
 asyncio.run(asyncio.wait_for(main(), 30))
 """
+
+FOREIGN = """
+import sys, time
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import WorkPoolUpdate
+from prefect.workers.process import ProcessWorker
+
+mark, folder = sys.argv[1:]
+command = {"command": f"touch {mark}", "env": {"LCE_HOME": "/elsewhere"}, "working_dir": "/tmp"}
+shell = [{"prefect.deployments.steps.run_shell_script": {"script": f"touch {mark}"}}]
+here = [{"prefect.deployments.steps.set_working_directory": {"directory": folder}}]
+
+with get_client(sync_client=True) as client:
+    # As it was before the pool's template was fixed, so that the server takes everything.
+    template = ProcessWorker.get_default_base_job_template()
+    client.update_work_pool("lce", WorkPoolUpdate(base_job_template=template))
+    ours = client.read_deployment_by_name("controlled-study/smoke")
+    runs = [client.create_flow_run_from_deployment(
+        ours.id, job_variables=command, parameters={"study": "no-such-study"})]
+    for name, entrypoint, steps in [
+        ("steps", "flows/study.py:controlled_study", shell), ("path", "foreign.py:touch", here)]:
+        deployment = client.create_deployment(ours.flow_id, name, entrypoint=entrypoint,
+            path=folder, pull_steps=steps, work_pool_name="lce")
+        runs.append(client.create_flow_run_from_deployment(deployment))
+    for run in runs:
+        while not (state := client.read_flow_run(run.id).state).is_final():
+            time.sleep(0.2)
+        print(state.type.value, state.message)
+"""
+"""Tries each way in which Prefect's own worker can be made to run something else."""
 
 
 @pytest.fixture(scope="module")
@@ -234,15 +266,14 @@ def test_a_page_of_another_origin_starts_and_reads_nothing_though_the_user_is_lo
 
 @pytest.mark.browser
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
-def test_the_link_of_lce_up_shows_the_runs(
-    home: Path, server: Service, secret: str, deployment: str, page: Any, name: str
+def test_the_link_of_lce_up_shows_the_deployments(
+    home: Path, server: Service, page: Any, name: str
 ) -> None:
-    postponed(server, secret, deployment)
     link = services.address(home, server).replace("127.0.0.1", name)
     page.goto(link)
     page.wait_for_url("**/dashboard*")
-    page.goto(f"http://{name}:{server.port}/runs")
-    page.get_by_text("controlled-study").first.wait_for(timeout=20_000)
+    page.goto(f"http://{name}:{server.port}/deployments")
+    page.get_by_text("smollm2-quick").first.wait_for(timeout=20_000)
     assert "login" not in page.url
 
 
@@ -253,9 +284,11 @@ def test_without_the_link_a_browser_is_told_where_to_find_it(server: Service, pa
     assert "lce up" in page.inner_text("body")
 
 
-def client(home: Path, server: Service, secret: str, code: str) -> subprocess.CompletedProcess[str]:
+def client(
+    home: Path, server: Service, secret: str, code: str, *arguments: str
+) -> subprocess.CompletedProcess[str]:
     settings = environment(home, **client_settings(home, str(server.url), secret))
-    command = [sys.executable, "-c", code]
+    command = [sys.executable, "-c", code, *arguments]
     return subprocess.run(command, env=settings, capture_output=True, text=True, timeout=60)
 
 
@@ -271,21 +304,48 @@ def test_prefect_commands_typed_in_the_checkout_just_work(home: Path, server: Se
     command = [sys.executable, "-m", "prefect", "flow-run", "ls"]
     done = subprocess.run(command, cwd=ROOT, env=settings, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    view = [sys.executable, "-m", "prefect", "config", "view"]
-    shown = subprocess.run(view, cwd=ROOT, env=settings, capture_output=True, text=True).stdout
-    assert server_secret(home, "prefect") not in shown
+    assert server_secret(home, "prefect") not in done.stdout + done.stderr
 
 
 def test_the_secret_goes_to_no_other_address(home: Path, server: Service, evil: str) -> None:
     # That server knows no secret, and the home's is asked for at its own address only.
     _Evil.seen.clear()
     settings = environment(home, PREFECT_API_URL=f"{evil}/api")
-    command = [sys.executable, "-m", "prefect", "version"]
-    subprocess.run(command, cwd=ROOT, env=settings, capture_output=True, check=True)
-    code = "import os, prefect; print(os.environ.get('PREFECT_API_AUTH_STRING'))"
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, env=settings, capture_output=True, text=True
-    )
-    assert done.stdout.strip() == "None"
+    code = "from prefect import get_client; get_client(sync_client=True).api_healthcheck()"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=settings, check=True)
+    assert _Evil.seen  # it was asked, as the user wanted
     assert not answers(f"{evil}/api/health", server_secret(home, "prefect"))
     assert not [headers for headers in _Evil.seen if "uthorization" in headers]
+
+
+def test_job_variables_are_refused_when_a_run_is_asked_for(
+    server: Service, secret: str, deployment: str
+) -> None:
+    path = f"{server.url}/deployments/{deployment}/create_flow_run"
+    with pytest.raises(ServiceError, match=r"HTTP 422.*command.*was unexpected"):
+        ask(path, {"job_variables": {"command": "touch /tmp/mark"}}, secret=secret)
+
+
+def test_the_worker_runs_our_flow_only_and_no_command(
+    home: Path, server: Service, secret: str, tmp_path: Path
+) -> None:
+    # Last in the file: it opens the pool.
+    mark = tmp_path / "mark"
+    (tmp_path / "foreign.py").write_text(
+        f"from prefect import flow\n@flow\ndef touch(): open({str(mark)!r}, 'w')", "utf-8"
+    )
+    done = client(home, server, secret, FOREIGN, str(mark), str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    with_command, with_steps, with_entrypoint = done.stdout.splitlines()
+    # The flow ran, with what was asked of it: there is no such study.
+    assert with_command.startswith("FAILED")
+    assert "no-such-study" in with_command
+    for refused in (with_steps, with_entrypoint):
+        assert refused.startswith("CRASHED")
+        assert "the only flow that this worker runs" in refused
+    assert not mark.exists()
+
+
+def test_every_deployment_of_prefect_yaml_is_one_that_the_worker_runs() -> None:
+    listed = yaml.safe_load((ROOT / "prefect.yaml").read_text(encoding="utf-8"))["deployments"]
+    assert {entry["entrypoint"] for entry in listed} == {ENTRYPOINT}
