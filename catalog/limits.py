@@ -44,14 +44,14 @@ class Limits:
     """Rows as Python objects."""
 
     @property
-    def duckdb_memory(self) -> int:
+    def database(self) -> int:
         """DuckDB's `memory_limit`."""
         return int(self.memory * _SHARE_OF_DUCKDB)
 
     def apply(self, connection: duckdb.DuckDBPyConnection, spill_folder: Path) -> None:
         """Set the bounds of a connection; DuckDB makes the folder when it needs one."""
         # As settings of `duckdb.connect`, DuckDB 2.0 shows the size of the folder and ignores it.
-        connection.execute(f"SET memory_limit = '{self.duckdb_memory}B'")
+        connection.execute(f"SET memory_limit = '{self.database}B'")
         folder = str(spill_folder).replace("'", "''")
         connection.execute(f"SET temp_directory = '{folder}'")
         connection.execute(f"SET max_temp_directory_size = '{self.spill}B'")

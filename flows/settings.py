@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
 from lce_core.errors import SpecError, did_you_mean
 from lce_core.execution import LOCAL, Execution
 from lce_core.hub import is_address
 from lce_core.spec_errors import spec_error
+from lce_core.study.plain_yaml import beginning_of, plain_yaml
 from lce_core.study.plugin_folders import add_plugin_folders
 from lce_core.study.spec import StudySpec
 from lce_core.study.study_file import load_study
@@ -70,7 +70,7 @@ def study_path(study: str) -> Path:
     if study in shipped_studies():
         return STUDIES / f"{study}.yaml"
     path = Path(study)
-    if path.is_file():
+    if is_file(path):
         return path
     if path.suffix in (".yaml", ".yml") or os.sep in study:
         raise SpecError(
@@ -89,8 +89,24 @@ def study_path(study: str) -> Path:
 
 def study_name(study: str) -> str:
     """The name in the catalog of a study given by its file; any other word is a name itself."""
-    is_file = Path(study).suffix in (".yaml", ".yml") or Path(study).is_file()
-    return load_study(study_path(study)).study if is_file else study
+    if Path(study).suffix in (".yaml", ".yml") or is_file(Path(study)):
+        return load_study(study_path(study)).study
+    return study
+
+
+def is_file(path: Path) -> bool:
+    """Return True if it is a file; False also for a name longer than the system takes."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
 
 
 def open_study(study: str, execution: Execution) -> tuple[StudySpec, str]:
@@ -132,7 +148,7 @@ def named_folders(pairs: list[str], option: str) -> dict[str, Path]:
         if option == DATA_FOLDER and is_address(place):
             folders[name] = place
             continue
-        if not place.is_dir():
+        if not _is_folder(place):
             raise SpecError(
                 option, f"{pair!r}, which is no folder", "an existing folder", "check the path"
             )
@@ -143,7 +159,7 @@ def named_folders(pairs: list[str], option: str) -> dict[str, Path]:
 def existing_folders(folders: list[Path], option: str) -> tuple[Path, ...]:
     """The folders, absolute; a SpecError for one that is not there."""
     for folder in folders:
-        if not folder.is_dir():
+        if not _is_folder(folder):
             raise SpecError(
                 option, f"{folder}, which is no folder", "an existing folder", "check the path"
             )
@@ -193,11 +209,12 @@ def _read(file: Path | None) -> dict[str, Any]:
     if file is None:
         return {}
     try:
-        content = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        text = beginning_of(file)
+    except (OSError, UnicodeDecodeError) as error:
         raise SpecError(
             str(file), error, "a readable execution file in YAML", "check the file"
         ) from None
+    content = plain_yaml(text, str(file))
     if not isinstance(content, dict):
         raise SpecError(str(file), repr(content), "a mapping", "write key: value")
     return content

@@ -10,6 +10,9 @@ from pydantic import BaseModel, ValidationError
 
 from lce_core.errors import SpecError, did_you_mean
 
+MAX_SHOWN = 200
+"""Characters of a value that an error quotes."""
+
 
 def spec_error(
     error: ValidationError, where: str, model: type[BaseModel], label: str = ""
@@ -24,7 +27,7 @@ def spec_error(
     place = where + "".join(
         f"[{part}]" if isinstance(part, int) else f"{_joint(where)}{part}" for part in first["loc"]
     )
-    got = repr(first["input"])
+    got = _shown(first["input"])
     known = [name for name in model.model_fields if name != "name"]
     if first["type"] == "extra_forbidden":
         takes = f"one of the keys of {label or model.__name__}: {', '.join(known) or '(none)'}"
@@ -55,6 +58,11 @@ def _expectation(message: str) -> str:
         verb = {"have": "with", "match": "that matches"}[found[2]]
         return f"a {found[1].lower()} {verb} {found[3]}".replace(" after validation", "")
     return f"a value that pydantic takes ({message})"
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}... ({len(text):,} characters)"
 
 
 def _joint(where: str) -> str:

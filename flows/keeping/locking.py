@@ -13,13 +13,13 @@ from pathlib import Path
 import typer
 
 from flows.request import Request, compile_request
-from flows.settings import shipped_studies, study_path
+from flows.settings import is_file, shipped_studies, study_path
 from lce_core.errors import DataError, SpecError
 from lce_core.execution import Execution
 from lce_core.store.artifacts import Store
-from lce_core.store.odd_files import read_file
+from lce_core.store.odd_files import open_file
 from lce_core.store.study_folders import LOCK
-from lce_core.study.lock import Change, Lock, changes, lock_of
+from lce_core.study.lock import MAX_CHARS, Change, Lock, changes, lock_of
 
 SHOWN_FIELDS = 3
 
@@ -41,7 +41,7 @@ def write_lock(study: str, execution: Execution, file: Path | None) -> Path:
     """
     path = file or lock_file(study)
     request = compile_request(study, execution)
-    if path.exists():
+    if is_file(path):
         _keep_what_waits(path, read_lock(path, request.plan.study.study), request)
     lock = lock_of(request.plan)
     try:
@@ -72,7 +72,7 @@ def check_lock(study: str, execution: Execution, file: Path | None) -> bool:
     """
     path = file or lock_file(study)
     request = compile_request(study, execution)
-    if not path.is_file():
+    if not is_file(path):
         raise SpecError(
             f"{path}",
             "no such file",
@@ -97,7 +97,8 @@ def read_lock(path: Path, study: str) -> Lock:
       DataError: it is no lock, or cannot be read.
     """
     try:
-        text = read_file(path).decode()
+        with open_file(path) as file:
+            text = file.read(MAX_CHARS + 1).decode()
     except (OSError, UnicodeDecodeError) as error:
         text = f"{error}"
     lock = Lock.parse(text, str(path))
@@ -114,7 +115,7 @@ def read_lock(path: Path, study: str) -> Lock:
 def meet_lock(request: Request, store: Store) -> str | None:
     """Keeps a locked study's lock in the store; one line where the study is not as locked."""
     path = lock_file(request.study)
-    if not path.is_file():
+    if not is_file(path):
         return None
     try:
         lock = read_lock(path, request.plan.study.study)

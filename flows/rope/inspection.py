@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
-
 from lce_core.attention import AttentionScheme
 from lce_core.errors import SpecError
 from lce_core.methods import METHODS, Method
 from lce_core.models import MODELS
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 from lce_core.rope.inspection import Head, inspect_frequencies
+from lce_core.study.plain_yaml import plain_yaml
 
 
 @dataclass(frozen=True)
@@ -136,8 +135,8 @@ def _parsed(parameters: Sequence[str]) -> dict[str, Any]:
         if not (key and equals):
             raise SpecError("--set", repr(given), "the form KEY=VALUE", "add the parameter's name")
         try:
-            found[key] = yaml.safe_load(value)
-        except yaml.YAMLError:
+            found[key] = plain_yaml(value, f"--set {key}")
+        except SpecError:
             raise SpecError(
                 f"--set {key}", repr(value), "a value as in a study file", "correct the value"
             ) from None

@@ -11,7 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from lce_core.errors import SpecError
 from lce_core.store.identity import SHORT, fingerprint
+
+MAX_NAME_BYTES = 220
+"""With the id behind it, a name stays within the 255 bytes that file systems take."""
 
 
 class Spec(Protocol):
@@ -73,8 +77,15 @@ def make_step(
     """A step with its fingerprint.
 
     Raises:
-      SpecError: the spec holds something without a canonical JSON form.
+      SpecError: the spec holds something without a canonical JSON form, or the name is too long.
     """
+    if len(name.encode()) > MAX_NAME_BYTES:
+        raise SpecError(
+            f"{spec.kind} {name[:60]}...",
+            f"a name of {len(name.encode())} bytes",
+            f"at most {MAX_NAME_BYTES} bytes: a folder is named after it",
+            "shorten the labels of the base model and the method, or the name of the task",
+        )
     kind, values = spec.kind, spec.identity()
     prints = {role: parent.fingerprint for role, parent in parents.items()}
     identity = {"kind": kind, "version": spec.version, "spec": values, "parents": prints}

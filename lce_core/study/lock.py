@@ -23,6 +23,8 @@ from lce_core.study.plan import StudyPlan
 from lce_core.study.step_kinds import kind_named
 
 FORMAT = 1
+MAX_CHARS = 1 << 28
+"""Of a lock file, readers read no more; one of 250,000 cells has about 100 million."""
 DIGESTS = ("digest", "data", "weights", "published")
 """Fields of specs that hold the digest of something that is read."""
 _PART_DIGITS = 8

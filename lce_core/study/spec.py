@@ -10,6 +10,7 @@ Loading this module loads no torch.
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -24,6 +25,13 @@ from lce_core.recipe import STRICT, Evaluation, Positions, Section, Training, Up
 
 _OF_TRAINING = ("train_length", "train_tokens", "training", "start_from")
 """Keys of an entry of `methods` that say how it is trained."""
+MAX_NAME = 100
+"""Characters of a study's name: files, folders and database rows are named after it."""
+MAX_LABEL = 64
+"""Characters of a method's or model's label: both are part of a folder's name of 255 bytes."""
+MAX_SEEDS = 1000
+MAX_CELLS = 250_000
+"""A plan of 99,900 cells takes 41 s and 560 MB; both grow with the number of cells."""
 
 
 class MethodEntry(Section):
@@ -33,7 +41,7 @@ class MethodEntry(Section):
     """
 
     method: Method
-    label: str = Field(pattern=r"^[a-z0-9][a-z0-9_]*$")
+    label: str = Field(pattern=r"^[a-z0-9][a-z0-9_]*$", max_length=MAX_LABEL)
     """Name in tables: the method's own unless two variants of one method are compared."""
     tuned: bool = False
     """Fine-tune on `train_tokens` at the target context before evaluating."""
@@ -49,7 +57,9 @@ class MethodEntry(Section):
     """Its optimiser and schedule, complete; None: the study's."""
     start_from: str | None = None
     """Name of the tuned entry whose weights its training starts from; None: the base model's."""
-    checkpoint: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
+    checkpoint: str | None = Field(
+        default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=MAX_NAME
+    )
     """Name of published weights that take the place of training, for `--model-folder`."""
 
     @model_validator(mode="after")
@@ -142,7 +152,7 @@ class StudySpec(BaseModel):
 
     model_config = STRICT
 
-    study: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
+    study: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=MAX_NAME)
     """Kebab-case name."""
     hypothesis: str
     """What the study expects to find, written before it runs."""
@@ -156,7 +166,7 @@ class StudySpec(BaseModel):
     training: Training | None = None
     """Optimiser and schedule of the tuned methods; None in a study that trains none."""
     benchmarks: tuple[BenchmarkEntry, ...] = Field(min_length=1)
-    seeds: tuple[int, ...] = Field(min_length=1)
+    seeds: tuple[int, ...] = Field(min_length=1, max_length=MAX_SEEDS)
     upsampling: Upsampling = Upsampling()
     evaluation: Evaluation = Evaluation()
 
@@ -192,6 +202,29 @@ class StudySpec(BaseModel):
         """The tuned variant whose weights this one starts from, if any."""
         named = {other.name: other for other in self.methods if other.tuned}
         return None if variant.start_from is None else named[variant.start_from]
+
+    @property
+    def num_cells(self) -> int:
+        """Number of cells, counted without building them."""
+        of_one_seed = sum(
+            len(entry.tasks) * len(entry.lengths) * sum(map(entry.asks, self.methods))
+            for entry in self.benchmarks
+        )
+        return len(self.base_models) * len(self.seeds) * of_one_seed
+
+    @model_validator(mode="after")
+    def _countable(self) -> StudySpec:
+        # First of all rules: the next ones go through all cells.
+        if self.num_cells > MAX_CELLS:
+            seeds, bases = len(self.seeds), len(self.base_models)
+            raise SpecError(
+                "benchmarks",
+                f"{self.num_cells:,} cells ({bases:,} base models x {seeds:,} seeds x"
+                f" {self.num_cells // (seeds * bases):,} of methods, tasks and lengths)",
+                f"at most {MAX_CELLS:,} cells",
+                "ask fewer seeds, methods, tasks or lengths, or write several studies",
+            )
+        return self
 
     @model_validator(mode="after")
     def _consistent(self) -> StudySpec:
@@ -306,7 +339,7 @@ def _untold(key: str, variant: MethodEntry) -> SpecError:
 
 
 def _refuse_repeats(what: str, values: Sequence[object]) -> None:
-    repeated = sorted({str(value) for value in values if values.count(value) > 1})
+    repeated = sorted(str(value) for value, count in Counter(values).items() if count > 1)
     if repeated:
         raise SpecError(
             what,

@@ -1,7 +1,7 @@
 """Reading a study file: YAML of names and numbers into a `StudySpec`.
 
-YAML is read with a loader that refuses duplicate keys, then checked key by key, so that each
-complaint names file, key, value, what belongs there and what to do.
+`plain_yaml` reads the YAML; every key is then checked by itself, so that each complaint names file,
+key, value, what belongs there and what to do.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
 from pydantic import ValidationError
 
 from lce_core.benchmarks import BENCHMARKS
@@ -22,6 +21,7 @@ from lce_core.models import MODELS
 from lce_core.recipe import Evaluation, Section, Training, Upsampling
 from lce_core.spec_errors import spec_error
 from lce_core.store.identity import canonical_json
+from lce_core.study.plain_yaml import beginning_of, plain_yaml
 from lce_core.study.recipes import resolved
 from lce_core.study.spec import BenchmarkEntry, MethodEntry, StudySpec
 
@@ -37,7 +37,7 @@ def load_study(path: Path) -> StudySpec:
     """
     where = str(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = beginning_of(path)
     except OSError as error:
         raise SpecError(
             where,
@@ -57,15 +57,7 @@ def load_study(path: Path) -> StudySpec:
 
 def parse_study(text: str, where: str) -> StudySpec:
     """Reads a study from YAML text; `where` names it in errors."""
-    try:
-        data = yaml.load(text, Loader=_StrictLoader)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f"{where}:{mark.line + 1}" if mark else where
-        problem = getattr(error, "problem", None) or str(error)
-        raise SpecError(
-            place, problem, "plain YAML with distinct keys and no aliases", "edit the line"
-        ) from None
+    data = plain_yaml(text, where)
     if not isinstance(data, dict):
         raise SpecError(where, type(data).__name__, "a mapping", "start with `study: name`")
     canonical_json(data, f"{where}:")
@@ -206,33 +198,3 @@ def _mapping(value: object, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise SpecError(where, repr(value), "a mapping or a name", "write {name: ...}")
     return value
-
-
-class _StrictLoader(yaml.SafeLoader):
-    """SafeLoader that refuses what a study has no use for and what hides mistakes.
-
-    A key given twice (plain SafeLoader lets the last one win), keys that are no text, and aliases.
-    """
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            event = self.peek_event()  # type: ignore[no-untyped-call]
-            raise yaml.composer.ComposerError(
-                None, None, f"alias *{event.anchor} is used", event.start_mark
-            )
-        return super().compose_node(parent, index)
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[str] = set()
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if not isinstance(key, str):
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"key {key!r} is not text", key_node.start_mark
-                )
-            if key in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"key {key!r} is given twice", key_node.start_mark
-                )
-            seen.add(key)
-        return super().construct_mapping(node, deep)

@@ -107,7 +107,7 @@ def _(place: Place) -> None:
 
 @provokes("flows/settings.py", "a readable execution file")
 def _(place: Place) -> None:
-    (place.folder / "a.yaml").write_text("{", encoding="utf-8")
+    (place.folder / "a.yaml").write_bytes(b"\xff")
     make_execution({}, place.folder / "a.yaml")
 
 

@@ -12,10 +12,12 @@ from lce_core.methods import METHODS
 from lce_core.models import MODELS
 from lce_core.registry import MARK, Registry
 from lce_core.spec_errors import spec_error
+from lce_core.study.plain_yaml import MAX_CHARS, plain_yaml
 from lce_core.study.plan import compile_study
 from lce_core.study.pricing.speed import speed_of
 from lce_core.study.study_file import load_study, parse_study
 from tests.support.errors.provocations import Place, Table
+from tests.support.free_steps import free_step
 
 PROVOCATIONS = Table()
 provokes = PROVOCATIONS
@@ -68,6 +70,12 @@ study(
     "spec",
     benchmarks=[{**PASSKEY, "lengths": [128]}, {**PASSKEY, "lengths": [128, 256]}],
 )
+study(
+    "write several studies",
+    "spec",
+    seeds=list(range(1000)),
+    benchmarks=[{**PASSKEY, "lengths": list(range(1, 300))}],
+)
 study("the name of a recipe", "recipes", training={"recipe": "yan"})
 
 
@@ -81,7 +89,22 @@ def _(_: Place) -> None:
     parse_study("- 1", "my.yaml")
 
 
-@provokes("lce_core/study/study_file.py", "plain YAML")
+@provokes("lce_core/study/plain_yaml.py", "check that it is the right file")
+def _(_: Place) -> None:
+    plain_yaml("x" * (MAX_CHARS + 1), "my.yaml")
+
+
+@provokes("lce_core/study/plain_yaml.py", "write it shorter")
+def _(_: Place) -> None:
+    plain_yaml("[" * 40 + "]" * 40, "my.yaml")
+
+
+@provokes("lce_core/store/steps.py", "a folder is named after it")
+def _(_: Place) -> None:
+    free_step("rows", "a" * 300, {}, {})
+
+
+@provokes("lce_core/study/plain_yaml.py", "plain YAML")
 def _(_: Place) -> None:
     parse_study("study: a\nstudy: b\n", "my.yaml")
 

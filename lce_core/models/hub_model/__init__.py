@@ -80,7 +80,7 @@ _MAY_DIFFER = {"vocab_size"}
 class HubModel(LoadedModel):
     """A model of a repository or folder that the study names."""
 
-    label: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9_]*$")
+    label: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9_]*$", max_length=64)
     """Name of the model in tables, in `--select` and in `--model-folder LABEL=FOLDER`. The default
     is the repository's name in lower case, with _ for other characters."""
     repo: str | None = Field(default=None, pattern=r"^[\w.-]+/[\w.-]+$")

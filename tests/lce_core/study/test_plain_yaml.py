@@ -1,0 +1,174 @@
+"""YAML that would hang a reader or end it in a traceback, and bounds of whole studies.
+
+Drawn texts, and the shipped smoke study with one thing made too large.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flows.settings import STUDIES, existing_folders, make_execution, named_folders, study_path
+from lce_core.errors import SpecError
+from lce_core.store.steps import MAX_NAME_BYTES
+from lce_core.study.lock import Lock
+from lce_core.study.plain_yaml import MAX_CHARS, MAX_DEPTH, beginning_of, plain_yaml
+from lce_core.study.spec import MAX_CELLS, MAX_SEEDS
+from lce_core.study.study_file import load_study, parse_study
+from tests.support.free_steps import free_step
+
+SMOKE = (STUDIES / "smoke.yaml").read_text(encoding="utf-8")
+LAUGHS = "a: &a [x, x, x]\n" + "".join(
+    f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n"
+    for old, new in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+
+def refusal(text: str) -> str:
+    began = time.monotonic()
+    with pytest.raises(SpecError) as caught:
+        parse_study(text, "my.yaml")
+    assert time.monotonic() - began < 10  # was: minutes, or never
+    message = str(caught.value)
+    assert message.startswith("my.yaml")
+    assert len(message) < 1000
+    return message
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("study: " + "[" * 3000 + "]" * 3000, "my.yaml:1: got more than 32 levels of nesting"),
+        ("study: " + "{a: " * 3000 + "1" + "}" * 3000, "at most 32 levels"),
+        ("".join(" " * level + "a:\n" for level in range(500)), "my.yaml:32: got more than 32"),
+        ("- " * 3000 + "a", "at most 32 levels"),
+        ("seeds: [" + "9" * 5000 + "]", "my.yaml:1: got an integer of 5,000 characters"),
+        ("seeds: [0x" + "f" * 5000 + "]", "at most 40 digits"),
+        ("seeds: [1" + ":59" * 3000 + "]", "at most 40 digits"),
+        ("seeds: [" + "1, " * 100_000 + "]", "at most 20,000"),
+        ("seeds: [" + ", ".join(map(str, range(1_000_000))) + "]", "more than 524,288 characters"),
+        (LAUGHS, "my.yaml:2: got alias *a is used"),
+        ("seeds: 2020-99-99", "got '2020-99-99', which is no timestamp"),
+        ("seeds: !!int x", "got 'x', which is no int"),
+        ("seeds: !!bool x", "got 'x', which is no bool"),
+        ("seeds: !!timestamp x", "got 'x', which is no timestamp"),
+        ("seeds: \x00", "plain YAML"),
+    ],
+)
+def test_yaml_that_no_honest_file_has_is_refused_at_once(text: str, says: str) -> None:
+    assert says in refusal(text)
+
+
+@given(st.text(alphabet="ab:-[]{},&*!'\"#|>%@\n 0159.xe~\t\x85\u2028", max_size=200))
+def test_any_text_is_read_or_refused_with_one_error(text: str) -> None:
+    with contextlib.suppress(SpecError):
+        plain_yaml(text, "drawn")
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers(-(2**63), 2**64) | st.floats(allow_nan=False)
+        | st.text("abc é\n", max_size=9),
+        lambda inner: st.lists(inner, max_size=4)
+        | st.dictionaries(st.text("abc", min_size=1), inner, max_size=4),
+        max_leaves=20,
+    )
+)  # fmt: skip
+def test_what_is_written_as_yaml_is_read_as_it_was(value: object) -> None:
+    class NoAliases(yaml.SafeDumper):
+        def ignore_aliases(self, data: object) -> bool:
+            return True
+
+    assert plain_yaml(yaml.dump(value, Dumper=NoAliases), "drawn") == value
+
+
+def test_nesting_up_to_the_bound_is_read() -> None:
+    levels = MAX_DEPTH - 1
+    plain_yaml("[" * levels + "1" + "]" * levels, "deep")
+    with pytest.raises(SpecError, match="32 levels"):
+        plain_yaml("[" * MAX_DEPTH + "1" + "]" * MAX_DEPTH, "deep")
+
+
+def test_of_a_huge_file_only_the_beginning_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "huge.yaml"
+    with file.open("wb") as opened:
+        opened.truncate(1 << 40)
+    assert len(beginning_of(file)) == MAX_CHARS + 1
+    with pytest.raises(SpecError, match="at most 524,288 characters"):
+        load_study(file)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("study: smoke", "study: " + "a" * 300, "study: got 'aaa.*at most 100 characters"),
+        (
+            "{name: none}",
+            f"{{name: none, label: {'a' * 300}}}",
+            r"methods\[0\].label: .*at most 64",
+        ),
+        ("seeds: [0]", f"seeds: {[*range(2000)]}", "seeds: got .*with at most 1000 items"),
+        (
+            "lengths: [128, 256], num",
+            f"lengths: {[*range(1, 5001)]}, num",
+            r"benchmarks: got 3,001,200 cells \(1 base models x 200 seeds .*at most 250,000 cells",
+        ),
+    ],
+)
+def test_studies_too_large_or_with_names_too_long_are_refused_by_key_and_limit(
+    old: str, new: str, says: str
+) -> None:
+    many = SMOKE.replace("seeds: [0]", f"seeds: {[*range(200)]}") if "lengths" in old else SMOKE
+    assert re.search(says, refusal(many.replace(old, new)))
+
+
+def test_as_many_seeds_as_the_bound_are_accepted() -> None:
+    study = parse_study(SMOKE.replace("seeds: [0]", f"seeds: {[*range(MAX_SEEDS)]}"), "my.yaml")
+    assert study.num_cells == 12 * MAX_SEEDS <= MAX_CELLS
+
+
+def test_a_step_is_named_so_that_a_folder_can_be() -> None:
+    assert len(free_step("rows", "a" * MAX_NAME_BYTES, {}, {}).folder.encode()) < 255
+    with pytest.raises(SpecError, match="a folder is named after it"):
+        free_step("rows", "é" * MAX_NAME_BYTES, {}, {})
+
+
+def test_execution_files_are_bounded_as_study_files_are(tmp_path: Path) -> None:
+    file = tmp_path / "execution.yaml"
+    for text, says in (
+        ("[" * 3000, "levels of nesting"),
+        (LAUGHS, "alias"),
+        ("a: " + "9" * 5000, "digits"),
+    ):
+        file.write_text(text, encoding="utf-8")
+        with pytest.raises(SpecError, match=says):
+            make_execution({}, file)
+
+
+def test_names_longer_than_a_file_system_takes_are_no_files() -> None:
+    name = "a" * 300
+    with pytest.raises(SpecError, match="a shipped study"):
+        study_path(name)
+    with pytest.raises(SpecError, match="no such file"):
+        study_path(f"{name}.yaml")
+    with pytest.raises(SpecError, match="an existing folder"):
+        existing_folders([Path(name)], "--plugins")
+    with pytest.raises(SpecError, match="an existing folder"):
+        named_folders([f"toy={name}"], "--model-folder")
+
+
+@pytest.mark.parametrize("value", ["9" * 5000, "[" * 3000 + "]" * 3000])
+def test_a_lock_that_json_readers_stumble_over_is_no_lock(value: str) -> None:
+    text = (
+        '{"format": 1, "study": "s", "kinds": {}, "plugins": {}, "data": {}, "steps": {}, "parts": '
+    )
+    with pytest.raises(Exception, match="no lock") as raised:
+        Lock.parse(f'{text}{{"a b": {{"x": {value}}}}}}}', "study.lock")
+    assert type(raised.value).__name__ == "DataError"
