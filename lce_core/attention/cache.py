@@ -89,6 +89,7 @@ class PreallocatedLayer(DynamicLayer):
             return rooms
         if not own:
             self._placed.clear()
+        # Growing by half keeps the total cost of copies linear in the length of the text.
         tokens = max(self._capacity, stop if rooms is None else stop + stop // 2)
         made = tuple(
             states.new_empty(*states.shape[:2], tokens, states.shape[3])

@@ -120,6 +120,7 @@ def _window_by_blocks(
     """
     num_queries, offset = query.shape[2], key.shape[2] - query.shape[2]
     parts = []
+    # Number of rows whose window starts before the first key.
     growing = min(num_queries, window - 1 - offset)
     if growing:
         out = offset + growing

@@ -57,6 +57,8 @@ def attend(scheme: BlockRetrieval, inputs: AttentionInputs) -> torch.Tensor:
     batch, heads, _, head_dim = query.shape
     rotate = Rotation(inputs.table, query)
     memory = _Memory(scheme, key, value, inputs.table, rotate, scaling)
+    # Numbers per query: scores of landmarks and of the chunk, and for each selected block its
+    # scores and three states.
     width = memory.num_blocks + scheme.chunk + scheme.top_k * (scheme.block + 3 * head_dim)
     rows = _ELEMENTS // (batch * heads * width)
     outputs = []

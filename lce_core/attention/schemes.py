@@ -151,6 +151,9 @@ class ShiftedSparse(AttentionScheme):
         """Return half a block, averaged over plain heads and shifted heads with two half blocks."""
         if length < self.group:
             return length / 2
+        # Plain heads see g / 2 keys on average. Shifted heads see g / 4 in their two half blocks (g
+        # tokens) and g / 2 elsewhere, g / 2 - g^2 / (4 L) on average. Half of the heads are of each
+        # kind.
         return self.group / 2 - self.group**2 / (8 * length)
 
 
@@ -200,6 +203,9 @@ class BlockRetrieval(AttentionScheme):
 
 def _in_windows(length: float, window: int, first: int) -> float:
     """Return the mean number of keys in a window and among the first tokens before it."""
+    # Queries within the first window see a growing number of keys, later ones the whole window. The
+    # first tokens leave the window one by one: a growing number of them, then all, is seen beyond
+    # it.
     beyond = max(0.0, length - window)
     within = min(length, window)
     ahead = min(beyond, first)

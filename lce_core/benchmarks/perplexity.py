@@ -122,6 +122,8 @@ class Perplexity(TextBenchmark):
             last_means[rows] = scored_means(nll, last)
             if self.stores(len(windows) * (length - 1)):
                 kept.extend(nll.astype(np.float16))
+        # With stride = last every token is scored once, including the first window's earlier
+        # tokens.
         if stride == last:
             scored[0], last_means[0] = length - 1, means[0]
         # Overlapping windows are dependent, so the bootstrap resamples blocks of one length.

@@ -85,6 +85,7 @@ def draw_documents(
     order = np.argsort(np.concatenate(places), kind="stable")
     documents, drawn_in = np.concatenate(chosen)[order], np.concatenate(passes)[order]
     sizes = lengths[documents].astype(np.int64)
+    # Tokens of each document within the budget; 0 for documents beyond it.
     held = np.clip(budget - (np.cumsum(sizes) - sizes), 0, sizes)
     documents, drawn_in, held = (array[held > 0] for array in (documents, drawn_in, held))
     is_long = lengths >= upsampling.long_document_tokens

@@ -111,6 +111,8 @@ def _agreement(first: NDArray[np.float64], second: NDArray[np.float64]) -> RankA
     if number < FEWEST_METHODS:
         of_ranks, of_pairs = (RankCorrelation(one, None, None) for one in (rho, tau))
         return RankAgreement(number, of_ranks, of_pairs, float(found.pvalue))
+    # Half steps: rho can change by 12 / (n (n^2 - 1)), tau by 4 / (n (n - 1)). Variances of
+    # Fisher's z: Bonett and Wright's for rho, Fieller, Hartley and Pearson's for tau.
     return RankAgreement(
         number,
         _estimated(rho, 6 / (number * (number**2 - 1)), (1 + rho**2 / 2) / (number - 3)),

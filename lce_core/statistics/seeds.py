@@ -93,6 +93,7 @@ def _crossed(scores: NDArray[np.float64]) -> SeedMean:
     square_rest = float((rest**2).sum()) / ((num_seeds - 1) * (num_prompts - 1))
     # Variance that prompts add to the mean, beyond what the spread of the seeds already contains.
     added = max(0.0, square_prompts - square_rest)
+    # Each part of the variance has its own t quantile (Banerjee 1960).
     half = math.sqrt(
         (_quantile(num_seeds) ** 2 * square_seeds + _quantile(num_prompts) ** 2 * added)
         / scores.size

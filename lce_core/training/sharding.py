@@ -113,6 +113,8 @@ def local_rows(tensor: Tensor) -> slice:
     if not isinstance(tensor, DTensor):
         return slice(0, tensor.shape[0])
     mesh = tensor.device_mesh
+    # fully_shard cuts the first dimension into chunks of ceil(rows / processes), so the last
+    # processes may hold fewer rows or none.
     most = -(-tensor.shape[0] // mesh.size())
     start = min(mesh.get_local_rank() * most, tensor.shape[0])
     return slice(start, start + tensor.to_local().shape[0])

@@ -47,6 +47,7 @@ def cut_documents(
         start = done = 0
         while done < size and not (truncate and (start or size < room)):
             end = min(start + room, size)
+            # A window predicts every token but its first one, or all of them after a special token.
             scored = min(end - done, end - start - 1 + before)
             # A document of one token without a preceding token has nothing to predict.
             if scored:

@@ -60,6 +60,7 @@ class RoundedAdamW(torch.optim.Optimizer):
         gradients = [parameter.grad for parameter in self._names if parameter.grad is not None]
         norms = [torch.linalg.vector_norm(held(part), dtype=torch.float32) for part in gradients]
         norm = math.sqrt(total(float(torch.stack(norms).double().square().sum())))
+        # The 1e-6 is that of torch.nn.utils.clip_grad_norm_.
         self._scale = min(1.0, limit / (norm + 1e-6))
         return norm
 
@@ -92,6 +93,7 @@ class RoundedAdamW(torch.optim.Optimizer):
             first, second, weights = (part.to(torch.float32, copy=True) for part in rows)
             first.lerp_(gradient, 1 - beta1)
             second.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+            # Decay first, then the bias-corrected step, as in torch.optim.AdamW.
             weights.mul_(1 - rate * group["weight_decay"])
             slope = second.sqrt().div_(root).add_(group["eps"])
             weights.addcdiv_(first, slope, value=-rate / (1 - beta1**count))
