@@ -2,22 +2,23 @@
 
 A table is made to fit: columns with one value throughout are said once above it, long names are
 broken at underscores, and what is still too wide goes on in a second table that repeats the columns
-by which rows are told apart. CSV and JSON hold every value unrounded.
+by which rows are told apart. CSV and JSON hold every value unrounded and every text unchanged.
 """
 
 from __future__ import annotations
 
 import csv
-import io
 import itertools
 import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
+from types import SimpleNamespace
 from typing import Any
 
 from lce_core.errors import SpecError, did_you_mean
+from lce_core.terminal import visible
 
 FORMATS = ("table", "csv", "json")
 WIDTH = 80
@@ -37,7 +38,7 @@ def format_rows(columns: Sequence[str], rows: Rows, form: str, width: int = WIDT
       SpecError: there is no such format.
     """
     if form == "table":
-        return _table(_distinct(columns), rows, width)
+        return _table([visible(name) for name in _distinct(columns)], rows, width)
     if form == "csv":
         return _csv(columns, rows)
     if form == "json":
@@ -46,11 +47,13 @@ def format_rows(columns: Sequence[str], rows: Rows, form: str, width: int = WIDT
 
 
 def _csv(columns: Sequence[str], rows: Rows) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
+    lines: list[str] = []
+    # The writer quotes a carriage return only where it is part of the end of a line.
+    end = "\r\n"
+    writer = csv.writer(SimpleNamespace(write=lines.append), lineterminator=end)
     writer.writerow(columns)
     writer.writerows([["" if cell is None else _plain(cell) for cell in row] for row in rows])
-    return text.getvalue().rstrip("\n")
+    return "\n".join(line.removesuffix(end) for line in lines)
 
 
 def _json(columns: Sequence[str], rows: Rows) -> str:
@@ -200,7 +203,7 @@ def _short(cell: Any) -> str:
         return cell.isoformat(sep=" ", timespec="seconds")
     if isinstance(cell, dict):
         return ", ".join(f"{key}: {_short(value)}" for key, value in cell.items()) or _NULL
-    text = str(cell)
+    text = visible(str(cell).replace("\r\n", "\n"))
     return text if len(text) <= _LONGEST_CELL else text[: _LONGEST_CELL - 3] + "..."
 
 

@@ -19,12 +19,14 @@ from dashboards.printing import write_pdf
 from dashboards.report import write_report
 from lce_core.errors import SpecError
 from lce_core.store.unforeseen import explained
+from lce_core.terminal import guard_terminal
 
 WRITERS = {"html": write_report, "md": write_markdown, "latex": write_latex}
 
 
 def main() -> int:
     """Writes the report; returns the exit code."""
+    guard_terminal()
     parser = argparse.ArgumentParser(prog="python -m dashboards")
     parser.add_argument("--catalog", type=Path, required=True)
     parser.add_argument("--study", required=True)

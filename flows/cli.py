@@ -20,6 +20,7 @@ from flows.commands.plugins import benchmarks, check, fetch, methods, models, ne
 from flows.commands.results import claims, dashboard, prompt, rebuild, report, sql
 from flows.commands.rope import rope
 from flows.commands.services import doctor, down, up
+from flows.terminal import say
 from lce_core.errors import (
     DefectError,
     LceError,
@@ -29,6 +30,7 @@ from lce_core.errors import (
     StudyIncompleteError,
     WorkerLostError,
 )
+from lce_core.terminal import guard_terminal
 
 app = typer.Typer(
     name="lce",
@@ -59,15 +61,16 @@ def main() -> None:
     """Entry point: turns errors made on purpose into one message and an exit code."""
     # As Ctrl-C, from the first moment on: Slurm and Kubernetes send it.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    guard_terminal()
     try:
         app()
         code: str | int | None = 0
     except SystemExit as end:
         code = end.code
         if code == INTERRUPTED:
-            typer.echo("lce: interrupted; the same command goes on where it was", err=True)
+            say("lce: interrupted; the same command goes on where it was", err=True)
     except LceError as error:
-        typer.echo(f"lce: {error}", err=True)
+        say(f"lce: {error}", err=True)
         code = exit_code(error)
     except Exception as error:  # noqa: BLE001 - no state of a home may end in a traceback
         told = _explained(error)

@@ -19,6 +19,7 @@ from flows.runs.run_progress import RunProgress
 from flows.runs.scheduling import Answer, Stop, Submit, run_units
 from flows.runs.threads import in_threads
 from flows.selection import require_models
+from flows.terminal import Terminal
 from flows.work import Work, work_of
 from lce_core.errors import StepsFailedError, StudyIncompleteError, WorkerLostError
 from lce_core.execution import Execution
@@ -62,7 +63,7 @@ def pull_studies(
       StudyIncompleteError: some cells failed, here or in an earlier run.
       KeyboardInterrupt: after SIGTERM; leases were given back.
     """
-    tell = Console(highlight=False, soft_wrap=True, markup=False)
+    tell = Terminal(highlight=False, soft_wrap=True, markup=False)
     requests = [compile_request(study, execution) for study in studies]
     for request in requests:
         require_models(request.plan, execution)

@@ -11,8 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from flows.keeping.locking import meet_lock
 from flows.plans.budget import within_budget
 from flows.request import Request, compile_request, prepared
@@ -20,6 +18,7 @@ from flows.runs.outcome import outcome_kept
 from flows.runs.results import show_results
 from flows.selection import require_models, require_work, select_cells
 from flows.servers.temporary_server import TemporaryServer, client_settings, temporary_server
+from flows.terminal import Terminal
 from lce_core.errors import LceError, ServiceError, StudyIncompleteError
 from lce_core.execution import Execution
 from lce_core.store.artifacts import Store
@@ -63,7 +62,7 @@ def run_study(
     wanted = select_cells(plan, select)
     require_work(plan, where)
     require_models(plan, execution)
-    store, tell = Store(execution.home), Console(stderr=True, highlight=False)
+    store, tell = Store(execution.home), Terminal(stderr=True, highlight=False)
     if budget:
         folders = folders_of(execution.model_dump(mode="json"))
         states = inspect(wanted, store, folders, retry_failed=retry_failed)
@@ -91,11 +90,11 @@ def run_study(
                 asked = {"select": select, "retry_failed": retry_failed, "budget": budget}
                 result = _result(request, asked, server, note)
             except StudyIncompleteError:
-                show_results(plan, execution.home, Console())
+                show_results(plan, execution.home, Terminal())
                 raise
-    show_results(plan, execution.home, Console())
+    show_results(plan, execution.home, Terminal())
     counts = ", ".join(f"{number} {status}" for status, number in sorted(result["cells"].items()))
-    Console().print(f"{spec.study}: {result['computed']} steps computed; cells: {counts}")
+    Terminal().print(f"{spec.study}: {result['computed']} steps computed; cells: {counts}")
     _show_next(spec.study, execution.home)
 
 
@@ -173,4 +172,4 @@ def _show_next(study: str, home: Path) -> None:
         ("up", where),
     )
     lines = (f"  {f'{command} {arguments}':<34} {what}" for arguments, what in asked)
-    Console().print("Next:", *lines, sep="\n", highlight=False, soft_wrap=True)
+    Terminal().print("Next:", *lines, sep="\n", highlight=False, soft_wrap=True)

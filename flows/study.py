@@ -14,7 +14,6 @@ from typing import Any
 from prefect import flow
 from prefect.logging import get_run_logger
 from prefect.task_runners import ThreadPoolTaskRunner
-from rich.console import Console
 
 from flows.keeping.locking import meet_lock
 from flows.plans.pricing import places_here
@@ -28,6 +27,7 @@ from flows.runs.run_progress import RunProgress
 from flows.runs.scheduling import run_units
 from flows.runs.submitting import through_prefect
 from flows.settings import make_execution
+from flows.terminal import Terminal
 from flows.work import work_of
 from lce_core.errors import StudyIncompleteError
 from lce_core.execution import Execution
@@ -114,4 +114,4 @@ def _compute(
 def _display(progress: RunProgress) -> Display:
     if is_deployed():
         return ArtifactDisplay(progress)
-    return TerminalDisplay(progress, Console(file=sys.stderr))
+    return TerminalDisplay(progress, Terminal(file=sys.stderr))

@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 from lce_core.store.unforeseen import explained
+from lce_core.terminal import guard_terminal
 from tasks.projections import refresh
 from tasks.questions import catalog_path
 
@@ -40,6 +41,7 @@ def keep_fresh(home: Path, ended: threading.Event, every: float = EVERY_SECONDS)
 
 def main(home: Path) -> int:
     """Keeps the catalog of `home` fresh; returns the exit code."""
+    guard_terminal()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # meant for the dashboard, whose end is ours
     ended = threading.Event()
     threading.Thread(target=_wait_for_end, args=(ended,), daemon=True).start()

@@ -11,10 +11,12 @@ from pathlib import Path
 
 from dashboards.app.serving import serve
 from lce_core.errors import SpecError
+from lce_core.terminal import guard_terminal
 
 
 def main() -> int:
     """Serves; returns the exit code."""
+    guard_terminal(coloured=True)  # Streamlit's
     parser = argparse.ArgumentParser(prog="python -m dashboards.app")
     parser.add_argument("--catalog", type=Path, required=True)
     parser.add_argument("--port", type=int, required=True)

@@ -18,6 +18,7 @@ from catalog.queries import as_store_error, open_catalog
 from dashboards.claims import Answer, Claim, answers, claims, headline, told_apart
 from lce_core.errors import SpecError
 from lce_core.store.unforeseen import explained
+from lce_core.terminal import guard_terminal
 
 WIDTH = 80
 ORDER = {"best": "Best", "order": "Perplexity and the rest"}
@@ -26,6 +27,7 @@ ORDER = {"best": "Best", "order": "Perplexity and the rest"}
 
 def main() -> int:
     """Prints the claims; returns the exit code."""
+    guard_terminal()
     parser = argparse.ArgumentParser(prog="python -m dashboards.claims")
     parser.add_argument("--catalog", type=Path, required=True)
     parser.add_argument("--study", required=True)

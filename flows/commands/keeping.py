@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from flows.commands.options import FOLDERS, Select, Study, with_execution
+from flows.terminal import say
 from lce_core.execution import Execution
 
 
@@ -85,4 +86,4 @@ def export(
     from flows.keeping.exporting import export_variant
 
     for line in export_variant(study, how, out, select=select, length=length, precision=precision):
-        typer.echo(line)
+        say(line)

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from flows.commands.options import FOLDERS, Budget, Select, Study, with_execution
+from flows.terminal import say
 from lce_core.execution import Execution
 
 
@@ -44,13 +45,13 @@ def plan(
             told["budget"] = chosen.to_json()
         if power:
             told["power"] = visible.as_json(found.plan)
-        typer.echo(json.dumps(told, indent=1))
+        say(json.dumps(told, indent=1))
         return
     plan_view.show(found, every_cell=cells, device=device_type)
     for line in chosen.lines() if chosen else ():
-        typer.echo(line)
+        say(line)
     if power:
-        typer.echo("\n".join(visible.lines(found.plan)))
+        say("\n".join(visible.lines(found.plan)))
 
 
 @with_execution(*FOLDERS)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from flows.commands.options import with_execution
+from flows.terminal import say
 from lce_core.execution import Execution
 
 
@@ -24,9 +25,9 @@ def methods(
     from flows.plugins import documents, listing
 
     if exports:
-        typer.echo(documents.exports_table(), nl=False)
+        say(documents.exports_table(), end="")
     elif markdown:
-        typer.echo(documents.methods_markdown(), nl=False)
+        say(documents.methods_markdown(), end="")
     else:
         listing.methods()
 
@@ -41,7 +42,7 @@ def benchmarks(
     from flows.plugins import documents, listing
 
     if markdown:
-        typer.echo(documents.benchmarks_markdown(), nl=False)
+        say(documents.benchmarks_markdown(), end="")
     else:
         listing.benchmarks()
 
@@ -55,7 +56,7 @@ def recipes(
     from flows.plugins import documents, listing
 
     if markdown:
-        typer.echo(documents.recipes_markdown(), nl=False)
+        say(documents.recipes_markdown(), end="")
     else:
         listing.recipes()
 
@@ -84,7 +85,7 @@ def fetch(
         repo, _, revision = name.removeprefix("hub:").partition("@")
         entry = {"name": "hub_model", "repo": repo, "revision": revision}
     folder = MODELS.parse(entry, "lce fetch").fetch(Store(how.home).models)
-    typer.echo(f"{name}: {folder}")
+    say(f"{name}: {folder}")
 
 
 def new(
@@ -99,8 +100,8 @@ def new(
     from lce_core.registry import MARK
 
     file = new_plugin(kind, name, folder)
-    typer.echo(f"{file}\nFill in every line marked {MARK!r} and remove the marks. Then:")
-    typer.echo(f"  lce check {file}\n  lce run STUDY --plugins {folder}")
+    say(f"{file}\nFill in every line marked {MARK!r} and remove the marks. Then:")
+    say(f"  lce check {file}\n  lce run STUDY --plugins {folder}")
 
 
 @with_execution("data_folder")

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import typer
 
 from flows.commands.options import FOLDERS, Study, with_execution
+from flows.terminal import say
 from lce_core.execution import Execution
 from tasks.own_code import of_own_code
 
@@ -30,7 +31,7 @@ def sql(
     from flows.settings import home
     from tasks.questions import answer
 
-    typer.echo(answer(home(), query, form, memory).rstrip("\n"))
+    say(answer(home(), query, form, memory).rstrip("\n"))
 
 
 def report(
@@ -110,7 +111,7 @@ def rebuild_catalog() -> None:
     from flows.settings import home
     from tasks import projections
 
-    typer.echo(str(projections.rebuild_catalog(home())))
+    say(str(projections.rebuild_catalog(home())))
 
 
 @rebuild.command("mlflow")
@@ -119,7 +120,7 @@ def rebuild_mlflow() -> None:
     from flows.settings import home
     from tasks import projections
 
-    typer.echo(f"projected: {', '.join(projections.rebuild_mlflow(home())) or 'no study yet'}")
+    say(f"projected: {', '.join(projections.rebuild_mlflow(home())) or 'no study yet'}")
 
 
 def _show(module: str, *asked: str) -> None:

@@ -12,6 +12,8 @@ from typing import Annotated
 
 import typer
 
+from flows.terminal import say
+
 rope = typer.Typer(
     help="What rotary frequencies let a model tell apart, and what a method does to them.",
     no_args_is_help=True,
@@ -34,10 +36,10 @@ def bound(
     inv_freq = bounds.frequencies_of(base, dim)
     length = bounds.bounded_length(inv_freq)
     if not as_json:
-        typer.echo(texts.bound(base, inv_freq, length))
+        say(texts.bound(base, inv_freq, length))
         return
     found = {"base": base, "dim": dim, "length": length, "searched": bounds.SEARCHED}
-    typer.echo(json.dumps(found, indent=1))
+    say(json.dumps(found, indent=1))
 
 
 @rope.command()
@@ -55,10 +57,10 @@ def base(
 
     found = bounds.smallest_base(length, dim, digits)
     if not as_json:
-        typer.echo(texts.smallest_base(length, dim, digits, found))
+        say(texts.smallest_base(length, dim, digits, found))
         return
     asked = {"length": length, "dim": dim, "digits": digits}
-    typer.echo(json.dumps({**asked, **asdict(found)}, indent=1))
+    say(json.dumps({**asked, **asdict(found)}, indent=1))
 
 
 @rope.command()
@@ -98,8 +100,8 @@ def inspect(
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(picture.draw(found), encoding="utf-8")
     if as_json:
-        typer.echo(json.dumps(texts.as_json(found, shown), indent=1))
+        say(json.dumps(texts.as_json(found, shown), indent=1))
     else:
         texts.show(found, shown)
         if out is not None:
-            typer.echo(str(out))
+            say(str(out))

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from flows.terminal import say
+
 NAMES_OF_SERVICES = {"server": "Prefect UI", "mlflow": "MLflow UI", "worker": "worker"}
 
 
@@ -19,10 +21,10 @@ def up(
 
     for service in services.up(home(), {"server": port, "mlflow": mlflow_port}):
         shown = services.address(home(), service)
-        typer.echo(f"{NAMES_OF_SERVICES[service.name]:<10} {shown}")
+        say(f"{NAMES_OF_SERVICES[service.name]:<10} {shown}")
     for study, page in services.study_pages(home()).items():
-        typer.echo(f"  {study}, all methods: {page}")
-    typer.echo("Now: prefect deployment run controlled-study (in this folder). Stop: lce down")
+        say(f"  {study}, all methods: {page}")
+    say("Now: prefect deployment run controlled-study (in this folder). Stop: lce down")
 
 
 def down() -> None:
@@ -31,7 +33,7 @@ def down() -> None:
     from flows.settings import home
 
     stopped = services.down(home())
-    typer.echo(f"stopped: {', '.join(stopped) or 'nothing was running'}")
+    say(f"stopped: {', '.join(stopped) or 'nothing was running'}")
 
 
 def doctor() -> None:
@@ -41,8 +43,8 @@ def doctor() -> None:
 
     checks = services.doctor(home())
     for check in checks:
-        typer.echo(f"{'ok  ' if check.ok else 'FAIL'} {check.name}: {check.detail}")
+        say(f"{'ok  ' if check.ok else 'FAIL'} {check.name}: {check.detail}")
         if not check.ok:
-            typer.echo(f"     {check.remedy}")
+            say(f"     {check.remedy}")
     if not all(check.ok for check in checks):
         raise typer.Exit(1)

@@ -6,8 +6,7 @@ import math
 from collections import Counter
 from pathlib import Path
 
-import typer
-
+from flows.terminal import say
 from lce_core.errors import SpecError
 from lce_core.store.artifacts import Store
 from lce_core.store.garbage import Garbage, collect_garbage, find_garbage
@@ -37,8 +36,8 @@ def clean(home: Path, *, dry_run: bool, locks: list[Path], prompt_gigabytes: flo
         garbage = collect_garbage(store, lambda: roots_of(store, locks), most)
     for one in garbage:
         place = one.path.relative_to(home)
-        typer.echo(f"{one.what:<8} {_bytes(one.bytes):>9}  {place}  ({one.why})")
-    typer.echo(_summary(garbage, "would free" if dry_run else "freed"))
+        say(f"{one.what:<8} {_bytes(one.bytes):>9}  {place}  ({one.why})")
+    say(_summary(garbage, "would free" if dry_run else "freed"))
 
 
 def _summary(garbage: list[Garbage], verb: str) -> str:

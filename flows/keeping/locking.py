@@ -10,10 +10,9 @@ import uuid
 from collections import Counter
 from pathlib import Path
 
-import typer
-
 from flows.request import Request, compile_request
 from flows.settings import is_file, shipped_studies, study_path
+from flows.terminal import say
 from lce_core.errors import DataError, SpecError
 from lce_core.execution import Execution
 from lce_core.store.artifacts import Store
@@ -57,9 +56,9 @@ def write_lock(study: str, execution: Execution, file: Path | None) -> Path:
         Store(execution.home).studies.keep_lock(lock.study, lock.text())
     kinds = Counter(step.kind for step in lock.steps.values())
     counted = ", ".join(f"{number:,} {kind}" for kind, number in sorted(kinds.items()))
-    typer.echo(f"{path}: {len(lock.steps):,} ids ({counted or 'none'})")
+    say(f"{path}: {len(lock.steps):,} ids ({counted or 'none'})")
     if without := sum(cell.step is None for cell in request.plan.cells):
-        typer.echo(f"{without:,} cells have no id here: `lce plan {study}` gives the reasons")
+        say(f"{without:,} cells have no id here: `lce plan {study}` gives the reasons")
     return path
 
 
@@ -82,10 +81,10 @@ def check_lock(study: str, execution: Execution, file: Path | None) -> bool:
     lock = read_lock(path, request.plan.study.study)
     found, unchecked = changes(lock, request.plan)
     for change in found:
-        typer.echo(_line(change))
-    typer.echo(_summary(path, found, len(lock.steps)))
+        say(_line(change))
+    say(_summary(path, found, len(lock.steps)))
     if unchecked:
-        typer.echo(f"{unchecked:,} compared but for digests: their data are not here")
+        say(f"{unchecked:,} compared but for digests: their data are not here")
     return not found
 
 

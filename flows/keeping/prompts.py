@@ -12,8 +12,6 @@ from lce_core.prompts.rebuilding import asked_cell
 from lce_core.prompts.wording import origin, size, to_json
 from lce_core.store.artifacts import Store
 
-_VISIBLE = {code: f"\\x{code:02x}" for code in (*range(32), 127) if chr(code) not in "\t\n"}
-
 
 def show_sample(execution: Execution, cell: str, sample: int, *, as_json: bool) -> None:
     """Prints the text, and to standard error what it is, or all of it as JSON.
@@ -34,8 +32,7 @@ def show_sample(execution: Execution, cell: str, sample: int, *, as_json: bool) 
             sys.stderr.write(f"query {number} of {len(found.prompts)}:\n")
         sys.stderr.write(f"{size(prompt)}\n")
         sys.stderr.flush()
-        text = prompt.text.translate(_VISIBLE) if sys.stdout.isatty() else prompt.text
-        sys.stdout.write(f"{text}\n")
+        sys.stdout.write(f"{prompt.text}\n")
         sys.stdout.flush()
 
 

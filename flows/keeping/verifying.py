@@ -11,6 +11,7 @@ from rich.table import Table
 
 from flows.request import compile_request
 from flows.selection import select_cells
+from flows.terminal import Terminal
 from lce_core.errors import SpecError
 from lce_core.execution import Execution
 from lce_core.store.artifacts import Store
@@ -31,7 +32,7 @@ def verify_study(
       SpecError: the request is wrong, no cell is done, or another process verifies.
     """
     plan = select_cells(compile_request(study, execution).plan, select)
-    store, console = Store(execution.home), Console(highlight=False)
+    store, console = Store(execution.home), Terminal(highlight=False)
     done = _done(store, [cell.step for cell in plan.cells if cell.step])
     drawn = sampled(list(done), lambda one: one, sample, seed)
     if not drawn:

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from flows.plans.amounts import (
@@ -20,6 +19,7 @@ from flows.plans.amounts import (
 )
 from flows.plans.planning import Inspection
 from flows.plans.pricing import Price, Prices, prices_of, time_left
+from flows.terminal import Terminal
 from lce_core.store.steps import Step
 from lce_core.study.plan_diff import in_short
 from lce_core.study.pricing.time_left import spoken
@@ -53,7 +53,7 @@ Group = tuple[str, str, str]
 
 def show(found: Inspection, *, every_cell: bool, device: str | None = None) -> None:
     """Prints states and prices by method, the reasons, and what a run would cost."""
-    console = Console()
+    console = Terminal()
     prices = prices_of(found.plan, found.states, found.execution, device)
     console.print(_table(found, prices))
     for line in (*difference_lines(found), *_totals(found, prices)):

@@ -16,6 +16,7 @@ from flows.plans.amounts import device_of, error_of
 from flows.plans.grid import ASCII, SIGNS, grid_lines
 from flows.plans.planning import Inspection
 from flows.plans.pricing import Prices, prices_of, time_left
+from flows.terminal import Terminal
 from lce_core.errors import SpecError
 from lce_core.store.lease import Holder
 from lce_core.study.pricing.time_left import Running, spoken
@@ -37,7 +38,7 @@ _REST_PER_LOOK = 5
 
 def show_status(found: Inspection) -> None:
     """Prints how far the study is."""
-    console, prices = Console(), _prices(found)
+    console, prices = Terminal(), _prices(found)
     for line in status_lines(found, prices, found.running(), _is_unicode(console)):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
@@ -74,7 +75,7 @@ def watch(found: Inspection, console: Console | None = None) -> bool:
     Raises:
       SpecError: nothing is to do of what is known, and of the rest nothing is known here.
     """
-    console = console or Console()
+    console = console or Terminal()
     watched, is_live = _Watch(found, _is_unicode(console)), console.is_terminal
     live = Live(console=console, auto_refresh=False, transient=True)
     with live if is_live else nullcontext():

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import typer
-
+from flows.terminal import say
 from lce_core.benchmarks import DataSet
 from lce_core.errors import SpecError
 from lce_core.registry import Registry, plugin_names
@@ -91,11 +90,11 @@ def _kept(one: PluginFile, data_folders: Mapping[str, Path]) -> bool:
         names = {each.name for each in data_sets}
         return {name: folder for name, folder in data_folders.items() if name in names}
 
-    typer.echo(f"{one.place}/{one.name}")
+    say(f"{one.place}/{one.name}")
     faults = 0
     for finding in findings(one.registry, one.name, data):
-        typer.echo(f"{'FAIL' if finding.fault else 'ok  '} {finding.check}: {finding.about}")
+        say(f"{'FAIL' if finding.fault else 'ok  '} {finding.check}: {finding.about}")
         if finding.fault:
-            typer.echo(f"     {finding.fault}")
+            say(f"     {finding.fault}")
             faults += 1
     return not faults

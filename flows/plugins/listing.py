@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from rich.console import Console
 from rich.table import Table
 
 from flows.plugins.documents import properties
+from flows.terminal import Terminal
 from lce_core.benchmarks import BENCHMARKS
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
@@ -18,7 +18,7 @@ def methods() -> None:
     for name in METHODS.names():
         method = METHODS.load(name)
         table.add_row(name, *properties(method), method.source.paper)
-    Console().print(table)
+    Terminal().print(table)
 
 
 def benchmarks() -> None:
@@ -29,7 +29,7 @@ def benchmarks() -> None:
         samples = "by seed" if benchmark.seeded else "fixed"
         paper = benchmark.source.paper
         table.add_row(name, benchmark.unit, benchmark.default_metric, samples, paper)
-    Console().print(table)
+    Terminal().print(table)
 
 
 def models() -> None:
@@ -44,7 +44,7 @@ def models() -> None:
         rotary = f"{geometry.rotary_dim} of {geometry.head_dim}"
         context = str(geometry.trained_context)
         table.add_row(name, context, f"{geometry.theta:g}", rotary, model.origin(), model.licence)
-    Console().print(table)
+    Terminal().print(table)
 
 
 def recipes() -> None:
@@ -55,7 +55,7 @@ def recipes() -> None:
         known = {key.removeprefix("training."): str(fact.value) for key, fact in recipe.facts()}
         keys = ("learning_rate", "tokens_per_step", "train_tokens", "schedule")
         table.add_row(name, *(known.get(key, "-") for key in keys), recipe.about)
-    Console().print(table)
+    Terminal().print(table)
 
 
 def _table(*columns: str) -> Table:

@@ -6,10 +6,10 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 from flows.rope.inspection import Inspection
+from flows.terminal import Terminal
 from lce_core.rope import Frequencies
 from lce_core.rope.bound import (
     EXPONENTS,
@@ -70,7 +70,7 @@ def smallest_base(length: int, dim: int, digits: int, found: SmallestBase) -> st
 
 def show(found: Inspection, head: Head | None) -> None:
     """Prints the inspection: the pairs of `head`, or a line for each head."""
-    console = Console(highlight=False, soft_wrap=True)
+    console = Terminal(highlight=False, soft_wrap=True)
     lengths, geometry = found.lengths, found.geometry
     console.print(
         f"{found.method.plugin_name} on {found.model}: {geometry.num_pairs} of"
@@ -79,7 +79,7 @@ def show(found: Inspection, head: Head | None) -> None:
         f" request {lengths.request:,}"
     )
     for note in found.notes:
-        Console(highlight=False, width=80).print(note)
+        Terminal(highlight=False, width=80).print(note)
     console.print()
     if found.changes_attention_alone:
         console.print(_bound_line("base model", found.base, lengths.request))

@@ -52,11 +52,11 @@ class TerminalDisplay:
     def __init__(self, progress: RunProgress, console: Console) -> None:
         self._console, self._last, self._run = console, time.monotonic(), progress
         self._bar = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=None),
             TaskProgressColumn(),
             TimeElapsedColumn(),
-            TextColumn("{task.fields[left]}"),
+            TextColumn("{task.fields[left]}", markup=False),
             console=console,
             expand=True,
         )

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from rich.console import Console
-
 from flows.runs.display import Display
 from flows.runs.results import WIDTH, show_results
+from flows.terminal import Terminal
 from lce_core.study.plan import StudyPlan
 from lce_core.study.units import Unit
 from tasks.projections import refresh
@@ -71,5 +70,5 @@ class FirstSeedDisplay:
     def _text(self) -> str:
         refresh(self._home)
         text = io.StringIO()
-        show_results(self._plan, self._home, Console(file=text, width=WIDTH), seed=self._seed)
+        show_results(self._plan, self._home, Terminal(file=text, width=WIDTH), seed=self._seed)
         return text.getvalue()
