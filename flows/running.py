@@ -124,6 +124,9 @@ def _told(
     request: Request, asked: dict[str, Any], server: TemporaryServer, note: Callable[[str], None]
 ) -> dict[str, Any] | None:
     """As `_result`; None where the server died before it was told of the beginning."""
+    from prefect.exceptions import Abort, ObjectNotFound
+
+    from flows.runs.cancelled import report_cancelled
     from flows.study import controlled_study  # seconds of imports
 
     home = request.execution.home
@@ -135,7 +138,16 @@ def _told(
             return result
         except LceError:
             raise
+        except (KeyboardInterrupt, Abort, ObjectNotFound) as error:
+            # Prefect's client finds no flow run, or may not change its state, once the run ends.
+            if not outcome.ended_in_prefect and isinstance(error, KeyboardInterrupt):
+                raise
+            if outcome.flow_run and outcome.ended_in_prefect == "cancelled":
+                report_cancelled(outcome.flow_run)
+            raise _ended_in_prefect(server, outcome.ended_in_prefect) from None
         except Exception as error:
+            if getattr(getattr(error, "response", None), "status_code", None) in (401, 403):
+                raise _refused(server) from None
             # Prefect's own database lies there too, and fails in ways of its own.
             if shutil.disk_usage(home).free < FULL_BYTES:
                 raise disk_full(home, str(error)) from error
@@ -147,6 +159,25 @@ def _told(
             if outcome.error:
                 raise outcome.error from None
             return outcome.result
+
+
+def _ended_in_prefect(server: TemporaryServer, how: str) -> ServiceError:
+    return ServiceError(
+        f"the flow run at {server.url}",
+        f"{how or 'cancelled or deleted'} in Prefect while the study ran",
+        "a flow run that lasts as long as the study",
+        "run again, which goes on where it was: what was finished is in the store",
+    )
+
+
+def _refused(server: TemporaryServer) -> ServiceError:
+    return ServiceError(
+        f"Prefect's server at {server.url}",
+        "a refusal of this run's credentials (HTTP 401 or 403)",
+        "a server that lets this run in",
+        "set PREFECT_API_AUTH_STRING or PREFECT_API_KEY for it, or unset PREFECT_API_URL; what was"
+        " finished is in the store",
+    )
 
 
 def _never_told(server: TemporaryServer) -> ServiceError:

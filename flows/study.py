@@ -18,6 +18,7 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from flows.keeping.locking import meet_lock
 from flows.plans.pricing import places_here
 from flows.request import request_for
+from flows.runs.cancelled import interrupted_when_cancelled
 from flows.runs.deployed import is_deployed
 from flows.runs.display import ArtifactDisplay, Display, TerminalDisplay
 from flows.runs.first_seed import FirstSeedDisplay
@@ -74,7 +75,8 @@ def controlled_study(
     """
     with outcome_told() as outcome:
         how = make_execution(execution)
-        outcome.result = _compute(study, select, how, retry_failed, budget)
+        with sigterm_interrupts(), interrupted_when_cancelled(outcome):
+            outcome.result = _compute(study, select, how, retry_failed, budget)
     return outcome.result
 
 
@@ -96,7 +98,7 @@ def _compute(
     progress = RunProgress(work.units, work.predicted, num_cells, places_here(how), BOARD)
     display = FirstSeedDisplay(_display(progress), work.wanted, work.units, how.home)
     units, submit = work.ordered(socket.gethostname()), through_prefect(how)
-    with sigterm_interrupts(), shown_live(how.home, name) if work.trains else nullcontext():
+    with shown_live(how.home, name) if work.trains else nullcontext():
         try:
             tally = run_units(units, work.done, how, display, submit, work.seconds)
         finally:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 
 @dataclass
@@ -20,6 +21,10 @@ class Outcome:
     result: dict[str, Any] | None = None
     error: BaseException | None = None
     """An interrupt too."""
+    flow_run: UUID | None = None
+    """The flow run of a command, which may be cancelled or deleted in Prefect."""
+    ended_in_prefect: str = ""
+    """"cancelled" or "deleted" if that is what interrupted the flow."""
 
 
 _KEPT: ContextVar[Outcome | None] = ContextVar("outcome", default=None)

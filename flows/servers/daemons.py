@@ -206,7 +206,12 @@ def answers(url: str, secret: str = "") -> bool:
     """
     if secret and not _proves(url, secret):
         return False
-    return _text(urllib.request.Request(url, headers=_headers(secret))) is not None
+    return status(url, _headers(secret)) == 200
+
+
+def status(url: str, headers: Mapping[str, str]) -> int:
+    """Return the status of the answer to a GET of `url`; 0 if nothing answers."""
+    return _get(urllib.request.Request(url, headers=dict(headers)))[0]
 
 
 def ask(url: str, body: object = None, *, secret: str = "") -> Any:
@@ -236,18 +241,22 @@ def ask(url: str, body: object = None, *, secret: str = "") -> Any:
 def _proves(url: str, secret: str) -> bool:
     """Return True if the server of `url` knows `secret`; another user may have taken the port."""
     server, nonce = urlsplit(url), secrets.token_urlsafe()
-    said = _text(urllib.request.Request(f"http://{server.netloc}{PROOF}?{nonce}"))
+    code, said = _get(urllib.request.Request(f"http://{server.netloc}{PROOF}?{nonce}"))
     expected = proof(secret, server.port or 80, nonce)
-    return said is not None and hmac.compare_digest(said, expected.encode())
+    return code == 200 and hmac.compare_digest(said, expected.encode())
 
 
-def _text(request: urllib.request.Request) -> bytes | None:
-    """Return the start of the answer to a GET; None unless the server answers 200."""
+def _get(request: urllib.request.Request) -> tuple[int, bytes]:
+    """Return status and start of the answer to a GET; 0 if nothing answers."""
     # A URLError is an OSError; a server that is going down may break off in the middle.
-    broken = (OSError, http.client.HTTPException)
-    with contextlib.suppress(*broken), _DIRECT.open(request, timeout=5) as response:
-        return bytes(response.read(1000)) if response.status == 200 else None
-    return None
+    try:
+        with _DIRECT.open(request, timeout=5) as response:
+            return response.status, response.read(1000)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, b""
+    except (OSError, http.client.HTTPException):
+        return 0, b""
 
 
 def _headers(secret: str) -> dict[str, str]:

@@ -13,6 +13,7 @@ holds for it, it sends then. If that fails several times in a row, the run goes 
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import os
 import subprocess
@@ -25,7 +26,7 @@ from urllib.parse import urlsplit
 
 from filelock import FileLock, Timeout
 
-from flows.servers.daemons import answers, environment, find, log_path, tail, workplace
+from flows.servers.daemons import answers, environment, find, log_path, status, tail, workplace
 from flows.servers.guarded_prefect import client_auth, command, settings
 from flows.servers.ports import LOOPBACK, free_port
 from lce_core.access import new_secret, server_secret
@@ -121,7 +122,8 @@ class TemporaryServer:
 
     def answers(self) -> bool:
         """Return True if the server answers, and is the one that was started."""
-        return answers(f"{self.url}/health", self.secret)
+        health = f"{self.url}/health"
+        return answers(health, self.secret) if self.secret else status(health, _own()) == 200
 
     @property
     def was_lost(self) -> bool:
@@ -233,7 +235,7 @@ def _existing(home: Path) -> tuple[str, str]:
     """Return url and secret of PREFECT_API_URL or of `lce up`; empty if there is neither.
 
     Raises:
-      ServiceError: PREFECT_API_URL is set, and nothing answers there.
+      ServiceError: PREFECT_API_URL is set, and nothing answers there, or refuses the user.
     """
     service = find(home, "server")
     ours = str(service.url) if service else ""
@@ -244,7 +246,16 @@ def _existing(home: Path) -> tuple[str, str]:
             return ours, secret
         if not given:
             return "", ""
-    if not answers(f"{given}/health"):
+    code = status(f"{given}/health", _own())
+    if code in (401, 403):
+        raise ServiceError(
+            "PREFECT_API_URL",
+            f"{given}, which answers {code}: it refuses PREFECT_API_AUTH_STRING or PREFECT_API_KEY",
+            "a server that lets you in",
+            "correct the credentials, or unset the variable: `lce run` then starts a server of its"
+            " own",
+        )
+    if code != 200:
         raise ServiceError(
             "PREFECT_API_URL",
             f"{given}, where no Prefect server answers",
@@ -252,3 +263,11 @@ def _existing(home: Path) -> tuple[str, str]:
             "start it, or unset the variable: `lce run` then starts one of its own",
         )
     return given, ""
+
+
+def _own() -> dict[str, str]:
+    """Return the header with the user's own credentials, as Prefect's clients send them."""
+    if own := os.environ.get("PREFECT_API_AUTH_STRING"):
+        return {"Authorization": f"Basic {base64.b64encode(own.encode()).decode()}"}
+    key = os.environ.get("PREFECT_API_KEY")
+    return {"Authorization": f"Bearer {key}"} if key else {}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.servers.temporary_server import temporary_server
+from flows.servers.temporary_server import client_settings, temporary_server
 from tests.support.studies import copied_home
 
 
@@ -19,9 +19,9 @@ def home(finished: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def server(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The API of a Prefect server that a run may use instead of starting its own."""
+def server(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Where a Prefect server is that a run may use instead of its own, and what lets it in."""
     folder = tmp_path_factory.mktemp("server")
     shutil.copytree(finished / "prefect", folder / "prefect")
     with temporary_server(folder) as running:
-        yield running.wait_ready()
+        yield client_settings(folder, running.wait_ready(), running.secret)

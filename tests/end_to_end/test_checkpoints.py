@@ -132,7 +132,7 @@ def test_published_weights_give_the_scores_of_the_run_they_come_from(
 
 
 def test_without_the_folder_its_cells_are_unavailable_and_the_others_are_done(
-    home: Path, text: Arguments, server: str, tmp_path: Path
+    home: Path, text: Arguments, server: dict[str, str], tmp_path: Path
 ) -> None:
     entry = {"name": "yarn", "checkpoint": "mine"}
     study = write_study(tmp_path, RELEASED, methods=[{"name": "none"}, entry])

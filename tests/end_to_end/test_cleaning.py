@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 @pytest.mark.long
 def test_a_study_that_was_made_smaller_keeps_what_it_still_is(
-    home: Path, text: tuple[str, str], server: str, tmp_path: Path
+    home: Path, text: tuple[str, str], server: dict[str, str], tmp_path: Path
 ) -> None:
     whole = write_study(tmp_path)
     smaller = write_study(tmp_path, benchmarks=TINY["benchmarks"][:1])

@@ -84,7 +84,7 @@ def test_a_report_is_one_file_and_an_unknown_study_is_refused(home: Path, tmp_pa
 
 @pytest.mark.long
 def test_cells_that_cannot_be_are_rows_with_their_reason(
-    home: Path, text: Arguments, server: str, tmp_path: Path
+    home: Path, text: Arguments, server: dict[str, str], tmp_path: Path
 ) -> None:
     methods = [
         *TINY["methods"],
@@ -99,7 +99,7 @@ def test_cells_that_cannot_be_are_rows_with_their_reason(
 
 @pytest.mark.long
 def test_a_diverging_run_fails_its_cells_and_nothing_else(
-    home: Path, text: Arguments, server: str, tmp_path: Path
+    home: Path, text: Arguments, server: dict[str, str], tmp_path: Path
 ) -> None:
     wild = {**TINY["training"], "learning_rate": 1.0e30, "gradient_clip": 1.0e30}
     study = write_study(tmp_path, training=wild)

@@ -39,7 +39,7 @@ WHERE metric IN ('perplexity', 'accuracy', 'strict_accuracy') ORDER BY ALL
 
 
 def test_two_kinds_of_model_run_and_the_second_time_nothing_is_computed(
-    server: str, text: tuple[str, str], tmp_path: Path
+    server: dict[str, str], text: tuple[str, str], tmp_path: Path
 ) -> None:
     home, study = tmp_path / "home", write_study(tmp_path, STUDY)
     ends = tokenizer_with(bos=None, eos="<query-7>")  # as Qwen's: no token begins a text

@@ -26,7 +26,7 @@ def projections(home: Path) -> tuple[str, str]:
 
 
 def test_a_second_run_computes_nothing_and_leaves_the_catalog_as_it_was(
-    finished: Path, home: Path, text: Arguments, server: str, tmp_path: Path
+    finished: Path, home: Path, text: Arguments, server: dict[str, str], tmp_path: Path
 ) -> None:
     assert computed(lce(home, "run", write_study(tmp_path), *text, server=server)) == 0
     assert projections(home) == projections(finished)
@@ -34,7 +34,7 @@ def test_a_second_run_computes_nothing_and_leaves_the_catalog_as_it_was(
 
 @pytest.mark.long
 def test_another_length_runs_only_its_cells(
-    home: Path, text: Arguments, server: str, tmp_path: Path
+    home: Path, text: Arguments, server: dict[str, str], tmp_path: Path
 ) -> None:
     perplexity, passkey = TINY["benchmarks"]
     benchmarks = [perplexity, {**passkey, "lengths": [128, 256, 384]}]
@@ -46,7 +46,7 @@ def test_another_length_runs_only_its_cells(
 
 @pytest.mark.long
 def test_another_training_value_runs_its_dependents_and_the_plan_says_why(
-    home: Path, text: Arguments, server: str, tmp_path: Path
+    home: Path, text: Arguments, server: dict[str, str], tmp_path: Path
 ) -> None:
     changed = write_study(tmp_path, training={**TINY["training"], "learning_rate": 0.001})
     shown = " ".join(lce(home, "plan", changed, *text).split())
@@ -59,7 +59,7 @@ def test_another_training_value_runs_its_dependents_and_the_plan_says_why(
 
 @pytest.mark.long
 def test_a_budget_computes_whole_blocks_and_the_next_run_the_rest(
-    home: Path, text: Arguments, server: str, tmp_path: Path
+    home: Path, text: Arguments, server: dict[str, str], tmp_path: Path
 ) -> None:
     study = write_study(tmp_path, seeds=[0, 1])
     whole = json.loads(lce(home, "plan", study, *text, "--json", "--budget", "1000cpuh"))
@@ -76,7 +76,7 @@ def test_a_budget_computes_whole_blocks_and_the_next_run_the_rest(
 
 @pytest.mark.long
 def test_damage_is_noticed_and_only_that_is_redone(
-    home: Path, text: Arguments, server: str, tmp_path: Path, finished: Path
+    home: Path, text: Arguments, server: dict[str, str], tmp_path: Path, finished: Path
 ) -> None:
     checkpoint = next((home / "artifacts" / "finetune").iterdir())
     weights = checkpoint / "model" / "model.safetensors"
@@ -92,7 +92,7 @@ def test_damage_is_noticed_and_only_that_is_redone(
 
 
 def test_another_file_of_the_same_study_name_is_pointed_out(
-    home: Path, text: Arguments, server: str, tmp_path: Path
+    home: Path, text: Arguments, server: dict[str, str], tmp_path: Path
 ) -> None:
     study = write_study(tmp_path, seeds=[0])
     assert "was last planned from" in lce(home, "run", study, *text, server=server)

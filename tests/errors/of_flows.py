@@ -261,7 +261,7 @@ def _(place: Place) -> None:
 
 class _Refuses(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
-        self.send_error(500)
+        self.send_error(401 if self.path.endswith("/health") else 500)
 
     def log_message(self, *_: object) -> None:
         """Nobody reads it."""
@@ -302,6 +302,16 @@ def _(_: Place) -> None:
     require_ours("a-run", None)
 
 
+@provokes("flows/running.py", "a flow run that lasts as long as the study")
+def _(place: Place) -> None:
+    raise running._ended_in_prefect(temporary_server.TemporaryServer(place.folder), "deleted")
+
+
+@provokes("flows/running.py", "a server that lets this run in")
+def _(place: Place) -> None:
+    raise running._refused(temporary_server.TemporaryServer(place.folder))
+
+
 @provokes("flows/running.py", "a server that is told when the run begins")
 def _(place: Place) -> None:
     server = temporary_server.TemporaryServer(place.folder)
@@ -313,6 +323,14 @@ def _(place: Place) -> None:
 def _(place: Place) -> None:
     place.patch.setenv("PREFECT_API_URL", f"http://127.0.0.1:{free_port()}/api")
     temporary_server.TemporaryServer(place.folder).start()
+
+
+@provokes("flows/servers/temporary_server.py", "a server that lets you in")
+def _(place: Place) -> None:
+    with http.server.HTTPServer(("127.0.0.1", 0), _Refuses) as server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        place.patch.setenv("PREFECT_API_URL", f"http://127.0.0.1:{server.server_port}/api")
+        temporary_server.TemporaryServer(place.folder).start()
 
 
 def ready(place: Place, *, taken: bool) -> None:

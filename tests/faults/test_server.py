@@ -9,6 +9,8 @@ import contextlib
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -17,14 +19,17 @@ from pathlib import Path
 import psutil
 import pytest
 
-from flows.servers.daemons import ask
-from flows.servers.temporary_server import temporary_server
+from flows.servers.daemons import answers, ask
+from flows.servers.temporary_server import client_settings, temporary_server
 from lce_core.store.artifacts import Store
 from tests.faults.output import DUMPS
+from tests.support.ports import unused_port
 from tests.support.processes import marked, new_marker, playing, survivors
 from tests.support.studies import (
     TINY_STEPS,
     computed,
+    environment,
+    lce,
     new_home,
     scores,
     start,
@@ -139,3 +144,76 @@ def test_ctrl_c_without_a_server_ends_as_with_one(
     for word in DUMPS:
         assert word not in output
     wait_until(lambda: not survivors(marker), 30)
+
+
+SET = """
+import sys
+from prefect.client.orchestration import get_client
+from prefect.states import Cancelling
+
+with get_client(sync_client=True) as client:
+    (run,) = [run for run in client.read_flow_runs() if run.state.is_running()]
+    if sys.argv[1] == "deleted":
+        client.delete_flow_run(run.id)
+    else:
+        client.set_flow_run_state(run.id, Cancelling())
+"""
+"""What the UI and `prefect flow-run cancel` and `delete` ask the server for."""
+
+
+def as_a_client_of(server: psutil.Process, home: Path) -> dict[str, str]:
+    """The environment of somebody who knows the server's secret."""
+    theirs = server.environ()
+    secret = theirs["PREFECT_SERVER_API_AUTH_STRING"].partition(":")[2]
+    return environment(home, **client_settings(home, theirs["PREFECT_API_URL"], secret))
+
+
+@pytest.mark.parametrize("how", ["cancelled", "deleted"])
+def test_a_flow_run_that_is_ended_in_prefect_ends_the_run_with_a_sentence(
+    how: str, finished: Path, text: Arguments, tmp_path: Path
+) -> None:
+    home, marker, study = new_home(finished, tmp_path / "home"), new_marker(), write_study(tmp_path)
+    run = start(home, "run", study, *text, env=marked(home, marker))
+    settings = as_a_client_of(server_at_work(marker, home), home)
+    subprocess.run([sys.executable, "-c", SET, how], env=settings, check=True)
+    output = run.communicate(timeout=60)[0]
+    assert run.returncode == 3, output
+    assert f"{how} in Prefect while the study ran" in output
+    assert "run again, which goes on where it was" in output
+    for word in DUMPS:
+        assert word not in output
+    wait_until(lambda: not survivors(marker), 30)
+    with temporary_server(home) as server:
+        url, asked = server.wait_ready(), {"sort": "START_TIME_DESC", "limit": 1}
+        (last,) = ask(f"{url}/flow_runs/filter", asked, secret=server.secret)
+        # The run before it is that of the finished home.
+        assert last["state_type"] == ("CANCELLED" if how == "cancelled" else "COMPLETED")
+    before = len(list(Store(home).records()))
+    assert 0 < before < TINY_STEPS
+    assert computed(lce(home, "run", study, *text)) == TINY_STEPS - before
+    assert scores(home) == scores(finished)
+
+
+def test_a_server_that_refuses_the_run_is_named_with_a_sentence(
+    finished: Path, text: Arguments, tmp_path: Path
+) -> None:
+    # A server of the user's own with a password: it says that it is well to everybody.
+    home, port = new_home(finished, tmp_path / "home"), unused_port()
+    url = f"http://127.0.0.1:{port}/api"
+    command = [sys.executable, "-m", "prefect", "server", "start", "--port", str(port)]
+    theirs = environment(
+        home,
+        PREFECT_HOME=str(home / "prefect"),
+        PREFECT_SERVER_API_AUTH_STRING="user:password",
+        PREFECT_SERVER_UI_ENABLED="false",
+    )
+    wrong = environment(home, PREFECT_API_URL=url, PREFECT_API_AUTH_STRING="user:wrong")
+    with subprocess.Popen(command, env=theirs, stdout=subprocess.DEVNULL) as server:
+        wait_until(lambda: answers(f"{url}/health"), 60)
+        run = start(home, "run", write_study(tmp_path), *text, env=wrong)
+        output = run.communicate(timeout=60)[0]
+        server.terminate()
+    assert run.returncode == 3, output
+    assert "set PREFECT_API_AUTH_STRING" in output
+    for word in DUMPS:
+        assert word not in output

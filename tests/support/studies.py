@@ -45,11 +45,18 @@ def environment(home: Path, **more: str) -> dict[str, str]:
     return {**kept, "LCE_HOME": str(home), "CUDA_VISIBLE_DEVICES": "", **more}
 
 
-def lce(home: Path, *arguments: str, status: int = 0, server: str = "", timeout: int = 500) -> str:
+def lce(
+    home: Path,
+    *arguments: str,
+    status: int = 0,
+    server: Mapping[str, str] | None = None,
+    timeout: int = 500,
+) -> str:
     """What a command prints, its errors last; a run starts a server of its own, or uses one."""
+    known = {k: v for k, v in (server or {}).items() if k.startswith("PREFECT_API_")}
     answer = subprocess.run(
         [*LCE, *arguments],
-        env=environment(home, **({"PREFECT_API_URL": server} if server else {})),
+        env=environment(home, **known),
         capture_output=True,
         text=True,
         timeout=timeout,
