@@ -87,21 +87,21 @@ def _subject(plan: StudyPlan, cell: PlannedCell, store: Store, execution: Execut
     spec = spec_of(cell.step)
     assert isinstance(spec, CellSpec)
     variant = cell.method if cell.frozen else f"{cell.method}-tuned"
-    record = None
+    record: Record | None = None
     if spec.published is not None:
         folder = published_folder(spec.published, execution.model_folders)
     elif cell.checkpoint is None:
         folder = _own_weights(spec.base_model, store, execution)
     else:
-        artifact = store.find(cell.checkpoint.fingerprint)
-        if artifact is None:
+        record = store.record(cell.checkpoint)
+        if record is None:
             raise SpecError(
                 f"{cell.checkpoint.kind} {cell.checkpoint.name}",
-                "a checkpoint that is not in the store",
+                "a checkpoint that is not in the store, or damaged there",
                 "a variant whose training is done",
                 f"run the study first, `lce run {plan.study.study}`",
             )
-        folder, record = artifact / "model", Record.read(artifact)
+        folder = store.path(cell.checkpoint) / "model"
     return Subject(
         study=plan.study.study,
         variant=variant,

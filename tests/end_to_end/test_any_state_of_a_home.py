@@ -29,8 +29,17 @@ SECONDS = 10.0
 """Longest that the state of a home may hold a command up."""
 COMPUTING_SECONDS = 120.0
 """Limit of one that may train the two models again."""
-OWN_SECONDS = {"doctor": 15.0, "export": 15.0, "verify": 40.0, "watch": 45.0, "up": 90.0}
+OWN_SECONDS = {
+    "doctor": 15.0,
+    "export": 15.0,
+    "verify": 40.0,
+    "up": 90.0,
+    "dashboard": 5.0,
+    "watch": 0.0,
+}
 """What commands take by themselves on a busy machine, where that is more than 10 s."""
+ENDLESS = ("dashboard", "watch")
+"""What goes on until it is ended, by Ctrl-C or here; `watch` only while something is to do."""
 FEW, MANY = range(2), range(2, 32)
 """Numbers of draws: of `make test`, and of `make test-long`."""
 SERVERS_EVERY = 6
@@ -141,8 +150,8 @@ def disturbed(
     for command in commands:
         limit = SECONDS + OWN_SECONDS.get(command[0], 10.0)
         ended = forks.run(command, environment(home), limit)
-        if command[0] == "dashboard" and ended.code == -signal.SIGKILL:
-            ended = replace(ended, code=0)  # it serves until it is ended
+        if command[0] in ENDLESS and ended.code == -signal.SIGKILL:
+            ended = replace(ended, code=0)
         require_sentence(ended, f"{what}: lce {' '.join(command)}")
     mended(forks, home, ["worker", study, *text], what)
     assert scores(home) == scores(finished), what
