@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from dashboards.comparable import comparable, is_best
 from dashboards.contents import Contents, Row, read_contents, select
 from dashboards.many_shot import pictured
 from dashboards.marks import LEGEND, MARKS, Place, place, verdicts
+from dashboards.plain_text import file_name, plain
 from lce_core.errors import SpecError
 
 PAGE, SCORES = "README.md", "scores.csv"
@@ -73,18 +73,18 @@ def _page(
     seeds = f"{run['seeds']} seed{'s'[: run['seeds'] > 1]}"
     yield f"# {contents.study}\n"
     if expected := contents.studies[0]["hypothesis"]:
-        yield f"Expected: {_prose(expected)}\n"
+        yield f"Expected: {plain(expected)}\n"
     yield (
         f"{run['done']} of {run['cells']} cells are done, {seeds}, profiles"
-        f" {run['profiles'] or '-'}. Methods extend to"
+        f" {plain(run['profiles'] or '-')}. Methods extend to"
         f" {contents.studies[0]['target_context']:,} tokens.\n"
     )
-    yield from (f"- {one.sentence}" for one in headline(found))
+    yield from (f"- {plain(one.sentence)}" for one in headline(found))
     for study in contents.studies:
         base = study["base_model"]
         trained = study["trained_context"]
         on = f", trained on {trained:,} tokens" if trained else ""
-        yield f"\n## {base}{on}\n"
+        yield f"\n## {plain(base)}{on}\n"
         yield from _came_out(found, base, trained)
         yield from _of_hypothesis([answer for answer in said if answer.base_model == base])
         yield from _base_model(contents, study, out)
@@ -99,7 +99,7 @@ def _came_out(found: Sequence[Claim], base_model: str, trained: int | None) -> I
     yield "### First at each length\n"
     yield f"{COULD_SEE} The others, pair by pair: `lce claims`.\n"
     for first in by_length.values():
-        yield from (f"- {one.sentence}" for one in first)
+        yield from (f"- {plain(one.sentence)}" for one in first)
 
 
 def _of_hypothesis(said: Sequence[Answer]) -> Iterator[str]:
@@ -109,14 +109,9 @@ def _of_hypothesis(said: Sequence[Answer]) -> Iterator[str]:
     if any(answer.speaks_of_holding for answer in said):
         yield f"{HOLDS}\n"
     for answer in said:
-        yield f"- {_prose(answer.line)}"
-        yield from (f"  - {claim.sentence}" for claim in answer.claims)
+        yield f"- {plain(answer.line)}"
+        yield from (f"  - {plain(claim.sentence)}" for claim in answer.claims)
     yield ""
-
-
-def _prose(text: str) -> str:
-    """What its author wrote, where Markdown would take a word in angle brackets for a tag."""
-    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", text)
 
 
 def _base_model(contents: Contents, study: Row, out: Path) -> Iterator[str]:
@@ -124,19 +119,19 @@ def _base_model(contents: Contents, study: Row, out: Path) -> Iterator[str]:
     scores = select(contents.scores, base_model=name)
     benchmarks = comparable(select(contents.benchmarks, base_model=name), scores)
     if any(row["value"] is not None for row in benchmarks):
-        file = f"{name}.svg"
+        file = f"{file_name(name)}.svg"
         pictures.heat_maps(benchmarks, trained, out / file)
         yield f"![scores of each method at each length]({file})"
     positions = select(contents.positions, base_model=name)
     places = {(row["benchmark"], row["task"], row["eval_length"]) for row in positions}
     for benchmark, task, length in sorted(places, key=lambda one: (*one[:2], -one[2])):
-        file = f"{name}-{benchmark}-{task}-{length}.svg"
+        file = f"{file_name(name, benchmark, task, length)}.svg"
         rows = select(positions, benchmark=benchmark, task=task, eval_length=length)
         pictures.curves_by_position(rows, trained, out / file)
-        yield f"\n![negative log-likelihood by position, {task}, {length:,} tokens]({file})"
+        yield f"\n![negative log-likelihood by position, {plain(task)}, {length:,} tokens]({file})"
         yield from _against_base(rows, trained)
     for length, rows in pictured(select(contents.shots, base_model=name)):
-        file = f"{name}-many_shot-{length}.svg"
+        file = f"{file_name(name, 'many_shot', length)}.svg"
         pictures.curves_by_shots(rows, out / file)
         yield f"\n![many-shot accuracy by examples, in {length:,} tokens]({file})"
     if select(contents.differences, base_model=name):
@@ -151,29 +146,29 @@ def _against_base(rows: Sequence[Row], trained: int | None) -> Iterator[str]:
     found = differences(rows, parts)
     if not found:
         return
-    title = f"{rows[0]['benchmark']} {rows[0]['task']} at {length:,}"
+    title = f"{plain(rows[0]['benchmark'])} {plain(rows[0]['task'])} at {length:,}"
     yield f"\n### {title} against the base model: nats a token, lower is better\n"
     yield f"| method | {' | '.join(map(band_label, parts))} |"
     yield f"|---|{'---:|' * len(parts)}"
     for one in found:
         means = " | ".join(map(difference_text, one.by_band))
-        yield f"| {pictures.label(one.method, one.frozen)} | {means} |"
+        yield f"| {plain(pictures.label(one.method, one.frozen))} | {means} |"
 
 
 def _table(contents: Contents, rows: Sequence[Row]) -> Iterator[str]:
     first, sure = rows[0], verdicts(contents)
     lengths = sorted({row["eval_length"] for row in rows})
-    title = f"{first['benchmark']} {first['task']}"
+    title = f"{plain(first['benchmark'])} {plain(first['task'])}"
     known = next((row for row in rows if row["metric"]), None)  # of what is not done it is unknown
     if known:
         better = "higher" if known["higher_is_better"] else "lower"
-        title += f": {known['metric']}, {better} is better"
+        title += f": {plain(known['metric'])}, {better} is better"
     yield f"\n### {title}\n"
     yield f"| method | {' | '.join(f'{length:,}' for length in lengths)} |"
     yield f"|---|{'---:|' * len(lengths)}"
     for method, frozen in dict.fromkeys((row["method"], row["frozen"]) for row in rows):
         cells = [_cell(contents, rows, (method, frozen, length), sure) for length in lengths]
-        yield f"| {pictures.label(method, frozen)} | {' | '.join(cells)} |"
+        yield f"| {plain(pictures.label(method, frozen))} | {' | '.join(cells)} |"
 
 
 def _cell(
@@ -211,9 +206,9 @@ def _gaps(contents: Contents) -> Iterator[str]:
     for row in contents.missing:
         what = f"{row['base_model']} {pictures.label(row['method'], row['frozen'])}"
         lengths = ", ".join(f"{length:,}" for length in row["eval_lengths"])
-        reason = " ".join((row["reason"] or "").split())  # a table's row is one line
-        why = _prose(f"{row['status']}: {reason}").replace("|", "\\|")
-        yield f"| {row['cells']} | {what}, {row['benchmarks']} | {lengths} | {why} |"
+        why = plain(f"{row['status']}: {row['reason'] or ''}")
+        which = plain(f"{what}, {row['benchmarks']}")
+        yield f"| {row['cells']} | {which} | {lengths} | {why} |"
 
 
 def _origin(contents: Contents, out: Path) -> Iterator[str]:
@@ -223,10 +218,13 @@ def _origin(contents: Contents, out: Path) -> Iterator[str]:
         commit = f"commit `{row['git_commit'][:12]}`{dirty}" if row["git_commit"] else "no checkout"
         versions = json.loads(row["libraries"])
         software = ", ".join(
-            f"{key} {versions[key]}" for key in ("torch", "transformers") if key in versions
+            f"{key} {plain(str(versions[key]))}"
+            for key in ("torch", "transformers")
+            if key in versions
         )
         yield (
-            f"- {row['num_artifacts']} cells: {commit}; {row['hardware']}; Python {row['python']},"
+            f"- {row['num_artifacts']} cells: {commit}; {plain(row['hardware'])};"
+            f" Python {plain(row['python'])},"
             f" {software};"
             f" {row['first_used']:%Y-%m-%d %H:%M} to {row['last_used']:%Y-%m-%d %H:%M} UTC"
         )
