@@ -1,7 +1,8 @@
 """Builds the catalog from the store and swaps it in.
 
 The new file is written aside and renamed over the old one, so that there is one writer, readers are
-never blocked, and a reader with the old file open keeps its snapshot. All tables are materialised:
+never blocked, and a reader with the old file open keeps its snapshot. A damaged or foreign file in
+its place is set aside, never overwritten. All tables are materialised:
 the file needs no other file. It has the storage version of DuckDB 1.0, which every later release
 opens.
 """
@@ -20,13 +21,14 @@ from typing import TYPE_CHECKING
 import duckdb
 from filelock import FileLock
 
+from catalog.damage import catalog_damage, is_as_built, marks, note_beside
 from catalog.limits import limits
-from catalog.origin import Maker, add_to_note, noted, state_digest
+from catalog.notes import add_to_note, noted
+from catalog.origin import Maker, state_digest
 from catalog.paper_tables import paper_table_views
 from catalog.queries import CATALOG
 from lce_core.store.artifacts import Store
-from lce_core.store.identity import sha256_file
-from lce_core.store.odd_files import put
+from lce_core.store.set_aside import set_aside
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -75,6 +77,7 @@ def build_catalog(store: Store, path: Path | None = None) -> Path:
 
     Raises:
       OSError: the folder cannot be written to; an earlier catalog stays as it was.
+      StoreError: a damaged file lies in the catalog's place and cannot be renamed.
     """
     path = path or store.home / CATALOG
     with _only_builder(path):
@@ -94,12 +97,8 @@ def refresh_catalog(store: Store, path: Path | None = None) -> Path:
 
 def _is_current(path: Path, state: str) -> bool:
     """Whether the file is the one that was built from a store in this state."""
-    note = noted(_note(path))
-    return note.get("store") == state and path.is_file() and note.get("sha256") == sha256_file(path)
-
-
-def _note(path: Path) -> Path:
-    return path.with_name(f".{path.name}.origin.json")
+    note = noted(note_beside(path))
+    return note.get("store") == state and path.is_file() and is_as_built(path)
 
 
 def _only_builder(path: Path) -> FileLock:
@@ -113,8 +112,16 @@ def _build(store: Store, path: Path, state: str) -> None:
 
     with _aside(path) as aside:
         write_tables(extract(store), aside)
-        put(aside, path)
-    add_to_note(_note(path), {"store": state, "sha256": sha256_file(path)})
+        if why := catalog_damage(path) or _opened_for_writing(path):
+            set_aside(path, why)
+        aside.replace(path)
+    add_to_note(note_beside(path), {"store": state, **marks(path)})
+
+
+def _opened_for_writing(path: Path) -> str | None:
+    # The log belongs to the file that is there; the new catalog would replay it.
+    log = path.with_name(f"{path.name}.wal")
+    return f"changed by another program ({log.name} lies beside it)" if log.exists() else None
 
 
 @contextlib.contextmanager

@@ -18,9 +18,9 @@ from pathlib import Path
 
 from lce_core.store.artifacts import Store
 from lce_core.store.identity import sha256_file
-from lce_core.store.odd_files import read_file, read_mapping
+from lce_core.store.odd_files import read_file
 from lce_core.store.planned import PLAN, read_plan
-from lce_core.store.records import RECORD, Record, write_json
+from lce_core.store.records import RECORD, Record
 from lce_core.store.verification import VERIFICATIONS
 
 
@@ -49,20 +49,6 @@ def state_digest(store: Store, maker: Maker, study: str | None = None) -> str:
     for part in (*_code(maker), *shown):
         digest.update(repr(part).encode())
     return digest.hexdigest()
-
-
-def noted(note: Path) -> dict[str, str]:
-    """Digests by name; empty without a readable note."""
-    try:
-        return read_mapping(note)
-    except (OSError, ValueError):
-        return {}
-
-
-def add_to_note(note: Path, digests: Mapping[str, str]) -> None:
-    """Notes these digests; those of other names stay."""
-    with contextlib.suppress(OSError):  # without a note the next call makes it again
-        write_json(note, {**noted(note), **digests})
 
 
 def _code(maker: Maker) -> Iterator[tuple[str, str]]:

@@ -30,6 +30,8 @@ from lce_core.study.units import Unit
 from tasks import projections
 from tasks.agenda import Taken
 from tasks.board import BOARD
+from tasks.fresh_catalog import catalog_kept_fresh
+from tasks.mending import mend_projections
 from tasks.slots import Slot
 from tasks.workers import close_pools
 
@@ -77,10 +79,13 @@ def pull_studies(
     units = [unit for work in works for unit in work.ordered(host)]
     seconds = {print_: one for work in works for print_, one in work.seconds.items()}
     done = {print_ for work in works for print_ in work.done}
+    mend_projections(execution.home)
     BOARD.reset()
     lines = Lines(tell, works, execution)
     lines.say(f"{', '.join(names)}: {lines.progress}, {len(units):,} units to do")
     with stopped_by_sigterm(grace) as stop, ExitStack() as pools:
+        if units:
+            pools.enter_context(catalog_kept_fresh(execution.home))
         pools.callback(close_pools)
         submit = lines.told(in_threads(execution, stop), stop)
         tally = run_units(units, done, execution, lines, submit, seconds, waits=waits, stop=stop)

@@ -35,6 +35,8 @@ from lce_core.execution import Execution
 from lce_core.store.artifacts import Store
 from lce_core.store.failures import disk_full
 from tasks.board import BOARD
+from tasks.fresh_catalog import catalog_kept_fresh
+from tasks.mending import mend_projections
 from tasks.recording import record_study
 from tasks.tracking.live import shown_live
 from tasks.workers import close_pools
@@ -93,12 +95,15 @@ def _compute(
         get_run_logger().warning(met)
     if work.chosen:
         get_run_logger().info("\n".join(work.chosen))
+    mend_projections(how.home)
     BOARD.reset()
     num_cells = len(work.wanted.cells)
     progress = RunProgress(work.units, work.predicted, num_cells, places_here(how), BOARD)
     display = FirstSeedDisplay(_display(progress), work.wanted, work.units, how.home)
     units, submit = work.ordered(socket.gethostname()), through_prefect(how)
-    with shown_live(how.home, name) if work.trains else nullcontext():
+    live = shown_live(how.home, name) if work.trains else nullcontext()
+    catalog = catalog_kept_fresh(how.home) if units else nullcontext()
+    with live, catalog:
         try:
             tally = run_units(units, work.done, how, display, submit, work.seconds)
         finally:

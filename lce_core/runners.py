@@ -39,6 +39,7 @@ from lce_core.recipe import Positions
 from lce_core.reports import Report
 from lce_core.store.artifacts import Attempt, Store
 from lce_core.store.cell_tables import ARRAYS_FILE, SAMPLES, SAMPLES_FILE, TOKEN_NLL, TOKEN_NLL_FILE
+from lce_core.store.plain_text import writable
 from lce_core.store.steps import Step
 from lce_core.study.published import published_folder
 from lce_core.study.step_cost import StepCost
@@ -331,7 +332,8 @@ def _require_finite(result: CellResult, step: Step) -> None:
 
 
 def _write_tables(result: CellResult, out: Path) -> None:
-    samples = [asdict(sample) for sample in result.samples]
+    # A tokenizer written in Python can answer with half of a surrogate pair.
+    samples = [writable(asdict(sample)) for sample in result.samples]
     bins = [{"position_bin": start, "nll": nll} for start, nll in result.token_nll]
     pq.write_table(pa.Table.from_pylist(samples, SAMPLES), out / SAMPLES_FILE)
     pq.write_table(pa.Table.from_pylist(bins, TOKEN_NLL), out / TOKEN_NLL_FILE)

@@ -1,52 +1,109 @@
-"""Brings the catalog up to date while somebody looks at it: `python -m tasks.fresh_catalog HOME`.
+"""Brings the catalog up to date while the store changes: `python -m tasks.fresh_catalog HOME`.
 
-A run writes the catalog at its end and after its first seed. A dashboard shows cells as they
-finish, so this process, beside it, looks at the store again and again. It takes a tenth of a core
-at most, writes only where something has changed, and ends with its standard input, which is held by
-the dashboard.
+A run writes the catalog at its end and after its first seed. Readers see cells as they finish all
+the same, because a process beside a run, and one beside a dashboard, polls the store. It writes
+only when something has changed, works a small share of the time at low priority, and ends with its
+standard input, which the run or the dashboard holds. It loads DuckDB when there is something to do.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
+import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
+from lce_core.store.odd_files import make_folder, make_way
 from lce_core.store.unforeseen import explained
 from lce_core.terminal import guard_terminal
-from tasks.projections import refresh
-from tasks.questions import catalog_path
-
-EVERY_SECONDS = 5.0
-SHARE = 0.1
-"""Of the time, at most, in which it works."""
+from tasks.own_code import of_own_code
 
 
-def keep_fresh(home: Path, ended: threading.Event, every: float = EVERY_SECONDS) -> None:
-    """Looks at the store until `ended` is set, `every` so many seconds at most.
+@dataclass(frozen=True)
+class Pace:
+    """How often the store is polled."""
+
+    seconds: float
+    """Shortest pause between two polls, and the pause before the first."""
+    share: float
+    """Largest share of one core's time for polling and building."""
+    makes_first: bool
+    """Whether a home without a catalog gets one."""
+
+
+BESIDE_A_DASHBOARD = Pace(seconds=5.0, share=0.1, makes_first=False)
+BESIDE_A_RUN = Pace(seconds=30.0, share=0.03, makes_first=True)
+"""A build of one second is repeated after half a minute, one of ten seconds after five minutes."""
+_BESIDE_A_RUN = "--beside-a-run"
+_END_SECONDS = 60.0
+_NICE = 10
+"""Added to the process's niceness, so that computing comes first."""
+
+
+def keep_fresh(home: Path, ended: threading.Event, pace: Pace = BESIDE_A_DASHBOARD) -> None:
+    """Polls the store until `ended` is set.
 
     Raises:
       LceError, OSError: the store cannot be read, or the catalog not written.
     """
-    pause = every
+    pause = pace.seconds
     while not ended.wait(pause):
         clock = time.perf_counter()
-        # Never the first, and never of no store: a catalog that came alone would be emptied.
-        if catalog_path(home).is_file() and (home / "studies").is_dir():
+        from tasks.projections import refresh
+        from tasks.questions import catalog_path
+
+        # Never of no store: a catalog that came alone would be emptied.
+        wanted = pace.makes_first or catalog_path(home).is_file()
+        if wanted and (home / "studies").is_dir():
             refresh(home)
-        pause = max(every, (time.perf_counter() - clock) / SHARE)
+        pause = max(pace.seconds, (time.perf_counter() - clock) / pace.share)
 
 
-def main(home: Path) -> int:
+@contextlib.contextmanager
+def catalog_kept_fresh(home: Path) -> Iterator[None]:
+    """While the block runs, the catalog shows cells within about a minute of their end.
+
+    What the process has to say goes to logs/fresh-catalog.log.
+    """
+    log = make_folder(home / "logs") / "fresh-catalog.log"
+    make_way(log)
+    with log.open("ab") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tasks.fresh_catalog", str(home), _BESIDE_A_RUN],
+            stdin=subprocess.PIPE,
+            stdout=out,
+            stderr=out,
+            env=of_own_code(),
+            start_new_session=True,  # Ctrl-C is for the run, whose end it waits for
+        )
+    try:
+        yield
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()
+        try:
+            # A build that has begun is finished: what ends the run would wait for its lock.
+            process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def main(home: Path, pace: Pace) -> int:
     """Keeps the catalog of `home` fresh; returns the exit code."""
     guard_terminal()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # meant for the dashboard, whose end is ours
+    os.nice(_NICE)
     ended = threading.Event()
     threading.Thread(target=_wait_for_end, args=(ended,), daemon=True).start()
     try:
-        keep_fresh(home, ended)
+        keep_fresh(home, ended, pace)
     except Exception as error:  # noqa: BLE001 - the dashboard goes on with what there is
         error = explained(error, home)
         sys.stderr.write(f"lce: the catalog is not brought up to date any more: {error}\n")
@@ -61,4 +118,5 @@ def _wait_for_end(ended: threading.Event) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    beside_a_run = _BESIDE_A_RUN in sys.argv[2:]
+    sys.exit(main(Path(sys.argv[1]), BESIDE_A_RUN if beside_a_run else BESIDE_A_DASHBOARD))

@@ -29,8 +29,10 @@ def sql(
 ) -> None:
     """Answers a reading SQL statement over the results catalog."""
     from flows.settings import home
+    from tasks.mending import mended
     from tasks.questions import answer
 
+    mended(home())
     say(answer(home(), query, form, memory).rstrip("\n"))
 
 
@@ -50,12 +52,12 @@ def report(
 ) -> None:
     """Writes the study's report: an HTML page, Markdown with pictures and scores, LaTeX, or PDF."""
     from flows.settings import browser, home, study_name
-    from tasks.questions import catalog_path
+    from tasks.mending import mended
 
     study = study_name(study)
     name = {"md": study, "latex": f"{study}.tex"}.get(form, f"{study}.{form}")
     path = (out or home() / "reports" / name).absolute()
-    asked = ["--catalog", str(catalog_path(home())), "--study", study, "--out", str(path)]
+    asked = ["--catalog", str(mended(home())), "--study", study, "--out", str(path)]
     asked += ["--browser", str(browser())] if form == "pdf" else []
     _show("dashboards", *asked, "--format", form)
 
@@ -69,9 +71,9 @@ def claims(
 ) -> None:
     """Says what the study has found, in sentences that its tests support."""
     from flows.settings import home, study_name
-    from tasks.questions import catalog_path
+    from tasks.mending import mended
 
-    asked = ["--catalog", str(catalog_path(home())), "--study", study_name(study)]
+    asked = ["--catalog", str(mended(home())), "--study", study_name(study)]
     asked += ["--method", method] if method else []
     asked += ["--json"] if as_json else []
     _show("dashboards.claims", *asked)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from flows.servers.ports import require_free
+from tasks.mending import mended
 from tasks.own_code import of_own_code
-from tasks.questions import catalog_path
 
 
 def become_dashboard(home: Path, port: int, *, refresh: bool) -> NoReturn:
@@ -25,12 +25,13 @@ def become_dashboard(home: Path, port: int, *, refresh: bool) -> NoReturn:
       SpecError: the port is taken, or out of range.
     """
     require_free(port, "--port")
+    catalog = mended(home)
     if refresh:
         _keep_fresh(home)
     # The dashboard knows the catalog alone. As there is one process, no signal needs passing on.
     sys.stdout.flush()
     command = [sys.executable, "-m", "dashboards.app", "--port", str(port)]
-    os.execve(sys.executable, [*command, "--catalog", str(catalog_path(home))], of_own_code())
+    os.execve(sys.executable, [*command, "--catalog", str(catalog)], of_own_code())
 
 
 def _keep_fresh(home: Path) -> None:

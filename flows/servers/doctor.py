@@ -23,6 +23,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from flows.servers.daemons import Service, answers, environment, find, marked
+from flows.servers.prefect_database import prefect_damage, prefect_database
 from lce_core.access import server_secret
 from lce_core.errors import LceError
 from lce_core.store.artifacts import ATTEMPT
@@ -60,6 +61,8 @@ def doctor(home: Path) -> list[Check]:
         "file system": partial(_file_system, home),
         "disk": partial(_disk, home),
         "catalog": partial(_catalog, home),
+        "MLflow database": partial(_mlflow_database, home),
+        "Prefect database": partial(_prefect_database, home),
         "prefect": _prefect,
         "plug-in": partial(_plugin, home),
         "services": partial(_services, home),
@@ -146,15 +149,41 @@ def _disk(home: Path) -> Check:
 
 
 def _catalog(home: Path) -> Check:
+    from tasks.mending import damage
     from tasks.questions import answer, catalog_path
 
-    if not catalog_path(home).exists():
+    path = catalog_path(home)
+    if not path.exists():
         return Check("catalog", True, "none yet; the first run builds it")
+    if why := damage(home):
+        return _unusable("catalog", path, why, "lce rebuild catalog")
     try:
         (count,) = json.loads(answer(home, "SELECT count(*) AS n FROM scores", "json"))
     except (LceError, OSError, ValueError) as error:
         return Check("catalog", False, str(error), "lce rebuild catalog")
     return Check("catalog", True, f"{count['n']} scores")
+
+
+def _mlflow_database(home: Path) -> Check:
+    from tasks import tracking
+
+    if why := tracking.damage(home):
+        return _unusable("MLflow database", tracking.database(home), why, "lce rebuild mlflow")
+    there = tracking.database(home).exists()
+    return Check("MLflow database", True, "readable" if there else "none yet")
+
+
+def _prefect_database(home: Path) -> Check:
+    path = prefect_database(home)
+    if why := prefect_damage(home):
+        command = "lce down, then lce up" if find(home, "server") else "lce up, or the next lce run"
+        return _unusable("Prefect database", path, why, command)
+    return Check("Prefect database", True, "readable" if path.exists() else "none yet")
+
+
+def _unusable(name: str, path: Path, why: str, command: str) -> Check:
+    remedy = f"{command}: sets it aside beside its place and makes a new one"
+    return Check(name, False, f"{path} is {why}", remedy)
 
 
 def _prefect() -> Check:

@@ -32,6 +32,7 @@ from flows.servers.daemons import (
 from flows.servers.doctor import Check, doctor
 from flows.servers.guarded_prefect import client_auth, command, settings
 from flows.servers.ports import LOOPBACK, require_free
+from flows.servers.prefect_database import mend_prefect
 from lce_core.access import login_link, server_secret
 from lce_core.errors import ServiceError
 from lce_core.store.odd_files import make_folder, read_mapping
@@ -132,6 +133,7 @@ def _require_guarded(service: Service) -> None:
 
 
 def _start_server(home: Path, port: int) -> Service:
+    mend_prefect(home)
     url = f"http://{LOOPBACK}:{port}/api"
     return launch(home, "server", command(port), settings(url, _secret(home)), port, url)
 
@@ -141,7 +143,9 @@ def _secret(home: Path) -> str:
 
 
 def _start_mlflow(home: Path, port: int) -> Service:
-    tracking.initialise(home)
+    from tasks.projections import restore_mlflow  # DuckDB, which `lce down` does not need
+
+    restore_mlflow(home)
     command = [sys.executable, "-m", "mlflow", "server", "--workers", "1"]
     command += ["--host", LOOPBACK, "--port", str(port)]
     command += ["--backend-store-uri", tracking.tracking_uri(home)]

@@ -29,6 +29,7 @@ from filelock import FileLock, Timeout
 from flows.servers.daemons import answers, environment, find, log_path, status, tail, workplace
 from flows.servers.guarded_prefect import client_auth, command, settings
 from flows.servers.ports import LOOPBACK, free_port
+from flows.servers.prefect_database import mend_prefect
 from lce_core.access import new_secret, server_secret
 from lce_core.errors import ServiceError
 from tasks import supervisor
@@ -188,6 +189,7 @@ class TemporaryServer:
         process.communicate()  # closes the lifeline: the supervisor kills the rest
 
     def _launch(self, port: int | None = None) -> subprocess.Popen[bytes]:
+        mend_prefect(self.home)
         port = port or free_port()
         self.url = f"http://{LOOPBACK}:{port}/api"
         with self.log.open("ab" if self._watch else "wb") as output:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from lce_core.store.listing import Listing
-from lce_core.store.odd_files import make_folder, put, read_mapping
+from lce_core.store.odd_files import make_folder, put, read_file, read_mapping
+from lce_core.store.plain_text import lone_surrogates, writable
 from lce_core.store.planned import PLAN, read_plan, replace_plan
 from lce_core.store.records import write_json
 
@@ -46,20 +48,43 @@ class StudyFolders:
         except (OSError, ValueError, KeyError):
             return None
 
+    def plan(self, study: str) -> dict[str, Any] | None:
+        """Return a study as last planned; None if it never was.
+
+        Raises:
+          OSError: the file cannot be read.
+          ValueError: the file is no plan.
+        """
+        path = self._folder / study / PLAN
+        return _plan(path) if path.exists() else None
+
     def plans(self) -> list[dict[str, Any]]:
-        """Return all studies as last planned, by name, without those of `broken`."""
-        return [plan for _, plan in self._read() if plan is not None]
+        """Return all studies as last planned, by name, for whoever shows them.
 
-    def broken(self) -> list[Path]:
-        """Return the files that are no plans; other studies are shown without these."""
-        return [path for path, plan in self._read() if plan is None]
-
-    def _read(self) -> Iterator[tuple[Path, dict[str, Any] | None]]:
+        What cannot be read of one study never hides another: such a plan is left out, and text that
+        cannot be written is replaced, each with a line on standard error.
+        """
+        plans = []
         for path in sorted(self._folder.glob(f"*/{PLAN}")):
             try:
-                yield path, read_plan(path)
-            except (OSError, ValueError):
-                yield path, None
+                plans.append(_plan(path, say=True))
+            except (OSError, ValueError) as error:
+                what = f"{type(error).__name__}: {error}".splitlines()[0]
+                sys.stderr.write(f"lce: {path} is no plan ({what}); its study is left out\n")
+        return plans
 
     def _made(self, study: str) -> Path:
         return make_folder(self._folder / study)
+
+
+def _plan(path: Path, *, say: bool = False) -> dict[str, Any]:
+    plan = read_plan(path)
+    # Plans are ASCII, so that a lone surrogate is spelt "\\ud800"; most plans hold no such thing.
+    if b"\\u" not in read_file(path) or not (places := lone_surrogates(plan)):
+        return plan
+    if say:
+        more = f" and {len(places) - 1} more places" if len(places) > 1 else ""
+        what = "half of a surrogate pair, which UTF-8 cannot write; U+FFFD is shown in its place"
+        sys.stderr.write(f"lce: {path}: {places[0]}{more}: {what}\n")
+    clean: dict[str, Any] = writable(plan)
+    return clean

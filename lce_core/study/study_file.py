@@ -21,6 +21,7 @@ from lce_core.models import MODELS
 from lce_core.recipe import Evaluation, Section, Training, Upsampling
 from lce_core.spec_errors import spec_error
 from lce_core.store.identity import canonical_json
+from lce_core.store.plain_text import require_text, writable
 from lce_core.study.plain_yaml import beginning_of, plain_yaml
 from lce_core.study.recipes import resolved
 from lce_core.study.spec import BenchmarkEntry, MethodEntry, StudySpec
@@ -35,7 +36,14 @@ def load_study(path: Path) -> StudySpec:
     Raises:
       SpecError: names file, key, value, what belongs there and what to do.
     """
-    where = str(path)
+    where = writable(str(path))
+    if where != str(path):
+        raise SpecError(
+            where,
+            "a path that is not UTF-8",
+            "a study file whose path is text",
+            "rename the file or its folder",
+        )
     try:
         text = beginning_of(path)
     except OSError as error:
@@ -61,6 +69,7 @@ def parse_study(text: str, where: str) -> StudySpec:
     if not isinstance(data, dict):
         raise SpecError(where, type(data).__name__, "a mapping", "start with `study: name`")
     canonical_json(data, f"{where}:")
+    require_text(data, f"{where}:")
     return _study(data, where)
 
 

@@ -13,18 +13,36 @@ Addresses of its pages: `catalog.mlflow_pages`, for those too who know no tasks.
 """
 
 from catalog.mlflow_pages import pages_of, studies_with_pages
-from tasks.tracking.database import artifact_root, database, initialise, tracking_uri
-from tasks.tracking.projection import ProjectionReport, is_current, logical_digest, project
+from tasks.tracking.database import (
+    artifact_root,
+    damage,
+    database,
+    initialise,
+    is_here,
+    set_aside_if_damaged,
+    tracking_uri,
+)
+from tasks.tracking.projection import (
+    ProjectionReport,
+    is_current,
+    logical_digest,
+    project,
+    unprojected,
+)
 
 __all__ = [
     "ProjectionReport",
     "artifact_root",
+    "damage",
     "database",
     "initialise",
     "is_current",
+    "is_here",
     "logical_digest",
     "pages_of",
     "project",
+    "set_aside_if_damaged",
     "studies_with_pages",
     "tracking_uri",
+    "unprojected",
 ]

@@ -19,11 +19,21 @@ from filelock import FileLock
 
 from catalog.mlflow_pages import note_path
 from lce_core.store.odd_files import make_folder
+from lce_core.store.set_aside import set_aside
+from tasks.sqlite_damage import Schema, sqlite_damage
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
 
+_SCHEMA = Schema(
+    program="MLflow",
+    package="mlflow",
+    migrations="store/db_migrations/versions",
+    tables=("alembic_version", "experiments"),
+    fills_empty=False,  # it would, but with a folder for files that lies elsewhere
+    migrates=False,
+)
 _QUIET = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "DO_NOT_TRACK": "true",
@@ -52,12 +62,45 @@ def note(home: Path) -> Path:
 
 
 def is_here(home: Path) -> bool:
-    """Whether there is a database, and it keeps its files in this store; imports no MLflow.
+    """Return True if there is a database that this store can use; imports no MLflow."""
+    return database(home).exists() and _unusable(home) is None
 
-    It names them by their place: in a store that was moved or copied it would write to the old one.
+
+def damage(home: Path) -> str | None:
+    """Return what is wrong with the database, to follow "it is"; None if nothing is, or no file."""
+    return sqlite_damage(database(home), _SCHEMA)
+
+
+def set_aside_if_damaged(home: Path) -> None:
+    """Set the database aside if it is damaged or foreign; whoever needs one makes it.
+
+    Raises:
+      StoreError: the database cannot be renamed.
     """
-    if not database(home).exists():
-        return False
+    if damage(home) is None:
+        return
+    with _exclusive(home):
+        if why := damage(home):  # nobody else has set it aside meanwhile
+            _set_aside(home, why)
+
+
+def _set_aside(home: Path, why: str) -> None:
+    set_aside(database(home), why, along=[artifact_root(home)])
+
+
+def _unusable(home: Path) -> str | None:
+    """Return why this store cannot use the database, to follow "it is"; None if it can.
+
+    A database names its files by their place: in a store that was moved or copied it would write to
+    the old one.
+    """
+    if why := damage(home):
+        return why
+    there = database(home).exists()
+    return "of a store in another place" if there and not _keeps_files_here(home) else None
+
+
+def _keeps_files_here(home: Path) -> bool:
     try:
         with contextlib.closing(
             sqlite3.connect(f"{database(home).as_uri()}?mode=ro", uri=True)
@@ -77,8 +120,8 @@ def is_here(home: Path) -> bool:
 def initialise(home: Path) -> None:
     """Creates the database if it is not there; several processes may call it at once.
 
-    It is migrated aside and renamed into place: a process killed on the way leaves nothing behind
-    that looks like a database.
+    One that cannot be used is set aside. A new one is migrated aside and renamed into place: a
+    process killed on the way leaves nothing behind that looks like a database.
     """
     with _exclusive(home):
         _create_database(home)
@@ -128,9 +171,10 @@ def remove(client: MlflowClient, home: Path, run: Run) -> None:
 
 def _create_database(home: Path) -> None:
     final = database(home)
-    if is_here(home):
+    if why := _unusable(home):
+        _set_aside(home, why)
+    elif final.exists():
         return
-    final.unlink(missing_ok=True)
     aside = final.with_name(".new.db")
     for leftover in final.parent.glob(".new.db*"):
         leftover.unlink()

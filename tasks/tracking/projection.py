@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from catalog.mlflow_pages import experiment_path, note_pages, pages_of
-from catalog.origin import Maker, add_to_note, noted, state_digest
+from catalog.notes import add_to_note, noted
+from catalog.origin import Maker, state_digest
 from lce_core.errors import SpecError
 from lce_core.store.artifacts import Store
 from lce_core.store.identity import fingerprint
@@ -63,6 +64,12 @@ def is_current(store: Store, study: str) -> bool:
     if not is_here(store.home) or pages_of(store.home, study) is None:
         return False
     return noted(note(store.home)).get(study) == state_digest(store, _MAKER, study)
+
+
+def unprojected(store: Store) -> list[str]:
+    """Return the studies of the store that MLflow never showed, by name."""
+    shown = noted(note(store.home))
+    return [plan["study"] for plan in store.studies.plans() if plan["study"] not in shown]
 
 
 def project(store: Store, study: str) -> ProjectionReport:

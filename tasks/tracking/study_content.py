@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from lce_core.store import planned as plans
 from lce_core.store.artifacts import Store
 from lce_core.store.records import Record
 from tasks.tracking.content import RunContent
@@ -22,7 +21,7 @@ _GOLDEN = 0.618034
 def read_plan(store: Store, study: str) -> dict[str, Any] | None:
     """Return the study's plan.json, or None if it was never planned or that file is no plan."""
     try:
-        return plans.read_plan(store.home / "studies" / study / plans.PLAN)
+        return store.studies.plan(study)
     except (OSError, ValueError):
         return None
 

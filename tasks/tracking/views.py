@@ -19,6 +19,8 @@ from tasks.tracking.content import KIND, METHOD, SEED
 from tasks.tracking.method_content import INTERVAL
 
 _SHARED = "mlflow.sharedViewState."
+MAX_HYPOTHESIS = 10_000
+"""Characters shown of a hypothesis: MLflow takes 20,000 in a tag, and the page says more."""
 VIEW_TAGS = (_SHARED + METHODS_VIEW, _SHARED + SEEDS_VIEW)
 
 
@@ -93,10 +95,13 @@ def _json(content: Mapping[str, Any]) -> str:
 def description(plan: Mapping[str, Any], experiment_id: str) -> str:
     """What the page of the experiment begins with, as Markdown."""
     methods, seeds = (view_path(experiment_id, view) for view in (METHODS_VIEW, SEEDS_VIEW))
+    hypothesis = plan["hypothesis"].strip()
+    if len(hypothesis) > MAX_HYPOTHESIS:
+        hypothesis = f"{hypothesis[:MAX_HYPOTHESIS]} ..."
     # Of a long description the UI shows the first paragraph.
     return (
         f"**[All methods, one line each]({methods})**; [their seeds, grouped]({seeds})."
-        f" {plan['hypothesis'].strip()}\n\n"
+        f" {hypothesis}\n\n"
         "One run is one row of the study, the mean over its seeds, whose runs are folded below it."
         " A metric is `benchmark/task` and its step is the evaluated length in tokens."
         f" The target context is {plan['target_context']} tokens; `summary/` holds each"

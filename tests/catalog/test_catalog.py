@@ -223,12 +223,14 @@ def test_builders_at_the_same_time_take_turns_and_leave_nothing_behind(
 
 
 @pytest.mark.parametrize("content", ["{", "[1]", "[" * 100_000, '{"cells": 1}'])
-def test_a_plan_that_is_none_leaves_its_study_out_and_is_named(copied: Store, content: str) -> None:
+def test_a_plan_that_is_none_leaves_its_study_out_and_is_named(
+    copied: Store, content: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = copied.home / "studies" / "other" / "plan.json"
     path.parent.mkdir()
     path.write_text(content, encoding="utf-8")
-    assert copied.studies.broken() == [path]
     assert run_query(build_catalog(copied), "SELECT DISTINCT study FROM cells")[1] == [(STUDY,)]
+    assert f"lce: {path} is no plan (" in capsys.readouterr().err
 
 
 def test_a_build_that_fails_leaves_the_earlier_catalog(

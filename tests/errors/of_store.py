@@ -17,6 +17,8 @@ from lce_core.store import file_system
 from lce_core.store.artifacts import Store
 from lce_core.store.identity import canonical_json
 from lce_core.store.lease import Lease
+from lce_core.store.plain_text import require_text
+from lce_core.store.set_aside import set_aside
 from lce_core.store.steps import Step
 from lce_core.store.unforeseen import explained
 from tests.support.errors.provocations import Place, Table
@@ -134,3 +136,17 @@ def _(place: Place) -> None:
 def _(_: Place) -> None:
     score = Score("perplexity", float("inf"), None, None, 1, False)
     _require_finite(CellResult((score,)), step())
+
+
+@provokes("lce_core/store/set_aside.py", "a folder in which it can be renamed")
+def _(place: Place) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+
+    place.patch.setattr(Path, "rename", refuse)
+    set_aside(place.folder / "mlflow.db", "a folder")
+
+
+@provokes("lce_core/store/plain_text.py", "halves of surrogate pairs")
+def _(_: Place) -> None:
+    require_text({"hypothesis": "a \ud800"}, "my.yaml:")

@@ -234,3 +234,8 @@ def _(place: Place) -> None:
         "class Sized(Method):\n    size: int\n"
         "METHOD, SOURCE, EVIDENCE, VERSION = Sized, 1, (), 1\n",
     )
+
+
+@provokes("lce_core/study/study_file.py", "a path that is not UTF-8")
+def _(place: Place) -> None:
+    load_study(place.folder / "my\udcff.yaml")

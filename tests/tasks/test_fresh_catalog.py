@@ -11,18 +11,22 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from catalog.queries import run_query
-from tasks.fresh_catalog import keep_fresh
+from lce_core.store.artifacts import Store
+from tasks.fresh_catalog import BESIDE_A_RUN, Pace, catalog_kept_fresh, keep_fresh
+from tasks.mending import damage
 from tasks.projections import rebuild_catalog
 from tasks.questions import catalog_path
-from tests.support.catalogs.sample_store import STUDY, sample_store
+from tests.support.catalogs.sample_store import STUDY, Study, sample_store
 from tests.support.repository import ROOT
 
 pytestmark = pytest.mark.slow
+QUICK = Pace(seconds=0.02, share=0.5, makes_first=False)
 
 
 @pytest.fixture
@@ -43,7 +47,7 @@ def until(met: Callable[[], bool], seconds: float = 30.0) -> bool:
 
 def test_what_becomes_of_the_store_is_in_the_catalog_soon(home: Path) -> None:
     before, ended = catalog_path(home).stat().st_mtime_ns, threading.Event()
-    follower = threading.Thread(target=keep_fresh, args=(home, ended, 0.05))
+    follower = threading.Thread(target=keep_fresh, args=(home, ended, QUICK))
     follower.start()
     try:
         plan = home / "studies" / STUDY / "plan.json"
@@ -57,7 +61,7 @@ def test_what_becomes_of_the_store_is_in_the_catalog_soon(home: Path) -> None:
 
 def test_a_home_without_a_catalog_gets_none(tmp_path: Path) -> None:
     ended = threading.Event()
-    follower = threading.Thread(target=keep_fresh, args=(tmp_path / "none", ended, 0.01))
+    follower = threading.Thread(target=keep_fresh, args=(tmp_path / "none", ended, QUICK))
     follower.start()
     time.sleep(0.2)
     ended.set()
@@ -68,7 +72,7 @@ def test_a_home_without_a_catalog_gets_none(tmp_path: Path) -> None:
 def test_a_catalog_that_came_without_its_store_stays(home: Path) -> None:
     shutil.rmtree(home / "studies")
     before, ended = catalog_path(home).read_bytes(), threading.Event()
-    follower = threading.Thread(target=keep_fresh, args=(home, ended, 0.01))
+    follower = threading.Thread(target=keep_fresh, args=(home, ended, QUICK))
     follower.start()
     time.sleep(0.5)
     ended.set()
@@ -82,3 +86,67 @@ def test_the_process_ends_with_its_standard_input(tmp_path: Path) -> None:
     assert process.stdin is not None
     process.stdin.close()
     assert process.wait(60) == 0
+
+
+def test_beside_a_run_the_first_catalog_comes_before_the_run_ends_and_grows(home: Path) -> None:
+    catalog_path(home).unlink()
+    ended = threading.Event()
+    pace = replace(QUICK, makes_first=True)
+    follower = threading.Thread(target=keep_fresh, args=(home, ended, pace))
+    follower.start()
+    try:
+        assert until(catalog_path(home).is_file)
+        assert done(home) == 0
+        Study(Store(home), seeds=(2,)).build()
+        assert until(lambda: done(home) > 0)
+    finally:
+        ended.set()
+        follower.join()
+
+
+def done(home: Path) -> int:
+    (row,) = run_query(catalog_path(home), "SELECT count(*) FROM cells WHERE status = 'done'")[1]
+    return int(row[0])
+
+
+def test_a_damaged_catalog_is_made_again_while_the_run_goes_on(home: Path) -> None:
+    catalog_path(home).write_bytes(b"no database" * 1000)
+    ended = threading.Event()
+    follower = threading.Thread(target=keep_fresh, args=(home, ended, QUICK))
+    follower.start()
+    try:
+        assert until(lambda: len(list(home.glob("catalog.duckdb.set-aside-*"))) == 1)
+        assert until(lambda: damage(home) is None)
+    finally:
+        ended.set()
+        follower.join()
+
+
+def test_polling_and_building_take_a_small_share_of_the_time(home: Path) -> None:
+    pauses: list[float] = []
+    returned: list[float] = []
+
+    class Ended(threading.Event):
+        """Notes the pauses, and waits for none of them."""
+
+        def wait(self, timeout: float | None = None) -> bool:
+            assert timeout is not None
+            pauses.append(timeout)
+            if returned:
+                worked = time.perf_counter() - returned[-1]
+                assert 0.5 * worked < timeout * BESIDE_A_RUN.share <= worked
+            returned.append(time.perf_counter())
+            return len(pauses) > 4
+
+    assert BESIDE_A_RUN.share <= 0.03
+    assert BESIDE_A_RUN.seconds <= 60
+    keep_fresh(home, Ended(), replace(BESIDE_A_RUN, seconds=1e-4))
+    assert len(pauses) == 5
+
+
+def test_the_process_beside_a_short_run_ends_with_it_and_says_nothing(home: Path) -> None:
+    clock = time.monotonic()
+    with catalog_kept_fresh(home):
+        pass
+    assert time.monotonic() - clock < 30
+    assert (home / "logs" / "fresh-catalog.log").read_text(encoding="utf-8") == ""

@@ -1,0 +1,112 @@
+"""Says why the file in the catalog's place cannot be used, without changing it.
+
+Only damage counts, another storage version, and databases that are no catalog. A file that is
+locked, out of reach, or too large for memory is healthy as far as anybody knows: whoever opens it
+reports what is wrong.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import duckdb
+
+from catalog.notes import noted
+from lce_core.store.identity import sha256_file
+
+_DAMAGED = (
+    "not a valid DuckDB database file",
+    "Corrupt database file",
+    "Could not read enough bytes",
+    "database file with version number",
+    "encrypted",
+    "deserialize",
+)
+"""Parts of DuckDB's messages about a file that it cannot read; its classes do not say."""
+_CONFIG: dict[str, str | bool | int | float | list[str]] = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "memory_limit": "1GB",
+    "threads": "1",
+}
+
+
+def catalog_damage(path: Path) -> str | None:
+    """Return what is wrong with a catalog, to follow "it is"; None if nothing is, or no file.
+
+    A file that nobody touched since it was built costs one look at its size and times. Of any other
+    every block is read, because DuckDB opens a file whose damage lies further in.
+    """
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    if stat.S_ISDIR(found.st_mode):
+        return "a folder"
+    if not stat.S_ISREG(found.st_mode):
+        return "not a regular file"
+    try:
+        if is_as_built(path):
+            return None
+        with duckdb.connect(":memory:", config=_CONFIG) as connection:
+            place = str(path).replace("'", "''")
+            connection.execute(f"ATTACH '{place}' AS catalog (READ_ONLY)")
+            if _has_cells(connection):
+                _read_all(connection)
+                return None
+            return "no catalog of a store (without the table store.cell)"
+    except OSError:
+        return None
+    except (duckdb.Error, RuntimeError) as error:
+        if any(part in str(error) for part in _DAMAGED):
+            return f"damaged ({str(error).splitlines()[0]})"
+        return None
+
+
+def note_beside(path: Path) -> Path:
+    """Return the file that says what a catalog was built from."""
+    return path.with_name(f".{path.name}.origin.json")
+
+
+def marks(path: Path) -> dict[str, str]:
+    """Return what the note says of a catalog just built, so that a change shows later."""
+    return {"sha256": sha256_file(path), "stat": _times(path)}
+
+
+def is_as_built(path: Path) -> bool:
+    """Return True if the catalog has the content that its note names.
+
+    Raises:
+      OSError: the file cannot be read.
+    """
+    note = noted(note_beside(path))
+    return note.get("stat") == _times(path) or note.get("sha256") == sha256_file(path)
+
+
+def _times(path: Path) -> str:
+    found: os.stat_result = path.stat()
+    return f"{found.st_size} {found.st_ino} {found.st_mtime_ns} {found.st_ctime_ns}"
+
+
+def _has_cells(connection: duckdb.DuckDBPyConnection) -> bool:
+    ours = connection.execute(
+        "SELECT count(*) FROM duckdb_tables() WHERE database_name = 'catalog'"
+        " AND schema_name = 'store' AND table_name = 'cell'"
+    ).fetchone()
+    return bool(ours and ours[0])
+
+
+def _read_all(connection: duckdb.DuckDBPyConnection) -> None:
+    """Read every block of every table.
+
+    Raises:
+      duckdb.Error: a block is damaged.
+    """
+    tables = connection.execute(
+        'SELECT format(\'catalog."{}"."{}"\', schema_name, table_name) FROM duckdb_tables()'
+        " WHERE database_name = 'catalog'"
+    ).fetchall()
+    for (name,) in tables:
+        connection.execute(f"SELECT max(hash(one)) FROM {name} one").fetchall()

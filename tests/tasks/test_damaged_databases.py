@@ -1,0 +1,432 @@
+"""A database that cannot be used is set aside and made again; one that can be used is left alone.
+
+Strategy: put each kind of damage in the place of a real SQLite or DuckDB file; a healthy one is
+locked, open in another process, or older. Whatever was there is still there under the new name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from catalog.build import refresh_catalog
+from catalog.queries import logical_digest
+from flows.servers import doctor
+from flows.servers.prefect_database import mend_prefect, prefect_damage, prefect_database
+from flows.servers.temporary_server import TemporaryServer
+from lce_core.errors import SpecError
+from lce_core.store.artifacts import Store
+from tasks import tracking
+from tasks.mending import damage, mend_projections, mended
+from tasks.projections import (
+    rebuild_catalog,
+    rebuild_mlflow,
+    record,
+    refresh,
+    restore_mlflow,
+)
+from tasks.questions import answer
+from tests.support.catalogs.sample_store import STUDY, Study
+from tests.support.tracked_studies import plan_study
+
+PREFECT_REVISION = "b75d279ba985"
+"""Of one of Prefect's first migrations: the server brings such a database up to date."""
+LINE = (
+    r"lce: {path} cannot be used: it is .+\. It is kept as {name}\.set-aside-\S+;"
+    r" a new one is made\.\n"
+)
+
+
+def sqlite_file(path: Path, revision: str = PREFECT_REVISION, rows: int = 2000) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE alembic_version (version_num TEXT)")
+        database.execute("INSERT INTO alembic_version VALUES (?)", [revision])
+        database.execute("CREATE TABLE flow_run (name TEXT)")
+        database.executemany(
+            "INSERT INTO flow_run VALUES (?)", [(f"{n}" * 20,) for n in range(rows)]
+        )
+        database.commit()
+
+
+def garbage(path: Path) -> None:
+    path.write_bytes(b"no database " * 1000)
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def overwrite_the_middle(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    middle = len(content) // 2
+    content[middle : middle + 9000] = b"\xa5" * 9000
+    path.write_bytes(content)
+
+
+def a_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+    (path / "mine").write_text("kept", encoding="utf-8")
+
+
+def another_schema(path: Path) -> None:
+    path.unlink()
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE notes (text TEXT)")
+        database.commit()
+
+
+def a_newer_revision(path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.execute("UPDATE alembic_version SET version_num = 'ffffffffffff'")
+        database.commit()
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def empty_beside_its_log(path: Path) -> None:
+    empty(path)
+    path.with_name(f"{path.name}-wal").write_bytes(b"what was not written back yet")
+
+
+Harm = Callable[[Path], None]
+SQLITE_HARM: list[Harm] = [
+    garbage,
+    truncate,
+    overwrite_the_middle,
+    a_folder,
+    another_schema,
+    a_newer_revision,
+]
+
+
+def kept(path: Path) -> Path:
+    """The one database set aside beside `path`, without its side files."""
+    pattern = re.escape(path.name) + r"\.set-aside-\w+"
+    (found,) = (one for one in path.parent.iterdir() if re.fullmatch(pattern, one.name))
+    return found
+
+
+def content(path: Path) -> object:
+    return [one.name for one in path.iterdir()] if path.is_dir() else path.read_bytes()
+
+
+def one_line(path: Path, printed: str) -> bool:
+    pattern = LINE.format(path=re.escape(str(path)), name=re.escape(path.name))
+    return re.fullmatch(pattern, printed) is not None
+
+
+@pytest.fixture
+def prefect(tmp_path: Path) -> Path:
+    (tmp_path / "prefect").mkdir()
+    sqlite_file(prefect_database(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.parametrize("harm", [*SQLITE_HARM, empty_beside_its_log], ids=lambda one: one.__name__)
+def test_a_prefect_database_that_no_server_starts_with_is_set_aside(
+    prefect: Path, harm: Harm, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = prefect_database(prefect)
+    harm(path)
+    before = content(path)
+    assert prefect_damage(prefect)
+    mend_prefect(prefect)
+    assert not path.exists()
+    assert content(kept(path)) == before
+    assert one_line(path, capsys.readouterr().err)
+
+
+def test_write_ahead_logs_and_journals_move_with_their_database(prefect: Path) -> None:
+    path = prefect_database(prefect)
+    garbage(path)
+    for end in ("-wal", "-shm", "-journal"):
+        path.with_name(f"{path.name}{end}").write_text(end, encoding="utf-8")
+    mend_prefect(prefect)
+    assert [one for one in path.parent.iterdir() if one.name.startswith("prefect.db-")] == []
+    for end in ("-wal", "-shm", "-journal"):
+        moved = path.with_name(f"{kept(path).name}{end}")
+        assert moved.read_text(encoding="utf-8") == end
+
+
+def test_two_databases_set_aside_in_one_second_keep_names_of_their_own(prefect: Path) -> None:
+    path = prefect_database(prefect)
+    for text in ("first", "second"):
+        path.write_text(text * 1000, encoding="utf-8")
+        mend_prefect(prefect)
+    texts = {one.read_text(encoding="utf-8")[:5] for one in path.parent.glob("*.set-aside-*")}
+    assert texts == {"first", "secon"}
+
+
+def test_an_older_prefect_database_and_an_empty_one_are_left_to_prefect(prefect: Path) -> None:
+    assert prefect_damage(prefect) is None
+    empty(prefect_database(prefect))
+    assert prefect_damage(prefect) is None
+    prefect_database(prefect).unlink()
+    assert prefect_damage(prefect) is None
+
+
+@pytest.mark.parametrize("mode", ["delete", "wal"])
+def test_a_database_that_another_process_is_writing_to_is_left_alone(
+    prefect: Path, mode: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = prefect_database(prefect)
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as writer:
+        writer.execute(f"PRAGMA journal_mode = {mode}")
+        writer.execute("BEGIN EXCLUSIVE")
+        writer.execute("DELETE FROM flow_run")
+        mend_prefect(prefect)
+        writer.execute("COMMIT")
+    assert path.is_file()
+    assert capsys.readouterr().err == ""
+
+
+def test_a_database_out_of_reach_is_left_alone(
+    prefect: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # SQLite's codes for what is no damage: the disk, permissions, memory, and a log to roll back.
+    for code in ("CANTOPEN", "READONLY", "FULL", "IOERR", "PERM", "BUSY", "NOMEM"):
+        error = sqlite3.OperationalError(code)
+        error.sqlite_errorcode = getattr(sqlite3, f"SQLITE_{code}")
+
+        def fail(*_: object, raised: Exception = error, **__: object) -> None:
+            raise raised
+
+        with monkeypatch.context() as patch:
+            patch.setattr(sqlite3, "connect", fail)
+            assert prefect_damage(prefect) is None
+
+
+@pytest.mark.slow
+def test_a_run_has_its_prefect_server_whatever_lies_in_the_place_of_its_database(
+    prefect: Path,
+) -> None:
+    path = prefect_database(prefect)
+    garbage(path)
+    server = TemporaryServer(prefect)
+    try:
+        server.start()
+        assert server.wait_ready()
+    finally:
+        server.close()
+    assert kept(path).read_bytes().startswith(b"no database")
+    assert prefect_damage(prefect) is None
+    assert path.is_file()
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with two studies, both in MLflow."""
+    store = Store(tmp_path_factory.mktemp("shown") / "home")
+    store.prepare()
+    plan_study(store)
+    plan_study(store, study="other", seeds=(5,))
+    assert rebuild_mlflow(store.home) == ["other", "small"]
+    return store.home
+
+
+def studies_in_mlflow(home: Path) -> list[str]:
+    with contextlib.closing(sqlite3.connect(tracking.database(home))) as database:
+        rows = database.execute("SELECT name FROM experiments WHERE name != 'Default' ORDER BY 1")
+        return [name for (name,) in rows]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("harm", [*SQLITE_HARM, empty], ids=lambda one: one.__name__)
+def test_the_doctor_says_which_mlflow_database_cannot_be_used_and_changes_nothing(
+    shown: Path, tmp_path: Path, harm: Harm
+) -> None:
+    home = tmp_path / "home"
+    shutil.copytree(shown, home)
+    path = tracking.database(home)
+    assert doctor._mlflow_database(home).ok
+    harm(path)
+    before = content(path)
+    check = doctor._mlflow_database(home)
+    assert not check.ok
+    assert str(path) in check.detail
+    assert "lce rebuild mlflow" in check.remedy
+    assert content(path) == before
+    assert not tracking.is_here(home)
+
+
+@pytest.mark.slow
+def test_an_mlflow_database_that_cannot_be_used_is_set_aside_and_made_again(
+    shown: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = tmp_path / "home"
+    shutil.copytree(shown, home)
+    path = tracking.database(home)
+    a_newer_revision(path)
+    before = content(path)
+    restore_mlflow(home)
+    assert studies_in_mlflow(home) == ["other", "small"]
+    assert content(kept(path)) == before
+    assert one_line(path, capsys.readouterr().err)
+    assert tracking.damage(home) is None
+
+
+def test_a_run_sets_damaged_projections_aside_as_it_starts(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tracking.database(home).parent.mkdir()
+    tracking.database(home).write_bytes(b"no database " * 1000)
+    garbage(home / "catalog.duckdb")
+    mend_projections(home)
+    first, second = capsys.readouterr().err.splitlines(keepends=True)
+    assert one_line(home / "catalog.duckdb", first)
+    assert one_line(tracking.database(home), second)
+    mend_projections(home)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.slow
+def test_a_run_brings_back_the_other_studies_of_a_damaged_mlflow_database(
+    shown: Path, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    shutil.copytree(shown, home)
+    a_folder(tracking.database(home))
+    record(home, "small")
+    assert studies_in_mlflow(home) == ["other", "small"]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    store = Store(tmp_path_factory.mktemp("built") / "home")
+    store.prepare()
+    Study(store, seeds=(2,)).build()
+    refresh_catalog(store)
+    return store.home
+
+
+@pytest.fixture
+def home(built: Path, tmp_path: Path) -> Path:
+    shutil.copytree(built, tmp_path / "home")
+    return tmp_path / "home"
+
+
+def another_duckdb_file(path: Path) -> None:
+    path.unlink()
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("CREATE TABLE mine AS SELECT 42 AS answer")
+
+
+def another_storage_version(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[12:20] = (9999).to_bytes(8, "little")
+    path.write_bytes(content)
+
+
+DUCKDB_HARM: list[Harm] = [
+    garbage,
+    truncate,
+    overwrite_the_middle,
+    empty,
+    a_folder,
+    another_duckdb_file,
+    another_storage_version,
+]
+
+
+@pytest.mark.parametrize("harm", DUCKDB_HARM, ids=lambda one: one.__name__)
+def test_a_catalog_that_cannot_be_used_is_set_aside_and_made_again_before_it_is_read(
+    home: Path, harm: Harm, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = home / "catalog.duckdb"
+    digest = logical_digest(path)
+    harm(path)
+    before = content(path)
+    check = doctor._catalog(home)
+    assert not check.ok
+    assert "lce rebuild catalog" in check.remedy
+    assert content(path) == before
+    mended(home)
+    assert content(kept(path)) == before
+    assert logical_digest(path) == digest
+    assert one_line(path, capsys.readouterr().err)
+    assert doctor._catalog(home).ok
+
+
+@pytest.mark.parametrize("again", [rebuild_catalog, refresh], ids=["rebuild", "run"])
+@pytest.mark.parametrize("harm", [a_folder, another_duckdb_file], ids=lambda one: one.__name__)
+def test_building_a_catalog_sets_aside_what_lies_in_its_place(
+    home: Path, harm: Harm, again: Callable[[Path], object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = home / "catalog.duckdb"
+    harm(path)
+    before = content(path)
+    again(home)
+    assert content(kept(path)) == before
+    assert one_line(path, capsys.readouterr().err)
+    assert damage(home) is None
+
+
+def test_a_catalog_open_for_writing_elsewhere_is_left_alone(home: Path) -> None:
+    path = home / "catalog.duckdb"
+    path.touch()
+    code = f"import duckdb; c = duckdb.connect({str(path)!r}); print(flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as writer:
+        assert writer.stdout is not None
+        writer.stdout.readline()
+        (home / ".catalog.duckdb.origin.json").unlink()
+        assert damage(home) is None
+        mended(home)
+        writer.communicate(b"\n")
+    assert list(home.glob("*.set-aside-*")) == []
+
+
+def test_the_log_of_a_catalog_that_somebody_changed_moves_with_it(home: Path) -> None:
+    path, log = home / "catalog.duckdb", home / "catalog.duckdb.wal"
+    log.write_bytes(b"of the file that was there")
+    rebuild_catalog(home)
+    assert not log.exists()
+    assert path.with_name(f"{kept(path).name}.wal").read_bytes() == b"of the file that was there"
+
+
+def test_a_catalog_copied_without_its_note_is_healthy(home: Path) -> None:
+    (home / ".catalog.duckdb.origin.json").unlink()
+    assert damage(home) is None
+
+
+def test_without_a_store_a_damaged_catalog_stays_and_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "catalog.duckdb"
+    garbage(path)
+    mended(tmp_path)
+    assert path.is_file()
+    with pytest.raises(SpecError, match="not a valid DuckDB"):
+        answer(tmp_path, "SELECT 1", "json")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["sql", "SELECT count(*) FROM cells"], ["claims", STUDY], ["report", STUDY]],
+    ids=lambda one: one[0],
+)
+@pytest.mark.slow
+def test_commands_that_read_the_catalog_make_a_damaged_one_again(
+    home: Path, command: list[str]
+) -> None:
+    garbage(home / "catalog.duckdb")
+    done = subprocess.run(
+        [sys.executable, "-c", "from flows.cli import main; main()", *command],
+        env={**os.environ, "LCE_HOME": str(home)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert one_line(home / "catalog.duckdb", done.stderr)
