@@ -100,7 +100,10 @@ def changed(home: Path, number: int, cell: str) -> list[tuple[str, str]]:
     """Changes a home as the draw of that number says; what was done to which path."""
     draw, done = random.Random(number), []
     for _ in range(draw.choice((1, 1, 2, 3))):
-        place, change = draw.choice(places(home, cell)), draw.choice(sorted(CHANGES))
+        rooms: dict[str, list[str]] = {}
+        for path in places(home, cell):  # most lie below artifacts
+            rooms.setdefault(path.split("/")[0], []).append(path)
+        place, change = draw.choice(rooms[draw.choice(sorted(rooms))]), draw.choice(sorted(CHANGES))
         if (home / place).parent.is_dir() or place.split("/")[0] in ("progress", "services"):
             CHANGES[change](home / place)
             done.append((place, change))
