@@ -19,6 +19,8 @@ from lce_core.store.odd_files import read_mapping
 DEFAULT_SERVER = "http://127.0.0.1:5000"
 METHODS_VIEW = "methods"
 """The saved view with one line a method, the mean over its seeds."""
+EXPERIMENTS_PATH = "#/experiments?workflowType=machine_learning"
+"""Path of the list of experiments: without its query MLflow opens on pages for chat agents."""
 SEEDS_VIEW = "seeds"
 """The saved view of the seeds' own runs, grouped by method."""
 
@@ -120,7 +122,7 @@ def experiment_path(experiment_id: str) -> str:
 
 def view_path(experiment_id: str, view: str) -> str:
     """Path of a saved view of an experiment, drawn as charts."""
-    query = f"viewStateShareKey={quote(view)}&compareRunsMode=CHART"
+    query = f"viewStateShareKey={quote(view)}&compareRunsMode=CHART&workflowType=machine_learning"
     return f"{experiment_path(experiment_id)}/runs?{query}"
 
 

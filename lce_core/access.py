@@ -19,10 +19,11 @@ import hmac
 import json
 import os
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from filelock import FileLock
 
@@ -37,6 +38,8 @@ PROOF = "/lce-proof"
 MAX_LOGIN_BYTES = 1024
 """No secret is longer; a client that sends more gets its answer without being read to the end."""
 MIN_SECRET_BYTES = 32
+SECRET_VARIABLE = "LCE_SERVER_SECRET"
+"""Environment variable that hands a server its secret: others can read its command line."""
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -45,20 +48,30 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>lce: log in</title>
+<link rel="icon" href="data:,">
 <style>body{font:16px system-ui;max-width:34rem;margin:4rem auto;padding:0 1rem;
 color-scheme:light dark}</style>
 <h1>Log in</h1><p id="text">This server answers only to the user who started it. Open the link that
 <code>lce up</code> (or <code>lce dashboard</code>) printed.</p>
 <script>
 const text = document.getElementById("text");
+const asked = new URL(new URLSearchParams(location.search).get("page") || "/", location.origin);
 async function login() {
+  if (location.pathname !== "__LOGIN__") {
+    // A link in another program brings no cookie along, but a page of this server does.
+    const here = location.pathname + location.search + location.hash;
+    location.replace("__LOGIN__?page=" + encodeURIComponent(here));
+    return;
+  }
   const secret = location.hash.slice(1);
-  if (!secret) return;
-  history.replaceState(null, "", location.pathname);
-  const answer = await fetch("__LOGIN__", {method: "POST", body: secret});
-  if (!answer.ok) { text.textContent = await answer.text(); return; }
-  for (const [key, value] of Object.entries(await answer.json())) localStorage.setItem(key, value);
-  location.replace("/");
+  if (secret) {
+    history.replaceState(null, "", location.pathname + location.search);
+    const answer = await fetch("__LOGIN__", {method: "POST", body: secret});
+    if (!answer.ok) { text.textContent = await answer.text(); return; }
+    for (const [key, value] of Object.entries(await answer.json()))
+      localStorage.setItem(key, value);
+  } else if ((await fetch("__LOGIN__", {method: "HEAD"})).status !== 204) return;
+  location.replace(asked.origin === location.origin ? asked : "/");
 }
 addEventListener("hashchange", login);
 login();
@@ -93,9 +106,16 @@ def authorization(secret: str) -> str:
     return f"Basic {base64.b64encode(auth_string(secret).encode()).decode()}"
 
 
-def login_link(url: str, secret: str) -> str:
-    """Return the address that logs a browser in at the server of `url` (scheme, host, port)."""
-    return f"{url.rstrip('/')}{LOGIN}#{secret}"
+def login_link(url: str, secret: str, page: str = "") -> str:
+    """Return the address that logs a browser in at the server of `url` (scheme, host, port).
+
+    Args:
+      url: address of the server, such as http://127.0.0.1:5000.
+      secret: the server's secret.
+      page: path, query and fragment of the page to open then; the server's first page if empty.
+    """
+    query = f"?page={quote(page, safe='')}" if page else ""
+    return f"{url.rstrip('/')}{LOGIN}{query}#{secret}"
 
 
 def proof(secret: str, port: int, nonce: str) -> str:
@@ -115,6 +135,7 @@ class Guard:
         *,
         local_storage: Mapping[str, str] | None = None,
         in_band_websockets: bool = False,
+        open_paths: Collection[str] = (),
     ) -> None:
         """Guard `app`.
 
@@ -126,6 +147,7 @@ class Guard:
           local_storage: what the login page writes into the browser's local storage, for a page
             that sends its own header `Authorization`.
           in_band_websockets: `app` asks for a secret inside a WebSocket, so a handshake needs none.
+          open_paths: paths that tell nothing, such as /health, and need no secret.
         """
         self.app = app
         self.secret = secret
@@ -135,14 +157,21 @@ class Guard:
         self.cookie_value = hmac.new(secret.encode(), b"cookie", hashlib.sha256).hexdigest()
         self.local_storage = dict(local_storage or {})
         self.in_band_websockets = in_band_websockets
+        self.open_paths = frozenset(open_paths)
+        sockets = " ".join(f"ws://{host}" for host in sorted(self.hosts))
+        # Pages load and send nothing elsewhere: no telemetry, no fonts, no text of a study.
+        self.policy = (
+            "default-src 'self' 'unsafe-inline' 'unsafe-eval' data: blob:; "
+            f"connect-src 'self' data: blob: {sockets}; "
+            "object-src 'none'; base-uri 'self'; form-action 'self'; frame-ancestors 'self'"
+        ).encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer it."""
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
-        headers = {name.lower().decode("latin-1"): value.decode("latin-1")
-                   for name, value in scope["headers"]}  # fmt: skip
+        headers = _headers(scope)
         refusal = self._refusal(headers)
         is_http = scope["type"] == "http"
         if refusal:
@@ -152,12 +181,21 @@ class Guard:
         elif is_http and scope["path"] == PROOF:
             nonce = scope["query_string"].decode("latin-1")
             await _answer(scope, send, 200, proof(self.secret, self.port, nonce))
-        elif self._may_pass(headers) or (self.in_band_websockets and not is_http):
+        elif is_http and (scope["path"] in self.open_paths or self._may_pass(headers)):
+            await self.app(scope, receive, self._confining(send))
+        elif not is_http and (self.in_band_websockets or self._may_pass(headers)):
             await self.app(scope, receive, send)
         elif is_http and scope["method"] == "GET" and "text/html" in headers.get("accept", ""):
             await _answer(scope, send, 401, _PAGE, "text/html; charset=utf-8")
         else:
-            await _answer(scope, send, 401, "This server needs the secret of its LCE_HOME.")
+            await _answer(
+                scope,
+                send,
+                401,
+                "This server answers only with its secret. In a browser, open the link that"
+                " `lce up` or `lce dashboard` printed. docs/operations.md says how programs log"
+                " in.",
+            )
 
     def _refusal(self, headers: Mapping[str, str]) -> str:
         """Say why no secret helps this request; empty if one would."""
@@ -168,7 +206,26 @@ class Guard:
         origin = headers.get("origin")
         if origin is not None and origin != f"http://{host}":
             return f"Origin is {origin[:100]!r}; expected 'http://{host}'."
+        # An origin of loopback on another port shares our cookies, and a GET may name no origin.
+        foreign = headers.get("sec-fetch-site") in ("cross-site", "same-site")
+        opens_page = headers.get("sec-fetch-dest") == "document"
+        if foreign and not opens_page:
+            return "A page of another server asks; expected a page of this one."
         return ""
+
+    def _confining(self, send: Send) -> Send:
+        """Add to pages the policy that they talk to this server only."""
+
+        async def confined(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = list(message.get("headers", []))
+                kinds = [value for name, value in headers if name.lower() == b"content-type"]
+                if any(kind.startswith(b"text/html") for kind in kinds):
+                    headers.append((b"content-security-policy", self.policy))
+                message = {**message, "headers": headers}
+            await send(message)
+
+        return confined
 
     def _may_pass(self, headers: Mapping[str, str]) -> bool:
         given = [(secret, self.secret) for secret in _secrets(headers)]
@@ -179,6 +236,9 @@ class Guard:
         )
 
     async def _login(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] == "HEAD":
+            await _answer(scope, send, 204 if self._may_pass(_headers(scope)) else 401, "")
+            return
         if scope["method"] != "POST":
             await _answer(scope, send, 200, _PAGE, "text/html; charset=utf-8")
             return
@@ -195,6 +255,12 @@ class Guard:
         cookie = f"{self.cookie}={self.cookie_value}; Path=/; HttpOnly; SameSite=Strict"
         content = json.dumps(self.local_storage)
         await _answer(scope, send, 200, content, "application/json", cookie)
+
+
+def _headers(scope: Scope) -> dict[str, str]:
+    return {
+        name.lower().decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
+    }
 
 
 def _secrets(headers: Mapping[str, str]) -> list[str]:

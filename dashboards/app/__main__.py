@@ -6,10 +6,12 @@ Exit codes are those of `lce`: 2, with one message, if the request is wrong.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
 from dashboards.app.serving import serve
+from lce_core.access import SECRET_VARIABLE, new_secret
 from lce_core.errors import SpecError
 from lce_core.terminal import guard_terminal
 
@@ -21,8 +23,10 @@ def main() -> int:
     parser.add_argument("--catalog", type=Path, required=True)
     parser.add_argument("--port", type=int, required=True)
     asked = parser.parse_args()
+    # Handed over by the environment, which other users cannot read.
+    secret = os.environ.pop(SECRET_VARIABLE, "") or new_secret()  # noqa: TID251
     try:
-        serve(asked.catalog, asked.port)
+        serve(asked.catalog, asked.port, secret)
     except SpecError as error:
         sys.stderr.write(f"lce: {error}\n")
         return 2

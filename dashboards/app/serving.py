@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from catalog.queries import open_catalog
+from lce_core.access import Guard, login_link
 from lce_core.errors import SpecError
 
 ADDRESS = "127.0.0.1"
@@ -33,28 +35,33 @@ OPTIONS: dict[str, Any] = {
 """By Streamlit's names; they go before a config.toml of the user's."""
 
 
-def serve(catalog: Path, port: int) -> None:
+def serve(catalog: Path, port: int, secret: str) -> None:
     """Serves until SIGINT or SIGTERM.
 
     Args:
       catalog: the file, which may be replaced at any time.
-      port: on loopback; free.
+      port: port on loopback; free.
+      secret: what every request has to carry.
 
     Raises:
       SpecError: Streamlit is not installed, or there is no catalog.
     """
     require_streamlit()
     open_catalog(catalog).close()
-    from streamlit.web import bootstrap
+    from starlette.middleware import Middleware
+    from streamlit.starlette import App
 
     # Loaded before somebody waits for it: half of what the first view would take.
     for module in ("altair", "pandas", "streamlit.elements.vega_charts", "dashboards.app.shell"):
         importlib.import_module(module)
-    options = {**OPTIONS, "server.port": port}
-    bootstrap.load_config_options(options)
-    sys.stdout.write(f"http://{ADDRESS}:{port}  (Ctrl-C stops it)\n")
+    app = App(SCRIPT, middleware=[Middleware(Guard, secret=secret, port=port)])
+    sys.stdout.write(f"{login_link(f'http://{ADDRESS}:{port}', secret)}  (Ctrl-C stops it)\n")
     sys.stdout.flush()
-    bootstrap.run(str(SCRIPT), False, [str(catalog)], options)
+    # The script's own place and arguments, which Streamlit takes from here.
+    sys.argv = [str(SCRIPT), str(catalog)]
+    # The server has shut down when the signal that ended it is raised again.
+    with contextlib.suppress(KeyboardInterrupt):
+        app.run(config={**OPTIONS, "server.port": port})
 
 
 def require_streamlit(module: str = "streamlit") -> None:

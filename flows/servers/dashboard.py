@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from flows.servers.ports import require_free
+from lce_core.access import SECRET_VARIABLE, server_secret
 from tasks.mending import mended
 from tasks.own_code import of_own_code
 
@@ -31,7 +32,8 @@ def become_dashboard(home: Path, port: int, *, refresh: bool) -> NoReturn:
     # The dashboard knows the catalog alone. As there is one process, no signal needs passing on.
     sys.stdout.flush()
     command = [sys.executable, "-m", "dashboards.app", "--port", str(port)]
-    os.execve(sys.executable, [*command, "--catalog", str(catalog)], of_own_code())
+    environment = of_own_code() | {SECRET_VARIABLE: server_secret(home, "dashboard")}
+    os.execve(sys.executable, [*command, "--catalog", str(catalog)], environment)
 
 
 def _keep_fresh(home: Path) -> None:

@@ -33,11 +33,12 @@ from flows.servers.doctor import Check, doctor
 from flows.servers.guarded_prefect import client_auth, command, settings
 from flows.servers.ports import LOOPBACK, require_free
 from flows.servers.prefect_database import mend_prefect
-from lce_core.access import login_link, server_secret
+from lce_core.access import SECRET_VARIABLE, login_link, server_secret
 from lce_core.errors import ServiceError
 from lce_core.store.odd_files import make_folder, read_mapping
 from lce_core.store.records import write_json
 from tasks import tracking
+from tasks.own_code import python_path
 
 __all__ = ["Check", "Service", "doctor", "down", "study_pages", "up"]
 
@@ -50,7 +51,11 @@ POOL_TEMPLATE = {
 """How the pool's flow runs are started. Prefect refuses job variables: there are none to set."""
 NAMES = ("server", "mlflow", "worker")
 """Services in the order in which they start."""
-GUARDED = {"server": "flows.servers.guarded_prefect", "worker": "flows.servers.guarded_worker"}
+GUARDED = {
+    "server": "flows.servers.guarded_prefect",
+    "mlflow": "tasks.tracking.guarded_server",
+    "worker": "flows.servers.guarded_worker",
+}
 """The module in the command line of a service that lets nobody else in."""
 OPTIONS = {"server": "--port", "mlflow": "--mlflow-port"}
 START_SECONDS = 120.0
@@ -105,14 +110,24 @@ def address(home: Path, service: Service) -> str:
     """Return the link that opens a service in a browser, logged in; "running" without a page."""
     if service.name == "server":
         return login_link(str(service.url).removesuffix("/api"), _secret(home.absolute()))
+    if service.name == "mlflow":
+        return _mlflow_login(home, str(service.url), tracking.EXPERIMENTS_PATH)
     return service.url or "running"
 
 
 def study_pages(home: Path) -> dict[str, str]:
-    """Address of the charts of each study that MLflow shows, one line a method."""
+    """Return a link to the charts of each study that MLflow shows; it logs a browser in."""
     names = tracking.studies_with_pages(home)
     found = {name: tracking.pages_of(home, name) for name in names}
-    return {name: pages.methods for name, pages in found.items() if pages}
+    return {
+        name: _mlflow_login(home, pages.server, pages.methods.removeprefix(f"{pages.server}/"))
+        for name, pages in found.items()
+        if pages
+    }
+
+
+def _mlflow_login(home: Path, server: str, path: str) -> str:
+    return login_link(server, server_secret(home, "mlflow"), f"/{path}")
 
 
 def _running(home: Path) -> list[Service]:
@@ -146,11 +161,11 @@ def _start_mlflow(home: Path, port: int) -> Service:
     from tasks.projections import restore_mlflow  # DuckDB, which `lce down` does not need
 
     restore_mlflow(home)
-    command = [sys.executable, "-m", "mlflow", "server", "--workers", "1"]
-    command += ["--host", LOOPBACK, "--port", str(port)]
-    command += ["--backend-store-uri", tracking.tracking_uri(home)]
-    command += ["--artifacts-destination", tracking.artifact_root(home).as_uri()]
-    return launch(home, "mlflow", command, {}, port, f"http://{LOOPBACK}:{port}")
+    command = [sys.executable, "-m", "tasks.tracking.guarded_server"]
+    command += ["--home", str(home), "--port", str(port)]
+    environment = {"PYTHONPATH": python_path(), "PYTHONSAFEPATH": "1"}
+    environment[SECRET_VARIABLE] = server_secret(home, "mlflow")
+    return launch(home, "mlflow", command, environment, port, f"http://{LOOPBACK}:{port}")
 
 
 def _start_worker(home: Path, server: Service) -> Service:

@@ -8,11 +8,12 @@
   content         what a run holds
   views           what the UI shows when it is opened: description and saved views
   live            training runs while they train
+  guarded_server  MLflow's UI and API of a store, for its owner alone
 
 Addresses of its pages: `catalog.mlflow_pages`, for those too who know no tasks.
 """
 
-from catalog.mlflow_pages import pages_of, studies_with_pages
+from catalog.mlflow_pages import EXPERIMENTS_PATH, pages_of, studies_with_pages
 from tasks.tracking.database import (
     artifact_root,
     damage,
@@ -31,6 +32,7 @@ from tasks.tracking.projection import (
 )
 
 __all__ = [
+    "EXPERIMENTS_PATH",
     "ProjectionReport",
     "artifact_root",
     "damage",

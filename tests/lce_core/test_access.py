@@ -181,3 +181,45 @@ def test_a_secret_that_others_can_read_is_refused(tmp_path: Any) -> None:
     (tmp_path / "services" / "secret").chmod(0o644)
     with pytest.raises(ServiceError, match="nobody else can read"):
         server_secret(tmp_path, "mlflow")
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_another_page_may_open_a_page_of_the_server_but_not_embed_or_fetch_it(site: str) -> None:
+    asks = {**RIGHT, "sec-fetch-site": site}
+    assert status({**asks, "sec-fetch-dest": "document"}) == 200
+    assert status({**asks, "sec-fetch-dest": "iframe"}) == 403
+    assert status({**asks, "sec-fetch-dest": "empty"}) == 403
+
+
+def test_an_open_path_needs_no_secret_but_one_of_the_servers_names() -> None:
+    assert status(HOST, path="/health", open_paths=("/health",)) == 200
+    assert status(HOST, path="/health/more", open_paths=("/health",)) == 401
+    assert status({"host": "evil.example"}, path="/health", open_paths=("/health",)) == 403
+
+
+def test_a_page_is_told_to_talk_to_its_own_server_only() -> None:
+    async def page(scope: Any, receive: Any, send: Any) -> None:
+        kind = [(b"content-type", b"text/html; charset=utf-8")]
+        await send({"type": "http.response.start", "status": 200, "headers": kind})
+        await send({"type": "http.response.body", "body": b"<p>inside"})
+
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    headers = [(key.encode(), value.encode()) for key, value in RIGHT.items()]
+    scope = {"type": "http", "method": "GET", "path": "/", "headers": headers}
+    asyncio.run(Guard(page, SECRET, PORT)(scope, send, send))
+    policy = dict(sent[0]["headers"])[b"content-security-policy"].decode()
+    assert f"connect-src 'self' data: blob: ws://127.0.0.1:{PORT} ws://localhost:{PORT};" in policy
+
+
+def test_the_login_page_tells_whether_a_browser_has_logged_in() -> None:
+    assert status(RIGHT, method="HEAD", path=LOGIN) == 204
+    assert status(HOST, method="HEAD", path=LOGIN) == 401
+
+
+def test_a_login_link_leads_to_the_page_it_names() -> None:
+    link = login_link("http://127.0.0.1:1", "s", "/#/runs?a=b&c=d")
+    assert link == f"http://127.0.0.1:1{LOGIN}?page=%2F%23%2Fruns%3Fa%3Db%26c%3Dd#s"

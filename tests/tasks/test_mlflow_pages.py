@@ -16,14 +16,16 @@ import pytest
 
 from catalog.mlflow_pages import MlflowPages, pages_of
 from flows.servers.daemons import answers, environment
+from lce_core.access import SECRET_VARIABLE, login_link, new_secret
 from lce_core.store.artifacts import Store
 from lce_core.store.records import write_json
-from tasks.tracking import artifact_root, project, tracking_uri
+from tasks.tracking import project
 from tests.support.ports import unused_port
 from tests.support.tracked_studies import plan_study
 
 pytestmark = [pytest.mark.long, pytest.mark.browser]
 
+SECRET = new_secret()
 NUM_METHODS = 12
 """Two more than the UI draws of its own accord."""
 SCORES = {"passkey/single", "passkey/single.overlap"}
@@ -51,12 +53,11 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MlflowPages]:
     project(store, "small")
     port, log = unused_port(), home / "mlflow.log"
     address = f"http://127.0.0.1:{port}"
-    command = [sys.executable, "-m", "mlflow", "server", "--workers", "1"]
-    command += ["--host", "127.0.0.1", "--port", str(port)]
-    command += ["--backend-store-uri", tracking_uri(home)]
-    command += ["--artifacts-destination", artifact_root(home).as_uri()]
+    command = [sys.executable, "-m", "tasks.tracking.guarded_server"]
+    command += ["--home", str(home), "--port", str(port)]
+    surroundings = {**environment(home), SECRET_VARIABLE: SECRET}
     with log.open("wb") as out:
-        server = subprocess.Popen(command, stdout=out, stderr=out, env=environment(home), cwd=home)
+        server = subprocess.Popen(command, stdout=out, stderr=out, env=surroundings, cwd=home)
     try:
         limit = time.monotonic() + SECONDS
         while not answers(f"{address}/health") and time.monotonic() < limit:
@@ -74,20 +75,25 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MlflowPages]:
 
 
 @pytest.fixture(scope="module")
-def browser(chromium: str) -> Iterator[Any]:
+def browser(chromium: str, pages: MlflowPages) -> Iterator[Any]:
+    """A browser that has logged in."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
         opened = playwright.chromium.launch(
             executable_path=chromium, args=["--no-sandbox", "--disable-gpu"]
         )
-        yield opened
+        context = opened.new_context()
+        context.new_page().goto(login_link(pages.server, SECRET, "/version"))
+        context.pages[0].wait_for_url(f"{pages.server}/version")
+        yield context
         opened.close()
 
 
 def drawn(browser: Any, address: str) -> dict[str, dict[str, Any]]:
     """What the charts on a page show, by title, once those of scores at lengths have all lines."""
-    page = browser.new_page(viewport={"width": 1600, "height": 1600})
+    page = browser.new_page()
+    page.set_viewport_size({"width": 1600, "height": 1600})
     page.set_default_timeout(SECONDS * 1000)
     page.goto(address)
     page.wait_for_selector(".js-plotly-plot .scatterlayer path.js-line", state="attached")
@@ -126,7 +132,8 @@ def test_the_page_of_the_seeds_draws_a_line_for_each_group_of_them(
 
 
 def test_the_experiment_leads_to_both_and_folds_the_seeds(pages: MlflowPages, browser: Any) -> None:
-    page = browser.new_page(viewport={"width": 1600, "height": 1400})
+    page = browser.new_page()
+    page.set_viewport_size({"width": 1600, "height": 1400})
     page.set_default_timeout(SECONDS * 1000)
     page.goto(f"{pages.methods.partition('?')[0]}")
     page.wait_for_selector("text=method_00")

@@ -22,6 +22,7 @@ import pytest
 
 from catalog.mlflow_pages import pages_of
 from flows.servers.services import study_pages
+from lce_core.access import login_link, server_secret
 from lce_core.errors import SpecError
 from lce_core.store.artifacts import Store
 from lce_core.store.steps import Step
@@ -210,14 +211,15 @@ def test_pages_are_noted_for_whoever_links_to_them(store: Store) -> None:
     experiment = found["small/toy_llama/none"].info.experiment_id
     assert pages.methods == (
         f"http://127.0.0.1:5000/#/experiments/{experiment}/runs"
-        "?viewStateShareKey=methods&compareRunsMode=CHART"
+        "?viewStateShareKey=methods&compareRunsMode=CHART&workflowType=machine_learning"
     )
     seed = found["small/toy_llama/yarn-tuned/seed-1"].info.run_id
     address = pages.run("toy_llama", "yarn", frozen=False, seed=1)
     assert address == f"http://127.0.0.1:5000/#/experiments/{experiment}/runs/{seed}"
     assert pages.run("toy_llama", "yarn", frozen=True) is None
-    assert study_pages(store.home) == {"small": pages.methods}
-    (store.home / "services").mkdir()
+    path = pages.methods.removeprefix(pages.server)
+    secret = server_secret(store.home, "mlflow")
+    assert study_pages(store.home) == {"small": login_link(pages.server, secret, path)}
     running = store.home / "services" / "mlflow.json"
     running.write_text('{"url": "http://127.0.0.1:5005"}', encoding="utf-8")
     moved = pages_of(store.home, "small")

@@ -89,7 +89,7 @@ def test_the_side_links_to_mlflow_where_it_has_the_study(catalog: Path, tmp_path
     note_pages(tmp_path, STUDY, "7", {})
     links = shown(opened(beside, "questions")).sidebar.get("link_button")
     assert [link.proto.url for link in links] == [
-        f"http://127.0.0.1:5000/#/experiments/7/runs?viewStateShareKey={view}&compareRunsMode=CHART"
+        f"http://127.0.0.1:5000/#/experiments/7/runs?viewStateShareKey={view}&compareRunsMode=CHART&workflowType=machine_learning"
         for view in ("methods", "seeds")
     ]
 

@@ -61,6 +61,8 @@ class Dashboard:
     """The command at work."""
 
     url: str
+    link: str
+    """What logs a browser in."""
     pid: int
     marker: str
 
@@ -76,7 +78,7 @@ def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
     said = process.stdout.readline()
     assert f"http://127.0.0.1:{port}" in said
     wait_until(lambda: listens(port), 60)
-    yield Dashboard(f"http://127.0.0.1:{port}", process.pid, marker)
+    yield Dashboard(f"http://127.0.0.1:{port}", said.split()[0], process.pid, marker)
     process.kill()
     process.wait()
     process.stdout.close()
@@ -101,7 +103,7 @@ def test_every_page_is_drawn_without_complaint_or_a_request_elsewhere(
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else 0)
         page.set_default_timeout(1000 * FIRST_VIEW_SECONDS)
-        page.goto(dashboard.url)
+        page.goto(dashboard.link)
         page.get_by_test_id("stVegaLiteChart").locator("svg.marks").first.wait_for()
         page.get_by_role("heading", name=f"Matrix: {STUDY}").wait_for()
         # Its middle is a field; the chart of the first view is drawn again once it is wide enough.
@@ -139,7 +141,7 @@ def test_axe_core_finds_no_serious_fault_on_any_page(
         )
         page = browser.new_page(color_scheme=scheme)
         page.set_default_timeout(1000 * FIRST_VIEW_SECONDS)
-        page.goto(dashboard.url)
+        page.goto(dashboard.link)
         for title in PAGES:
             page.set_viewport_size({"width": 1280, "height": 900})
             page.get_by_test_id("stSidebarNav").get_by_text(title, exact=True).click()

@@ -327,6 +327,7 @@ def test_up_brings_server_worker_deployments_and_mlflow_and_down_leaves_nothing(
                 continue
             bound = {s.laddr.ip for s in sockets if s.status == psutil.CONN_LISTEN}
             assert bound <= {"127.0.0.1"}, process.cmdline()
+    assert len(marked(home)) <= 6
     deployments = ask(f"{server.url}/deployments/filter", {}, secret=secret)
     names = {deployment["name"]: deployment for deployment in deployments}
     assert len(names) == len(shipped_studies())
