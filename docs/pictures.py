@@ -18,6 +18,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 from catalog.mlflow_pages import pages_of
 from dashboards.__main__ import WRITERS
+from lce_core.access import login_link, server_secret
 
 IMAGES = Path(__file__).parent / "images"
 SIZES = {400: 1500, 800: 1500, 1600: 1180}
@@ -31,10 +32,10 @@ def small(path: Path) -> None:
     few.save(path, optimize=True)
 
 
-def of_mlflow(browser: Browser, address: str, path: Path) -> None:
+def of_mlflow(browser: Browser, link: str, path: Path) -> None:
     """Takes the picture of MLflow's charts, without what MLflow has beside them."""
     page = browser.new_page(viewport={"width": 1600, "height": 1000})
-    page.goto(address)
+    page.goto(link)
     drawn = ".js-plotly-plot .scatterlayer path.js-line"
     page.wait_for_selector(drawn, timeout=120_000, state="attached")  # a point alone has no size
     if (close := page.get_by_role("button", name="Close")).count():
@@ -67,7 +68,9 @@ def main() -> None:
                 print(IMAGES / name)
         pages = pages_of(catalog.absolute().parent, study)
         if pages and "--mlflow" in sys.argv:
-            of_mlflow(browser, pages.methods, IMAGES / f"{study}-mlflow.png")
+            secret = server_secret(catalog.absolute().parent, "mlflow")
+            link = login_link(pages.server, secret, pages.methods.removeprefix(pages.server))
+            of_mlflow(browser, link, IMAGES / f"{study}-mlflow.png")
         browser.close()
 
 
