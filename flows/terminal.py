@@ -21,7 +21,7 @@ class Terminal(Console):
     @property
     def file(self) -> IO[str]:
         """The stream that rich writes to."""
-        found = self._file or (sys.stderr if self.stderr else sys.stdout)
+        found = super().file  # not what a live view puts in a stream's place, which prints here
         # Segments are made visible one by one, so the guard would only stop rich's own sequences.
         return found.unguarded if isinstance(found, Guarded) else found
 

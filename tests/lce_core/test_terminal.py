@@ -180,3 +180,27 @@ def test_what_typer_says_and_tracebacks_do_not_steer_a_terminal(home: Path) -> N
     said = on_terminal([sys.executable, "-c", raising, ALL])
     assert "OSError" in said
     assert not RAW.search(said)
+
+
+LIVE = """
+import sys
+from lce_core.terminal import guard_terminal
+guard_terminal()
+from rich.live import Live
+from rich.text import Text
+from flows.terminal import Terminal
+console = Terminal()
+with Live(console=console, auto_refresh=False, transient=True) as live:
+    live.update(Text(sys.argv[1]), refresh=True)
+    print("printed")
+    print(sys.argv[1])
+    live.update(Text("last"), refresh=True)
+"""
+
+
+@pytest.mark.slow
+def test_a_live_view_moves_and_shows_foreign_text_harmlessly() -> None:
+    said = on_terminal([sys.executable, "-c", LIVE, ALL], TERM="xterm")
+    assert "printed" in said
+    assert "last" in said
+    assert not RAW.search(re.sub(r"\x1b\[[0-9;?]*[mAKlh]|\r", "", said))
