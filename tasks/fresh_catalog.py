@@ -69,9 +69,9 @@ def keep_fresh(home: Path, ended: threading.Event, pace: Pace = BESIDE_A_DASHBOA
 def catalog_kept_fresh(home: Path) -> Iterator[None]:
     """While the block runs, the catalog shows cells within about a minute of their end.
 
-    What the process has to say goes to logs/fresh-catalog.log.
+    What the process has to say goes to logs/live-results.log.
     """
-    log = make_folder(home / "logs") / "fresh-catalog.log"
+    log = make_folder(home / "logs") / "live-results.log"
     make_way(log)
     with log.open("ab") as out:
         process = subprocess.Popen(

@@ -149,4 +149,4 @@ def test_the_process_beside_a_short_run_ends_with_it_and_says_nothing(home: Path
     with catalog_kept_fresh(home):
         pass
     assert time.monotonic() - clock < 30
-    assert (home / "logs" / "fresh-catalog.log").read_text(encoding="utf-8") == ""
+    assert (home / "logs" / "live-results.log").read_text(encoding="utf-8") == ""
