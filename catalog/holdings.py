@@ -6,14 +6,14 @@ is damaged, with a reason; that is a fact for the catalog, never an error.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from lce_core.errors import StoreError
 from lce_core.store.artifacts import Store
-from lce_core.store.records import FileEntry, Record
+from lce_core.store.integrity import CHANGED_CONTENT, what_is_wrong
+from lce_core.store.records import Record
 from lce_core.store.steps import Step
 
 
@@ -53,7 +53,7 @@ class Holdings:
         if short in self.damage:
             return self.damage[short]
         if short not in self.records and (self.artifacts / folder).is_dir():
-            return "its record.json cannot be read"
+            return what_is_wrong(self.artifacts / folder) or "its record.json cannot be read"
         return None
 
 
@@ -66,7 +66,7 @@ def take_stock(store: Store) -> Holdings:
             continue  # a second copy under another name
         holdings.folders[step.short], holdings.records[step.short] = folder, record
         if not store.is_intact(folder, record):
-            holdings.damage[step.short] = _what_is_wrong(folder, record.files)
+            holdings.damage[step.short] = what_is_wrong(folder) or CHANGED_CONTENT
     store.file_facts.save()
     return holdings
 
@@ -81,14 +81,3 @@ def _step(record: Record) -> Step:
         fingerprint=record.fingerprint,
         axes=record.axes,
     )
-
-
-def _what_is_wrong(folder: Path, files: Mapping[str, FileEntry]) -> str:
-    for name, entry in files.items():
-        try:
-            size = (folder / name).stat().st_size
-        except OSError:
-            return f"{name} is not there"
-        if size != entry.bytes:
-            return f"{name} has {size} bytes, its record says {entry.bytes}"
-    return "the content of a file is not what its record says"

@@ -98,7 +98,7 @@ def _named(content: bytes | None) -> Iterable[str]:
     if content is None:
         return ()
     try:
-        files: Mapping[str, object] = Record.model_validate_json(content).files
+        files: Mapping[str, object] = Record.parse(content).files
     except ValueError:
         return ()
     return files

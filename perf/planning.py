@@ -26,7 +26,7 @@ import yaml
 from flows.settings import STUDIES
 from lce_core.store.artifacts import Store
 from lce_core.store.identity import sha256_file
-from lce_core.store.records import RECORD, FileEntry, Record, environment
+from lce_core.store.records import RECORD, FileEntry, Record, environment, sealed
 from lce_core.store.steps import Step
 from lce_core.study.plan import StudyPlan, compile_study
 from lce_core.study.plan_diff import compare
@@ -160,7 +160,8 @@ def commit(store: Store, step: Step) -> None:
         seconds=1.0,
         attempts=1,
     )
-    (folder / RECORD).write_text(record.model_dump_json(), encoding="utf-8")
+    content = json.dumps(sealed(record.model_dump(mode="json")))
+    (folder / RECORD).write_text(content, encoding="utf-8")
 
 
 def count_listings() -> list[int]:

@@ -9,6 +9,7 @@ import typer
 
 from flows.commands.options import FOLDERS, Select, Study, with_execution
 from flows.terminal import say
+from lce_core.errors import SpecError
 from lce_core.execution import Execution
 
 
@@ -35,7 +36,12 @@ def lock(
 @with_execution("slots", "device", "micro_batch_tokens", *FOLDERS, "execution")
 def verify(
     how: Execution,
-    study: Study,
+    study: Annotated[
+        str, typer.Argument(help="A shipped study's name, or a study file; none with --files.")
+    ] = "",
+    files: Annotated[
+        bool, typer.Option("--files", help="Read every artifact of the store again instead.")
+    ] = False,
     sample: Annotated[str, typer.Option(help="A share of the done cells, or a number.")] = "5%",
     seed: Annotated[int, typer.Option(help="Another one draws other cells.")] = 0,
     tolerance: Annotated[
@@ -44,9 +50,21 @@ def verify(
     select: Select = "",
 ) -> None:
     """Computes a sample of the done cells again, aside; exits with 1 where results differ."""
-    from flows.keeping.verifying import verify_study
+    from flows.keeping.verifying import verify_files, verify_study
 
-    if not verify_study(study, how, sample=sample, seed=seed, select=select, tolerance=tolerance):
+    if files == bool(study):
+        raise SpecError(
+            "lce verify",
+            f"--files and the study {study!r}" if study else "neither a study nor --files",
+            "a study whose cells are computed again, or --files, which reads the whole store",
+            "give one of them",
+        )
+    sound = (
+        verify_files(how.home)
+        if files
+        else verify_study(study, how, sample=sample, seed=seed, select=select, tolerance=tolerance)
+    )
+    if not sound:
         raise typer.Exit(1)
 
 

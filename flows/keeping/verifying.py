@@ -1,12 +1,17 @@
-"""`lce verify`: computes a sample of a study's cells again and says how far they agree."""
+"""`lce verify`: computes a sample of a study's cells again and says how far they agree.
+
+`lce verify --files` computes nothing: it reads every byte of every artifact again.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
 from contextlib import closing
+from pathlib import Path
 
 from rich.console import Console
+from rich.progress import Progress
 from rich.table import Table
 
 from flows.request import compile_request
@@ -15,12 +20,17 @@ from flows.terminal import Terminal
 from lce_core.errors import SpecError
 from lce_core.execution import Execution
 from lce_core.store.artifacts import Store
+from lce_core.store.integrity import reread
 from lce_core.store.records import Record
 from lce_core.store.steps import Step
 from lce_core.store.verification import Verification, compare, keep, not_computed, sampled
 from lce_core.study.pricing.time_left import spoken
-from tasks.projections import refresh
+from tasks.projections import rebuild_catalog, refresh
+from tasks.questions import catalog_path
 from tasks.verification import compute_again, home_aside
+
+QUIET_SECONDS = 1.0
+"""Progress is shown after this time only."""
 
 
 def verify_study(
@@ -58,6 +68,42 @@ def verify_study(
     _show(console, found, time.monotonic() - begun)
     refresh(store.home)
     return all(one.agrees for one in found)
+
+
+def verify_files(home: Path) -> bool:
+    """Read all artifacts of a store again, print what is damaged, and return True if nothing is."""
+    store, console = Store(home), Console(highlight=False)
+    shown, begun = Progress(console=Console(stderr=True), transient=True), time.monotonic()
+    task = shown.add_task("reading artifacts", total=None)
+
+    def report(done: int, total: int) -> None:
+        if time.monotonic() - begun > QUIET_SECONDS and not shown.live.is_started:
+            shown.start()
+        shown.update(task, completed=done, total=total)
+
+    try:
+        found = reread(store, report)
+    finally:
+        if shown.live.is_started:
+            shown.stop()
+    for folder, wrong in found.damage.items():
+        console.print(
+            f"  {folder.parent.name} {folder.name}: {wrong}", markup=False, soft_wrap=True
+        )
+    gigabytes = f"{found.num_bytes / 1e9:.2f} GB in {spoken(time.monotonic() - begun)}"
+    console.print(f"{found.num_artifacts:,} artifacts read, {gigabytes}: ", end="")
+    console.print(f"{len(found.damage):,} damaged" if found.damage else "none damaged")
+    if found.unsealed:
+        console.print(
+            f"{found.unsealed:,} of them have a record without a seal, from an earlier version:"
+            " a changed field in it would go unnoticed",
+            soft_wrap=True,
+        )
+    if found.damage:
+        console.print("`lce run STUDY` computes the damaged ones of a study again")
+        if catalog_path(home).is_file():
+            rebuild_catalog(home)  # sizes and times, by which it knows its age, did not change
+    return not found.damage
 
 
 def _done(store: Store, steps: Sequence[Step]) -> dict[str, tuple[Step, Record]]:

@@ -41,7 +41,7 @@ from lce_core.store.listing import Listing, find
 from lce_core.store.modes import follow_folder
 from lce_core.store.odd_files import make_folder, no_folder, remove
 from lce_core.store.parts import PART_LEASES, Parts
-from lce_core.store.records import RECORD, FileEntry, Record, environment, sync, write_json
+from lce_core.store.records import RECORD, FileEntry, Record, environment, sync
 from lce_core.store.steps import Step
 from lce_core.store.study_folders import StudyFolders
 
@@ -331,7 +331,7 @@ class Store:
                 seconds=round(time.monotonic() - clock + handed.seconds_elsewhere, 3),
                 attempts=(failed["attempts"] if failed else 0) + 1,
             )
-            write_json(attempt / RECORD, record.model_dump(mode="json"))
+            record.write(attempt)
             sync(attempt)
             lease.require()
             if os.path.lexists(final):  # damaged: `record` refused it, so it must not be served

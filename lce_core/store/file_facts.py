@@ -63,7 +63,15 @@ class FileFacts:
         self._new: dict[str, list[Any]] = {}
         self._new_bytes = 0
 
-    def of(self, what: str, place: Path, files: Iterable[Path], compute: Callable[[], T]) -> T:
+    def of(
+        self,
+        what: str,
+        place: Path,
+        files: Iterable[Path],
+        compute: Callable[[], T],
+        *,
+        fresh: bool = False,
+    ) -> T:
         """A fact about `files`, computed only if it is not known of them as they are.
 
         Args:
@@ -71,6 +79,7 @@ class FileFacts:
           place: the file, or the folder that the files lie in.
           files: all that the fact follows from.
           compute: gives it, as a value that JSON brings back as it is (no tuples); may raise.
+          fresh: compute it anyway, and remember that instead of what was known.
 
         Raises:
           Whatever `compute` raises, which also has to say it where files cannot be looked at.
@@ -82,7 +91,7 @@ class FileFacts:
         if state is None:
             return compute()
         known = self._known.get(key)
-        if known is not None and known[0] == state.mark:
+        if known is not None and known[0] == state.mark and not fresh:
             return cast("T", known[1])
         fact = compute()
         if state.newest + TICK_SECONDS * 1e9 < began and _state(files) == state:
@@ -90,13 +99,13 @@ class FileFacts:
             self._new_bytes += state.num_bytes
         return fact
 
-    def sha256(self, path: Path) -> str:
-        """sha256 of a file's bytes, 64 hex digits.
+    def sha256(self, path: Path, *, fresh: bool = False) -> str:
+        """sha256 of a file's bytes, 64 hex digits; `fresh` as in `of`.
 
         Raises:
           OSError: the file cannot be read.
         """
-        return self.of("sha256", path, [path], lambda: sha256_file(path))
+        return self.of("sha256", path, [path], lambda: sha256_file(path), fresh=fresh)
 
     def save(self) -> None:
         """Adds what is new here to the memory on disk, if that can be written."""

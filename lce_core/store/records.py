@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import importlib.metadata
 import json
 import os
@@ -21,12 +22,18 @@ from pydantic import BaseModel, ConfigDict
 from lce_core.store.odd_files import put, read_file
 
 RECORD = "record.json"
-FORMAT = 1
+FORMAT = 2
+"""Since 2 every record carries a seal. Records of format 1 have none and stay valid."""
+_SEAL = "seal"
 
 _LIBRARIES = (
     "lce torch transformers accelerate tokenizers datasets numpy pyarrow safetensors pydantic"
     " prefect mlflow duckdb flash-attn lm-eval"
 )
+
+
+class SealError(ValueError):
+    """The content of a record does not match the record's seal."""
 
 
 class FileEntry(BaseModel):
@@ -64,10 +71,57 @@ class Record(BaseModel):
     attempts: int
     """Attempts it took, the successful one included."""
 
+    @property
+    def is_sealed(self) -> bool:
+        """Return True if a changed field would be noticed: records of format 1 have no seal."""
+        return self.format > 1
+
     @classmethod
     def read(cls, folder: Path) -> Record:
-        """Reads `folder`/record.json; raises OSError or ValueError where it is not one."""
-        return cls.model_validate_json(read_file(folder / RECORD))
+        """Read and verify `folder`/record.json.
+
+        Raises:
+          OSError: the file cannot be read.
+          SealError: the content is not what was written.
+          ValueError: the file is no record.
+        """
+        return cls.parse(read_file(folder / RECORD))
+
+    @classmethod
+    def parse(cls, written: bytes) -> Record:
+        """Verify the content of a record.json.
+
+        Raises:
+          SealError: the content is not what was written.
+          ValueError: the content is no record.
+        """
+        try:
+            content = json.loads(written)
+            if not isinstance(content, dict):
+                raise ValueError(f"{RECORD} holds a {type(content).__name__}, not an object")
+            seal = content.pop(_SEAL, None)
+            unsealed = seal is None and content.get("format") == 1
+            if not unsealed and seal != _seal_of(content):
+                raise SealError(f"{RECORD} was changed after it was written")
+            return cls.model_validate(content)
+        except RecursionError:
+            raise ValueError(f"{RECORD} is nested too deeply") from None
+
+    def write(self, folder: Path) -> None:
+        """Write `folder`/record.json with its seal, by renaming a whole file into place."""
+        write_json(folder / RECORD, sealed(self.model_dump(mode="json")))
+
+
+def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record's JSON content with the sha256 of that content as its last field."""
+    bare = {key: value for key, value in content.items() if key != _SEAL}
+    return {**bare, _SEAL: _seal_of(bare)}
+
+
+def _seal_of(content: Mapping[str, Any]) -> str:
+    # A parsed number is written as it was: Python's shortest repr of a float survives the way.
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(canonical.encode("ascii")).hexdigest()
 
 
 def environment() -> dict[str, Any]:

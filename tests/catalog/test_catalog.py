@@ -30,6 +30,7 @@ from catalog.queries import logical_digest, open_catalog, run_query
 from lce_core.errors import SpecError
 from lce_core.store.artifacts import Store
 from lce_core.store.identity import sha256_file
+from lce_core.store.records import sealed
 from tests.support.catalogs.sample_store import STUDY, sample_store
 from tests.support.repository import ROOT
 
@@ -281,19 +282,27 @@ def seal_rubbish(folder: Path) -> None:
     path.write_bytes(b"not parquet")
     content = json.loads(record.read_text(encoding="utf-8"))
     content["files"]["samples.parquet"] = {"bytes": 11, "sha256": sha256_file(path)}
-    record.write_text(json.dumps(content), encoding="utf-8")
+    record.write_text(json.dumps(sealed(content)), encoding="utf-8")
 
 
 def seal_a_score_that_is_text(folder: Path) -> None:
     record = folder / "record.json"
     content = json.loads(record.read_text(encoding="utf-8"))
     content["result"]["scores"][0]["value"] = "high"
+    record.write_text(json.dumps(sealed(content)), encoding="utf-8")
+
+
+def change_a_score(folder: Path) -> None:
+    record = folder / "record.json"
+    content = json.loads(record.read_text(encoding="utf-8"))
+    content["result"]["scores"][0]["value"] += 1.0
     record.write_text(json.dumps(content), encoding="utf-8")
 
 
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
+        (change_a_score, "its record.json was changed after it was written"),
         (truncate, "samples.parquet has 4 bytes, its record says"),
         (change_a_byte, "the content of a file is not what its record says"),
         (lose, "token_nll.parquet is not there"),

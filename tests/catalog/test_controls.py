@@ -16,7 +16,7 @@ import pytest
 from catalog.build import build_catalog, refresh_catalog
 from catalog.queries import run_query
 from lce_core.store.artifacts import Store
-from lce_core.store.records import Record
+from lce_core.store.records import Record, sealed
 from lce_core.store.verification import Metric, Verification, compare, keep, not_computed
 from tests.support.catalogs.sample_store import STUDY, sample_store
 
@@ -36,12 +36,12 @@ def ask(store: Store, sql: str) -> list[dict[str, Any]]:
 
 
 def changed(store: Store, pattern: str, change: Change) -> int:
-    """Edits records, which is what no run does; how many."""
+    """Edit records and seal them again, which no run does; return how many."""
     paths = sorted(store.home.glob(f"artifacts/{pattern}/record.json"))
     for path in paths:
         record = json.loads(path.read_text(encoding="utf-8"))
         change(record)
-        path.write_text(json.dumps(record), encoding="utf-8")
+        path.write_text(json.dumps(sealed(record)), encoding="utf-8")
     return len(paths)
 
 

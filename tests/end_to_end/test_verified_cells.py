@@ -9,6 +9,7 @@ import pytest
 
 from catalog.queries import run_query
 from lce_core.store.identity import sha256_file
+from lce_core.store.records import sealed
 from tests.support.studies import TINY, lce, write_study
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -56,14 +57,14 @@ def test_a_result_that_was_changed_is_found(
     value = content["result"]["scores"][0]["value"]
     content["result"]["scores"][0]["value"] = 1.01 * value
     record.unlink()  # a link to the one that other tests use
-    record.write_text(json.dumps(content), encoding="utf-8")
+    record.write_text(json.dumps(sealed(content)), encoding="utf-8")
     study = write_study(tmp_path)
     arguments = ("verify", study, *text, "--sample", "100%")
     said = lce(home, *arguments, status=1)
     assert f"{CELLS - 1} identical, 1 different" in said
     assert f"  {content['name']}: " in said
     assert str(value) in said
-    assert json.loads(record.read_text(encoding="utf-8")) == content
+    assert json.loads(record.read_text(encoding="utf-8")) == sealed(content)
     assert "1 within the tolerance" in lce(home, *arguments, "--tolerance", "0.02")
 
 

@@ -16,6 +16,7 @@ from prefect.logging import disable_run_logger
 from rich.console import Console
 
 from flows import prefect_plugin, running, study
+from flows.commands.keeping import verify
 from flows.keeping.cleaning import clean
 from flows.keeping.locking import check_lock, write_lock
 from flows.keeping.verifying import verify_study
@@ -465,6 +466,13 @@ def _(place: Place) -> None:
 def _(place: Place) -> None:
     how = {"sample": "5%", "seed": 0, "select": "", "tolerance": 0.0}
     verify_study("smoke", here(place), **how)  # type: ignore[arg-type]
+
+
+@provokes("flows/commands/keeping.py", "which reads the whole store")
+def _(place: Place) -> None:
+    names = ("slots", "device", "micro_batch_tokens", "execution")
+    folders = ("model_folder", "data_folder", "plugins")
+    verify(study="", files=False, **dict.fromkeys(names), **{name: [] for name in folders})  # type: ignore[call-arg]
 
 
 @provokes("lce_core/store/verification.py", "a share such as 5%")

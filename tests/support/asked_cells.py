@@ -21,7 +21,7 @@ import yaml
 from lce_core.store.artifacts import Store
 from lce_core.store.cell_tables import SAMPLES, SAMPLES_FILE
 from lce_core.store.identity import SHORT, sha256_file
-from lce_core.store.records import RECORD, FileEntry, Record, write_json
+from lce_core.store.records import RECORD, FileEntry, Record, sealed, write_json
 
 STUDY = "asked"
 LENGTH = 384
@@ -105,11 +105,11 @@ def _run(folder: Path) -> None:
 
 
 def rewrite_record(home: Path, cell: str, change: Callable[[dict[str, Any]], None]) -> None:
-    """Changes a record of a store as nobody should."""
+    """Change a record of a store and seal it again, as defective code would."""
     (file,) = home.glob(f"artifacts/cell/*-{cell}/{RECORD}")
     record = json.loads(file.read_text(encoding="utf-8"))
     change(record)
-    write_json(file, record)
+    write_json(file, sealed(record))
 
 
 def write_artifact(home: Path, kind: str, fingerprint: str, **fields: Any) -> Path:
@@ -135,7 +135,7 @@ def write_artifact(home: Path, kind: str, fingerprint: str, **fields: Any) -> Pa
         attempts=1,
         **made,
     )
-    write_json(folder / RECORD, record.model_dump(mode="json"))
+    record.write(folder)
     return folder
 
 

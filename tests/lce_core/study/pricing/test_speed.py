@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from flows.settings import STUDIES
 from lce_core.store.artifacts import Attempt, Store
-from lce_core.store.records import RECORD
+from lce_core.store.records import RECORD, sealed
 from lce_core.study.plan import compile_study
 from lce_core.study.pricing.device_types import DEVICE_TYPES, device_type_of
 from lce_core.study.pricing.finished import Finished, finished_on
@@ -172,7 +172,7 @@ def test_only_records_of_this_cpu_and_these_threads_count(tmp_path: Path) -> Non
         record = {**json.loads(file.read_text()), "seconds": 4.0}
         if "environment" in change and change["environment"]["cpu"] is None:
             change = {"environment": {**record["environment"], "accelerators": ["NVIDIA H100"]}}
-        file.write_text(json.dumps({**record, **change}))
+        file.write_text(json.dumps(sealed({**record, **change})))
     here = finished_on("cpu", store, 1)
     (found,) = here
     assert (found.kind, found.cost, found.seconds) == ("cell", step_cost(cells[0]), 4.0)
@@ -229,5 +229,5 @@ def test_processes_of_a_training_run_share_it(tmp_path: Path) -> None:
 
     store.ensure(step, write, {**EXECUTION, "processes": 2})
     file = store.path(step) / RECORD
-    file.write_text(json.dumps({**json.loads(file.read_text()), "seconds": 4.0}))
+    file.write_text(json.dumps(sealed({**json.loads(file.read_text()), "seconds": 4.0})))
     assert [one.seconds for one in finished_on("cpu", store, 1)] == [8.0]

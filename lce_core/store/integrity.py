@@ -1,0 +1,96 @@
+"""What is wrong with an artifact, in words; and rereading all artifacts of a store.
+
+A plan trusts what is remembered of unchanged files (`lce_core.store.file_facts`). A byte that flips
+below the file system changes no time and no size, so only reading the file again finds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lce_core.store.artifacts import Store
+from lce_core.store.records import Record, SealError
+
+CHANGED_CONTENT = "the content of a file is not what its record says"
+
+
+@dataclass
+class Reread:
+    """What rereading a store found."""
+
+    num_artifacts: int = 0
+    num_bytes: int = 0
+    unsealed: int = 0
+    """Artifacts whose record has no seal, so that a changed field in it goes unnoticed."""
+    damage: dict[Path, str] = field(default_factory=dict)
+    """What is wrong, by the artifact's folder."""
+
+
+def what_is_wrong(folder: Path) -> str | None:
+    """Return what a look at names, sizes and record finds wrong; None if it finds nothing."""
+    try:
+        record = Record.read(folder)
+    except SealError:
+        return "its record.json was changed after it was written"
+    except (OSError, ValueError):
+        return "its record.json cannot be read"
+    for name, entry in record.files.items():
+        try:
+            size = (folder / name).stat().st_size
+        except OSError:
+            return f"{name} is not there"
+        if size != entry.bytes:
+            return f"{name} has {size} bytes, its record says {entry.bytes}"
+    return None
+
+
+def reread(store: Store, report: Callable[[int, int], None]) -> Reread:
+    """Read every byte of every artifact again, and correct what is remembered of its files.
+
+    Args:
+      store: its memory of file facts is saved at the end, also where an interrupt ends it.
+      report: called with the bytes read so far and the bytes of all artifacts.
+    """
+    found = Reread()
+    folders = [
+        folder for folder in sorted((store.home / "artifacts").glob("*/[!.]*")) if folder.is_dir()
+    ]
+    sizes = {folder: _size(folder) for folder in folders}
+    total = sum(sizes.values())
+    try:
+        for folder in folders:
+            wrong = what_is_wrong(folder) or _reread(store, folder, found, total, report)
+            if not folder.is_dir():
+                continue  # a run has moved it aside meanwhile
+            found.num_artifacts += 1
+            if wrong:
+                found.damage[folder] = wrong
+            elif not Record.read(folder).is_sealed:
+                found.unsealed += 1
+    finally:
+        store.file_facts.save()
+    return found
+
+
+def _reread(
+    store: Store, folder: Path, found: Reread, total: int, report: Callable[[int, int], None]
+) -> str | None:
+    for name, entry in Record.read(folder).files.items():
+        try:
+            sha256 = store.file_facts.sha256(folder / name, fresh=True)
+        except OSError as error:
+            return f"{name} cannot be read ({error.strerror})"
+        found.num_bytes += entry.bytes
+        report(found.num_bytes, total)
+        if sha256 != entry.sha256:
+            return f"the content of {name} is not what its record says"
+    return None
+
+
+def _size(folder: Path) -> int:
+    try:
+        return sum(entry.bytes for entry in Record.read(folder).files.values())
+    except (OSError, ValueError):
+        return 0

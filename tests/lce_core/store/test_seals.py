@@ -1,0 +1,151 @@
+"""Records changed by hand, cut short or replaced, against the real store and its rereading.
+
+A byte that flips below the file system is a change of content whose size and times are set back.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lce_core.store import file_facts
+from lce_core.store.artifacts import Attempt, Store
+from lce_core.store.integrity import reread
+from lce_core.store.records import RECORD, Record, SealError
+from lce_core.store.steps import Step
+from tests.support.free_steps import free_step
+
+Content = dict[str, Any]
+
+
+def a_step(n: int = 1) -> Step:
+    return free_step("cell", "x", {"n": n}, {})
+
+
+def write(attempt: Attempt) -> dict[str, object]:
+    (attempt.out / "a.txt").write_text("whole")
+    return {"scores": [{"metric": "perplexity", "value": 16.524}]}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    store = Store(tmp_path / "home")
+    store.prepare()
+    store.ensure(a_step(), write, {"slots": 1})
+    return store
+
+
+def changed(file: Path, change: Callable[[Content], object]) -> None:
+    content = json.loads(file.read_text(encoding="utf-8"))
+    change(content)
+    file.write_text(json.dumps(content), encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda record: record["result"]["scores"][0].update(value=17.524),
+        lambda record: record["spec"].update(n=2),
+        lambda record: record["execution"].clear(),
+        lambda record: record.update(seconds=record["seconds"] + 1),
+        lambda record: record.update(note="mine"),
+        lambda record: record.update(seal=None),
+        lambda record: record.update(seal=7),
+        lambda record: record.update(seal=["0" * 64]),
+        lambda record: record.update(seal={}),
+        lambda record: record.pop("seal"),
+    ],
+    ids=[
+        "score",
+        "spec",
+        "execution",
+        "seconds",
+        "extra",
+        "null",
+        "number",
+        "list",
+        "object",
+        "without",
+    ],
+)
+def test_a_record_of_which_anything_was_changed_counts_as_damaged(
+    store: Store, change: Callable[[Content], object]
+) -> None:
+    file = store.path(a_step()) / RECORD
+    before = Record.read(file.parent)
+    changed(file, change)
+    with pytest.raises(SealError):
+        Record.read(file.parent)
+    assert store.record(a_step()) is None
+    assert not store.has_finished(a_step().fingerprint)
+    assert list(store.records()) == []
+    assert store.ensure(a_step(), write, {}).status == "computed"
+    assert Record.read(file.parent).result == before.result
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[]", b"7", b"null", b"{}", b"[" * 5000, b'{"a": NaN}', b"\xff", b"1" * 5000],
+    ids=["empty", "cut", "list", "number", "null", "object", "nested", "nan", "bytes", "digits"],
+)
+def test_what_is_no_record_counts_as_damaged(store: Store, content: bytes) -> None:
+    (store.path(a_step()) / RECORD).write_bytes(content)
+    assert store.record(a_step()) is None
+    assert list(reread(store, lambda done, total: None).damage) == [store.path(a_step())]
+    assert store.ensure(a_step(), write, {}).status == "computed"
+
+
+def test_another_order_or_layout_of_the_same_record_is_the_same_record(store: Store) -> None:
+    file = store.path(a_step()) / RECORD
+    content = json.loads(file.read_text(encoding="utf-8"))
+    file.write_text(json.dumps(dict(reversed(content.items()))), encoding="utf-8")
+    assert store.record(a_step()) is not None
+
+
+def test_a_record_from_before_seals_is_served_and_counted(store: Store) -> None:
+    def as_before(record: Content) -> None:
+        record.pop("seal")
+        record["format"] = 1
+
+    changed(store.path(a_step()) / RECORD, as_before)
+    record = store.record(a_step())
+    assert record is not None
+    assert not record.is_sealed
+    found = reread(store, lambda done, total: None)
+    assert (found.num_artifacts, found.unsealed, found.damage) == (1, 1, {})
+
+
+def flip_below_the_file_system(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other bytes, and a look at the file that is as before."""
+    before = file.stat()
+    file.write_text("whale")
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    look = file_facts._look
+    monkeypatch.setattr(
+        file_facts, "_look", lambda path: before if path.name == file.name else look(path)
+    )
+
+
+def test_rereading_finds_a_flipped_byte_that_is_served_and_corrects_the_memory(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_facts, "TICK_SECONDS", 0.02)
+    store.ensure(a_step(2), write, {})
+    time.sleep(0.05)
+    assert store.record(a_step())
+    store.file_facts.save()
+    folder = store.path(a_step())
+    flip_below_the_file_system(folder / "a.txt", monkeypatch)
+    assert Store(store.home).record(a_step()), "the memory still serves it"
+    told: list[tuple[int, int]] = []
+    found = reread(Store(store.home), lambda done, total: told.append((done, total)))
+    assert found.damage == {folder: "the content of a.txt is not what its record says"}
+    assert (found.num_artifacts, found.num_bytes, told) == (2, 10, [(5, 10), (10, 10)])
+    assert Store(store.home).record(a_step()) is None
+    assert Store(store.home).record(a_step(2)) is not None
