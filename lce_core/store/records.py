@@ -97,8 +97,8 @@ class Record(BaseModel):
         """
         try:
             content = json.loads(written)
-            if not isinstance(content, dict):
-                raise ValueError(f"{RECORD} holds a {type(content).__name__}, not an object")
+            if not isinstance(content, dict) or "format" not in content:
+                raise ValueError(f"{RECORD} holds no record")
             seal = content.pop(_SEAL, None)
             unsealed = seal is None and content.get("format") == 1
             if not unsealed and seal != _seal_of(content):
