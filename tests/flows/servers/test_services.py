@@ -227,8 +227,8 @@ def test_a_server_that_cannot_start_shows_its_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "prefect").mkdir()
-    (tmp_path / "prefect" / "prefect.db").write_text("no database, but long enough to be read")
-    with temporary_server(tmp_path) as server, pytest.raises(ServiceError, match="not a database"):
+    (tmp_path / "prefect" / "profiles.toml").write_text("no = [profiles")
+    with temporary_server(tmp_path) as server, pytest.raises(ServiceError, match="TOMLDecodeError"):
         server.wait_ready()
     assert gone(tmp_path)
 
