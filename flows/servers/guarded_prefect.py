@@ -49,9 +49,13 @@ def main() -> None:
     port = parser.parse_args().port
 
     import uvicorn
+    from prefect.server.api.collections import KNOWN_VIEWS
     from prefect.server.api.server import create_app
     from prefect.settings import get_current_settings
 
+    # Prefect would ask GitHub for its list of worker types. It reads the copy that it brings where
+    # the address cannot be asked.
+    KNOWN_VIEWS.update(dict.fromkeys(KNOWN_VIEWS, "file:///"))
     server = get_current_settings().server
     credentials = os.environ[AUTH]
     guarded = Guard(

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from lce_core.errors import UnavailableError
 from lce_core.models._weights_digest import weights_digest
+from lce_core.models._whole_weights import require_whole
 from lce_core.registry import Plugin, Registry
 from lce_core.rope import RopeGeometry
 
@@ -26,6 +27,7 @@ __all__ = [
     "LanguageModel",
     "ModelShape",
     "Pretraining",
+    "require_whole",
     "weights_digest",
 ]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lce_core.corpora import StreamedCorpus
 from lce_core.errors import UnavailableError
-from lce_core.models import LanguageModel, weights_digest
+from lce_core.models import LanguageModel, require_whole, weights_digest
 from lce_core.store.steps import Step, make_step
 from lce_core.study.spec import StudySpec
 from lce_core.study.step_kinds import HeldOutSpec, RowsSpec, Tokenizer, TokensSpec
@@ -49,14 +49,17 @@ class Base:
 
         Raises:
           SpecError: no method can be put on the model.
-          DataError: its configuration is broken.
+          DataError: its configuration or a file of its weights is broken.
           UnavailableError: the folder cannot be read.
         """
         try:
             known = model.resolved(folder)
         except UnavailableError as error:
             return cls(model, None, str(error))
-        return cls(known, None if folder is None else weights_digest(folder), None)
+        if folder is None:
+            return cls(known, None, None)
+        require_whole(folder)
+        return cls(known, weights_digest(folder), None)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import numpy as np
 
 from lce_core.errors import DataError, SpecError, StoreError, UnavailableError
 from lce_core.extension.stock_rope import PLAIN, agrees, stated_parameters, stated_table
-from lce_core.models import LanguageModel, weights_digest
+from lce_core.models import LanguageModel, require_whole, weights_digest
 from lce_core.rope import ContextLengths
 from lce_core.study.planned_data import Data
 from lce_core.study.spec import MethodEntry
@@ -50,7 +50,7 @@ def published_weights(
 
     Raises:
       SpecError: the folder holds something else than the entry says.
-      DataError: its config.json cannot be read.
+      DataError: its config.json or a file of its weights cannot be read.
     """
     if variant.checkpoint is None:
         return Data(None, None)
@@ -63,6 +63,7 @@ def published_weights(
     _check_sizes(base_model, config, folder)
     _check_extras(base_model, variant, config, folder)
     _check_rope(base_model, variant, target, config, folder, where)
+    require_whole(folder)
     return Data.of(lambda: weights_digest(folder))
 
 

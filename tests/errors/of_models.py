@@ -14,6 +14,7 @@ from lce_core.models._gguf import convert
 from lce_core.models._stock import check_config
 from lce_core.models._weights_digest import weights_digest
 from lce_core.models._wheels import extract
+from lce_core.models._whole_weights import require_whole
 from lce_core.models.hub_model.facts import read_facts
 from tests.support.architectures import save
 from tests.support.data.packaged_models import (
@@ -29,6 +30,20 @@ from tests.support.training_jobs import BASE
 
 PROVOCATIONS = Table()
 provokes = PROVOCATIONS
+
+
+@provokes("lce_core/models/_whole_weights.py", "a whole safetensors file")
+def _(place: Place) -> None:
+    (place.folder / "model.safetensors").write_bytes(b"")
+    require_whole(place.folder)
+
+
+@provokes("lce_core/models/_whole_weights.py", "the file of each tensor")
+def _(place: Place) -> None:
+    (place.folder / "model.safetensors.index.json").write_text("[]")
+    require_whole(place.folder)
+
+
 TOY: dict[str, Any] = yaml.safe_load((STUDIES / "toy.yaml").read_text(encoding="utf-8"))
 LLAMA = MODELS.parse({"name": "llama2_7b"}, "base_models[0]")
 

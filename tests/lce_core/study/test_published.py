@@ -40,6 +40,7 @@ from lce_core.study.published import published_folder, published_weights
 from lce_core.study.spec import MethodEntry
 from lce_core.study.study_file import parse_study
 from tests.support.studies import TINY, library_text
+from tests.support.weights import smallest_weights
 
 TOY: dict[str, Any] = yaml.safe_load((STUDIES / "toy.yaml").read_text(encoding="utf-8"))
 BASE = MODELS.parse({"name": "toy_llama"}, "test")
@@ -66,7 +67,7 @@ def study(entry: dict[str, Any], **changes: Any) -> Any:
 def judged(config: dict[str, Any], folder: Path, entry: dict[str, Any]) -> Data:
     """Published weights of Llama-2-7B in the folder, for a study of 32,768 tokens."""
     (folder / "config.json").write_text(json.dumps({**LLAMA2, **config}), encoding="utf-8")
-    (folder / "model.safetensors").write_bytes(b"weights")
+    (folder / "model.safetensors").write_bytes(smallest_weights())
     own = {"checkpoint": "mine", "target_context": 32768, **entry}
     rest = {key: value for key, value in own.items() if key not in MethodEntry.model_fields}
     fields = {key: value for key, value in own.items() if key in MethodEntry.model_fields}
@@ -436,7 +437,7 @@ def test_the_released_study_takes_what_lcegs_code_writes(tmp_path: Path) -> None
             folder.mkdir()
             config = {**LLAMA2, **CONFIGURATIONS[entry["name"]]}
             (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
-            (folder / "model.safetensors").write_bytes(entry["checkpoint"].encode())
+            (folder / "model.safetensors").write_bytes(smallest_weights(entry["checkpoint"]))
     assert len(folders) == 7
     without, with_all = compile_study(wanted, {}), compile_study(wanted, {}, folders)
     absent = [cell.method for cell in without.cells if "--model-folder" in str(cell.unavailable)]

@@ -1,0 +1,11 @@
+"""The smallest safetensors file, for tests that plan with weights and never load them."""
+
+from __future__ import annotations
+
+import json
+
+
+def smallest_weights(note: str = "") -> bytes:
+    """Return a safetensors file without tensors; files with other notes have other bytes."""
+    header = json.dumps({"__metadata__": {"note": note}}).encode()
+    return len(header).to_bytes(8, "little") + header
