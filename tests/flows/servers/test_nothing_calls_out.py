@@ -16,7 +16,8 @@ import pytest
 from catalog.build import build_catalog
 from lce_core.store.artifacts import Store
 from tests.support.catalogs.sample_store import STUDY, sample_store
-from tests.support.studies import LCE, environment
+from tests.support.ports import unused_port
+from tests.support.studies import LCE, environment, library_text, write_study
 
 TRACE = "trace=connect,sendto,sendmsg,sendmmsg"
 ADDRESS = re.compile(r'(?:inet_addr\("|inet_pton\(AF_INET6, ")([^"]+)"')
@@ -33,7 +34,7 @@ def isolated(command: list[str], home: Path, notes: Path) -> subprocess.Complete
     traced = ["strace", "-f", "--seccomp-bpf", "-e", TRACE, "-o", str(notes), *command]
     alone = ["unshare", "-n", "sh", "-c", 'ip link set lo up && exec "$@"', "sh", *traced]
     return subprocess.run(
-        alone, env=environment(home), cwd=home, capture_output=True, text=True, check=False
+        alone, env=environment(home), cwd=notes.parent, capture_output=True, text=True, check=False
     )
 
 
@@ -72,5 +73,25 @@ def test_no_reading_command_calls_out(
     home: Path, tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
     done = isolated([*LCE, *arguments], home, tmp_path / "notes")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert outside(tmp_path / "notes") == []
+
+
+@pytest.mark.long
+def test_no_server_calls_out_from_its_start_to_its_end(home: Path, tmp_path: Path) -> None:
+    lce = f"{LCE[0]} -c '{LCE[2]}'"
+    ports = f"--port {unused_port()} --mlflow-port {unused_port()}"
+    both = f"{lce} up {ports} && {lce} up && {lce} down"
+    done = isolated(["sh", "-c", both], home, tmp_path / "notes")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert outside(tmp_path / "notes") == []
+
+
+@pytest.mark.long
+def test_no_run_calls_out(tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    library_text(text)
+    run = [*LCE, "run", write_study(tmp_path), "--data-folder", f"text={text}"]
+    done = isolated(run, tmp_path / "home", tmp_path / "notes")
     assert done.returncode == 0, done.stdout + done.stderr
     assert outside(tmp_path / "notes") == []
