@@ -13,12 +13,13 @@ from contextlib import ExitStack, contextmanager, suppress
 from rich.console import Console
 
 from flows.keeping.locking import meet_lock
+from flows.plans.plugin_changes import meet_plugin_changes
 from flows.plans.pricing import places_here
 from flows.request import compile_request
 from flows.runs.run_progress import RunProgress
 from flows.runs.scheduling import Answer, Stop, Submit, run_units
 from flows.runs.threads import in_threads
-from flows.selection import require_models
+from flows.selection import require_models, select_cells
 from flows.terminal import Terminal
 from flows.work import Work, work_of
 from lce_core.errors import StepsFailedError, StudyIncompleteError, WorkerLostError
@@ -47,6 +48,7 @@ def pull_studies(
     retry_failed: bool = False,
     waits: bool = True,
     grace: float = 0.0,
+    accept_plugin_change: bool = False,
 ) -> None:
     """Computes what nobody else computes of these studies until nothing is left, then records them.
 
@@ -58,6 +60,7 @@ def pull_studies(
       waits: whether to wait for what others compute once nothing else is left, and to take it over
         if they die. Without it others record the studies.
       grace: seconds that units have to end after SIGTERM.
+      accept_plugin_change: declare plug-ins that changed under one VERSION equal to what ran.
 
     Raises:
       SpecError: a request is wrong; nothing was started.
@@ -69,6 +72,8 @@ def pull_studies(
     requests = [compile_request(study, execution) for study in studies]
     for request in requests:
         require_models(request.plan, execution)
+        wanted = select_cells(request.plan, select)
+        meet_plugin_changes(wanted, execution, accept=accept_plugin_change)
     works = [work_of(request, select, retry_failed=retry_failed) for request in requests]
     names = [request.plan.study.study for request in requests]
     for request in requests:

@@ -13,6 +13,7 @@ from typing import Any
 
 from flows.keeping.locking import meet_lock
 from flows.plans.budget import within_budget
+from flows.plans.plugin_changes import meet_plugin_changes
 from flows.request import Request, compile_request, prepared
 from flows.runs.outcome import outcome_kept
 from flows.runs.results import show_results
@@ -47,7 +48,13 @@ try each record that it still holds for seconds before the process may end."""
 
 
 def run_study(
-    study: str, execution: Execution, *, select: str, retry_failed: bool, budget: str = ""
+    study: str,
+    execution: Execution,
+    *,
+    select: str,
+    retry_failed: bool,
+    budget: str = "",
+    accept_plugin_change: bool = False,
 ) -> None:
     """Computes what is missing of a study in this process and prints its overview.
 
@@ -62,6 +69,7 @@ def run_study(
     wanted = select_cells(plan, select)
     require_work(plan, where)
     require_models(plan, execution)
+    meet_plugin_changes(wanted, execution, accept=accept_plugin_change)
     store, tell = Store(execution.home), Terminal(stderr=True, highlight=False)
     if budget:
         folders = folders_of(execution.model_dump(mode="json"))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from flows.plans.budget import within_budget
+from flows.plans.plugin_changes import require_same_plugins
 from flows.plans.pricing import prices_of
 from flows.request import Request
 from flows.selection import require_work, select_cells
@@ -89,8 +90,8 @@ def work_of(
       budget: "8gpuh" for whole blocks over all methods only; all that is selected without one.
 
     Raises:
-      SpecError: no cell can be, the selection or the budget is wrong, or the store lies where
-        leases do not hold.
+      SpecError: no cell can be, the selection or the budget is wrong, a plug-in changed under one
+        VERSION, or the store lies where leases do not hold.
       StoreError: the disk is full.
     """
     plan, how = request.plan, request.execution
@@ -103,6 +104,7 @@ def work_of(
     wanted = select_cells(plan, select)
     folders = folders_of(how.model_dump(mode="json"))
     states = inspect(wanted, store, folders, retry_failed=retry_failed)
+    require_same_plugins(states)
     if not budget:
         return Work(how, wanted, states, tuple(swept))
     blocks = within_budget(wanted, states, how, budget)

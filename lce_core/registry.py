@@ -27,6 +27,8 @@ from lce_core.errors import LceError, SpecError, did_you_mean
 from lce_core.evidence import Evidence
 from lce_core.spec_errors import spec_error
 from lce_core.store.identity import canonical_json
+from lce_core.store.plugin_code import code_digest
+from lce_core.store.records import PluginCode
 
 Examples = tuple[Mapping[str, Any], ...]
 """Type of a plug-in's EXAMPLES: parameters to try, in the form of a study."""
@@ -98,6 +100,8 @@ class Plugin(BaseModel):
 
 
 P = TypeVar("P", bound=Plugin)
+_PACKAGES: list[str] = []
+"""Packages of all registries, whose user folders may hold helpers of a plug-in of another one."""
 
 
 def plugin_names(folders: Iterable[str]) -> list[str]:
@@ -117,7 +121,9 @@ class Registry(Generic[P]):
 
     def __init__(self, package: str, attribute: str, kind: type[P]) -> None:
         self.package, self.attribute, self.kind = package, attribute, kind
+        _PACKAGES.append(package)
         self._loaded: dict[str, type[P]] = {}
+        self._digests: dict[str, str | None] = {}
         self._known: dict[str, P] = {}
 
     def names(self) -> list[str]:
@@ -160,6 +166,10 @@ class Registry(Generic[P]):
             )
         if f"{self.package}.{name}" not in sys.modules:
             self._refuse_marks(name)
+            self._digests.pop(name, None)  # the file may have changed since an earlier import
+        if name not in self._digests:
+            # Before the import, so that the digest is never newer than the code that runs.
+            self._digests[name] = self._digest(name)
         module = self._imported(name)
         plugin = self._loaded.get(name)
         if plugin is not None and _is_current(plugin, self.attribute, module):
@@ -189,6 +199,29 @@ class Registry(Generic[P]):
         self._loaded[name] = plugin
         return plugin
 
+    def code(self, name: str) -> PluginCode | None:
+        """Return VERSION, digest and file of a user's own plug-in as loaded; None of a shipped one.
+
+        Raises:
+          SpecError: as `load` does.
+        """
+        plugin = self.load(name)
+        sha256 = self._digests[name]
+        if sha256 is None:
+            return None
+        file = str(sys.modules[f"{self.package}.{name}"].__file__)
+        return PluginCode(version=plugin.plugin_version, sha256=sha256, file=file)
+
+    def _digest(self, name: str) -> str | None:
+        rooms = _own_folders()
+        spec = importlib.util.find_spec(f"{self.package}.{name}")
+        if spec is None or spec.origin is None:
+            return None
+        file = Path(spec.origin)
+        if not any(file.is_relative_to(folder) for folder in rooms[self.package]):
+            return None
+        return code_digest(file, rooms)
+
     def _imported(self, name: str) -> ModuleType:
         try:
             return importlib.import_module(f"{self.package}.{name}")
@@ -197,7 +230,9 @@ class Registry(Generic[P]):
         except Exception as error:
             spec = importlib.util.find_spec(f"{self.package}.{name}")
             file = str(spec.origin) if spec else name
-            line = error.lineno if isinstance(error, SyntaxError) else _last_line(error, file)
+            line = _last_line(error, file)
+            if isinstance(error, SyntaxError):  # a helper that the plug-in imports may have it
+                file, line = error.filename or file, error.lineno
             raise SpecError(
                 f"{file}, line {line}" if line else file,
                 f"{type(error).__name__}: {error}",
@@ -255,6 +290,16 @@ class Registry(Generic[P]):
         if type(known) is not plugin:
             known = self._known[key] = plugin.from_identity(payload)
         return known
+
+
+def _own_folders() -> dict[str, list[Path]]:
+    """Return the folders that `add_folder` added, by package."""
+    found = {}
+    for package in _PACKAGES:
+        module = importlib.import_module(package)
+        shipped = str(Path(str(module.__file__)).parent)
+        found[package] = [Path(folder) for folder in module.__path__ if folder != shipped]
+    return found
 
 
 def _last_line(error: Exception, file: str) -> int | None:

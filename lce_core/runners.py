@@ -41,6 +41,7 @@ from lce_core.store.artifacts import Attempt, Store
 from lce_core.store.cell_tables import ARRAYS_FILE, SAMPLES, SAMPLES_FILE, TOKEN_NLL, TOKEN_NLL_FILE
 from lce_core.store.plain_text import writable
 from lce_core.store.steps import Step
+from lce_core.study.plugin_folders import own_plugins
 from lce_core.study.published import published_folder
 from lce_core.study.step_cost import StepCost
 from lce_core.study.step_kinds import (
@@ -90,6 +91,7 @@ class Runner:
         return "computed" if assist(parts, self._model(spec, step)) else "held"
 
     def _run(self, attempt: Attempt) -> dict[str, Any]:
+        attempt.plugins.update(own_plugins(attempt.step.spec))
         return self._compute(spec_of(attempt.step), attempt)
 
     @singledispatchmethod

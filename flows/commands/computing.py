@@ -6,7 +6,15 @@ from typing import Annotated
 
 import typer
 
-from flows.commands.options import EVERY, Budget, RetryFailed, Select, Study, with_execution
+from flows.commands.options import (
+    EVERY,
+    AcceptPluginChange,
+    Budget,
+    RetryFailed,
+    Select,
+    Study,
+    with_execution,
+)
 from lce_core.execution import Execution
 
 
@@ -17,11 +25,19 @@ def run(
     select: Select = "",
     retry_failed: RetryFailed = False,
     budget: Budget = "",
+    accept_plugin_change: AcceptPluginChange = False,
 ) -> None:
     """Computes what is missing of a study, then prints its overview."""
     from flows.running import run_study
 
-    run_study(study, how, select=select, retry_failed=retry_failed, budget=budget)
+    run_study(
+        study,
+        how,
+        select=select,
+        retry_failed=retry_failed,
+        budget=budget,
+        accept_plugin_change=accept_plugin_change,
+    )
 
 
 @with_execution(*EVERY)
@@ -38,8 +54,17 @@ def worker(
     grace: Annotated[
         float, typer.Option(min=0, help="Seconds that units have to end after SIGTERM.")
     ] = 15.0,
+    accept_plugin_change: AcceptPluginChange = False,
 ) -> None:
     """Computes what nobody else computes of studies, without Prefect: one of many, on a cluster."""
     from flows.pulling import pull_studies
 
-    pull_studies(studies, how, select=select, retry_failed=retry_failed, waits=wait, grace=grace)
+    pull_studies(
+        studies,
+        how,
+        select=select,
+        retry_failed=retry_failed,
+        waits=wait,
+        grace=grace,
+        accept_plugin_change=accept_plugin_change,
+    )

@@ -19,6 +19,13 @@ Budget = Annotated[
     str,
     typer.Option(help="8gpuh, 100cpuh or 2h (on the clock): whole blocks over all methods."),
 ]
+AcceptPluginChange = Annotated[
+    bool,
+    typer.Option(
+        "--accept-plugin-change",
+        help="Keep results of your own plug-ins whose code changed and VERSION did not.",
+    ),
+]
 
 OfExecution = Literal[
     "slots",

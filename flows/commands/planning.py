@@ -8,7 +8,14 @@ from typing import Annotated
 
 import typer
 
-from flows.commands.options import FOLDERS, Budget, Select, Study, with_execution
+from flows.commands.options import (
+    FOLDERS,
+    AcceptPluginChange,
+    Budget,
+    Select,
+    Study,
+    with_execution,
+)
 from flows.terminal import say
 from lce_core.execution import Execution
 
@@ -28,13 +35,14 @@ def plan(
     ] = None,
     select: Select = "",
     budget: Budget = "",
+    accept_plugin_change: AcceptPluginChange = False,
 ) -> None:
     """Says what a run would compute and why: new, stale, failed, orphaned; runs nothing."""
     from flows.plans import plan_view, planning
     from flows.plans import power as visible
     from flows.plans.budget import within_budget
 
-    found = planning.inspect_study(study, how).selected(select)
+    found = planning.inspect_study(study, how, select, accept_plugin_change=accept_plugin_change)
     chosen = None
     if budget:
         chosen = within_budget(found.plan, found.states, how, budget, device_type)

@@ -56,7 +56,8 @@ def show(found: Inspection, *, every_cell: bool, device: str | None = None) -> N
     console = Terminal()
     prices = prices_of(found.plan, found.states, found.execution, device)
     console.print(_table(found, prices))
-    for line in (*difference_lines(found), *_totals(found, prices)):
+    told = (line for sentence in found.plugin_lines() for line in _wrapped(sentence))
+    for line in (*told, *difference_lines(found), *_totals(found, prices)):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     if every_cell:
         for cell in found.plan.cells:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from flows.plans.amounts import gpu_seconds
+from flows.plans.plugin_changes import change_lines, meet_plugin_changes
 from flows.plans.pricing import Price, Prices, prices_of
 from flows.request import compile_request
 from flows.selection import fetching, models_to_fetch, select_cells
@@ -47,6 +48,10 @@ class Inspection:
         """The same of the cells that `--select` names, all if it is empty."""
         return replace(self, plan=select_cells(self.plan, select)) if select else self
 
+    def plugin_lines(self) -> list[str]:
+        """Return a sentence for each plug-in that changed under one VERSION."""
+        return change_lines({name: self.states[name] for name in self.plan.steps})
+
     def again(self) -> Inspection:
         """The same plan, looked up anew."""
         folders = folders_of(self.execution.model_dump(mode="json"))
@@ -77,16 +82,28 @@ class Inspection:
         return [step for print_, step in self.plan.steps.items() if print_ not in cells]
 
 
-def inspect_study(study: str, execution: Execution) -> Inspection:
-    """Compiles a study and looks its steps up; writes nothing but what is known of files."""
+def inspect_study(
+    study: str, execution: Execution, select: str = "", *, accept_plugin_change: bool = False
+) -> Inspection:
+    """Compiles a study and looks its steps up; writes only what is known of files, or accepted.
+
+    Args:
+      study: a shipped study's name, or a study file.
+      execution: where its store and its data are.
+      select: "axis=value,..." for these cells only.
+      accept_plugin_change: declare plug-ins that changed under one VERSION equal to what ran.
+    """
     plan = compile_request(study, execution).plan
     store = Store(execution.home)
     folders = folders_of(execution.model_dump(mode="json"))
+    if accept_plugin_change:
+        meet_plugin_changes(select_cells(plan, select), execution, accept=True)
     states = inspect(plan, store, folders)
     diff = compare(plan, store, states, ids_before(store, plan.study.study))
     for name in models_to_fetch(plan, execution):
         _without_weights(plan, diff.states, name)
-    return Inspection(plan, diff.states, store, execution, diff.orphans)
+    found = Inspection(plan, diff.states, store, execution, diff.orphans)
+    return found.selected(select)
 
 
 def as_json(found: Inspection, device: str | None = None) -> dict[str, Any]:
@@ -117,6 +134,7 @@ def as_json(found: Inspection, device: str | None = None) -> dict[str, Any]:
         "speed": prices.speed.origin,
         "changes": {**found.change_counts(), "orphaned": len(found.orphans)},
         "corrected": prices.is_corrected,
+        "changed_plugins": found.plugin_lines(),
         "to_do": _json(prices.total(found.to_do()), prices),
         "expected": _json(prices.total(found.expected_only()), prices),
         "whole": _json(prices.total(plan.steps.values()), prices),

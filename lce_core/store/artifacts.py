@@ -12,6 +12,7 @@
     home/verifications/                             cells computed again, and what differed
     home/models/<name>/                             what `lce fetch` wrote of a base model
     home/cache/files                                what is known of files, to save time
+    home/accepted_plugins.json                      digests of plug-ins that a user declared equal
 
 An artifact exists if its record is there and every file has the size and sha256 the record says.
 `ensure` is the only way in: done? -> lease -> done now? -> run in an attempt -> fsync -> rename.
@@ -41,7 +42,7 @@ from lce_core.store.listing import Listing, find
 from lce_core.store.modes import follow_folder
 from lce_core.store.odd_files import make_folder, no_folder, remove
 from lce_core.store.parts import PART_LEASES, Parts
-from lce_core.store.records import RECORD, FileEntry, Record, environment, sync
+from lce_core.store.records import RECORD, FileEntry, PluginCode, Record, environment, sync
 from lce_core.store.steps import Step
 from lce_core.store.study_folders import StudyFolders
 
@@ -66,6 +67,8 @@ class Attempt:
     """sha256 of files in `out`, by path, that whoever wrote them has computed meanwhile."""
     seconds_elsewhere: float = 0.0
     """Spent on parts of the step by other processes, or by earlier attempts."""
+    plugins: dict[str, PluginCode] = field(default_factory=dict)
+    """The user's own plug-ins that compute the step, as `Record.plugins` keeps them."""
 
 
 @dataclass(frozen=True)
@@ -330,6 +333,7 @@ class Store:
                 finished_at=_now(),
                 seconds=round(time.monotonic() - clock + handed.seconds_elsewhere, 3),
                 attempts=(failed["attempts"] if failed else 0) + 1,
+                plugins=dict(handed.plugins),
             )
             record.write(attempt)
             sync(attempt)

@@ -45,6 +45,18 @@ class FileEntry(BaseModel):
     sha256: str
 
 
+class PluginCode(BaseModel):
+    """A plug-in of the user's own as it ran: its VERSION, and the digest of its code."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: int
+    sha256: str
+    """`lce_core.store.plugin_code.code_digest` of the plug-in's file and its helpers."""
+    file: str
+    """Where the plug-in's file lay."""
+
+
 class Record(BaseModel):
     """One finished step. Written last: its presence means the artifact is complete."""
 
@@ -70,6 +82,9 @@ class Record(BaseModel):
     """Of one worker: those of several that computed parts of the step are added up."""
     attempts: int
     """Attempts it took, the successful one included."""
+    plugins: dict[str, PluginCode] = {}
+    """The user's own plug-ins that the spec names, by kind and name ("methods/mine"). Empty without
+    any, and in records of older versions of lce, which kept no digests."""
 
     @property
     def is_sealed(self) -> bool:
@@ -109,7 +124,10 @@ class Record(BaseModel):
 
     def write(self, folder: Path) -> None:
         """Write `folder`/record.json with its seal, by renaming a whole file into place."""
-        write_json(folder / RECORD, sealed(self.model_dump(mode="json")))
+        content = self.model_dump(mode="json")
+        if not self.plugins:
+            del content["plugins"]  # older versions of lce refuse fields that they do not know
+        write_json(folder / RECORD, sealed(content))
 
 
 def sealed(content: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from lce_core.store.artifacts import Store
 from lce_core.store.listing import Listing
+from lce_core.store.plugin_code import AcceptedCode, PluginChange
+from lce_core.store.records import Record
 from lce_core.store.steps import Step
 from lce_core.study.plan import StudyPlan
+from lce_core.study.plugin_folders import own_plugins
 
 State = Literal["done", "to do", "failed", "unavailable"]
 Change = Literal["new", "done", "stale", "failed", "unavailable"]
@@ -30,6 +33,8 @@ class StepState:
     """Fields in which it differs from what has finished in its place, as "field: old -> new"."""
     was: str | None = None
     """Id of the artifact of an earlier plan that was in its place."""
+    plugin_changes: frozenset[PluginChange] = frozenset()
+    """Changes of plug-ins under one VERSION that make the step, or a parent, doubtful."""
 
     @property
     def change(self) -> Change:
@@ -53,9 +58,19 @@ def inspect(
       retry_failed: also try again what failed for good (a loss that became NaN).
     """
     states: dict[str, StepState] = {}
-    listing = store.listing()
+    listing, accepted = store.listing(), AcceptedCode(store.home)
     for step in plan.steps.values():
-        states[step.fingerprint] = _state(step, store, listing, states, folders, retry_failed)
+        record = store.record(step, listing)
+        doubts = _changes(record, step, accepted) if record and record.plugins else frozenset()
+        doubts = doubts.union(*(states[one].plugin_changes for one in step.parents.values()))
+        if record and not doubts:
+            states[step.fingerprint] = StepState("done", "")
+        elif record:
+            reason = "; ".join(sorted(map(str, doubts)))
+            states[step.fingerprint] = StepState("to do", reason, "stale", plugin_changes=doubts)
+        else:
+            state = _unfinished(step, store, listing, states, folders, retry_failed)
+            states[step.fingerprint] = replace(state, plugin_changes=doubts)
     store.file_facts.save()
     return states
 
@@ -74,7 +89,25 @@ def given_up(failure: Mapping[str, Any], folders: Mapping[str, str]) -> StepStat
     return None
 
 
-def _state(
+def _changes(record: Record, step: Step, accepted: AcceptedCode) -> frozenset[PluginChange]:
+    """Return which plug-ins of a finished step have other code now, apart from accepted changes."""
+    present, found = own_plugins(step.spec), []
+    for plugin, ran in record.plugins.items():
+        now = present.get(plugin)
+        if now is not None and now.sha256 != ran.sha256:
+            found.append(
+                PluginChange(
+                    plugin=plugin,
+                    version=now.version,
+                    was=ran.sha256,
+                    now=now.sha256,
+                    file=now.file,
+                )
+            )
+    return frozenset(change for change in found if not accepted.covers(change))
+
+
+def _unfinished(
     step: Step,
     store: Store,
     listing: Listing,
@@ -82,8 +115,6 @@ def _state(
     folders: Mapping[str, str],
     retry_failed: bool,
 ) -> StepState:
-    if store.record(step, listing):
-        return StepState("done", "")
     for role, parent in step.parents.items():
         if states[parent].state == "failed":
             return StepState("failed", f"its {role} {parent[:12]} failed: {states[parent].reason}")

@@ -22,6 +22,7 @@ from flows.keeping.locking import check_lock, write_lock
 from flows.keeping.verifying import verify_study
 from flows.plans.budget import Budget, within_budget
 from flows.plans.planning import inspect_study
+from flows.plans.plugin_changes import require_same_plugins
 from flows.plans.status_view import watch
 from flows.plugins.checking import check_plugins, require_assertions
 from flows.plugins.scaffolding import new_plugin
@@ -49,11 +50,12 @@ from lce_core.execution import Execution
 from lce_core.models import MODELS
 from lce_core.store.artifacts import Store
 from lce_core.store.lease import Lease
+from lce_core.store.plugin_code import PluginChange
 from lce_core.store.processes import started
 from lce_core.store.verification import sampled
 from lce_core.study.plan import StudyPlan, compile_study
 from lce_core.study.pricing.time_left import Predicted
-from lce_core.study.progress import inspect
+from lce_core.study.progress import StepState, inspect
 from lce_core.study.study_file import load_study
 from lce_core.study.units import Unit
 from tasks.board import BOARD
@@ -164,6 +166,13 @@ def _(place: Place) -> None:
     plan, execution = smoke(), Execution(home=place.folder)
     states = inspect(plan, Store(place.folder), {})
     within_budget(plan, states, execution, "0.000000001gpuh")
+
+
+@provokes("flows/plans/plugin_changes.py", "a raised VERSION")
+def _(_: Place) -> None:
+    change = PluginChange(plugin="methods/mine", version=1, was="a", now="b", file="mine.py")
+    state = StepState("to do", str(change), "stale", plugin_changes=frozenset({change}))
+    require_same_plugins({"fingerprint": state})
 
 
 @provokes("flows/selection.py", "no cell that can be computed here")

@@ -1,0 +1,170 @@
+"""Digests of the code of a user's own plug-ins, and which digests a user declared equal.
+
+VERSION alone says whether a plug-in's numbers changed. An author may forget to raise it, so records
+also keep a digest of the code that ran. Plug-ins shipped with lce need none: records name lce's
+version and commit.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from lce_core.store.lease import locked
+from lce_core.store.odd_files import read_mapping
+from lce_core.store.records import write_json
+
+ACCEPTED = "accepted_plugins.json"
+"""File of a home that lists accepted digests by plug-in and VERSION."""
+
+Rooms = Mapping[str, Sequence[Path]]
+"""The user's folders by the package that they extend, such as "lce_core.methods"."""
+
+
+class PluginChange(BaseModel):
+    """A plug-in whose file is not the one that a finished step ran, under the same VERSION."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    plugin: str
+    """Kind and name, such as "methods/mine"."""
+    version: int
+    was: str
+    """Digest of the code that ran."""
+    now: str
+    """Digest of the code that is there now."""
+    file: str
+    """The plug-in's present file."""
+
+    def __str__(self) -> str:
+        return f"{self.plugin} changed, VERSION {self.version} did not ({self.file})"
+
+
+class AcceptedCode:
+    """Digests that give the same numbers, by plug-in and VERSION, as the user declared."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._file = home / ACCEPTED
+        self._groups = self._read()
+
+    def covers(self, change: PluginChange) -> bool:
+        """Return True if the user declared both digests of the change equal."""
+        return {change.was, change.now} <= set(self._groups.get(_key(change), ()))
+
+    def accept(self, changes: Iterable[PluginChange]) -> None:
+        """Declare both digests of every change equal, for all later commands.
+
+        Raises:
+          OSError: the home cannot be written to.
+        """
+        with locked(self._home / "leases"):
+            groups = self._read()  # another process may have accepted something meanwhile
+            for change in changes:
+                group = {*groups.get(_key(change), ()), change.was, change.now}
+                groups[_key(change)] = sorted(group)
+            write_json(self._file, groups)
+        self._groups = groups
+
+    def _read(self) -> dict[str, list[str]]:
+        try:
+            content = read_mapping(self._file)
+        except (OSError, ValueError):
+            # Without the file nothing is accepted; the next acceptance writes it anew.
+            return {}
+        return {key: digests for key, digests in content.items() if isinstance(digests, list)}
+
+
+def _key(change: PluginChange) -> str:
+    return f"{change.plugin} VERSION {change.version}"
+
+
+def code_digest(file: Path, rooms: Rooms) -> str:
+    """Return the sha256 of a plug-in's file and of every helper that it imports, and their names.
+
+    Helpers are the modules of the plug-in's own folders that an `import` statement names, directly
+    or through another helper; of a package, all its modules. Modules imported by a computed name,
+    data files and installed libraries are left out. The digest depends on where a file lies within
+    the plug-in folder, and not on where that folder lies.
+
+    Args:
+      file: the plug-in's file, or `__init__.py` of a plug-in that is a package.
+      rooms: the user's folders; `file` lies in one of them.
+    """
+    contents: dict[str, bytes] = {}
+    waiting = _modules(file.parent) if file.name == "__init__.py" else [file]
+    while waiting:
+        one = waiting.pop()
+        package, folder = _room_of(one, rooms)
+        name = f"{package}/{one.relative_to(folder).as_posix()}"
+        if name not in contents:
+            contents[name] = one.read_bytes()
+            for imported in _imports(contents[name], _package_of(one, package, folder)):
+                waiting += _found(imported, folder, rooms)
+    total = hashlib.sha256()
+    for name, content in sorted(contents.items()):
+        total.update(f"{name} {hashlib.sha256(content).hexdigest()}\n".encode())
+    return total.hexdigest()
+
+
+def _room_of(file: Path, rooms: Rooms) -> tuple[str, Path]:
+    """Return the package and folder that hold a file; package "" of one beside all rooms."""
+    for package, folders in rooms.items():
+        for folder in folders:
+            if file.is_relative_to(folder):
+                return package, folder
+    roots = (folder.parent for folders in rooms.values() for folder in folders)
+    return "", next(root for root in roots if file.is_relative_to(root))
+
+
+def _package_of(file: Path, package: str, folder: Path) -> list[str]:
+    """Return the dotted package that a module's relative imports start from, in parts."""
+    return [*filter(None, package.split(".")), *file.parent.relative_to(folder).parts]
+
+
+def _imports(content: bytes, package: list[str]) -> Iterator[list[str]]:
+    """Yield the absolute names, in parts, of all that a module may import."""
+    try:
+        tree = ast.parse(content)
+    except (SyntaxError, ValueError, RecursionError):
+        # Python's own import says what is wrong with the file, and where.
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name.split(".")
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = node.module.split(".") if node.module else []
+            # `from package import name` may name a module or something within the package.
+            for alias in node.names:
+                yield [*base, *module, *alias.name.split(".")]
+
+
+def _found(name: list[str], folder: Path, rooms: Rooms) -> list[Path]:
+    """Return the user's files that an absolute name stands for; none for an installed library."""
+    for package, folders in rooms.items():
+        parts = package.split(".")
+        if name[: len(parts)] == parts and len(name) > len(parts):
+            return _first(folders, name[len(parts)])
+    if any(package.split(".")[0] == name[0] for package in rooms):
+        return []  # lce's own modules, even if the plug-in folder lies in its checkout
+    # A user may have put the plug-in folder on PYTHONPATH.
+    return _first((folder, folder.parent), name[0])
+
+
+def _first(folders: Iterable[Path], name: str) -> list[Path]:
+    for folder in folders:
+        if (folder / name / "__init__.py").is_file() or any((folder / name).glob("*.py")):
+            return _modules(folder / name)
+        if (folder / f"{name}.py").is_file():
+            return [folder / f"{name}.py"]
+    return []
+
+
+def _modules(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*.py") if path.is_file()]
