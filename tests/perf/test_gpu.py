@@ -153,7 +153,7 @@ def test_what_a_study_had_finished_is_read_from_its_store(
 ) -> None:
     import gpu_study
 
-    entry = {"tokens_per_second": 100.0, "mfu": 0.5, "peak_memory_bytes": 2**30}
+    entry = {"step": 1, "tokens_per_second": 100.0, "mfu": 0.5, "peak_memory_bytes": 2**30}
     for folder in ("artifacts/finetune/pi-0123", "progress/4567"):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / LOG).write_text(3 * (json.dumps(entry) + "\n"), encoding="utf-8")
