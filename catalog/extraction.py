@@ -231,6 +231,7 @@ def _artifact_rows(holdings: Holdings, environments: Mapping[str, str]) -> Itera
             "spec": canonical_json(record.spec),
             "result": canonical_json(record.result),
             "execution": canonical_json(record.execution),
+            "plugins": canonical_json(record.model_dump(include={"plugins"})["plugins"]),
         }
 
 

@@ -109,6 +109,21 @@ libraries AS (
     FROM places p
     CROSS JOIN (SELECT DISTINCT unnest(map_keys(libraries)) AS name FROM places) k
 ),
+ran AS (
+    SELECT study, position, cell, cell AS step FROM done
+    UNION ALL
+    SELECT d.study, d.position, d.cell, r.run
+    FROM done d
+    JOIN runs r ON r.checkpoint = d.checkpoint
+),
+-- The user's own plug-ins, of a cell and of the training runs behind it.
+own_plugins AS (
+    SELECT
+        a.artifact,
+        unnest(map_entries(a.plugins::JSON::MAP(VARCHAR, JSON))) AS plugin
+    FROM store.artifact a
+    WHERE a.plugins != '{}'
+),
 facts AS (
     -- What is measured, and in what: of all methods. Of attention that is not exact the kernel is
     -- the method's own, and compared with none (among is NULL).
@@ -136,6 +151,17 @@ facts AS (
     SELECT d.study, d.position, d.cell, 'library ' || l.name, 'all', l.version
     FROM done d
     JOIN libraries l ON l.environment = d.environment
+    UNION ALL
+    -- Code that changed under one VERSION, whose results a user chose to keep.
+    SELECT DISTINCT
+        r.study,
+        r.position,
+        r.cell,
+        'code of ' || o.plugin.key || ' VERSION ' || (o.plugin.value->>'version'),
+        'all',
+        left(o.plugin.value->>'sha256', 12)
+    FROM ran r
+    JOIN own_plugins o ON o.artifact = r.step
     UNION ALL
     -- What trained the weights: of the tuned ones.
     SELECT d.study, d.position, d.cell, f.factor, f.among, f.value
@@ -228,7 +254,7 @@ COMMENT ON COLUMN control_violations.benchmark IS 'Registered name of the benchm
 COMMENT ON COLUMN control_violations.task IS 'Task of the benchmark.';
 COMMENT ON COLUMN control_violations.eval_length IS 'Evaluated context in tokens.';
 COMMENT ON COLUMN control_violations.factor IS
-    'What differs: benchmark (its version and parameters), evaluation (precision, kernel, rotation), data, training tokens, library torch, ...';
+    'What differs: benchmark (its version and parameters), evaluation (precision, kernel, rotation), data, training tokens, library torch, code of a plug-in of one''s own, ...';
 COMMENT ON COLUMN control_violations.among IS
     'Which cells are compared: all, tuned ones, those of a seed, those with exact attention.';
 COMMENT ON COLUMN control_violations.value IS 'What it is in these cells; JSON where it has parts.';

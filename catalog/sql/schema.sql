@@ -108,7 +108,8 @@ CREATE TABLE store.artifact (
     environment VARCHAR NOT NULL,
     spec VARCHAR NOT NULL,
     result VARCHAR NOT NULL,
-    execution VARCHAR NOT NULL
+    execution VARCHAR NOT NULL,
+    plugins VARCHAR NOT NULL DEFAULT '{}'
 );
 COMMENT ON TABLE store.artifact IS 'Artifacts with a readable record.';
 

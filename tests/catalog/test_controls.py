@@ -103,6 +103,30 @@ def test_a_cell_that_differs_from_those_beside_it_is_named(
     }  # fmt: skip
 
 
+def own_code(sha256: str, version: int = 1) -> Change:
+    code = {"version": version, "sha256": sha256 * 64, "file": f"{sha256}/mine.py"}
+    return lambda record: record.update(plugins={"methods/mine": code})
+
+
+def test_other_code_of_a_plugin_under_one_version_is_named(store: Store) -> None:
+    changed(store, "cell/*-passkey-*", own_code("a"))
+    assert violations(store) == []
+    assert changed(store, "cell/yarn-tuned-passkey-512-s1-*", own_code("b", version=2)) == 1
+    assert violations(store) == []
+    assert changed(store, "cell/yarn-tuned-passkey-512-s1-*", own_code("b")) == 1
+    (found,) = violations(store)
+    assert found["factor"] == "code of methods/mine VERSION 1"
+    assert (found["value"], found["usual"], found["num_cells"]) == ("b" * 12, "a" * 12, 1)
+
+
+def test_other_code_of_a_plugin_in_the_training_behind_a_cell_is_named(store: Store) -> None:
+    changed(store, "cell/yarn-tuned-passkey-512-s1-*", own_code("a"))
+    changed(store, "finetune/*", own_code("b"))
+    found = [one for one in violations(store) if one["eval_length"] == 512]
+    assert {one["factor"] for one in found} == {"code of methods/mine VERSION 1"}
+    assert "a" * 12 in {one["value"] for one in found}
+
+
 @pytest.mark.parametrize(
     ("change", "factor", "value"),
     [
