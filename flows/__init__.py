@@ -1,1 +1,1 @@
-"""Flows, the command line and the servers they need: order and presentation, no computation."""
+"""Flows, the command line and the servers: order and presentation, no computation."""

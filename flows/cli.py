@@ -1,8 +1,14 @@
-"""The command `lce`.
+"""Entry point of the command `lce`.
 
-Commands import what they need when they run: `lce sql` never loads Prefect, `lce plan` never torch.
-Exit codes: 0 done; 1 some cells failed; 2 the request itself is wrong; 3 what it runs on failed (a
-server, a worker, the store, the disk), or lce has a defect, whose traceback is kept in a file.
+Each command imports its modules when it runs: `lce sql` never loads Prefect, `lce plan` never loads
+torch.
+
+Exit codes:
+  0: done.
+  1: some cells failed.
+  2: the request is wrong.
+  3: the infrastructure failed (a server, a worker, the store, the disk), or lce has a defect. The
+    traceback of a defect is kept in a file.
 """
 
 from __future__ import annotations
@@ -40,7 +46,7 @@ app = typer.Typer(
     add_completion=False,
 )
 
-# In the order of `lce --help`.
+# `lce --help` lists the commands in this order.
 for command in (
     *(run, worker, plan, status, watch, lock, verify, gc),
     *(sql, report, claims, prompt, dashboard, up, down, doctor),
@@ -51,15 +57,15 @@ app.add_typer(rebuild, name="rebuild")
 app.add_typer(rope, name="rope")
 
 INFRASTRUCTURE = (ServiceError, StoreError, WorkerLostError, ProcessFailedError, DefectError)
-"""Errors that no change of the request cures."""
+"""Errors that changing the request cannot fix (exit code 3)."""
 
 INTERRUPTED = 130
-"""Exit code after Ctrl-C, which typer turns the interrupt into."""
+"""Exit code after Ctrl-C; typer turns KeyboardInterrupt into SystemExit with this code."""
 
 
 def main() -> None:
-    """Entry point: turns errors made on purpose into one message and an exit code."""
-    # As Ctrl-C, from the first moment on: Slurm and Kubernetes send it.
+    """Run the command; print any error as one message and exit with its code."""
+    # Slurm and Kubernetes send SIGTERM to stop a job. Treat it as Ctrl-C from the start.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     guard_terminal()
     try:
@@ -84,9 +90,10 @@ def main() -> None:
 
 
 def _lost_its_services() -> bool:
-    """Whether a server or a cluster died whose client, as Python ends, would wait for it or crash.
+    """Return True if the Prefect server or the Ray cluster died under its client.
 
-    Prefect's asks for minutes; Ray's has been seen to end with a segmentation fault.
+    At exit Prefect's client retries requests for minutes, and Ray's client has crashed with a
+    segmentation fault. `main` then calls `os._exit` to skip both.
     """
     running = sys.modules.get("flows.running")
     cluster = sys.modules.get("tasks.ray_engine.cluster")
@@ -101,7 +108,7 @@ def _explained(error: Exception) -> LceError:
 
 
 def exit_code(error: LceError) -> int:
-    """What a command that ends with `error` tells the shell."""
+    """Return the exit code of a command that ends with `error`."""
     if isinstance(error, StudyIncompleteError):
         return 1
     if isinstance(error, INFRASTRUCTURE):

@@ -1,13 +1,14 @@
-"""Prefect plug-in: `prefect deployment run controlled-study` works as typed.
+"""Prefect plug-in that makes `prefect deployment run controlled-study` work as typed.
 
-The server of `lce up` asks for the secret of its home. Where a `prefect` command is about to talk
-to exactly that server, the plug-in gives it the secret; no other address ever gets it.
+The server of `lce up` requires the secret of its home. When a `prefect` command connects to exactly
+that server, the plug-in supplies the secret. No other address ever receives it.
 
-Stock Prefect wants FLOW/DEPLOYMENT. With this plug-in a name without a slash means the deployment
-of that name of the flow `controlled-study`; names with a slash pass unchanged. Prefect loads it
-through the entry point `prefect.plugins` where [tool.prefect.plugins] of pyproject.toml enables it,
-that is in the checkout's folder. It wraps one method of two client classes that Prefect does not
-promise to keep: if they move, it says so and names the form that always works.
+Stock Prefect expects FLOW/DEPLOYMENT. With this plug-in a name without a slash means the deployment
+of that name in the flow `controlled-study`; names with a slash pass unchanged. Prefect loads the
+plug-in through the entry point `prefect.plugins` if [tool.prefect.plugins] in the pyproject.toml of
+the current folder enables it, which is the case in the checkout. The plug-in wraps a method of two
+client classes that are not stable API. If Prefect moves them, the plug-in raises an error that
+names the form FLOW/DEPLOYMENT, which always works.
 """
 
 from __future__ import annotations
@@ -33,11 +34,12 @@ _MARK = "_lce_bare_names"
 
 @register_hook
 def setup_environment(*, ctx: HookContext) -> SetupResult | None:
-    """Return what a client needs for the server of `lce up`; Prefect calls this at its import.
+    """Return the client settings for the server of `lce up`. Prefect calls this on import.
 
     Raises:
-      PrefectMovedError: which Prefect logs, going on without the plug-in.
-      ServiceError: others can read the home's secret; Prefect logs that too.
+      PrefectMovedError: if Prefect's client classes changed. Prefect logs it and runs without the
+        plug-in.
+      ServiceError: if other users can read the home's secret. Prefect logs it as well.
     """
     for client in _clients(ctx.prefect_version):
         read = getattr(client, _METHOD)
@@ -48,26 +50,27 @@ def setup_environment(*, ctx: HookContext) -> SetupResult | None:
 
 
 def is_active() -> bool:
-    """Whether this process's Prefect understands names without a slash."""
+    """Return True if this process's Prefect accepts deployment names without a slash."""
     import prefect
 
     return all(hasattr(getattr(c, _METHOD), _MARK) for c in _clients(prefect.__version__))
 
 
 def full_name(name: str) -> str:
-    """FLOW/DEPLOYMENT for a deployment's bare name; any other name as it is."""
+    """Return FLOW/DEPLOYMENT for a deployment's bare name; return any other name unchanged."""
     return name if "/" in name else f"{FLOW}/{name}"
 
 
 def _credentials(api_url: str) -> dict[str, str]:
-    """Return address and secret of the home's server if that is where `api_url` leads."""
+    """Return URL and secret of the home's server if `api_url` is its URL, else an empty dict."""
     server, given = find(home(), "server"), get_current_settings().api
     if server is None or server.url != api_url.rstrip("/") or given.auth_string or given.key:
         return {}
     secret = server_secret(home(), "prefect")
     if not answers(f"{server.url}/health", secret):
         return {}
-    # The address too, so that no profile chosen later in this process sends the secret elsewhere.
+    # Set the address as well, so that a profile chosen later in this process cannot send the secret
+    # to another server.
     return {"PREFECT_API_URL": str(server.url), **client_auth(secret)}
 
 

@@ -1,4 +1,4 @@
-"""`lce worker`: one pull loop over studies, beside any number of others, without Prefect."""
+"""`lce worker`: a pull loop over studies without Prefect. Any number of workers may run at once."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tasks.slots import Slot
 from tasks.workers import close_pools
 
 LINE_SECONDS = 60.0
-"""Between two lines of progress while nothing else is to be said."""
+"""Interval between progress lines while no unit starts or finishes."""
 
 
 def pull_studies(
@@ -50,23 +50,25 @@ def pull_studies(
     grace: float = 0.0,
     accept_plugin_change: bool = False,
 ) -> None:
-    """Computes what nobody else computes of these studies until nothing is left, then records them.
+    """Compute the missing steps of these studies until none is left, then record the studies.
+
+    Steps that another worker holds are left to that worker.
 
     Args:
-      studies: shipped studies' names, or paths; units of the first come first.
-      execution: how to compute.
-      select: only these cells of each.
-      retry_failed: try again what failed for good.
-      waits: whether to wait for what others compute once nothing else is left, and to take it over
-        if they die. Without it others record the studies.
-      grace: seconds that units have to end after SIGTERM.
+      studies: names of shipped studies, or paths of study files. Units of the first come first.
+      execution: settings of the computation.
+      select: "axis=value,..." to compute only these cells of each study.
+      retry_failed: retry steps that failed permanently.
+      waits: whether to wait for steps that other workers hold once nothing else is left, and to
+        take over the steps of workers that die. If False, other workers record the studies.
+      grace: seconds that running units have to finish after SIGTERM.
       accept_plugin_change: declare plug-ins that changed under one VERSION equal to what ran.
 
     Raises:
-      SpecError: a request is wrong; nothing was started.
-      StoreError: the disk is full.
-      StudyIncompleteError: some cells failed, here or in an earlier run.
-      KeyboardInterrupt: after SIGTERM; leases were given back.
+      SpecError: if a request is wrong; nothing was started.
+      StoreError: if the disk is full.
+      StudyIncompleteError: if some cells failed, in this run or an earlier one.
+      KeyboardInterrupt: after SIGTERM; the leases were released.
     """
     tell = Terminal(highlight=False, soft_wrap=True, markup=False)
     requests = [compile_request(study, execution) for study in studies]
@@ -79,7 +81,7 @@ def pull_studies(
     for request in requests:
         if note := meet_lock(request, Store(execution.home)):
             tell.print(note)
-    # Several may run on one host.
+    # Several workers may run on one host, so the process id is part of the name.
     host = f"{socket.gethostname()} {os.getpid()}"
     units = [unit for work in works for unit in work.ordered(host)]
     seconds = {print_: one for work in works for print_, one in work.seconds.items()}
@@ -114,12 +116,12 @@ def pull_studies(
 
 
 class Lines:
-    """What a run says where nobody watches: a line for whatever begins, ends or is left to others.
+    """Print a log line whenever a unit starts or finishes. For runs without a live view.
 
     Args:
-      tell: where.
-      works: what is to do.
-      execution: how.
+      tell: console that receives the lines.
+      works: the work of each study.
+      execution: settings of the computation.
     """
 
     def __init__(self, tell: Console, works: Sequence[Work], execution: Execution) -> None:
@@ -130,14 +132,14 @@ class Lines:
         self.progress = RunProgress(units, predicted, num_cells, places_here(execution), BOARD)
 
     def say(self, line: str) -> None:
-        """Prints a line with the time."""
-        # A log that cannot be written, such as one on a full disk, ends no run.
+        """Print a line with the current time. May be called from several threads."""
+        # A failed write to the log, for example on a full disk, must not end the run.
         with self._lock, suppress(OSError):
             self._last = time.monotonic()
             self._tell.print(f"{time.strftime('%H:%M:%S')} {line}")
 
     def told(self, submit: Submit, stop: Stop) -> Submit:
-        """The same, with a line before and after each unit."""
+        """Wrap `submit` so that it prints a line when a unit starts and when it finishes."""
 
         def told(taken: Taken, slot: Slot, end: Callable[[Answer], None]) -> None:
             begun, where = time.monotonic(), f" on GPU {', '.join(slot.gpus)}" if slot.gpus else ""
@@ -157,27 +159,27 @@ class Lines:
         return told
 
     def finish(self, unit: Unit) -> None:
-        """Nothing of the unit is left."""
+        """Record that all steps of the unit are done."""
         self.progress.end(unit)
 
     def refresh(self) -> None:
-        """Prints how far it is, now and then."""
+        """Print the progress if nothing was printed for `LINE_SECONDS`."""
         if time.monotonic() - self._last > LINE_SECONDS:
             running = "; ".join(f"{name}: {line}" for name, line in BOARD.running().items())
             what = running or "all that is left is computed by others"
             self.say(f"{self.progress}, {self.progress.time}  {what}")
 
     def show(self, text: str) -> None:
-        """Prints it as it is."""
+        """Print a text without adding the time."""
         self._tell.print(text)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: this display holds no resources."""
 
 
 @contextmanager
 def stopped_by_sigterm(grace: float) -> Iterator[Stop]:
-    """A `Stop` that SIGTERM sets, which Slurm and Kubernetes send some time before they kill."""
+    """Yield a `Stop` that SIGTERM sets; Slurm and Kubernetes send it before they kill a job."""
     stop = Stop(grace)
     before = signal.signal(signal.SIGTERM, lambda *_: stop.set())
     try:

@@ -1,8 +1,8 @@
-"""What was asked for, compiled: the study's plan and how it is to be computed.
+"""A compiled request: the study's plan and the settings of its computation.
 
-`lce run` checks a request before it starts a server, and the flow, whose parameters are small JSON,
-needs the same plan. In the same process it takes the one that is prepared, if that is exactly what
-it was asked for; a deployment's flow, which nobody prepared anything for, compiles its own.
+`lce run` compiles a request before it starts a server. The flow needs the same plan, but its
+parameters are small JSON. Within one process the flow therefore reuses the prepared request if
+study and execution are equal. The flow of a deployment has no prepared request and compiles one.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from lce_core.study.plan import StudyPlan, compile_study
 
 @dataclass(frozen=True)
 class Request:
-    """A study as asked for, and what follows from it."""
+    """A study, its execution settings and the plan compiled from both."""
 
     study: str
-    """A shipped study's name, or the path of a study file."""
+    """Name of a shipped study, or path of a study file."""
     execution: Execution
     plan: StudyPlan
     where: str
-    """The study's file, for errors."""
+    """The study's file, as error messages name it."""
 
 
-# Bound to a `with` block, not to the process: a later request can never meet an older plan.
+# Bound to a `with` block, not to the process, so that a later request cannot get an old plan.
 _PREPARED: ContextVar[Request | None] = ContextVar("prepared", default=None)
 
 
 def compile_request(study: str, execution: Execution) -> Request:
-    """Reads and compiles the study.
+    """Read and compile the study.
 
     Raises:
-      SpecError: the request is wrong.
-      DataError: the corpus is there but cannot be read.
+      SpecError: if the request is wrong.
+      DataError: if the corpus exists but cannot be read.
     """
     spec, where = open_study(study, execution)
     with FileFacts(execution.home).in_use():
@@ -49,7 +49,7 @@ def compile_request(study: str, execution: Execution) -> Request:
 
 @contextlib.contextmanager
 def prepared(request: Request) -> Iterator[None]:
-    """Within it `request_for` gives this request to whoever asks for the same."""
+    """Make `request_for` return this request inside the `with` block if its arguments match."""
     token = _PREPARED.set(request)
     try:
         yield
@@ -58,7 +58,10 @@ def prepared(request: Request) -> Iterator[None]:
 
 
 def request_for(study: str, execution: Execution) -> Request:
-    """The prepared request if it is this one, else compiled anew; errors of `compile_request`."""
+    """Return the prepared request if its study and execution match, else compile a new one.
+
+    Raises the errors of `compile_request`.
+    """
     ready = _PREPARED.get()
     if ready is not None and (ready.study, ready.execution) == (study, execution):
         return ready

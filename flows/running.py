@@ -1,4 +1,4 @@
-"""`lce run`: check the request, bring a server up, run the flow, show the table."""
+"""`lce run`: check the request, start a server, run the flow, print the table."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ from lce_core.store.unforeseen import FULL_BYTES
 from lce_core.study.progress import inspect
 
 MOST_BEGINNINGS = 3
-"""So often a run is begun whose server dies before it is told."""
+"""Times to start the flow if the server dies before it registers the run."""
 _CLIENT = {
-    # Prefect's log lines would break the live view; failures are shown by the command itself.
+    # Prefect's log lines would break the live view; the command itself prints failures.
     "PREFECT_LOGGING_LEVEL": "CRITICAL",
     "PREFECT_LOGGING_TO_API_ENABLED": "false",
     "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",
-    # A request to a server that is gone is made again after 2, 4 and 8 s: longer than a new server
-    # takes. The end of a run is told twice, so nobody waits for more than 30 s.
+    # The client retries a failed request after 2, 4 and 8 s. Together that is longer than a new
+    # server takes to start. Prefect reports the end of a run twice, so an exit waits at most 30 s.
     "PREFECT_CLIENT_MAX_RETRIES": "3",
     "PREFECT_CLIENT_RETRY_JITTER_FACTOR": "0",
 }
 
 
 server_is_gone = False
-"""Whether a run of this process ended without a server that answers. Prefect's client would then
-try each record that it still holds for seconds before the process may end."""
+"""Whether a run of this process ended without a reachable server. Prefect's client would then retry
+each pending record for seconds before the process can exit."""
 
 
 def run_study(
@@ -56,13 +56,13 @@ def run_study(
     budget: str = "",
     accept_plugin_change: bool = False,
 ) -> None:
-    """Computes what is missing of a study in this process and prints its overview.
+    """Compute what is missing of a study in this process and print its overview.
 
     Raises:
-      SpecError: the request is wrong; nothing was started or written.
-      StoreError: the disk is full.
-      ServiceError: Prefect's server does not start, or cannot be told that the run begins.
-      StudyIncompleteError: some cells failed; the overview was printed all the same.
+      SpecError: if the request is wrong; nothing was started or written.
+      StoreError: if the disk is full.
+      ServiceError: if Prefect's server does not start, or cannot register the run.
+      StudyIncompleteError: if some cells failed; the overview was printed nevertheless.
     """
     request = compile_request(study, execution)
     plan, spec, where = request.plan, request.plan.study, request.where
@@ -109,12 +109,12 @@ def run_study(
 def _result(
     request: Request, asked: dict[str, Any], server: TemporaryServer, note: Callable[[str], None]
 ) -> dict[str, Any]:
-    """What the flow returns, also where Prefect's server dies under it.
+    """Return the flow's result, even if Prefect's server dies during the run.
 
     Raises:
-      LceError: as the flow does.
-      StoreError: the disk is full.
-      ServiceError: the server died before anything could be computed, and did not come back.
+      LceError: if the flow raises it.
+      StoreError: if the disk is full.
+      ServiceError: if the server died before the run was registered, and did not come back.
     """
     global server_is_gone
     try:
@@ -131,11 +131,11 @@ def _result(
 def _told(
     request: Request, asked: dict[str, Any], server: TemporaryServer, note: Callable[[str], None]
 ) -> dict[str, Any] | None:
-    """As `_result`; None where the server died before it was told of the beginning."""
+    """Run the flow once. Return None if the server died before it registered the run."""
     from prefect.exceptions import Abort, ObjectNotFound
 
     from flows.runs.cancelled import report_cancelled
-    from flows.study import controlled_study  # seconds of imports
+    from flows.study import controlled_study  # this import takes seconds
 
     home = request.execution.home
     with outcome_kept() as outcome:
@@ -147,7 +147,8 @@ def _told(
         except LceError:
             raise
         except (KeyboardInterrupt, Abort, ObjectNotFound) as error:
-            # Prefect's client finds no flow run, or may not change its state, once the run ends.
+            # When the flow run was cancelled or deleted, Prefect's client raises one of these
+            # errors: it finds no flow run, or may not change its state.
             if not outcome.ended_in_prefect and isinstance(error, KeyboardInterrupt):
                 raise
             if outcome.flow_run and outcome.ended_in_prefect == "cancelled":
@@ -156,12 +157,13 @@ def _told(
         except Exception as error:
             if getattr(getattr(error, "response", None), "status_code", None) in (401, 403):
                 raise _refused(server) from None
-            # Prefect's own database lies there too, and fails in ways of its own.
+            # Prefect's database is on the same disk, and its errors do not name a full disk.
             if shutil.disk_usage(home).free < FULL_BYTES:
                 raise disk_full(home, str(error)) from error
             if error is outcome.error or not server.was_lost:
                 raise
-            # Prefect's client did not reach the server, before or after the flow's body.
+            # The client lost the server, but the flow's body may have finished: use its kept
+            # outcome.
             if outcome.error is not None or outcome.result is not None:
                 note(f"Prefect's server at {server.url} is gone: it shows no end of this run.")
             if outcome.error:

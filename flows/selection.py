@@ -1,4 +1,4 @@
-"""`--select axis=value,...`: the cells of a plan that are wanted, with all they need."""
+"""`--select axis=value,...`: select cells of a plan together with all steps they need."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ AXES = ("base_model", "method", "frozen", "seed", "benchmark", "task", "eval_len
 
 
 def select_cells(plan: StudyPlan, select: str) -> StudyPlan:
-    """The plan with only the selected cells and their ancestors.
+    """Return the plan with only the selected cells and their ancestors.
 
-    An axis given several times means any of its values; different axes must all hold.
+    Values of the same axis are alternatives; different axes must all match.
 
     Raises:
-      SpecError: unknown axis, or a value no cell of the study has.
+      SpecError: if an axis is unknown, or no cell of the study has a value or the combination.
     """
     if not select.strip():
         return plan
@@ -48,7 +48,7 @@ def select_cells(plan: StudyPlan, select: str) -> StudyPlan:
 
 
 def with_cells(plan: StudyPlan, cells: Sequence[PlannedCell]) -> StudyPlan:
-    """The plan with only some of its cells and their ancestors, those that wait for data too."""
+    """Return the plan with only `cells` and their ancestors, including steps that wait for data."""
     known = {**plan.expected, **plan.steps}
     needed: set[str] = set()
     waiting = [one.fingerprint for cell in cells for one in (cell.step, cell.expected) if one]
@@ -63,10 +63,10 @@ def with_cells(plan: StudyPlan, cells: Sequence[PlannedCell]) -> StudyPlan:
 
 
 def require_work(plan: StudyPlan, where: str) -> None:
-    """Refuses a study of which no cell can be; an earlier run's results stay as they are.
+    """Raise an error if no cell of the study can be computed; earlier results stay as they are.
 
     Raises:
-      SpecError: every cell is unavailable; gives the first reason.
+      SpecError: if every cell is unavailable; gives the first cell's reason.
     """
     if not plan.steps:
         raise SpecError(
@@ -78,10 +78,10 @@ def require_work(plan: StudyPlan, where: str) -> None:
 
 
 def require_models(plan: StudyPlan, execution: Execution) -> None:
-    """Refuses a study whose base model must be fetched first and was not; nothing is started.
+    """Raise an error if a base model of the study must be fetched first and was not.
 
     Raises:
-      SpecError: names the command that fetches it.
+      SpecError: names the command that fetches the model.
     """
     for name in models_to_fetch(plan, execution):
         raise SpecError(
@@ -93,7 +93,7 @@ def require_models(plan: StudyPlan, execution: Execution) -> None:
 
 
 def models_to_fetch(plan: StudyPlan, execution: Execution) -> list[str]:
-    """Base models of a study whose weights must be fetched first, and were not."""
+    """Return the base models of a study whose weights must be fetched first, and were not."""
     models = Store(execution.home).models
     return [
         model.known_as
@@ -105,7 +105,7 @@ def models_to_fetch(plan: StudyPlan, execution: Execution) -> list[str]:
 
 
 def fetching(name: str) -> str:
-    """How to get the weights of a base model."""
+    """Return the sentence that tells the user how to get a base model's weights."""
     return f"run `lce fetch {name}`, or name a folder with --model-folder {name}=FOLDER"
 
 

@@ -1,6 +1,6 @@
-"""Where things are: LCE_HOME, study files, and this machine's default Execution.
+"""Settings from the environment and the command line: LCE_HOME, study files, the Execution.
 
-The only module that turns environment variables and command-line options into settings.
+Only this module turns environment variables and command-line options into settings.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ DATA_FOLDER = "--data-folder"
 STUDIES = Path(__file__).parent / "studies"
 BROWSER = "LCE_CHROMIUM"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-"""Under these names Linux distributions and Google install it."""
+"""Program names under which Linux distributions and Google install Chromium or Chrome."""
 MOST_CPU_SLOTS = 8
-"""More single-thread workers than this rarely pay: each holds its own copy of torch (0.5 GB)."""
+"""More single-thread workers rarely pay: each one holds its own copy of torch (0.5 GB)."""
 
 
 def home() -> Path:
-    """The store's folder: $LCE_HOME, or ./lce-home."""
+    """Return the store's folder: $LCE_HOME, or ./lce-home."""
     return Path(os.environ.get("LCE_HOME", "lce-home")).absolute()
 
 
 def browser() -> Path:
-    """The Chromium or Chrome that prints: $LCE_CHROMIUM, or the first on the PATH.
+    """Return the Chromium or Chrome that prints reports: $LCE_CHROMIUM, or the first on the PATH.
 
     Raises:
-      SpecError: there is none.
+      SpecError: if no browser is found.
     """
     named = os.environ.get(BROWSER)
     for name in [named] if named else BROWSERS:
@@ -57,15 +57,15 @@ def browser() -> Path:
 
 
 def shipped_studies() -> list[str]:
-    """Names of the studies that come with the package."""
+    """Return the names of the studies that come with the package."""
     return sorted(path.stem for path in STUDIES.glob("*.yaml"))
 
 
 def study_path(study: str) -> Path:
-    """The file of a shipped study's name, or the path itself.
+    """Return the file of a shipped study, or the path itself.
 
     Raises:
-      SpecError: neither a shipped study nor a file.
+      SpecError: if `study` is neither a shipped study nor a file.
     """
     if study in shipped_studies():
         return STUDIES / f"{study}.yaml"
@@ -88,14 +88,14 @@ def study_path(study: str) -> Path:
 
 
 def study_name(study: str) -> str:
-    """The name in the catalog of a study given by its file; any other word is a name itself."""
+    """Return the catalog name of a study: read from its file, or `study` if it is no file."""
     if Path(study).suffix in (".yaml", ".yml") or is_file(Path(study)):
         return load_study(study_path(study)).study
     return study
 
 
 def is_file(path: Path) -> bool:
-    """Return True if it is a file; False also for a name longer than the system takes."""
+    """Return True if `path` is a file; False also for a name that is too long for the system."""
     try:
         return path.is_file()
     except OSError:
@@ -110,17 +110,17 @@ def _is_folder(path: Path) -> bool:
 
 
 def open_study(study: str, execution: Execution) -> tuple[StudySpec, str]:
-    """The study and the file it was read from, plug-in folders taking part."""
+    """Register the plug-in folders, then return the study and the name of its file."""
     add_plugin_folders(execution.plugin_folders)
     path = study_path(study)
     return load_study(path), path.name if path.parent == STUDIES else str(path)
 
 
 def make_execution(options: Mapping[str, Any] | None = None, file: Path | None = None) -> Execution:
-    """This machine's Execution: defaults, then a YAML file, then options.
+    """Return this machine's Execution: defaults, overridden by a YAML file, then by options.
 
     Raises:
-      SpecError: unknown key or bad value, with where it was given.
+      SpecError: if a key is unknown or a value is wrong; names where it was given.
     """
     given = {**_read(file), **{k: v for k, v in (options or {}).items() if v is not None}}
     given.setdefault("home", home())
@@ -134,10 +134,10 @@ def make_execution(options: Mapping[str, Any] | None = None, file: Path | None =
 
 
 def named_folders(pairs: list[str], option: str) -> dict[str, Path]:
-    """["name=folder", ...] as a mapping; data folders may also be addresses on the hub.
+    """Parse ["name=folder", ...] into a mapping. A data folder may also be an address on the hub.
 
     Raises:
-      SpecError: not of that form, or no such folder.
+      SpecError: if a pair has another form, or its folder does not exist.
     """
     folders = {}
     for pair in pairs:
@@ -157,7 +157,11 @@ def named_folders(pairs: list[str], option: str) -> dict[str, Path]:
 
 
 def existing_folders(folders: list[Path], option: str) -> tuple[Path, ...]:
-    """The folders, absolute; a SpecError for one that is not there."""
+    """Return the folders as absolute paths.
+
+    Raises:
+      SpecError: if a folder does not exist.
+    """
     for folder in folders:
         if not _is_folder(folder):
             raise SpecError(

@@ -1,7 +1,7 @@
-"""The flow `controlled-study`: plan first, submit only what is missing, then record.
+"""The flow `controlled-study`: plan, submit only the missing steps, then record.
 
-A study that is done is one task. What is computed is decided by the store alone; Prefect
-schedules, retries and shows.
+For a study that is done only the recording task runs. The store alone decides which steps are
+missing; Prefect schedules, retries and displays.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from tasks.tracking.live import shown_live
 from tasks.workers import close_pools
 
 MOST_SLOTS = 256
-"""Upper limit of units at a time in one process; the real limit is the number of slots."""
+"""Upper limit of concurrent units in one process; the number of slots is the actual limit."""
 
 
 @flow(
@@ -58,22 +58,23 @@ def controlled_study(
     retry_failed: bool = False,
     budget: str = "",
 ) -> dict[str, Any]:
-    """Computes what is missing of a study and brings catalog and MLflow up to date.
+    """Compute what is missing of a study and update the catalog and MLflow.
 
     Args:
-      study: a shipped study's name, or the path of a study file.
+      study: name of a shipped study, or path of a study file.
       select: "axis=value,..." to compute only these cells; all others stay as they are.
       execution: keys of `lce_core.execution.Execution` that differ from this machine's defaults.
-      retry_failed: try again what failed for good (a loss or score that is not finite).
-      budget: "8gpuh", "100cpuh" or "2h": only whole blocks over all methods that it pays for.
+      retry_failed: retry steps that failed permanently (a loss or score that is not finite).
+      budget: "8gpuh", "100cpuh" or "2h" to compute only the blocks that the budget pays for. A
+        block covers all methods.
 
     Returns:
-      Numbers of cells by status, and how many steps this run computed.
+      The study's name, the number of cells by status, and the number of steps this run computed.
 
     Raises:
-      SpecError: the request is wrong.
-      StoreError: the disk is full.
-      StudyIncompleteError: cells failed.
+      SpecError: if the request is wrong.
+      StoreError: if the disk is full.
+      StudyIncompleteError: if cells failed.
     """
     with outcome_told() as outcome:
         how = make_execution(execution)
@@ -90,7 +91,7 @@ def _compute(
     name = request.plan.study.study
     for attempt in work.swept:
         get_run_logger().info("removed the unfinished attempt %s", attempt)
-    # `lce run` says it at the terminal.
+    # `lce run` has already printed this note at the terminal.
     if is_deployed() and (met := meet_lock(request, Store(how.home))):
         get_run_logger().warning(met)
     if work.chosen:

@@ -1,4 +1,4 @@
-"""What commands print: plain lines, and tables and progress by rich."""
+"""Output of the commands: plain lines, and tables and progress by rich."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from lce_core.terminal import Guarded, visible
 
 
 class Terminal(Console):
-    """A console whose texts are plain: no markup, and no sequence but those of rich itself."""
+    """A console that prints texts without markup and passes only rich's own escape sequences."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"markup": False, "emoji": False, **options})
 
     @property
     def file(self) -> IO[str]:
-        """The stream that rich writes to."""
-        found = super().file  # not what a live view puts in a stream's place, which prints here
-        # Segments are made visible one by one, so the guard would only stop rich's own sequences.
+        """Return the stream that rich writes to."""
+        found = super().file  # skips the replacement that a live view puts in place of a stream
+        # `_render_buffer` escapes each segment's text, so the guard could only block rich's own
+        # sequences.
         return found.unguarded if isinstance(found, Guarded) else found
 
     @file.setter
@@ -36,7 +37,7 @@ class Terminal(Console):
 
 
 def say(text: str, *, err: bool = False, end: str = "\n") -> None:
-    """Print a text, unchanged where the stream is no terminal; click would remove sequences."""
+    """Print a text. Unlike click, keep escape sequences where the stream is no terminal."""
     stream = sys.stderr if err else sys.stdout
     stream.write(f"{text}{end}")
     stream.flush()

@@ -1,4 +1,4 @@
-"""What a request still needs: the steps to do, in the order in which this host takes them."""
+"""The remaining work of a request: its steps to do, in the order in which this host claims them."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from lce_core.study.units import Unit, dearest_first, units_to_do
 
 @dataclass(frozen=True)
 class Work:
-    """The steps of a request, and where they stand in the store."""
+    """The steps of a request, and their states in the store."""
 
     execution: Execution
     wanted: StudyPlan
     states: dict[str, StepState]
     swept: tuple[str, ...] = ()
-    """Unfinished attempts of dead processes, which were removed."""
+    """Unfinished attempts of dead processes, which were removed from the store."""
     chosen: tuple[str, ...] = ()
-    """Lines that say what a budget pays for; none without one."""
+    """Lines that describe what the budget pays for; empty without a budget."""
 
     @cached_property
     def units(self) -> list[Unit]:
-        """To do, parents first."""
+        """Return the units to do, parents first."""
         return units_to_do(self.wanted, self.states)
 
     @cached_property
     def predicted(self) -> dict[str, Predicted]:
-        """Of each step to do, by fingerprint."""
+        """Return the predicted time of each step to do, by fingerprint."""
         steps = [step for unit in self.units for step in unit.steps]
         if not steps:
             return {}
@@ -49,26 +49,29 @@ class Work:
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Predicted of each step to do."""
+        """Return the predicted seconds of each step to do, by fingerprint."""
         return {print_: one.seconds for print_, one in self.predicted.items()}
 
     @property
     def done(self) -> set[str]:
-        """Fingerprints of the steps that are done."""
+        """Return the fingerprints of the steps that are done."""
         return {print_ for print_, state in self.states.items() if state.state == "done"}
 
     @property
     def trains(self) -> bool:
-        """Whether there are training runs to do."""
+        """Return True if any training run is to do."""
         return any(issubclass(kind_named(unit.kind), TrainingSpec) for unit in self.units)
 
     def ordered(self, host: str) -> list[Unit]:
-        """The units in the order in which a host takes them."""
+        """Return the units in the order in which `host` claims them."""
         return dearest_first(self.units, self.wanted, self.seconds, host)
 
     @property
     def failed_before(self) -> dict[str, str]:
-        """Steps that an earlier run left failed for good, with their reasons."""
+        """Return the steps that failed permanently in an earlier run, with their reasons.
+
+        Steps below a failed step are omitted.
+        """
         remedy = "not tried again; --retry-failed does"
         return {
             f"{step.kind} {step.name}": f"{self.states[step.fingerprint].reason} ({remedy})"
@@ -81,18 +84,18 @@ class Work:
 def work_of(
     request: Request, select: str = "", *, retry_failed: bool = False, budget: str = ""
 ) -> Work:
-    """Prepares the store, leaves the study's plan there, and looks what is to do.
+    """Prepare the store, save the study's plan there, and determine the steps to do.
 
     Args:
-      request: what was asked for.
+      request: the compiled request.
       select: "axis=value,..." for these cells only.
-      retry_failed: also what failed for good.
-      budget: "8gpuh" for whole blocks over all methods only; all that is selected without one.
+      retry_failed: retry steps that failed permanently.
+      budget: "8gpuh", say, for only the blocks that it pays for; empty for all selected cells.
 
     Raises:
-      SpecError: no cell can be, the selection or the budget is wrong, a plug-in changed under one
-        VERSION, or the store lies where leases do not hold.
-      StoreError: the disk is full.
+      SpecError: if no cell can be computed, the selection or the budget is wrong, a plug-in changed
+        under one VERSION, or the store's file system does not support leases.
+      StoreError: if the disk is full.
     """
     plan, how = request.plan, request.execution
     require_work(plan, request.where)

@@ -1,1 +1,1 @@
-"""What a study will do before it does it: its steps, their price, what its results could show."""
+"""Plans of a study: its steps, their price, and the differences its results could show."""

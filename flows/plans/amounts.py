@@ -1,4 +1,4 @@
-"""Prices and speeds as text: tokens, hours of a device, and what is known of the device."""
+"""Format prices and speeds as text: tokens, device hours, and the source of a device's speed."""
 
 from __future__ import annotations
 
@@ -8,18 +8,21 @@ from lce_core.study.pricing.speed import from_data_sheet
 from lce_core.study.pricing.time_left import spoken
 
 GPU_HOURS_OF = "a100"
-"""The GPU whose hours are given where the price is that of a CPU."""
+"""Reference GPU of the GPU-hours that stand beside a CPU's price."""
 
 
 def gpu_seconds(price: Price, prices: Prices) -> float:
-    """Of the GPU that is priced, else of an A100; training and evaluation at one rate."""
+    """Return the seconds on the priced GPU. For a CPU's price, return the seconds of an A100.
+
+    An A100 is priced by its data sheet, at the evaluation speed for training and evaluation alike.
+    """
     if prices.speed.device in DEVICE_TYPES:
         return price.seconds
     return from_data_sheet(DEVICE_TYPES[GPU_HOURS_OF]).evaluation.seconds(price.cost)
 
 
 def time_of(price: Price, prices: Prices) -> str:
-    """Time of a price, with the GPU-hours of an A100 where it is a CPU's."""
+    """Format the time of a price; a CPU's time is followed by the equivalent A100-hours."""
     about, error = "~" * price.estimated, error_of(price)
     if prices.speed.device in DEVICE_TYPES:
         return f"{about}{hours_of(price.seconds, prices)}{error}"
@@ -28,19 +31,19 @@ def time_of(price: Price, prices: Prices) -> str:
 
 
 def error_of(price: Price) -> str:
-    """How far a time may be off, nineteen times of twenty; empty where too little was measured."""
+    """Format the relative 95 % error of a time in percent; empty if too little was measured."""
     return "" if price.error is None else f" ±{max(1, round(100 * price.error))} %"
 
 
 def hours_of(seconds: float, prices: Prices) -> str:
-    """Seconds of the priced device, of a GPU in its hours."""
+    """Format seconds of the priced device; for a GPU, in GPU-hours."""
     if prices.speed.device in DEVICE_TYPES:
         return f"{three_digits(seconds / 3600)} {prices.speed.device.upper()}-hours"
     return spoken(seconds)
 
 
 def device_of(prices: Prices, slots: int) -> str:
-    """What so many slots are, and where their speed is known from."""
+    """Describe `slots` devices and the source of their speed."""
     speed = prices.speed
     if speed.device in DEVICE_TYPES:
         known = "by the data sheet"
@@ -55,19 +58,19 @@ def device_of(prices: Prices, slots: int) -> str:
 
 
 def three_digits(number: float) -> str:
-    """With three digits, and all of those before the point."""
+    """Format with three significant digits, and always with all digits before the point."""
     return f"{number:,.0f}" if number >= 99.95 else f"{number:.3g}"
 
 
 def tokens_and_time(price: Price, prices: Prices) -> tuple[str, str]:
-    """Tokens and time of a row, of GPUs in hours."""
+    """Format the tokens and the time of a table row; the time on a GPU is in hours."""
     about, on_gpu = "~" * price.estimated, prices.speed.device in DEVICE_TYPES
     time = f"{three_digits(price.seconds / 3600)} h" if on_gpu else spoken(price.seconds)
     return f"{about}{short_number(price.cost.tokens)}", f"{about}{time}"
 
 
 def short_number(tokens: int) -> str:
-    """With one digit behind the point: "3.2M"."""
+    """Format with one decimal and a suffix: "3.2M"."""
     for size, unit in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
         if tokens >= size:
             return f"{tokens / size:.1f}{unit}"

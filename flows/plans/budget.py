@@ -1,9 +1,10 @@
-"""`--budget 8gpuh`: as many whole blocks across all methods as fit, so that what is there compares.
+"""`--budget 8gpuh`: compute as many whole blocks as the budget pays for.
 
-A block is one base model, benchmark, length and seed over all methods, with the training they
-need. Blocks are taken seed after seed, of each seed all benchmarks at their shortest length first;
-what does not fit any more is passed over, and later blocks that fit are taken. A block pays for
-its text as if it ran alone, so that all of them together cost at most what was asked for.
+A block is one base model, benchmark, length and seed over all methods, with the training they need.
+Only whole blocks are computed, so that the results of all methods are comparable. Blocks are
+considered seed by seed; within a seed, the shortest length of every benchmark comes first. A block
+that does not fit is skipped, and later blocks that fit are still taken. Each block is priced as if
+it ran alone (without sharing text with other blocks), so the total is an upper bound.
 """
 
 from __future__ import annotations
@@ -30,18 +31,19 @@ WIDTH = 80
 
 @dataclass(frozen=True)
 class Budget:
-    """What a run may spend."""
+    """The amount that a run may spend."""
 
     hours: float
     unit: Unit
-    """gpuh: hours of one GPU; cpuh: of one CPU worker; h: on the clock, all slots in use."""
+    """gpuh: hours of one GPU; cpuh: hours of one CPU worker; h: wall-clock hours with all slots in
+    use."""
 
     @classmethod
     def parse(cls, text: str) -> Budget:
-        """Reads "8gpuh", "100 cpuh", "2h" or "2".
+        """Parse "8gpuh", "100 cpuh", "2h" or "2".
 
         Raises:
-          SpecError: not of that form, or not more than 0.
+          SpecError: if the text has another form, or the number is not above 0.
         """
         found = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([a-z]*)\s*", text.lower())
         unit = (found[2] or "h") if found else ""
@@ -74,20 +76,20 @@ class Block:
 
 @dataclass(frozen=True)
 class Chosen:
-    """What fits a budget."""
+    """The blocks of a plan that fit a budget."""
 
     budget: Budget
     plan: StudyPlan
-    """Of the blocks that are taken, with all they need, and of those with nothing to do."""
+    """The taken blocks, the blocks with nothing to do, and all steps that both need."""
     taken: tuple[Block, ...]
     left_out: tuple[Block, ...]
     price: Price
     hours: float
-    """What the blocks taken cost at most, in hours as the budget counts them."""
+    """Upper bound of the taken blocks' cost, in hours of the budget's unit."""
     device: str
 
     def lines(self) -> Iterator[str]:
-        """What is taken and what is left out, at most 80 columns wide."""
+        """Describe the blocks that are taken and left out, in lines of at most 80 columns."""
         cells, all_blocks = sum(len(b.cells) for b in self.taken), len(self.taken + self.left_out)
         yield from _wrapped(
             f"budget {self.budget}: {len(self.taken)} of {all_blocks} blocks to do,"
@@ -117,7 +119,7 @@ class Chosen:
         return f"hours of one {'CPU worker' if self.device == 'cpu' else self.device.upper()}"
 
     def to_json(self) -> dict[str, Any]:
-        """For programs."""
+        """Return the choice as JSON."""
         return {
             "budget": str(self.budget),
             "hours": self.hours,
@@ -135,17 +137,19 @@ def within_budget(
     text: str,
     device: str | None = None,
 ) -> Chosen:
-    """The part of a plan that a budget pays for; the same one for the same store and request.
+    """Return the part of a plan that a budget pays for. Deterministic for one store and request.
 
     Args:
-      plan: what is wanted.
-      states: where its steps stand.
-      execution: whose slots and processes share the hours on the clock.
+      plan: the wanted cells and steps.
+      states: state of each step, by fingerprint.
+      execution: its slots and processes share the wall-clock hours.
       text: the budget as given.
-      device: the device that is priced, None for this machine's; of gpuh never a CPU.
+      device: the device that is priced; None for this machine's. A budget in gpuh is priced for a
+        GPU even where the device is a CPU.
 
     Raises:
-      SpecError: no budget, or too small for any block; names the cheapest block's price.
+      SpecError: if the text is no budget, or too small for any block; names the cheapest block's
+        price.
     """
     budget = Budget.parse(text)
     device = "cpu" if budget.unit == "cpuh" else device or device_here(execution)
@@ -180,7 +184,7 @@ def within_budget(
 
 
 class _Till:
-    """What blocks cost where some have been paid for."""
+    """The cost of blocks, without the steps that blocks taken earlier have paid for."""
 
     def __init__(
         self,
@@ -196,25 +200,25 @@ class _Till:
         self._known: dict[int, dict[str, float]] = {}
 
     def to_do(self, block: Block) -> bool:
-        """Whether anything of a block is left to compute."""
+        """Return True if any step of the block is to do."""
         return bool(self._costs(block))
 
     def hours(self, block: Block) -> float:
-        """Price of what is to do of a block and was not paid for, as if it ran alone."""
+        """Return the hours of the block's unpaid steps, priced as if the block ran alone."""
         costs = self._costs(block).items()
         return sum(hours for print_, hours in costs if print_ not in self._paid)
 
     def pay(self, block: Block) -> None:
-        """Takes a block: the training that it needs is there for others."""
+        """Take a block. Its steps, such as shared training, then cost other blocks nothing."""
         self._paid |= self._costs(block).keys()
 
     def price(self, blocks: Sequence[Block]) -> Price:
-        """What some blocks cost together, with the error."""
+        """Return the total price of `blocks`, with its error."""
         steps = {p: self._plan.steps[p] for block in blocks for p in self._costs(block)}
         return self._prices.total(steps.values())
 
     def _costs(self, block: Block) -> dict[str, float]:
-        """Hours of a block's steps to do, by fingerprint."""
+        """Return the hours of the block's steps to do, by fingerprint."""
         if id(block) not in self._known:
             part = with_cells(self._plan, block.cells)
             steps = [s for p, s in part.steps.items() if self._states[p].state == "to do"]
@@ -230,7 +234,7 @@ class _Till:
 
 
 def _blocks(plan: StudyPlan) -> list[Block]:
-    """All blocks in the order in which they are taken."""
+    """Return all blocks in the order in which they are considered."""
     cells: dict[tuple[str, str, int, int], list[PlannedCell]] = {}
     for cell in plan.cells:
         key = (cell.base_model, cell.benchmark, cell.eval_length, cell.seed)
@@ -245,7 +249,7 @@ def _blocks(plan: StudyPlan) -> list[Block]:
     }
     seeds = {seed: number for number, seed in enumerate(plan.study.seeds)}
     blocks = [Block(*key, tuple(own)) for key, own in cells.items()]
-    # Stable: benchmarks and base models stay as the study lists them.
+    # `sorted` is stable, so benchmarks and base models keep the study's order.
     return sorted(blocks, key=lambda b: (seeds[b.seed], rank[b.benchmark, b.eval_length]))
 
 
@@ -255,7 +259,7 @@ def _json(block: Block) -> dict[str, Any]:
 
 
 def _rounded_up(hours: float) -> str:
-    """With three digits, none of which makes it too little."""
+    """Format with three digits, rounded up so that the printed price is always enough."""
     return f"{Decimal(f'{hours * 1.005:.2e}'):f}"
 
 

@@ -1,6 +1,6 @@
-"""A study's cells as a grid: methods by lengths of each benchmark, a sign for each.
+"""Show a study's cells as a grid: methods by benchmark lengths, one sign per entry.
 
-A sign stands for the cells of all tasks and seeds.
+A sign summarizes the cells of all tasks and seeds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SIGNS: dict[Sign, str] = {
 ASCII: dict[Sign, str] = {
     "done": "#", "in part": "+", "running": ">", "failed": "!", "missing": ".", "unavailable": "-",
 }  # fmt: skip
-"""Where a terminal has no others."""
+"""Signs for terminals that are not Unicode."""
 
 Key = tuple[str, str, str, int]
 """Base model, variant, benchmark and length."""
@@ -39,13 +39,15 @@ class _Columns:
 def grid_lines(
     found: Inspection, running: Collection[str], width: int, signs: Mapping[Sign, str]
 ) -> Iterator[str]:
-    """The grid with its legend, in parts below each other that are at most `width` wide.
+    """Yield the lines of the grid and its legend.
+
+    If the grid is wider than `width`, it is split into parts below each other.
 
     Args:
       found: the study's cells and their states.
       running: fingerprints of the steps that run now.
-      width: in characters.
-      signs: what stands for each state.
+      width: maximum width in characters.
+      signs: the character for each state.
     """
     cells = _signs(found, running)
     several = len({model for model, *_ in cells}) > 1
@@ -93,7 +95,7 @@ def _sign(changes: Sequence[Change | Literal["running"]]) -> Sign:
 
 
 def _columns(cells: Collection[Key], width: int) -> Iterator[_Columns]:
-    """The lengths of each benchmark, in several pieces where they are too many."""
+    """Yield the lengths of each benchmark, split into pieces that fit `width` characters."""
     lengths: dict[str, set[int]] = {}
     for _, _, benchmark, length in cells:
         lengths.setdefault(benchmark, set()).add(length)

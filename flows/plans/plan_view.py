@@ -1,4 +1,4 @@
-"""`lce plan` in a terminal: states and prices by method, what differs and why, what a run costs."""
+"""`lce plan` in a terminal: states and prices by method, differences with reasons, total costs."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ SIGNS: dict[Change, str] = {
     "failed": "!",
     "unavailable": "x",
 }
-"""As in `lce lock --check`, where these mean the same."""
+"""The signs of `lce lock --check`, with the same meanings."""
 ORPHANED = "-"
 WIDTH = 80
-"""Columns every terminal has."""
+"""Width that every terminal has."""
 MOST_GROUPS = 12
-"""Reasons that are listed; `--json` has every cell's."""
+"""Number of reasons that are listed; `--json` has the reason of every cell."""
 LONG_SECONDS = 30 * 86400
-"""Of one CPU, from which on a study is one for GPUs."""
+"""Time on one CPU beyond which the plan also suggests GPU prices: 30 days."""
 _NAMED_VALUES = 3
 _ORDER = "~!x+-"
 
 Row = tuple[str, str]
-"""Base model, and method with whether it is tuned."""
+"""Base model, and the method with " tuned" if it is tuned."""
 Group = tuple[str, str, str]
 """Sign, kind of step and reason."""
 
 
 def show(found: Inspection, *, every_cell: bool, device: str | None = None) -> None:
-    """Prints states and prices by method, the reasons, and what a run would cost."""
+    """Print states and prices by method, the reasons, and the cost of a run."""
     console = Terminal()
     prices = prices_of(found.plan, found.states, found.execution, device)
     console.print(_table(found, prices))
@@ -69,7 +69,7 @@ def show(found: Inspection, *, every_cell: bool, device: str | None = None) -> N
 
 
 def difference_lines(found: Inspection) -> Iterator[str]:
-    """What a run would change and why, in groups of equal reasons, at most `WIDTH` wide."""
+    """Yield what a run would change and why, grouped by reason, in lines of at most `WIDTH`."""
     counts = found.change_counts()
     told = [f"{SIGNS[change]} {counts[change]:,} {change}" for change in SIGNS if counts[change]]
     told += [f"{ORPHANED} {len(found.orphans):,} orphaned artifacts"] * bool(found.orphans)
@@ -86,7 +86,7 @@ def difference_lines(found: Inspection) -> Iterator[str]:
 
 
 def _groups(found: Inspection) -> dict[Group, list[Mapping[str, Any]]]:
-    """Axes of whatever is not simply done or new, by reason."""
+    """Return the axes of all steps that are neither done nor simply new, grouped by reason."""
     groups: dict[Group, list[Mapping[str, Any]]] = {}
 
     def add(sign: str, kind: str, reason: str, axes: Mapping[str, Any]) -> None:
@@ -106,7 +106,7 @@ def _groups(found: Inspection) -> dict[Group, list[Mapping[str, Any]]]:
 
 
 def _in_common(axes: Sequence[Mapping[str, Any]]) -> str:
-    """Methods and benchmarks of a group's steps, where they are few."""
+    """Return the methods and benchmarks of a group's steps, each if there are at most 3."""
     told = []
     for axis in ("method", "benchmark"):
         values = dict.fromkeys(str(one[axis]) for one in axes if one.get(axis))
@@ -116,7 +116,7 @@ def _in_common(axes: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _wrapped(line: str) -> list[str]:
-    # Commands in it stay whole, even those longer than a line.
+    # Commands in the line stay whole, even if one is longer than the line.
     return textwrap.wrap(
         line,
         WIDTH,
@@ -145,7 +145,7 @@ def _table(found: Inspection, prices: Prices) -> Table:
 def _by_method(
     found: Inspection, prices: Prices
 ) -> tuple[dict[Row, Counter[Change]], dict[Row, Price]]:
-    """Cells by state, and the price of what is to do, training with the method included."""
+    """Count cells by state, and price the steps to do with the method, including its training."""
     counts: dict[Row, Counter[Change]] = {}
     costs: dict[Row, Price] = {}
     for cell in found.plan.cells:
@@ -181,7 +181,8 @@ def _totals(found: Inspection, prices: Prices) -> Iterator[str]:
                 answers = short_number(price.cost.decoding.tokens)
                 alone = StepCost(decoding=price.cost.decoding)
                 seconds = prices.speed.evaluation.seconds(alone)
-                # What has finished tells how early answers end, but not which part that was.
+                # Finished steps show how early complete answers end, but not how the saved time
+                # splits between reading and answering.
                 time = "" if prices.is_corrected else f", {hours_of(seconds, prices)}"
                 told = f"  of that at most {answers} tokens of answers{time}"
                 yield f"{told}: complete ones end earlier"

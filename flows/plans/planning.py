@@ -1,4 +1,4 @@
-"""A study looked up in the store: every cell's state, its reason, what it costs, as JSON too."""
+"""Inspect a study in the store: state, reason and price of every cell, also as JSON."""
 
 from __future__ import annotations
 
@@ -25,59 +25,60 @@ from lce_core.study.reachable import ids_before
 
 @dataclass(frozen=True)
 class Inspection:
-    """A plan, and where each of its steps stands in the store."""
+    """A plan and the state of each of its steps in the store."""
 
     plan: StudyPlan
     states: dict[str, StepState]
     store: Store
     execution: Execution
     orphans: tuple[Orphan, ...] = ()
-    """What earlier plans of the study have left in the store."""
+    """Artifacts of the study's earlier plans that this plan does not use."""
 
     def cell_state(self, cell: PlannedCell) -> StepState:
-        """The state of one cell; cells without a step cannot be."""
+        """Return the state of a cell; a cell without a step is unavailable."""
         if cell.step is None:
             return StepState("unavailable", cell.unavailable or "")
         return self.states[cell.step.fingerprint]
 
     def change_counts(self) -> Counter[Change]:
-        """How many cells stand where."""
+        """Count the cells by what a run would change."""
         return Counter(self.cell_state(cell).change for cell in self.plan.cells)
 
     def selected(self, select: str) -> Inspection:
-        """The same of the cells that `--select` names, all if it is empty."""
+        """Return the inspection restricted to the cells of `--select`; unchanged if it is empty."""
         return replace(self, plan=select_cells(self.plan, select)) if select else self
 
     def plugin_lines(self) -> list[str]:
-        """Return a sentence for each plug-in that changed under one VERSION."""
+        """Return one sentence for each plug-in that changed under one VERSION."""
         return change_lines({name: self.states[name] for name in self.plan.steps})
 
     def again(self) -> Inspection:
-        """The same plan, looked up anew."""
+        """Return the same plan with its states read again from the store."""
         folders = folders_of(self.execution.model_dump(mode="json"))
         return replace(self, states=inspect(self.plan, self.store, folders))
 
     def running(self) -> dict[str, Holder]:
-        """Who computes which steps now, by fingerprint.
+        """Return the holders of running steps, by fingerprint.
 
-        A step whose record is there has ended; its lease goes a moment later.
+        A step whose record exists is omitted: it has finished, and releases its lease a moment
+        later.
         """
         steps = {step.short: step.fingerprint for step in self.to_do()}
         held = holders(self.store.home / "leases")
         return {steps[name]: who for name, who in held.items() if name in steps}
 
     def to_do(self) -> Iterator[Step]:
-        """Steps that a run would compute."""
+        """Return the steps that a run would compute."""
         steps = self.plan.steps.values()
         return (step for step in steps if self.states[step.fingerprint].state == "to do")
 
     def expected_only(self) -> Iterator[Step]:
-        """Steps that only their data keep from being."""
+        """Return the steps that cannot be computed only because their data is missing."""
         steps = self.plan.expected.items()
         return (step for print_, step in steps if print_ not in self.plan.steps)
 
     def beside_cells(self) -> list[Step]:
-        """Steps that are no cell."""
+        """Return the steps that are no cell, such as training."""
         cells = {cell.step.fingerprint for cell in self.plan.cells if cell.step}
         return [step for print_, step in self.plan.steps.items() if print_ not in cells]
 
@@ -85,11 +86,13 @@ class Inspection:
 def inspect_study(
     study: str, execution: Execution, select: str = "", *, accept_plugin_change: bool = False
 ) -> Inspection:
-    """Compiles a study and looks its steps up; writes only what is known of files, or accepted.
+    """Compile a study and look up its steps in the store.
+
+    Writes at most the digests of data files, and accepted plug-in changes.
 
     Args:
-      study: a shipped study's name, or a study file.
-      execution: where its store and its data are.
+      study: name of a shipped study, or path of a study file.
+      execution: locates the store and the data.
       select: "axis=value,..." for these cells only.
       accept_plugin_change: declare plug-ins that changed under one VERSION equal to what ran.
     """
@@ -107,7 +110,7 @@ def inspect_study(
 
 
 def as_json(found: Inspection, device: str | None = None) -> dict[str, Any]:
-    """Everything, for programs: cells with state, reason and price; trainings; totals."""
+    """Return everything as JSON: cells with state, reason and price; other steps; totals."""
     plan, prices = found.plan, prices_of(found.plan, found.states, found.execution, device)
     cells = []
     for cell, row in zip(plan.cells, plan.to_json()["cells"], strict=True):

@@ -1,4 +1,4 @@
-"""Changes of a user's own plug-ins under one VERSION: named, refused by runs, or accepted."""
+"""Handle user plug-ins that changed under one VERSION: describe, refuse or accept the change."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REMEDY = f"raise VERSION in the file, or give {ACCEPT} if the numbers stay the s
 
 
 def change_lines(states: Mapping[str, StepState]) -> list[str]:
-    """Return one sentence for each changed plug-in: file, VERSION, number of steps, what to do."""
+    """Return a sentence for each changed plug-in: file, VERSION, number of steps, remedy."""
     told = []
     for (plugin, version, file), number in _steps_by_plugin(states).items():
         steps = f"{number:,} step{'s' * (number > 1)}"
@@ -31,10 +31,10 @@ def change_lines(states: Mapping[str, StepState]) -> list[str]:
 
 
 def require_same_plugins(states: Mapping[str, StepState]) -> None:
-    """Refuse to mix numbers of two versions of a plug-in's code.
+    """Raise an error rather than mix results of two versions of a plug-in's code.
 
     Args:
-      states: where each step of a plan stands, by fingerprint.
+      states: state of each step of a plan, by fingerprint.
 
     Raises:
       SpecError: names the first plug-in that changed under one VERSION.
@@ -55,13 +55,13 @@ def meet_plugin_changes(plan: StudyPlan, execution: Execution, *, accept: bool) 
     Args:
       plan: the wanted steps.
       execution: its home holds the records.
-      accept: declare the present code equal to the code that ran, in the home.
+      accept: record in the home that the present code gives the numbers of the code that ran.
 
     Raises:
       SpecError: as `require_same_plugins`.
     """
     if not any(own_plugins(step.spec) for step in plan.steps.values()):
-        return  # looking all steps up takes a while
+        return  # inspecting all steps takes a while
     store = Store(execution.home)
     states = inspect(plan, store, folders_of(execution.model_dump(mode="json")))
     if accept:
@@ -77,10 +77,10 @@ def _accept(states: Mapping[str, StepState], store: Store) -> None:
 
 
 def _steps_by_plugin(states: Mapping[str, StepState]) -> dict[tuple[str, int, str], int]:
-    """Return the number of steps at or below a changed plug-in."""
+    """Count, for each changed plug-in, the steps that depend on it."""
     counts: dict[tuple[str, int, str], int] = {}
     for state in states.values():
-        # Finished steps may have run several earlier versions of one file.
+        # Finished steps may have run several earlier versions of a file; count each step once.
         for plugin in {(one.plugin, one.version, one.file) for one in state.plugin_changes}:
             counts[plugin] = counts.get(plugin, 0) + 1
     return dict(sorted(counts.items()))

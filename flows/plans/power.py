@@ -1,4 +1,4 @@
-"""What `lce plan --power` says: the differences between methods that a study could find."""
+"""`lce plan --power`: the smallest differences between methods that a study can detect."""
 
 from __future__ import annotations
 
@@ -27,29 +27,31 @@ CAVEAT = (
 
 @dataclass(frozen=True)
 class Visible:
-    """The smallest difference that one benchmark can show at one length, as mean over tasks."""
+    """The smallest detectable difference for one benchmark and length, as a mean over tasks."""
 
     benchmark: str
     profile: str
     eval_length: int
     tasks: tuple[str, ...]
     num_samples: int
-    """Independent ones of all tasks and seeds."""
+    """Independent samples of all tasks and seeds together."""
     unit: str
-    """accuracy, or sd: standard deviations of what differs between two methods."""
+    """"accuracy", or "sd": standard deviations of the difference between two methods."""
     difference: float | None
-    """Of two methods that are compared alone; None: none can be shown."""
+    """Smallest difference detectable in a single comparison of two methods; None if none is."""
     num_comparisons: int
-    """Of all other methods with one, such as the base model."""
+    """Number of comparisons of all other methods with one method, such as the base model."""
     difference_of_family: float | None
-    """Of the first of them to be found by Holm's procedure."""
+    """Smallest difference detectable at Holm's first and strictest step (alpha = 0.05 /
+    num_comparisons); None if none is."""
 
 
 def visible_differences(plan: StudyPlan) -> Iterator[Visible]:
-    """One for each benchmark and length of a plan, in the study's order.
+    """Yield the smallest detectable difference for each benchmark and length, in study order.
 
-    None where one method alone is asked, or every task is impossible. Counted are methods and seeds
-    of the plan's own cells: a selection, or what a budget pays for, sees less than the study.
+    Yields nothing for a benchmark and length with a single method, or where every task is
+    impossible. Only the methods and seeds of the plan's own cells count: a plan reduced by a
+    selection or a budget can detect less than the whole study.
     """
     study = plan.study
     possible: dict[tuple[str, str, int], list[PlannedCell]] = {}
@@ -78,12 +80,12 @@ def visible_differences(plan: StudyPlan) -> Iterator[Visible]:
 
 
 def as_json(plan: StudyPlan) -> list[dict[str, Any]]:
-    """`visible_differences`, for programs."""
+    """Return `visible_differences` as JSON."""
     return [asdict(one) for one in visible_differences(plan)]
 
 
 def lines(plan: StudyPlan) -> Iterator[str]:
-    """A line for each benchmark and length, below one that says what they mean."""
+    """Yield a heading, one line for each benchmark and length, and a caveat."""
     yield HEADING
     for one in visible_differences(plan):
         number = len(one.tasks)
@@ -106,7 +108,8 @@ def _visible(
     entry: BenchmarkEntry, length: int, counts: dict[str, int], num_comparisons: int
 ) -> Visible:
     is_share = entry.benchmark.unit == "accuracy"
-    # A mean over tasks varies as one over so many samples of equal weight.
+    # The variance of a mean over tasks with n_i samples is proportional to sum(1 / n_i) / k**2.
+    # `worth` is the size of one sample with the same variance.
     numbers = counts.values()
     worth = int(len(counts) ** 2 / sum(1 / one for one in numbers)) if all(numbers) else 0
     return Visible(

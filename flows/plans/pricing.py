@@ -1,4 +1,4 @@
-"""What the steps of a plan cost on a device: tokens, FLOPs and seconds."""
+"""Price the steps of a plan on a device: tokens, FLOPs and seconds."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from lce_core.study.units import units_to_do
 from tasks.engines import machines_for
 
 UNKNOWN_GPU = "a100"
-"""What a GPU that has no entry among the devices is priced as."""
+"""Device type that prices a GPU without an entry in the table of devices."""
 
 
 @dataclass(frozen=True)
 class Price:
-    """What some steps cost."""
+    """The cost of one step or the total of several."""
 
     cost: StepCost = field(default_factory=StepCost)
     seconds: float = 0.0
-    """Of one device, or of one worker on a CPU."""
+    """Seconds on one device; on a CPU, of one worker."""
     estimated: bool = False
-    """Whether a part of it was priced without the data that decide it."""
+    """Whether a part was priced without its data."""
     error: float | None = None
-    """Of the seconds of a total: relative, two standard deviations; None where it is not known."""
+    """Relative error of a total's seconds (two standard deviations); None if unknown."""
 
     def __add__(self, other: Price) -> Price:
         return Price(
@@ -47,9 +47,10 @@ class Price:
 
 
 class Prices:
-    """Prices of a plan's steps at one speed, corrected by what has finished; each computed once.
+    """Prices of a plan's steps at one speed, corrected by measured times of finished steps.
 
-    What is still to do shares windows and beginnings of prompts with nothing that is done.
+    Each price is computed once. Steps to do share text (windows, prompt beginnings) only with other
+    steps to do, never with finished ones, so the two groups are priced separately.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class Prices:
 
     @property
     def is_corrected(self) -> bool:
-        """Whether enough has finished to correct anything."""
+        """Return True if enough steps have finished to correct the predictions."""
         return bool(self._correction.lines)
 
     @cached_property
@@ -77,7 +78,7 @@ class Prices:
         return shares | shares_of_text(steps[name] for name in steps if name not in done)
 
     def of(self, step: Step) -> Price:
-        """Price of one step."""
+        """Return the price of one step."""
         if (known := self._known.get(step.fingerprint)) is None:
             cost = step_cost(step).scaled(self._shares.get(step.fingerprint, 1.0))
             estimated = step.fingerprint not in self._plan.steps
@@ -88,15 +89,15 @@ class Prices:
         return known
 
     def alone(self, part: StudyPlan) -> Prices:
-        """Prices of a part of the plan if nothing else of it is run."""
+        """Return the prices of a part of the plan, as if no other step of the plan ran."""
         return Prices(part, self.speed, self._states, self._correction)
 
     def at(self, states: Mapping[str, StepState]) -> Prices:
-        """The same prices once more is done."""
+        """Return the same prices for newer states, in which more steps are done."""
         return Prices(self._plan, self.speed, states, self._correction)
 
     def total(self, steps: Iterable[Step]) -> Price:
-        """Price of several, with its error."""
+        """Return the total price of several steps, with its error."""
         steps = list(steps)
         prices = [self.of(step) for step in steps]
         groups = (group_of(step.kind, step.axes) for step in steps)
@@ -107,7 +108,12 @@ class Prices:
         return Price(cost, expected.seconds, estimated, expected.error)
 
     def predicted(self, steps: Iterable[Step], processes: int) -> dict[str, Predicted]:
-        """Seconds and groups for `TimeLeft`, by fingerprint; `processes` share a training run."""
+        """Return seconds, group and slots of each step for `TimeLeft`, by fingerprint.
+
+        Args:
+          steps: the steps to predict.
+          processes: number of processes, one per GPU, that share a training run.
+        """
         return {step.fingerprint: self._predicted(step, processes) for step in steps}
 
     def _predicted(self, step: Step, processes: int) -> Predicted:
@@ -117,7 +123,7 @@ class Prices:
 
 
 def device_here(execution: Execution) -> str:
-    """The kind of device that an execution computes on here, as `lce plan` names it."""
+    """Return the device type on which an execution computes here, as `lce plan` names it."""
     here = machines_for(execution)
     if not here.num_gpus:
         return "cpu"
@@ -126,7 +132,7 @@ def device_here(execution: Execution) -> str:
 
 
 def places_here(execution: Execution) -> int:
-    """Places of an execution: GPUs that it uses, or its steps at a time on a CPU."""
+    """Return the GPUs that an execution uses; on a CPU, its number of concurrent steps."""
     return machines_for(execution).shape(execution).places
 
 
@@ -136,10 +142,16 @@ def prices_of(
     execution: Execution,
     device: str | None = None,
 ) -> Prices:
-    """Prices on a device; None for this machine's.
+    """Return the prices on a device.
+
+    Args:
+      plan: the plan to price.
+      states: state of each step, by fingerprint.
+      execution: its home holds the measured times.
+      device: device type; None for this machine's.
 
     Raises:
-      SpecError: no such device.
+      SpecError: if there is no such device.
     """
     device = device or device_here(execution)
     finished = finished_on(device, Store(execution.home), execution.threads)
@@ -150,7 +162,7 @@ def prices_of(
 def time_left(
     plan: StudyPlan, states: Mapping[str, StepState], prices: Prices, execution: Execution
 ) -> TimeLeft:
-    """What is left of a plan's steps to do."""
+    """Return the time that a plan's steps to do will take."""
     units = units_to_do(plan, states)
     steps = (step for unit in units for step in unit.steps)
     return TimeLeft(units, prices.predicted(steps, execution.processes), places_here(execution))

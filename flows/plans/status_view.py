@@ -1,4 +1,4 @@
-"""`lce status` and `lce watch`: cells by state, time left, what runs where, the grid, failures."""
+"""`lce status` and `lce watch`: cells by state, time left, running steps, grid, failures."""
 
 from __future__ import annotations
 
@@ -23,21 +23,24 @@ from lce_core.study.pricing.time_left import Running, spoken
 from lce_core.study.progress import State
 
 WIDTH = 80
-"""Columns every terminal has."""
+"""Width that every terminal has."""
 REFRESH_SECONDS = 2.0
 PRICE_SECONDS = 30.0
-"""Between looks at what has finished, for prices: it reads hundreds of records."""
+"""Interval at which finished steps update the prices; each update reads hundreds of records."""
 LINE_SECONDS = 60.0
-"""Between lines where there is no terminal, unless something changes."""
+"""Interval between lines without a terminal, if nothing changes."""
 STUCK_SECONDS = 30.0
-"""Without a step that runs, while all that is left has failed: longer than a run waits to retry."""
+"""The study has ended once only failed steps are left and no step ran for this long.
+
+The time is longer than a run waits before it retries.
+"""
 _MOST_FAILURES = 12
 _REST_PER_LOOK = 5
-"""Times as long as looking takes nothing is done, so that watching costs a run little."""
+"""Sleep this many times the duration of a poll, so that watching stays cheap for a run."""
 
 
 def show_status(found: Inspection) -> None:
-    """Prints how far the study is."""
+    """Print the progress of the study."""
     console, prices = Terminal(), _prices(found)
     for line in status_lines(found, prices, found.running(), _is_unicode(console)):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -46,13 +49,13 @@ def show_status(found: Inspection) -> None:
 def status_lines(
     found: Inspection, prices: Prices, running: Mapping[str, Holder], unicode: bool
 ) -> Iterator[str]:
-    """Counts and time left, what runs, the grid, what failed.
+    """Yield counts and time left, running steps, the grid and the failures.
 
     Args:
-      found: the study as it is now.
-      prices: of its steps.
-      running: who computes which steps, by fingerprint.
-      unicode: whether the terminal has signs beyond ASCII.
+      found: the study's present state.
+      prices: prices of its steps.
+      running: holders of running steps, by fingerprint.
+      unicode: whether the terminal shows characters beyond ASCII.
     """
     yield from _head(found, prices, running)
     for print_, holder in running.items():
@@ -67,13 +70,13 @@ def status_lines(
 
 
 def watch(found: Inspection, console: Console | None = None) -> bool:
-    """Shows the study until it has ended; whether nothing of it failed.
+    """Show the study until it has ended; return True if nothing failed.
 
-    It has ended when nothing is to do, or when all that is has failed, or waits for what failed,
-    and has not been tried again for a while.
+    The study has ended when nothing is left to do. It has also ended when all remaining steps have
+    failed, or depend on failed steps, and none was retried for `STUCK_SECONDS`.
 
     Raises:
-      SpecError: nothing is to do of what is known, and of the rest nothing is known here.
+      SpecError: if no known step is left to do, but some cells wait for data that is missing here.
     """
     console = console or Terminal()
     watched, is_live = _Watch(found, _is_unicode(console)), console.is_terminal
@@ -83,7 +86,8 @@ def watch(found: Inspection, console: Console | None = None) -> bool:
             began = time.monotonic()
             watched.look()
             if is_live:
-                # What moves stands at the top: a grid that is taller than the terminal is cut.
+                # Changing lines come first, because rich crops a view that is taller than the
+                # terminal.
                 shown = watched.lines()[: max(1, console.height - 1)]
                 live.update(Text("\n".join(shown), no_wrap=True, overflow="crop"), refresh=True)
             elif line := watched.news():
@@ -98,7 +102,7 @@ def watch(found: Inspection, console: Console | None = None) -> bool:
 
 
 def _waiting(found: Inspection) -> int:
-    """Cells whose ids, and so whatever was computed of them, follow from data that are not here."""
+    """Count the cells whose fingerprints, and so whose results, are unknown without their data."""
     return sum(map(found.plan.waits_for_data, found.plan.cells))
 
 
@@ -113,7 +117,7 @@ def _require_known(found: Inspection) -> None:
 
 
 class _Watch:
-    """One study, looked at again and again."""
+    """The state of one study, polled repeatedly."""
 
     def __init__(self, found: Inspection, unicode: bool) -> None:
         self.found, self._unicode = found, unicode
@@ -123,7 +127,7 @@ class _Watch:
         self._stuck_since: float | None = None
 
     def look(self) -> None:
-        """Looks at the store."""
+        """Read the states from the store; reprice finished steps every `PRICE_SECONDS`."""
         self.found = self.found.again()
         self._running = self.found.running()
         if time.monotonic() - self._priced > PRICE_SECONDS:
@@ -132,11 +136,11 @@ class _Watch:
             self._prices = self._prices.at(self.found.states)
 
     def lines(self) -> list[str]:
-        """All of `lce status`."""
+        """Return all lines of `lce status`."""
         return list(status_lines(self.found, self._prices, self._running, self._unicode))
 
     def news(self) -> str | None:
-        """A line on how far it is, if that changed or was not said for a while."""
+        """Return a progress line if it changed or the last one is `LINE_SECONDS` old, else None."""
         counts, now = str(self.found.change_counts()), time.monotonic()
         if counts == self._told and now - self._told_at < LINE_SECONDS:
             return None
@@ -144,7 +148,7 @@ class _Watch:
         return "; ".join(_head(self.found, self._prices, self._running))
 
     def has_ended(self) -> bool:
-        """Whether nothing will happen any more."""
+        """Return True if no step is left that may still run."""
         left = {step.fingerprint for step in self.found.to_do()}
         if not left:
             return True
@@ -155,7 +159,7 @@ class _Watch:
         return time.monotonic() - self._stuck_since > STUCK_SECONDS
 
     def _lost(self) -> set[str]:
-        """Steps to do that have failed, or wait for one that has."""
+        """Return the steps to do that have failed, or depend on a failed step."""
         states, lost = self.found.states, set[str]()
         for print_, step in self.found.plan.steps.items():
             if states[print_].change == "failed" or lost.intersection(step.parents.values()):
@@ -185,7 +189,7 @@ def _where(holder: Holder) -> str:
 
 
 def _failures(found: Inspection) -> Iterator[str]:
-    """Steps that failed, without those that only wait for one."""
+    """Yield the failed steps, without those that only depend on a failed step."""
     for step in found.plan.steps.values():
         state = found.states[step.fingerprint]
         parents = {found.states[parent].state for parent in step.parents.values()}
