@@ -1,1 +1,1 @@
-"""What becomes of results: locked, verified, looked into, exported, cleaned away."""
+"""Operations on stored results: lock, verify, show prompts, export, remove garbage."""

@@ -1,4 +1,4 @@
-"""`lce gc`: lists what no plan and no lock reaches, and removes it."""
+"""`lce gc`: list and remove the files of a store that no plan and no lock needs."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ GIGABYTE = 10**9
 
 
 def clean(home: Path, *, dry_run: bool, locks: list[Path], prompt_gigabytes: float) -> None:
-    """Removes, or with `dry_run` only lists, what nothing in the store needs.
+    """Remove what nothing in the store needs; with `dry_run`, only list it.
 
     Raises:
-      SpecError: no such store, no number of gigabytes, nothing says what is needed, or a process
-        computes in it.
-      DataError: a plan or a lock cannot be read.
+      SpecError: if there is no such store, the gigabytes are not a number, no plan or lock says
+        what is needed, or a process computes in the store.
+      DataError: if a plan or a lock cannot be read.
     """
     if not (home / "artifacts").is_dir():
         raise SpecError(

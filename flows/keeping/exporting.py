@@ -1,4 +1,4 @@
-"""`lce export`: one variant of a study as a folder that other software runs."""
+"""`lce export`: export one variant of a study as a folder that other software can load."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ def export_variant(
     length: int | None,
     precision: str | None,
 ) -> list[str]:
-    """Writes the selected variant to `out`; gives what to tell about it.
+    """Write the selected variant to `out`; return the lines to print about it.
 
     Raises:
-      SpecError: not one variant, its checkpoint was not trained yet, or it cannot be exported.
+      SpecError: if the selection is not one variant, its checkpoint is not trained yet, or it
+        cannot be exported.
     """
     if precision not in (None, *_PRECISIONS):
         raise SpecError(
@@ -51,7 +52,7 @@ def export_variant(
 
 
 def _one_variant(plan: StudyPlan) -> PlannedCell:
-    """A cell of the only variant that was selected."""
+    """Return a computable cell of the selected variant; raise SpecError if several are selected."""
     variants: dict[tuple[object, ...], list[PlannedCell]] = {}
     for cell in plan.cells:
         weights = cell.checkpoint.fingerprint if cell.checkpoint else None

@@ -1,7 +1,7 @@
-"""`lce lock`: a study's ids in a file beside it, and what has moved since it was written.
+"""`lce lock`: write a study's step ids to a file beside it, and list changes since then.
 
-The lock of FOLDER/study.yaml is FOLDER/study.lock. Where several studies share a folder, as the
-shipped ones do, the lock of FOLDER/mine.yaml may be FOLDER/mine.lock, and that one comes first.
+The lock of FOLDER/study.yaml is FOLDER/study.lock. If several studies share a folder, as the
+shipped ones do, the lock of FOLDER/mine.yaml may be FOLDER/mine.lock, which has priority.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ SHOWN_FIELDS = 3
 
 
 def lock_file(study: str) -> Path:
-    """Where a study's lock lies, or would."""
+    """Return the path of a study's lock, whether or not the file exists."""
     path = study_path(study)
     own = path.with_suffix(".lock")
     return own if study in shipped_studies() or own.is_file() else path.with_name(LOCK)
 
 
 def write_lock(study: str, execution: Execution, file: Path | None) -> Path:
-    """Writes the lock, and a copy into the store, if there is one, for `lce gc`.
+    """Write the lock; if the store exists, also write a copy there for `lce gc`.
 
     Raises:
-      SpecError: the file is the lock of another study, or cannot be written; or it has ids of steps
-        that have none here, as their data are not, and it stays as it is.
-      DataError: the file is there and no lock.
+      SpecError: if the file is another study's lock or cannot be written. Also if it holds ids of
+        steps whose data is missing here; the file then stays as it is.
+      DataError: if the file exists and is no lock.
     """
     path = file or lock_file(study)
     request = compile_request(study, execution)
@@ -63,11 +63,11 @@ def write_lock(study: str, execution: Execution, file: Path | None) -> Path:
 
 
 def check_lock(study: str, execution: Execution, file: Path | None) -> bool:
-    """Prints in which ids, and by which fields, study and lock differ; whether they do not.
+    """Print the ids that differ between study and lock, and why; return True if none does.
 
     Raises:
-      SpecError: there is no lock, or it is another study's.
-      DataError: it is no lock.
+      SpecError: if there is no lock, or it belongs to another study.
+      DataError: if the file is no lock.
     """
     path = file or lock_file(study)
     request = compile_request(study, execution)
@@ -89,11 +89,11 @@ def check_lock(study: str, execution: Execution, file: Path | None) -> bool:
 
 
 def read_lock(path: Path, study: str) -> Lock:
-    """The lock in a file.
+    """Read the lock of `study` from a file.
 
     Raises:
-      SpecError: it is another study's.
-      DataError: it is no lock, or cannot be read.
+      SpecError: if it belongs to another study.
+      DataError: if it is no lock, or cannot be read.
     """
     try:
         with open_file(path) as file:
@@ -112,13 +112,13 @@ def read_lock(path: Path, study: str) -> Lock:
 
 
 def meet_lock(request: Request, store: Store) -> str | None:
-    """Keeps a locked study's lock in the store; one line where the study is not as locked."""
+    """Save a copy of the study's lock in the store; return a note if the study differs from it."""
     path = lock_file(request.study)
     if not is_file(path):
         return None
     try:
         lock = read_lock(path, request.plan.study.study)
-    except SpecError:  # of another study in the same folder
+    except SpecError:  # the lock of another study in the same folder
         return None
     except DataError as error:
         return f"note: {error}"

@@ -1,4 +1,4 @@
-"""`lce prompt`: what the model was given for one sample of a finished cell."""
+"""`lce prompt`: show what the model received for one sample of a finished cell."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from lce_core.store.artifacts import Store
 
 
 def show_sample(execution: Execution, cell: str, sample: int, *, as_json: bool) -> None:
-    """Prints the text, and to standard error what it is, or all of it as JSON.
+    """Print the prompt's text, with facts about it on standard error; or everything as JSON.
 
-    The text is as the model saw it, but that a terminal is sent no control characters.
+    The text is what the model read, except that control characters are replaced on a terminal.
 
     Raises:
-      As `asked_cell` and `asked_sample`.
+      The errors of `asked_cell` and `asked_sample`.
     """
     folders = execution.model_folders, execution.data_folders
     found = asked_sample(asked_cell(Store(execution.home), cell, *folders), sample)

@@ -1,6 +1,6 @@
-"""`lce verify`: computes a sample of a study's cells again and says how far they agree.
+"""`lce verify`: recompute a sample of a study's cells and compare the results.
 
-`lce verify --files` computes nothing: it reads every byte of every artifact again.
+`lce verify --files` recomputes nothing: it rereads every byte of every artifact.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from tasks.questions import catalog_path
 from tasks.verification import compute_again, home_aside
 
 QUIET_SECONDS = 1.0
-"""Progress is shown after this time only."""
+"""Progress is shown only if reading takes longer than this."""
 
 
 def verify_study(
     study: str, execution: Execution, *, sample: str, seed: int, select: str, tolerance: float
 ) -> bool:
-    """Computes sampled cells again, keeps and prints what is found; whether all of it agrees.
+    """Recompute sampled cells, save and print each comparison; return True if all agree.
 
     Raises:
-      SpecError: the request is wrong, no cell is done, or another process verifies.
+      SpecError: if the request is wrong, no cell is done, or another process verifies.
     """
     plan = select_cells(compile_request(study, execution).plan, select)
     store, console = Store(execution.home), Terminal(highlight=False)
@@ -71,7 +71,7 @@ def verify_study(
 
 
 def verify_files(home: Path) -> bool:
-    """Read all artifacts of a store again, print what is damaged, and return True if nothing is."""
+    """Reread all artifacts of a store and print the damaged ones; return True if none is."""
     store, console = Store(home), Console(highlight=False)
     shown, begun = Progress(console=Console(stderr=True), transient=True), time.monotonic()
     task = shown.add_task("reading artifacts", total=None)
@@ -102,12 +102,13 @@ def verify_files(home: Path) -> bool:
     if found.damage:
         console.print("`lce run STUDY` computes the damaged ones of a study again")
         if catalog_path(home).is_file():
-            rebuild_catalog(home)  # sizes and times, by which it knows its age, did not change
+            # The catalog detects changes by file size and time, and neither has changed.
+            rebuild_catalog(home)
     return not found.damage
 
 
 def _done(store: Store, steps: Sequence[Step]) -> dict[str, tuple[Step, Record]]:
-    """Steps with their records, by fingerprint, each once."""
+    """Return each finished step with its record, by fingerprint."""
     listing, found = store.listing(), {}
     for step in {step.fingerprint: step for step in steps}.values():
         if record := store.record(step, listing):

@@ -1,1 +1,1 @@
-"""`lce rope`: what follows from a RoPE base, a geometry and lengths, without a model."""
+"""`lce rope`: compute properties of a RoPE base, a geometry and lengths, without a model."""

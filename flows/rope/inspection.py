@@ -1,4 +1,4 @@
-"""A method on a base model, at given lengths: its frequencies, and how it attends."""
+"""Inspect a method on a base model at given lengths: its frequencies and its attention."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lce_core.study.plain_yaml import plain_yaml
 
 @dataclass(frozen=True)
 class Inspection:
-    """What `lce rope inspect` shows."""
+    """The data that `lce rope inspect` shows."""
 
     method: Method
     model: str
@@ -25,15 +25,15 @@ class Inspection:
     lengths: ContextLengths
     table: RopeTable
     scheme: AttentionScheme | None
-    """Attention other than full causal, or None."""
+    """The method's attention scheme; None for full causal attention."""
     base: Head
-    """The base model by itself, at the same lengths."""
+    """The unmodified base model at the same lengths."""
     heads: tuple[Head, ...]
-    """The method: one entry for all heads, or one for each."""
+    """The method: one entry for all heads, or one for each head."""
 
     @property
     def changes_frequencies(self) -> bool:
-        """Whether the method's frequencies are others than the base model's."""
+        """Return True if the method's frequencies differ from the base model's."""
         return any(
             pair.wavelength_before != pair.wavelength_after
             for head in self.heads
@@ -42,12 +42,15 @@ class Inspection:
 
     @property
     def changes_attention_alone(self) -> bool:
-        """Positions change where attention is computed, and so the table says nothing of them."""
+        """Return True if the method changes positions only inside its attention.
+
+        The table of frequencies then shows no difference to the base model.
+        """
         return self.scheme is not None and not self.changes_frequencies
 
     @property
     def notes(self) -> list[str]:
-        """What the table does not say of the method, a sentence each."""
+        """Return one sentence for each property of the method that the table does not show."""
         notes = []
         if self.scheme is not None:
             sizes = ", ".join(f"{key} {value}" for key, value in vars(self.scheme).items())
@@ -72,10 +75,10 @@ class Inspection:
         return notes
 
     def head(self, number: int | None) -> Head | None:
-        """The head whose pairs are shown; None where heads differ and none was asked for.
+        """Return the head whose pairs are shown; None if heads differ and `number` is None.
 
         Raises:
-          SpecError: there is no such head.
+          SpecError: if there is no such head.
         """
         if len(self.heads) == 1 and number is None:
             return self.heads[0]
@@ -95,17 +98,17 @@ class Inspection:
 def inspect_method(
     name: str, parameters: Sequence[str], model: str, target: int, request: int | None
 ) -> Inspection:
-    """Looks at a method on a base model.
+    """Compute the frequencies and the attention of a method on a base model.
 
     Args:
-      name: of the method.
-      parameters: of the method, each KEY=VALUE with the value as in a study file.
-      model: name of the base model.
-      target: context in tokens that the study would extend to.
-      request: tokens of the request; None for the target.
+      name: the method's name.
+      parameters: the method's parameters, each KEY=VALUE with the value as in a study file.
+      model: the base model's name.
+      target: target context in tokens to which the study would extend.
+      request: length of the request in tokens; None for the target.
 
     Raises:
-      SpecError: names, parameters or lengths that do not fit.
+      SpecError: if a name, parameter or length is invalid.
     """
     method = METHODS.parse({"name": name, **_parsed(parameters)}, "lce rope inspect")
     geometry = MODELS.parse({"name": model}, "--model").geometry

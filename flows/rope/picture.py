@@ -1,4 +1,4 @@
-"""`lce rope inspect --out FILE.svg`: wavelengths of the pairs, and B_m over the distance."""
+"""`lce rope inspect --out FILE.svg`: plot wavelengths by pair, and B_m by distance."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lce_core.rope.bound import discrimination_runs
 WIDTH, HEIGHT = 900, 860
 LEFT, RIGHT, UPPER, LOWER = 92, 760, (110, 410), (490, 800)
 STEPS = 320
-"""Parts of the distance axis; each shows the least B_m of its distances."""
+"""Number of steps of the distance axis. Each step shows the smallest B_m of its distances."""
 STYLE = """
   text { font: 13px system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; fill: #57606a }
   .title { font-weight: 600; font-size: 16px; fill: #1f2328 }
@@ -34,7 +34,7 @@ _Scale = Callable[[float], float]
 
 
 def draw(found: Inspection) -> str:
-    """The picture as SVG; a curve for each head where heads differ."""
+    """Return the picture as SVG, with one curve for each head if heads differ."""
     title = f"{found.method.plugin_name} on {found.model}"
     request, trained = found.lengths.request, found.lengths.trained
     parts = [
@@ -116,7 +116,8 @@ def _margins(found: Inspection) -> Iterator[str]:
             yield _upright(x(bound), label, kind, row)
     yield _curve([(x(m), y(value)) for m, value in zip(*base, strict=True)], "base")
     if curves:
-        # Curves of many heads, each with waves of its own, would hide each other.
+        # Curves of many heads oscillate and would hide each other: draw their smallest values as a
+        # line, and the range between smallest and largest as a band.
         distances, values = curves[0][0], np.stack([values for _, values in curves])
         low, high = (
             [(x(m), y(value)) for m, value in zip(distances, ends, strict=True)]
@@ -128,7 +129,12 @@ def _margins(found: Inspection) -> Iterator[str]:
 
 
 def _least(inv_freq: Frequencies, longest: int) -> tuple[Frequencies, Frequencies]:
-    """Distances (steps,) where parts of equal ratio begin, and the least B_m in each."""
+    """Return the smallest B_m in each step of the distance axis.
+
+    Returns:
+      The first distance of each step, (steps,), and the smallest B_m of each step, (steps,). Steps
+      are evenly spaced on a log scale from 1 to `longest`.
+    """
     edges = np.unique(np.geomspace(1, longest + 1, STEPS).astype(np.int64))
     sums = np.concatenate([run for _, run in discrimination_runs(inv_freq, longest)])
     return edges[:-1].astype(np.float64), np.minimum.reduceat(sums, edges[:-1])
@@ -139,7 +145,7 @@ def _class(curves: Sequence[object]) -> str:
 
 
 def _named_lines(lines: list[tuple[float, str, str]]) -> Iterator[str]:
-    """Lines across, named at their right end, names at least a letter's height apart."""
+    """Yield horizontal lines with names at their right end, which are kept 15 px apart."""
     place = math.inf
     for height, name, kind in sorted(lines, reverse=True):
         yield f'<path class="{kind}" d="M{LEFT} {height:.1f}H{RIGHT}"/>'

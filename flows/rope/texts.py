@@ -1,4 +1,4 @@
-"""What `lce rope` prints: sentences, tables of at most 80 columns, and JSON."""
+"""Text output of `lce rope`: sentences, tables of at most 80 columns, and JSON."""
 
 from __future__ import annotations
 
@@ -28,7 +28,13 @@ STARRED = "* longer than L_theta: finishes no turn within the bound."
 
 
 def bound(base: float, inv_freq: Frequencies, length: int | None) -> str:
-    """L_theta of a base, with its definition."""
+    """Return the text about L_theta of a base, with its definition.
+
+    Args:
+      base: RoPE base.
+      inv_freq: inverse frequencies of the base's pairs, (pairs,).
+      length: L_theta in tokens; None if it exceeds the searched range.
+    """
     dim = 2 * len(inv_freq)
     head = f"base {base:g}, {dim} rotated elements"
     meaning = (
@@ -47,7 +53,7 @@ def bound(base: float, inv_freq: Frequencies, length: int | None) -> str:
 
 
 def smallest_base(length: int, dim: int, digits: int, found: SmallestBase) -> str:
-    """The smallest base for a length, with the grid and what lies above."""
+    """Return the text about the smallest base for a length: its grid, and larger bases."""
     own = bounded_length(frequencies_of(found.base, dim))
     reach = f"above {SEARCHED:,}" if own is None else f"{own:,}"
     steps = f"k = 1 to {'9' if digits == 1 else '9.' + '9' * (digits - 1)}"
@@ -69,7 +75,7 @@ def smallest_base(length: int, dim: int, digits: int, found: SmallestBase) -> st
 
 
 def show(found: Inspection, head: Head | None) -> None:
-    """Prints the inspection: the pairs of `head`, or a line for each head."""
+    """Print the inspection: the pairs of `head`, or one line for each head if it is None."""
     console = Terminal(highlight=False, soft_wrap=True)
     lengths, geometry = found.lengths, found.geometry
     console.print(
@@ -98,7 +104,7 @@ def show(found: Inspection, head: Head | None) -> None:
 
 
 def as_json(found: Inspection, head: Head | None) -> dict[str, Any]:
-    """Every number of the inspection, of all heads or of one."""
+    """Return all numbers of the inspection as JSON, for all heads or for `head`."""
     heads = found.heads if head is None else (head,)
     return {
         "method": found.method.identity(),

@@ -1,1 +1,1 @@
-"""Processes beside a run, and whether this machine is ready for them."""
+"""Server processes that accompany runs, and the checks of this machine (`lce doctor`)."""

@@ -1,9 +1,9 @@
 """Background processes that outlive the command which started them.
 
-Each has a state file home/services/<name>.json and a log home/logs/<name>.log. A process counts as
-the one of a state file if pid and start time agree, so a pid used again by somebody else is never
-taken for ours. All processes started here carry LCE_SERVICE=<home> in their environment, which
-their descendants inherit: `stop_leftovers` finds those too that lost their parent.
+Each process has a state file home/services/<name>.json and a log home/logs/<name>.log. A process
+matches a state file only if pid and start time agree, so a reused pid is never mistaken for a
+service. All processes started here carry LCE_SERVICE=<home> in their environment. Their descendants
+inherit it, so `stop_leftovers` also finds processes that have lost their parent.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tasks.own_code import python_path
 
 MARK = "LCE_SERVICE"
 GRACE_SECONDS = 5.0
-"""Time a process gets to end by itself before it is killed."""
+"""Time a process has to exit after SIGTERM before it is killed."""
 
 RESTRICTING = (
     "PREFECT_SERVER_API_CSRF_PROTECTION_ENABLED",
@@ -46,32 +46,33 @@ RESTRICTING = (
     "PREFECT_SERVER_UI_ENABLED",
     "PREFECT_UI_ENABLED",
 )
-"""The user's settings that our Prefect servers take: each only restricts what a server does."""
+"""User settings that our Prefect servers accept. Each one only restricts what a server does."""
 
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-"""Loopback is never reached through the user's proxy."""
+"""HTTP client without a proxy: the user's proxy could not reach this machine's loopback."""
 
 
 @dataclass(frozen=True)
 class Service:
-    """A process we started, alive when last looked at."""
+    """A process that this project started. It ran when this object was made."""
 
     name: str
     pid: int
     started: float
-    """Start of the process, in seconds since that of the system."""
+    """Start time of the process, in seconds since the system booted."""
     port: int | None
     url: str | None
-    """What to open or connect to; None for a process that does not listen."""
+    """Address to open or connect to; None for a process that does not listen."""
     log: str
     already: bool = False
-    """Whether it had been running before `up` was asked for it."""
+    """Whether the process was running before `up` was called."""
 
 
 def environment(home: Path) -> dict[str, str]:
-    """Return this process's environment for a server of `home`.
+    """Return the environment for a server of `home`: this process's, without foreign settings.
 
-    Settings of the user's own servers are left out, save those that only restrict a server.
+    PREFECT_* and MLFLOW_* settings of the user's own servers are removed, except those in
+    `RESTRICTING`.
     """
     inherited = {
         key: value
@@ -99,7 +100,7 @@ def launch(
     port: int | None = None,
     url: str | None = None,
 ) -> Service:
-    """Starts a process that lives on when this one ends, and remembers it."""
+    """Start a process that outlives this one, and write its state file."""
     log = log_path(home, name)
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -112,7 +113,7 @@ def launch(
             start_new_session=True,
         )
     service = Service(name, process.pid, started(process.pid), port, url, str(log))
-    process.returncode = 0  # it is nobody's child to wait for: without this, Popen would warn
+    process.returncode = 0  # nobody waits for the process; without a return code Popen would warn
     state = _state_file(home, name)
     make_folder(state.parent)
     write_json(state, asdict(service))
@@ -120,7 +121,7 @@ def launch(
 
 
 def find(home: Path, name: str) -> Service | None:
-    """The running service of that name; a state file whose process is gone is ignored."""
+    """Return the running service of that name; None if there is none or its process has ended."""
     try:
         content = read_mapping(_state_file(home, name))
         types = {"name": str, "pid": int, "started": float, "url": str | None, "log": str}
@@ -133,12 +134,12 @@ def find(home: Path, name: str) -> Service | None:
 
 
 def process_of(service: Service) -> psutil.Process | None:
-    """The service's process if it still runs."""
+    """Return the service's process if it still runs, else None."""
     return running(service.pid, service.started)
 
 
 def stop(home: Path, services: Sequence[Service]) -> None:
-    """Ends services and everything below them, politely first, all at once."""
+    """Stop the services and their descendants: SIGTERM first, SIGKILL after `GRACE_SECONDS`."""
     roots = [process for service in services if (process := process_of(service))]
     tree = [*roots, *(child for root in roots for child in _children(root))]
     for root in roots:
@@ -151,7 +152,7 @@ def stop(home: Path, services: Sequence[Service]) -> None:
 
 
 def stop_leftovers(home: Path) -> list[int]:
-    """Kills every process that descends from a service of `home`; returns their pids."""
+    """Kill every process that descends from a service of `home`; return the pids."""
     killed = []
     while processes := marked(home):
         killed += [process.pid for process in processes]
@@ -160,7 +161,7 @@ def stop_leftovers(home: Path) -> list[int]:
 
 
 def marked(home: Path) -> list[psutil.Process]:
-    """Running processes that carry the mark of `home`, as far as this user may see them."""
+    """Return the running processes that carry the mark of `home` and are visible to this user."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
@@ -173,10 +174,10 @@ def marked(home: Path) -> list[psutil.Process]:
 def wait_until(
     what: str, ready: Callable[[], bool], alive: Callable[[], bool], log: Path, seconds: float
 ) -> None:
-    """Waits until `ready`.
+    """Wait until `ready` returns True.
 
     Raises:
-      ServiceError: the process ended or time is up; shows the end of its log.
+      ServiceError: if the process ended or the time is up; quotes the end of its log.
     """
     limit = time.monotonic() + seconds
     while not ready():
@@ -200,7 +201,7 @@ def wait_until(
 
 
 def answers(url: str, secret: str = "") -> bool:
-    """Return True if an HTTP server answers at `url` with success, and knows `secret` if given.
+    """Return True if a server at `url` answers with 200 and, if `secret` is given, knows it.
 
     The secret is sent only to a server that has proved that it knows it.
     """
@@ -210,15 +211,15 @@ def answers(url: str, secret: str = "") -> bool:
 
 
 def status(url: str, headers: Mapping[str, str]) -> int:
-    """Return the status of the answer to a GET of `url`; 0 if nothing answers."""
+    """Return the HTTP status of a GET of `url`; 0 if no server answers."""
     return _get(urllib.request.Request(url, headers=dict(headers)))[0]
 
 
 def ask(url: str, body: object = None, *, secret: str = "") -> Any:
-    """Return the JSON answer to a GET, or to a POST of `body`; None for 404.
+    """Return the JSON answer to a GET, or to a POST of `body`; None for status 404.
 
     Raises:
-      ServiceError: any other failure that the server reports.
+      ServiceError: for any other HTTP error.
     """
     data = None if body is None else json.dumps(body).encode()
     headers = {"Content-Type": "application/json", **_headers(secret)}
@@ -239,7 +240,10 @@ def ask(url: str, body: object = None, *, secret: str = "") -> Any:
 
 
 def _proves(url: str, secret: str) -> bool:
-    """Return True if the server of `url` knows `secret`; another user may have taken the port."""
+    """Return True if the server at `url` proves that it knows `secret`.
+
+    Another user of this machine may have taken the port.
+    """
     server, nonce = urlsplit(url), secrets.token_urlsafe()
     code, said = _get(urllib.request.Request(f"http://{server.netloc}{PROOF}?{nonce}"))
     expected = proof(secret, server.port or 80, nonce)
@@ -247,8 +251,8 @@ def _proves(url: str, secret: str) -> bool:
 
 
 def _get(request: urllib.request.Request) -> tuple[int, bytes]:
-    """Return status and start of the answer to a GET; 0 if nothing answers."""
-    # A URLError is an OSError; a server that is going down may break off in the middle.
+    """Return status and first 1000 bytes of the answer; status 0 if no server answers."""
+    # A URLError is an OSError. A server that shuts down may break off mid-response (HTTPException).
     try:
         with _DIRECT.open(request, timeout=5) as response:
             return response.status, response.read(1000)
@@ -264,19 +268,19 @@ def _headers(secret: str) -> dict[str, str]:
 
 
 def log_path(home: Path, name: str) -> Path:
-    """Where a service of that name logs; its folder exists afterwards."""
+    """Return the path of a service's log, after creating its folder."""
     log = make_folder(home / "logs") / f"{name}.log"
     make_way(log)
     return log
 
 
 def workplace(home: Path) -> Path:
-    """A folder without .env, prefect.toml or pyproject.toml, which Prefect would read there."""
+    """Return a working folder without .env, prefect.toml or pyproject.toml for Prefect to read."""
     return make_folder(home / "prefect")
 
 
 def tail(log: Path) -> str:
-    """The last lines of a log."""
+    """Return the last 15 lines of a log, or the error if it cannot be read."""
     try:
         content = log.read_text(encoding="utf-8", errors="replace")
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The dashboard: a server that this process becomes, and one that keeps its catalog fresh."""
+"""Start the dashboard: this process becomes its server; a second one keeps the catalog fresh."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ from tasks.own_code import of_own_code
 
 
 def become_dashboard(home: Path, port: int, *, refresh: bool) -> NoReturn:
-    """Serves on loopback, in place of this process, until Ctrl-C or SIGTERM.
+    """Replace this process with a server on loopback that runs until Ctrl-C or SIGTERM.
 
     Args:
-      home: whose catalog is shown.
-      port: on loopback.
-      refresh: whether the catalog follows the store meanwhile.
+      home: the store whose catalog is shown.
+      port: loopback port.
+      refresh: whether a second process updates the catalog from the store.
 
     Raises:
-      SpecError: the port is taken, or out of range.
+      SpecError: if the port is taken or out of range.
     """
     require_free(port, "--port")
     catalog = mended(home)
     if refresh:
         _keep_fresh(home)
-    # The dashboard knows the catalog alone. As there is one process, no signal needs passing on.
+    # The dashboard only reads the catalog. Replacing this process avoids forwarding signals to a
+    # child.
     sys.stdout.flush()
     command = [sys.executable, "-m", "dashboards.app", "--port", str(port)]
     environment = of_own_code() | {SECRET_VARIABLE: server_secret(home, "dashboard")}
@@ -37,7 +38,11 @@ def become_dashboard(home: Path, port: int, *, refresh: bool) -> NoReturn:
 
 
 def _keep_fresh(home: Path) -> None:
-    """Starts the process; it ends with its standard input, which whoever we become holds."""
+    """Start the process that refreshes the catalog.
+
+    It exits when its standard input closes. The write end of that pipe is inheritable, so the
+    server that replaces this process holds it open.
+    """
     lifeline, held = os.pipe()
     os.set_inheritable(held, True)
     command = [sys.executable, "-m", "tasks.fresh_catalog", str(home)]

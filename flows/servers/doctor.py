@@ -1,6 +1,6 @@
-"""`lce doctor`: is this machine ready, and is anything left over from runs that died?
+"""`lce doctor`: check that this machine is ready and that dead runs left nothing behind.
 
-Every check says what it found and, where something is wrong, the way out. Nothing is left changed.
+Each check reports what it found and, if something is wrong, the remedy. No check leaves a change.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ from lce_core.store.unforeseen import explained
 
 NAMES = ("server", "mlflow", "worker")
 FEW_BYTES = 5 << 30
-"""Free disk space below which a warning is due: the toy study needs about 1 GiB."""
+"""Free disk space below which the check warns. The toy study needs about 1 GiB."""
 
 _ROOT = Path(__file__).parents[2]
-# Prefect comes first: it is Prefect's import that loads the plug-in.
+# Import Prefect first: its import loads the plug-in.
 _PLUGIN = "import prefect, flows.prefect_plugin as p; raise SystemExit(not p.is_active())"
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing looked at."""
+    """The result of one check."""
 
     name: str
     ok: bool
     detail: str
     remedy: str = ""
-    """What to do if it is not ok."""
+    """What to do if the check failed."""
 
 
 def doctor(home: Path) -> list[Check]:
-    """All checks, in the order in which a user would mend things."""
+    """Run all checks, in the order in which a user would fix problems."""
     home = home.absolute()
     checks: dict[str, Callable[[], Check]] = {
         "python": _python,
@@ -75,7 +75,7 @@ def doctor(home: Path) -> list[Check]:
 
 
 def _made(name: str, check: Callable[[], Check], home: Path) -> Check:
-    """Make a check; one that the state of the home prevents has failed."""
+    """Run a check. An error that the check raises becomes its failure."""
     try:
         return check()
     except (LceError, OSError) as error:
@@ -187,7 +187,7 @@ def _unusable(name: str, path: Path, why: str, command: str) -> Check:
 
 
 def _prefect() -> Check:
-    """Where a plain `prefect` command of this folder would look for its server."""
+    """Report where a plain `prefect` command in this folder would look for its server."""
     command = [sys.executable, "-m", "prefect", "config", "view", "--show-sources"]
     answer = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     remedy = "Run `prefect config view --show-sources`, and `lce doctor` in the checkout's folder."
@@ -204,7 +204,7 @@ def _prefect() -> Check:
 
 
 def _plugin(home: Path) -> Check:
-    """Whether `prefect deployment run controlled-study` works as typed in the checkout."""
+    """Check that `prefect deployment run controlled-study` works as typed in the checkout."""
     settings = {key: v for key, v in environment(home).items() if key != "PREFECT_PLUGINS_ENABLED"}
     answer = subprocess.run(
         [sys.executable, "-c", _PLUGIN], cwd=_ROOT, env=settings, capture_output=True, text=True
@@ -217,7 +217,7 @@ def _plugin(home: Path) -> Check:
 
 
 def _services(home: Path) -> Check:
-    """None of them, or all of them; those that listen must answer."""
+    """Check that all services run or none does, and that those with a URL answer."""
     found = {name: find(home, name) for name in NAMES}
     running = [service for service in found.values() if service]
     if not running:
@@ -239,8 +239,8 @@ def _leases(home: Path) -> Check:
     there = [path.stem for path in (home / "leases").glob("*.json")]
     live = [name for name in there if _is_held(home, name)]
     stale = len(there) - len(live)
-    steps = {name.split(".")[0] for name in live}  # of one in parts there are several
-    # A stale lease is taken over by whoever needs its step: it is worth knowing, not an error.
+    steps = {name.split(".")[0] for name in live}  # a step computed in parts has several leases
+    # A stale lease is no error: any run that needs the step takes it over.
     return Check("leases", True, f"{len(steps)} steps are being computed, {stale} leases are stale")
 
 
@@ -256,12 +256,12 @@ def _attempts(home: Path) -> Check:
 def _is_held(home: Path, name: str) -> bool:
     try:
         return is_held(home / "leases", name)
-    except OSError:  # a store that cannot be written to has a check of its own
+    except OSError:  # the LCE_HOME check reports a store without write access
         return False
 
 
 def leftovers(home: Path) -> Check:
-    """Processes of `lce up` whose service is gone."""
+    """Find processes of `lce up` whose service has ended."""
     roots = {service.pid for name in NAMES if (service := find(home, name))}
     orphans = [process for process in marked(home) if not roots & _line(process)]
     detail = ", ".join(str(process.pid) for process in orphans) or "none"

@@ -31,14 +31,14 @@ def settings(url: str, secret: str) -> dict[str, str]:
     return {
         "PREFECT_API_URL": url,
         AUTH: auth_string(secret),
-        # The page's own address, whichever of the two names of loopback it was opened by.
+        # A relative address works for both loopback names under which the page can be opened.
         "PREFECT_UI_API_URL": "/api",
         "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": url.removesuffix("/api"),
     }
 
 
 def client_auth(secret: str) -> dict[str, str]:
-    """Return the environment with which a client of Prefect gets in; empty without a secret."""
+    """Return the environment that authenticates a Prefect client; empty without a secret."""
     return {"PREFECT_API_AUTH_STRING": auth_string(secret)} if secret else {}
 
 
@@ -53,8 +53,8 @@ def main() -> None:
     from prefect.server.api.server import create_app
     from prefect.settings import get_current_settings
 
-    # Prefect would ask GitHub for its list of worker types. It reads the copy that it brings where
-    # the address cannot be asked.
+    # Prefect would fetch its list of worker types from GitHub. If the fetch fails, it uses its
+    # bundled copy, so give it an address that always fails.
     KNOWN_VIEWS.update(dict.fromkeys(KNOWN_VIEWS, "file:///"))
     server = get_current_settings().server
     credentials = os.environ[AUTH]

@@ -30,21 +30,23 @@ ENTRYPOINT = "flows/study.py:controlled_study"
 """The entry point of every deployment in prefect.yaml."""
 _MODULE = "flows.study.controlled_study"
 _STEP = "prefect.deployments.steps.set_working_directory"
-"""The one step that `prefect deploy` writes for a flow that lies in the folder of prefect.yaml."""
+"""The only step that `prefect deploy` writes for a flow in the folder of prefect.yaml."""
 
 
 class StudyJob(process.ProcessJobConfiguration):
-    """How a flow run is started: the same way each time."""
+    """The fixed command, environment and folder that start every flow run."""
 
     @classmethod
     async def from_template_and_values(cls, *_: Any, **__: Any) -> StudyJob:
         """Return the fixed job; the work pool's template and all job variables are ignored."""
         return cls(
             command=command_to_string([sys.executable, "-m", "prefect.engine"]),
-            # The engine then asks no deployment where the flow is. Flows need no bare names.
+            # With this entry point the engine needs no deployment to find the flow. Flows need no
+            # bare names, so the plug-in is disabled.
             env={"PREFECT__FLOW_ENTRYPOINT": _MODULE, "PREFECT_PLUGINS_ENABLED": "false"},
             working_dir=ROOT,
-            # A worker that dies must not take the flow with it: it then writes to no broken pipe.
+            # Do not pipe the output: if the worker died, the flow would write to a broken pipe and
+            # die as well.
             stream_output=False,
         )
 
@@ -60,10 +62,11 @@ class StudyWorker(process.ProcessWorker, ABC):  # ABC: Prefect's registry keeps 
         configuration: process.ProcessJobConfiguration,
         task_status: Any = None,
     ) -> process.ProcessWorkerResult:
-        """Run the flow in a process of its own, and return how that ended.
+        """Run the flow in its own process and return the exit result.
 
         Raises:
-          ServiceError: not a deployment of this checkout; Prefect shows it as the run's state.
+          ServiceError: if the deployment is not of this checkout. Prefect shows it as the run's
+            state.
         """
         number = flow_run.deployment_id
         require_ours(flow_run.name, await self.client.read_deployment(number) if number else None)
@@ -71,10 +74,10 @@ class StudyWorker(process.ProcessWorker, ABC):  # ABC: Prefect's registry keeps 
 
 
 def require_ours(flow_run: str, deployment: DeploymentResponse | None) -> None:
-    """Raise unless a flow run's deployment is of this checkout's flow.
+    """Raise an error unless the flow run's deployment is of this checkout's flow.
 
     Raises:
-      ServiceError: it has another entry point, or other steps before it.
+      ServiceError: if there is no deployment, or it has another entry point or other pull steps.
     """
     steps = [{_STEP: {"directory": str(ROOT)}}]
     if deployment and deployment.entrypoint == ENTRYPOINT and deployment.pull_steps == steps:
@@ -100,8 +103,9 @@ def main() -> None:
     parser.add_argument("--pool", required=True)
     parser.add_argument("--name", required=True)
     asked = parser.parse_args()
-    # For hooks of a crashed or cancelled run Prefect would load the flow from the deployment, which
-    # may have changed since it was checked. Ours has none.
+    # Prefect would load the flow from the deployment to run the hooks of a crashed or cancelled
+    # run. The deployment may have changed since it was checked. Our flow has no hooks, so load
+    # none.
     vars(process)["load_flow_from_flow_run"] = _without_hooks
     setup_signal_handlers_worker(os.getpid(), "the worker", print)
     worker = StudyWorker(work_pool_name=asked.pool, name=asked.name, create_pool_if_not_found=False)

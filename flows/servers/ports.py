@@ -1,4 +1,4 @@
-"""Loopback ports: a free one, and who holds one that is not."""
+"""Loopback ports: find a free one, and name the process that holds a taken one."""
 
 from __future__ import annotations
 
@@ -10,27 +10,28 @@ import psutil
 from lce_core.errors import SpecError
 
 LOOPBACK = "127.0.0.1"
-"""The only address our servers bind."""
+"""The only address that our servers bind."""
 
 
 def free_port() -> int:
-    """A loopback port that was free a moment ago; another process may still be quicker."""
+    """Return a loopback port that is free now; another process may still take it first."""
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
         return int(probe.getsockname()[1])
 
 
 def require_free(port: int, option: str) -> None:
-    """Checks that a server can be bound to `port`.
+    """Raise an error unless a server can bind to `port`.
 
     Raises:
-      SpecError: out of range, not permitted, or taken; names who holds it.
+      SpecError: if the port is out of range, not permitted, or taken; names its holder.
     """
     if not 1 <= port <= 65535:
         raise SpecError(option, port, "a port from 1 to 65535", "choose another")
     try:
         with socket.socket() as probe:
-            # Connections of a server stopped a moment ago do not count as taken.
+            # Without SO_REUSEADDR, connections in TIME_WAIT of a server stopped a moment ago block
+            # the port.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((LOOPBACK, port))
     except PermissionError:
@@ -51,7 +52,7 @@ def require_free(port: int, option: str) -> None:
 
 
 def holder(port: int) -> str:
-    """Name and pid of the process listening on `port`, as far as this user may see it."""
+    """Return name and pid of the process that listens on `port`, if visible to this user."""
     with contextlib.suppress(psutil.AccessDenied):
         for connection in psutil.net_connections(kind="tcp"):
             address = connection.laddr

@@ -1,4 +1,4 @@
-"""Prefect's database of a store: the history of runs, which no result depends on."""
+"""Prefect's database of a store. It holds the history of runs; no result depends on it."""
 
 from __future__ import annotations
 
@@ -11,29 +11,31 @@ _SCHEMA = Schema(
     program="Prefect",
     package="prefect",
     migrations="server/database/_migrations/versions/sqlite",
-    tables=("alembic_version",),  # the first that Prefect makes: its server may be starting
+    tables=(
+        "alembic_version",
+    ),  # Prefect creates this table first: the server may still be starting
     fills_empty=True,
     migrates=True,
 )
 
 
 def prefect_database(home: Path) -> Path:
-    """Return the place of the database that Prefect's servers of a home share."""
+    """Return the path of the database that all Prefect servers of a home share."""
     return home / "prefect" / "prefect.db"
 
 
 def prefect_damage(home: Path) -> str | None:
-    """Return what is wrong with the database, to follow "it is"; None if nothing is, or no file."""
+    """Return the damage as text that follows "it is"; None if undamaged or absent."""
     return sqlite_damage(prefect_database(home), _SCHEMA)
 
 
 def mend_prefect(home: Path) -> None:
-    """Set a database aside that Prefect's server could not start with; the server makes a new one.
+    """Set aside a database with which Prefect's server could not start; the server makes a new one.
 
-    Call it before a server starts, never beside one that runs.
+    Call this before a server starts, never while one runs.
 
     Raises:
-      StoreError: the database cannot be renamed.
+      StoreError: if the database cannot be renamed.
     """
     if why := prefect_damage(home):
         set_aside(prefect_database(home), why)

@@ -1,7 +1,7 @@
-"""`lce up` and `lce down`: Prefect's server, a worker and the MLflow UI on this machine's loopback.
+"""`lce up` and `lce down`: Prefect's server, a worker and the MLflow UI on loopback.
 
-Their homes lie in LCE_HOME, they bind 127.0.0.1 only, and they take no setting from the user's
-environment or working folder. `up` is idempotent: what runs is left alone and reported.
+The services keep their files in LCE_HOME, bind 127.0.0.1 only, and take no setting from the user's
+environment or working folder. `up` is idempotent: it leaves running services alone.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from tasks.own_code import python_path
 __all__ = ["Check", "Service", "doctor", "down", "study_pages", "up"]
 
 POOL = "lce"
-"""The work pool that prefect.yaml deploys to."""
+"""The work pool to which prefect.yaml deploys."""
 POOL_TEMPLATE = {
     "job_configuration": {"stream_output": False, "env": {"PREFECT_PLUGINS_ENABLED": "false"}},
     "variables": {"type": "object", "properties": {}, "additionalProperties": False},
 }
-"""How the pool's flow runs are started. Prefect refuses job variables: there are none to set."""
+"""Base job template of the pool. It has no variables, so Prefect refuses job variables."""
 NAMES = ("server", "mlflow", "worker")
 """Services in the order in which they start."""
 GUARDED = {
@@ -56,7 +56,7 @@ GUARDED = {
     "mlflow": "tasks.tracking.guarded_server",
     "worker": "flows.servers.guarded_worker",
 }
-"""The module in the command line of a service that lets nobody else in."""
+"""Module in the command line of a service that requires the home's secret."""
 OPTIONS = {"server": "--port", "mlflow": "--mlflow-port"}
 START_SECONDS = 120.0
 
@@ -64,15 +64,15 @@ _ROOT = Path(__file__).parents[2]
 
 
 def up(home: Path, ports: Mapping[str, int]) -> list[Service]:
-    """Starts what does not run yet, deploys the studies of prefect.yaml, and waits until ready.
+    """Start the services that do not run, deploy prefect.yaml, and wait until all are ready.
 
     Args:
-      ports: port of "server" (Prefect) and of "mlflow"; ignored where that one runs already.
+      ports: ports of "server" (Prefect) and "mlflow"; ignored for a service that already runs.
 
     Raises:
-      SpecError: a port is taken; nothing was started.
-      ServiceError: a service does not come up; those started by this call are stopped again. Or
-        one of an earlier version runs, which lets everybody in.
+      SpecError: if a port is taken; nothing was started.
+      ServiceError: if a service does not start; services started by this call are stopped again.
+        Also if a running service of an earlier version requires no secret.
     """
     home = home.absolute()
     make_folder(home / "services")
@@ -98,7 +98,7 @@ def up(home: Path, ports: Mapping[str, int]) -> list[Service]:
 
 
 def down(home: Path) -> list[str]:
-    """Stops all services of `home` and every process they started; returns the services' names."""
+    """Stop all services of `home` and every process they started; return the services' names."""
     home = home.absolute()
     running = _running(home)
     stop(home, running)
@@ -116,7 +116,7 @@ def address(home: Path, service: Service) -> str:
 
 
 def study_pages(home: Path) -> dict[str, str]:
-    """Return a link to the charts of each study that MLflow shows; it logs a browser in."""
+    """Return a login link to the charts of each study that MLflow shows, by study name."""
     names = tracking.studies_with_pages(home)
     found = {name: tracking.pages_of(home, name) for name in names}
     return {
@@ -135,7 +135,7 @@ def _running(home: Path) -> list[Service]:
 
 
 def _require_guarded(service: Service) -> None:
-    """Raise if an earlier version of `lce up` started a service, which then asks for no secret."""
+    """Raise an error if the service was started by an earlier version, which required no secret."""
     process, module = process_of(service), GUARDED.get(service.name)
     command = process.cmdline() if process else []
     if module and command and module not in command:
@@ -158,7 +158,7 @@ def _secret(home: Path) -> str:
 
 
 def _start_mlflow(home: Path, port: int) -> Service:
-    from tasks.projections import restore_mlflow  # DuckDB, which `lce down` does not need
+    from tasks.projections import restore_mlflow  # loads DuckDB, which `lce down` does not need
 
     restore_mlflow(home)
     command = [sys.executable, "-m", "tasks.tracking.guarded_server"]
@@ -171,7 +171,7 @@ def _start_mlflow(home: Path, port: int) -> Service:
 def _start_worker(home: Path, server: Service) -> Service:
     command = [sys.executable, "-m", "flows.servers.guarded_worker", "--pool", POOL]
     command += ["--name", _worker_name()]
-    # Polled every 10 s by default: a run would wait that long before it starts.
+    # The default polling interval is 10 s; a run would wait that long before it starts.
     environment = {**_client(home, server), "PREFECT_WORKER_QUERY_SECONDS": "2"}
     return launch(home, "worker", command, environment)
 
@@ -197,7 +197,7 @@ def _wait_for(service: Service, path: str, secret: str = "") -> None:
 
 def _wait_for_worker(home: Path, server: Service, worker: Service) -> None:
     def online() -> bool:
-        # A GET, which passes Prefect's protection against forged requests if the user turned it on.
+        # Use a GET: it passes Prefect's CSRF protection, which the user may have enabled.
         pool = ask(f"{server.url}/work_pools/{POOL}", secret=_secret(home)) or {}
         return bool(pool.get("status") == "READY")
 
@@ -206,7 +206,7 @@ def _wait_for_worker(home: Path, server: Service, worker: Service) -> None:
 
 
 def _deploy(home: Path, server: Service) -> None:
-    """Creates the work pool and the deployments of prefect.yaml, unless this server has them."""
+    """Create the work pool and the deployments of prefect.yaml, unless this server has them."""
     file = _ROOT / "prefect.yaml"
     if not file.is_file():
         raise ServiceError(
@@ -237,7 +237,7 @@ def _deploy(home: Path, server: Service) -> None:
 
 
 def _prefect(home: Path, server: Service, *arguments: str) -> None:
-    # prefect.yaml and entry points are read from the working folder: the checkout.
+    # Prefect reads prefect.yaml and entry points from the working folder, so run in the checkout.
     answer = subprocess.run(
         [sys.executable, "-m", "prefect", *arguments],
         cwd=_ROOT,

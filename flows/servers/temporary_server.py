@@ -1,14 +1,14 @@
-"""A Prefect server for one `lce run`: on a free loopback port, gone when the run is gone.
+"""A Prefect server for one `lce run`, on a free loopback port.
 
-A flow needs a server, because without one most records of its tasks are lost. Starting it takes
-seconds, so it comes in two phases: `start` returns at once and imports no Prefect, `wait_ready`
-waits for the first healthy answer. The server runs under tasks.supervisor, whose lifeline this
-process holds: however the run or the supervisor ends, also by kill -9, nothing of it stays. Its
-database is the one of `lce up`, which therefore shows past runs. Its secret is new and lies in the
-memory of the two processes only.
+A flow needs a server; without one, most records of its tasks are lost. A server takes seconds to
+start, so starting has two phases: `start` returns at once and imports no Prefect, `wait_ready`
+waits for the first healthy answer. The server runs under `tasks.supervisor`, and this process holds
+the supervisor's lifeline. However the run or the supervisor ends, kill -9 included, no process
+remains. The server shares its database with `lce up`, which therefore shows past runs. Its secret
+is new and exists only in the memory of the two processes.
 
-A server that dies is started again on its port, where Prefect's client finds it: what the client
-holds for it, it sends then. If that fails several times in a row, the run goes on without.
+If the server dies, it is restarted on the same port. Prefect's client finds it there and sends its
+pending records. After `MOST_FAILED_STARTS` consecutive failures the run continues without a server.
 """
 
 from __future__ import annotations
@@ -37,16 +37,17 @@ from tasks import supervisor
 START_SECONDS = 120.0
 STOP_SECONDS = 5.0
 WATCH_SECONDS = 0.5
-"""Between two looks at whether the server still runs."""
+"""Poll interval that checks whether the server still runs."""
 MOST_FAILED_STARTS = 3
-"""So often in a row a server is started in vain; a run that has begun then goes on without one."""
+"""Consecutive failed starts after which the run continues without a server."""
 
 _SETTINGS = {
     "PREFECT_SERVER_UI_ENABLED": "false",
-    # Two runs may share the database: the second one waits instead of failing.
+    # Two runs may share the SQLite database. With this timeout the second one waits for the lock
+    # instead of failing.
     "PREFECT_SERVER_DATABASE_TIMEOUT": "60",
-    # Services for schedules, automations and workers, none of which such a run has; what records
-    # events and task runs, and what frees concurrency slots, stays on.
+    # Disable services for schedules, automations and workers; such a run has none of these.
+    # Services that record events and task runs or free concurrency slots stay enabled.
     **{
         f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false"
         for name in (
@@ -62,39 +63,47 @@ _SETTINGS = {
 
 
 class TemporaryServer:
-    """The Prefect API a run uses: one that is there already, else one started for it."""
+    """The Prefect API that a run uses: a server that already runs, or one started for the run."""
 
     def __init__(self, home: Path, tell: Callable[[str], None] = lambda text: None) -> None:
-        """`tell` is given a sentence, once each, when the server is lost or there again."""
+        """Make the object without starting anything.
+
+        Args:
+          home: the store whose database the server uses.
+          tell: receives a sentence when the server is lost for the first time, and when it cannot
+            be restarted.
+        """
         self.home = home.absolute()
         self.url = ""
         self.secret = ""
-        """What the server asks for; empty for a server of the user's own."""
+        """Secret that the server requires; empty for a server of the user's own."""
         self.started_here = False
-        """Whether a server was started, and will be stopped, by this object."""
+        """Whether this object started a server, which `close` then stops."""
         self.log = log_path(self.home, "temporary-server")
         self._tell = tell
         self._process: subprocess.Popen[bytes] | None = None
         self._closing = threading.Event()
         self._died = False
         self._watch: threading.Thread | None = None
-        # Two servers must not migrate one new database at the same time.
+        # Two servers must not migrate the same new database at the same time.
         self._lock = FileLock(workplace(self.home) / ".starting.lock", thread_local=False)
 
     def start(self) -> None:
-        """Begins: finds a running server, or starts one; does not wait."""
+        """Find a running server or start one, without waiting for it."""
         self.url, self.secret = _existing(self.home)
         if not self.url:
             self.started_here, self.secret = True, new_secret()
-            with contextlib.suppress(Timeout):  # then wait_ready starts it
+            with contextlib.suppress(
+                Timeout
+            ):  # another server is starting; `wait_ready` then starts ours
                 self._lock.acquire(timeout=0)
                 self._launch()
 
     def wait_ready(self) -> str:
-        """The API's url, once it answers.
+        """Wait until the API answers, and return its URL.
 
         Raises:
-          ServiceError: it cannot be reached or does not start; shows the end of its log.
+          ServiceError: if the server does not start; quotes the end of its log.
         """
         if not self.started_here:
             return self.url
@@ -122,17 +131,20 @@ class TemporaryServer:
         )
 
     def answers(self) -> bool:
-        """Return True if the server answers, and is the one that was started."""
+        """Return True if the expected server answers: it knows the secret, or accepts the user."""
         health = f"{self.url}/health"
         return answers(health, self.secret) if self.secret else status(health, _own()) == 200
 
     @property
     def was_lost(self) -> bool:
-        """Whether it died at some time, or does not answer now."""
+        """Return True if the server died at any time, or does not answer now."""
         return self._died or not self.answers()
 
     def comes_back(self) -> bool:
-        """Whether a server that died answers again; waits for one that is being started."""
+        """Wait for a server that is being restarted; return True once it answers.
+
+        Returns False if the restarts were abandoned or `START_SECONDS` have passed.
+        """
         watch, limit = self._watch, time.monotonic() + START_SECONDS
         while watch and watch.is_alive() and time.monotonic() < limit:
             if self.answers():
@@ -141,7 +153,7 @@ class TemporaryServer:
         return False
 
     def close(self) -> None:
-        """Stops the server if it was started here, and everything below it."""
+        """Stop the server and its descendants if this object started it."""
         self._closing.set()
         if self._watch:
             self._watch.join()
@@ -150,7 +162,8 @@ class TemporaryServer:
 
     def _become_healthy(self) -> bool:
         limit = time.monotonic() + START_SECONDS
-        # A free port may be taken by another process before the server binds it; or it is killed.
+        # Another process may take the free port before the server binds it, or the server may be
+        # killed.
         for _ in range(MOST_FAILED_STARTS):
             process = self._process or self._launch()
             while process.poll() is None and time.monotonic() < limit:
@@ -161,13 +174,13 @@ class TemporaryServer:
         return False
 
     def _keep_up(self) -> None:
-        """Starts the server again whenever it died, until the run ends."""
+        """Restart the server whenever it dies, until the run ends. Runs in a thread of its own."""
         failed = 0
         while not self._closing.wait(WATCH_SECONDS):
             if self._process and self._process.poll() is None:
                 failed = 0 if failed and self.answers() else failed
                 continue
-            self._stop()  # what its supervisor left
+            self._stop()  # ends what the supervisor left
             if failed == MOST_FAILED_STARTS:
                 self._tell(
                     f"Prefect's server does not start again; the run goes on without it. {self.log}"
@@ -183,10 +196,10 @@ class TemporaryServer:
         process, self._process = self._process, None
         if process is None:
             return
-        process.terminate()  # passed on to the server, which writes what it still has to record
+        process.terminate()  # forwarded to the server, which writes its pending records
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(STOP_SECONDS)
-        process.communicate()  # closes the lifeline: the supervisor kills the rest
+        process.communicate()  # closes the lifeline, and the supervisor kills what is left
 
     def _launch(self, port: int | None = None) -> subprocess.Popen[bytes]:
         mend_prefect(self.home)
@@ -204,7 +217,7 @@ class TemporaryServer:
                     **settings(self.url, self.secret),
                 },
                 cwd=workplace(self.home),
-                # Ctrl-C in the terminal is for the run, which then closes the server.
+                # Ctrl-C must reach only the run, which then stops the server.
                 start_new_session=True,
             )
         return self._process
@@ -214,7 +227,7 @@ class TemporaryServer:
 def temporary_server(
     home: Path, tell: Callable[[str], None] = lambda text: None
 ) -> Iterator[TemporaryServer]:
-    """A started server, closed at the end; call `wait_ready` before it is needed."""
+    """Yield a started server and stop it at the end; call `wait_ready` before using it."""
     server = TemporaryServer(home, tell)
     try:
         server.start()
@@ -224,9 +237,10 @@ def temporary_server(
 
 
 def client_settings(home: Path, url: str, secret: str = "") -> dict[str, str]:
-    """Return the environment of a process that uses the API at `url`; set before Prefect's import.
+    """Return the environment that connects a process to the API at `url`.
 
-    Without a secret the server is the user's own, and so are the credentials in the environment.
+    Set it before Prefect is imported. Without a secret the server is the user's own, and so are the
+    credentials in the environment.
     """
     own = environment(home.absolute())
     kept = ("NO_PROXY", "PREFECT_HOME", "PREFECT_PLUGINS_ENABLED", "DO_NOT_TRACK")
@@ -234,10 +248,10 @@ def client_settings(home: Path, url: str, secret: str = "") -> dict[str, str]:
 
 
 def _existing(home: Path) -> tuple[str, str]:
-    """Return url and secret of PREFECT_API_URL or of `lce up`; empty if there is neither.
+    """Return URL and secret of PREFECT_API_URL or of `lce up`; empty strings if neither exists.
 
     Raises:
-      ServiceError: PREFECT_API_URL is set, and nothing answers there, or refuses the user.
+      ServiceError: if PREFECT_API_URL is set and no server answers there, or it refuses the user.
     """
     service = find(home, "server")
     ours = str(service.url) if service else ""
