@@ -1,1 +1,1 @@
-"""The commands of `lce`, by what they are about; each imports what it needs when it runs."""
+"""The commands of `lce`, grouped by subject. Each imports its modules when it runs."""

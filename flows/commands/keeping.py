@@ -1,4 +1,4 @@
-"""Commands about what is kept: `lce lock`, `verify`, `gc`, `export`."""
+"""Commands for stored results: `lce lock`, `verify`, `gc`, `export`."""
 
 from __future__ import annotations
 

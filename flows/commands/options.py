@@ -1,4 +1,4 @@
-"""What commands ask for alike: a study, cells of it, and what this machine computes with."""
+"""Options that several commands share: the study, cell selection, and execution settings."""
 
 from __future__ import annotations
 
@@ -81,10 +81,10 @@ EVERY: tuple[OfExecution, ...] = tuple(_FORMS)
 
 
 def with_execution(*names: OfExecution) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Gives a command those options, after its own; what they say is its argument `how`.
+    """Return a decorator that adds these options to a command, after its own.
 
-    A command without `how` is given none: its options still count, as `--plugins` does, which
-    makes plug-ins known.
+    The decorated command receives the resulting Execution as its argument `how`, if it has one.
+    Without `how` the options still take effect: `--plugins` registers plug-ins, for example.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -110,7 +110,7 @@ def with_execution(*names: OfExecution) -> Callable[[Callable[..., None]], Calla
             how = _execution({name: given.pop(name) for name in names})
             command(**given, **({"how": how} if "how" in hints else {}))
 
-        # Typer reads both.
+        # Typer reads both the signature and the annotations.
         asked.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         asked.__annotations__ = {one.name: one.annotation for one in parameters}
         return asked

@@ -1,4 +1,4 @@
-"""Commands that say how far a study is, and run nothing: `lce plan`, `status`, `watch`."""
+"""Commands that show a study's state and compute nothing: `lce plan`, `status`, `watch`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands about what a study can name: lists, base models, plug-ins of one's own."""
+"""Commands for what a study can name: lists, base models, and a user's own plug-ins."""
 
 from __future__ import annotations
 

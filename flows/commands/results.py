@@ -126,7 +126,7 @@ def rebuild_mlflow() -> None:
 
 
 def _show(module: str, *asked: str) -> None:
-    # The dashboards only know the catalog; a process of their own keeps it so.
+    # The package `dashboards` may import only the catalog, so it runs in its own process.
     done = subprocess.run([sys.executable, "-m", module, *asked], env=of_own_code())
     if done.returncode:
         raise typer.Exit(done.returncode)

@@ -1,6 +1,6 @@
-"""`lce rope`: the bound of a RoPE base, the smallest base for a length, a method's frequencies.
+"""`lce rope`: bound of a RoPE base, smallest base for a length, frequencies of a method.
 
-No model is loaded: all of it follows from geometry and lengths.
+No model is loaded: geometry and lengths determine all results.
 """
 
 from __future__ import annotations

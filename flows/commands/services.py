@@ -1,4 +1,4 @@
-"""Commands about servers on this machine: `lce up`, `down`, `doctor`."""
+"""Commands for servers on this machine: `lce up`, `down`, `doctor`."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Plug-ins for their authors: listed, described, checked, begun from a template."""
+"""Commands for plug-in authors: list, describe, check, and start from a template."""

@@ -1,4 +1,4 @@
-"""`lce check`: plug-ins of one's own against the contract, a line for each check."""
+"""`lce check`: check a user's plug-ins against the contract, with one line per check."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from lce_core.study.plugin_folders import PLACES, add_plugin_folders
 
 @dataclass(frozen=True)
 class PluginFile:
-    """A plug-in of a folder such as `--plugins` names."""
+    """A plug-in in a folder such as `--plugins` names."""
 
     folder: Path
     place: str
-    """methods, benchmarks, models or corpora."""
+    """One of methods, benchmarks, models, corpora."""
     name: str
 
     @property
     def registry(self) -> Registry[Any]:
-        """The plug-ins of its kind."""
+        """Return the registry of the plug-in's kind."""
         return PLACES[self.place]
 
 
 def check_plugins(path: Path, data_folders: Mapping[str, Path]) -> bool:
-    """Prints what each check finds of the plug-ins at `path`; whether all is kept.
+    """Print the result of each check of the plug-ins at `path`; return True if all pass.
 
     Args:
-      path: a plug-in's file or folder, or a folder with methods/, benchmarks/, ... in it.
-      data_folders: data sets that benchmarks read, by name.
+      path: a plug-in's file or folder, or a folder that contains methods/, benchmarks/, ...
+      data_folders: folders of the data sets that benchmarks read, by name.
 
     Raises:
-      SpecError: no plug-in is there, or one has the name of another.
+      SpecError: if there is no plug-in, or its name is taken.
     """
     require_assertions(sys.flags.optimize)
     found = plugin_files(path.absolute())
@@ -48,10 +48,10 @@ def check_plugins(path: Path, data_folders: Mapping[str, Path]) -> bool:
 
 
 def plugin_files(path: Path) -> list[PluginFile]:
-    """The plug-ins at an absolute path, sorted.
+    """Return the plug-ins at an absolute path, sorted.
 
     Raises:
-      SpecError: none is there.
+      SpecError: if there is none.
     """
     path = path.parent if path.name == "__init__.py" else path
     if path.parent.name in PLACES and path.stem in plugin_names([str(path.parent)]):
@@ -72,7 +72,7 @@ def plugin_files(path: Path) -> list[PluginFile]:
 
 
 def require_assertions(optimize: int) -> None:
-    """Raises SpecError where Python leaves out assertions, of which checks consist."""
+    """Raise SpecError if Python skips assertions, which the checks are made of."""
     if optimize:
         raise SpecError(
             "lce check",
@@ -83,7 +83,7 @@ def require_assertions(optimize: int) -> None:
 
 
 def _kept(one: PluginFile, data_folders: Mapping[str, Path]) -> bool:
-    # Loads torch, which paths that are wrong need not wait for.
+    # Import torch only after the path was checked.
     from lce_core.contracts.findings import findings
 
     def data(data_sets: Iterable[DataSet]) -> dict[str, Path]:

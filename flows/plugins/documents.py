@@ -1,4 +1,4 @@
-"""docs/methods.md, benchmarks.md and recipes.md, written from the code; tests keep them so."""
+"""Generate docs/methods.md, benchmarks.md and recipes.md from the code; tests compare them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _COST_HELD_OUT = 1 << 20
 
 
 def methods_markdown() -> str:
-    """The document about all methods: a table, then a section for each."""
+    """Return the document about all methods: a table, then a section for each."""
     loaded = {name: METHODS.load(name) for name in METHODS.names()}
     rows = [
         f"| [`{name}`](#{name}) | {' | '.join(properties(method))} | {method.source.paper} |"
@@ -67,7 +67,7 @@ def _method(name: str, method: type[Method]) -> str:
 
 
 def benchmarks_markdown() -> str:
-    """The document about all benchmarks: a table, then a section for each."""
+    """Return the document about all benchmarks: a table, then a section for each."""
     loaded = {name: BENCHMARKS.load(name) for name in BENCHMARKS.names()}
     rows = [
         f"| [`{name}`](#{name}) | {one.unit} | {one.default_metric} | {', '.join(one.forms)} |"
@@ -118,7 +118,7 @@ def _data_sets(benchmark: type[Benchmark]) -> dict[str, str]:
 
 
 def recipes_markdown() -> str:
-    """The document about all recipes: a table of values and sources for each."""
+    """Return the document about all recipes: a table of values and sources for each."""
     sections = [_recipe(name, load_recipe(name)) for name in recipe_names()]
     return "\n".join([_RECIPES_HEAD, "\n\n".join(sections), ""])
 
@@ -162,14 +162,14 @@ def _parameters(plugin: type[Plugin]) -> list[str]:
 
 
 def properties(method: type[Method]) -> tuple[str, str, str]:
-    """Family, kind of attention, and whether it trains."""
+    """Return a method's family, its kind of attention, and whether it trains."""
     attention = "exact" if method.exact_attention else "approximate"
     trains = {"none": "no", "optional": "yes", "required": "always"}[method.training]
     return method.family, attention, trains
 
 
 def exports_table() -> str:
-    """The table of docs/checkpoints.md: each method's stock form, or why it has none."""
+    """Return the table of docs/checkpoints.md: each method's stock form, or why it has none."""
     models = [MODELS.load(name)() for name in ("llama2_7b", "phi2")]
     titles = [f"{model.plugin_name}, to {_EXPORT_TARGET:,} tokens" for model in models]
     lines = [f"| method | {' | '.join(titles)} |", "|---|---|---|"]

@@ -1,4 +1,4 @@
-"""`lce methods`, `lce benchmarks`, `lce models`, `lce recipes`: what there is."""
+"""`lce methods`, `lce benchmarks`, `lce models`, `lce recipes`: list what a study can name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lce_core.study.recipes import load_recipe, recipe_names
 
 
 def methods() -> None:
-    """Prints every method with family, attention, training and source."""
+    """Print every method with family, attention, training and source."""
     table = _table("method", "family", "attention", "trains", "source")
     for name in METHODS.names():
         method = METHODS.load(name)
@@ -22,7 +22,7 @@ def methods() -> None:
 
 
 def benchmarks() -> None:
-    """Prints every benchmark with unit, seeding and source."""
+    """Print every benchmark with unit, metric, seeding and source."""
     table = _table("benchmark", "unit", "metric", "samples", "source")
     for name in BENCHMARKS.names():
         benchmark = BENCHMARKS.load(name)
@@ -33,7 +33,7 @@ def benchmarks() -> None:
 
 
 def models() -> None:
-    """Prints every base model with context, RoPE base, origin and licence of its weights."""
+    """Print every base model with context, RoPE base, rotary size, origin and licence."""
     table = _table("base model", "context", "theta", "rotary", "weights", "licence")
     for name in MODELS.names():
         model = MODELS.load(name)
@@ -48,7 +48,7 @@ def models() -> None:
 
 
 def recipes() -> None:
-    """Prints every training recipe with its main values and whose it is."""
+    """Print every training recipe with its main values and its authors."""
     table = _table("recipe", "learning rate", "tokens a step", "tokens", "schedule", "whose")
     for name in recipe_names():
         recipe = load_recipe(name)

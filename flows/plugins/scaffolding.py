@@ -1,4 +1,4 @@
-"""`lce new`: the file of a plug-in of one's own, with the lines marked that are to be filled in."""
+"""`lce new`: write a plug-in's file from a template that marks the lines to fill in."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 
 def new_plugin(kind: str, name: str, folder: Path) -> Path:
-    """Writes the file of a new method or benchmark.
+    """Write the file of a new method or benchmark.
 
     Args:
       kind: "method" or "benchmark".
-      name: what studies will call it.
-      folder: what `--plugins` will name; made if it is not there.
+      name: name of the plug-in in studies.
+      folder: folder for `--plugins`; created if it does not exist.
 
     Returns:
       The file, FOLDER/methods/NAME.py or FOLDER/benchmarks/NAME.py.
 
     Raises:
-      SpecError: another kind, a name that is taken or cannot be a file's, or a file that is there.
+      SpecError: if the kind is unknown, the name is taken or invalid, or the file exists.
     """
     if kind not in KINDS:
         raise SpecError("lce new", repr(kind), " or ".join(KINDS), "choose one of them")

@@ -1,1 +1,1 @@
-"""A run as it happens: what is started when, what the terminal shows, how it is interrupted."""
+"""A run in progress: scheduling of units, live display, results table, interruption."""

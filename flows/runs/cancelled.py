@@ -1,7 +1,7 @@
-"""A run of the command line ends when its flow run is cancelled or deleted in Prefect.
+"""Interrupt a command's run when its flow run is cancelled or deleted in Prefect.
 
-Prefect stops what a worker started. Nothing tells a flow in the user's own process, which would go
-on and fail when it reports its end; so this asks the server now and then.
+Prefect stops flow runs that a worker started. A flow in the user's own process receives no signal:
+it would continue, and fail when it reports its end. A thread therefore polls the server.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ from flows.runs.deployed import is_deployed
 from flows.runs.outcome import Outcome
 
 POLL_SECONDS = 2.0
-"""A request takes a millisecond of the server, so that asking this often costs a run nothing."""
+"""A request takes the server about a millisecond, so this interval costs a run almost nothing."""
 
 
 @contextmanager
 def interrupted_when_cancelled(outcome: Outcome) -> Iterator[None]:
-    """Raise KeyboardInterrupt, as Ctrl-C, when the flow run is cancelled or deleted.
+    """Raise KeyboardInterrupt, as Ctrl-C does, when the flow run is cancelled or deleted.
 
-    `outcome.ended_in_prefect` then says which. Call it where SIGTERM interrupts.
+    `outcome.ended_in_prefect` then says which of the two happened. SIGTERM must raise
+    KeyboardInterrupt in the calling context, because the polling thread interrupts with SIGTERM.
     """
     context, is_main = FlowRunContext.get(), threading.current_thread() is threading.main_thread()
     if is_deployed() or not is_main or not context or not context.flow_run:
@@ -39,7 +40,7 @@ def interrupted_when_cancelled(outcome: Outcome) -> Iterator[None]:
         return
     outcome.flow_run = context.flow_run.id
     watch = _Watch(context.flow_run.id, outcome)
-    # The server's address is a setting of this context.
+    # The server's address is a setting of this context, so the thread needs a copy of it.
     thread = threading.Thread(target=contextvars.copy_context().run, args=(watch.run,), daemon=True)
     thread.start()
     try:
@@ -49,7 +50,7 @@ def interrupted_when_cancelled(outcome: Outcome) -> Iterator[None]:
 
 
 def report_cancelled(flow_run: UUID) -> None:
-    """Tell Prefect that a cancelled flow run has ended; it has heard of a crash, or of nothing."""
+    """Set a cancelled flow run to Cancelled. Prefect has recorded a crash, or no end at all."""
     with suppress(httpx.HTTPError, PrefectException), get_client(sync_client=True) as client:
         client.set_flow_run_state(flow_run, Cancelled(), force=True)
 
@@ -63,7 +64,8 @@ class _Watch:
         with get_client(sync_client=True) as client:
             while not self._closed.wait(POLL_SECONDS):
                 how = ""
-                # A server that died is started again or done without.
+                # Ignore connection errors: the server is restarted, or the run continues without
+                # it.
                 with suppress(httpx.HTTPError):
                     try:
                         state = client.read_flow_run(self._flow_run).state
@@ -81,10 +83,10 @@ class _Watch:
             if self._closed.is_set():
                 return
             self._outcome.ended_in_prefect = how
-            # Not SIGINT, which a command in the background ignores.
+            # Use SIGTERM: shells make background commands ignore SIGINT.
             _thread.interrupt_main(signal.SIGTERM)
 
     def close(self) -> None:
-        # An interrupt that comes later would hit something else.
+        # After this no interrupt is sent. A later one would hit unrelated code.
         with self._lock:
             self._closed.set()

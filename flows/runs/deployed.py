@@ -1,4 +1,4 @@
-"""Whether a flow run belongs to a deployment, asked of nobody."""
+"""Detect whether a flow run belongs to a deployment, without asking the server."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from prefect.context import FlowRunContext
 
 
 def is_deployed() -> bool:
-    """Whether the flow run in which this is called was made by a deployment.
+    """Return True if the current flow run was created by a deployment.
 
-    `prefect.runtime.deployment.id` asks the server, which may just have died; the run is at hand.
+    `prefect.runtime.deployment.id` asks the server, which may have died. This reads the run from
+    the context instead.
     """
     context = FlowRunContext.get()
     run = context.flow_run if context else None

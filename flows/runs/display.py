@@ -1,4 +1,4 @@
-"""Progress of a study: a live view in a terminal, or one Prefect artifact for a deployed run."""
+"""Show a study's progress: a live view in a terminal, or a Prefect artifact for a deployed run."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ LINE_SECONDS = 15.0
 
 
 class Display(Protocol):
-    """Told by the scheduler what happens."""
+    """Interface through which the scheduler reports events."""
 
     def finish(self, unit: Unit) -> None:
-        """A unit ended, well or not."""
+        """Record that a unit finished, successfully or not."""
 
     def refresh(self) -> None:
-        """Half a second passed."""
+        """Update the display. The scheduler calls this about every half second."""
 
     def show(self, text: str) -> None:
-        """A text to be read while the run goes on."""
+        """Show a text while the run continues."""
 
     def close(self) -> None:
-        """Nothing more will happen."""
+        """Close the display. No calls follow."""
 
 
 class TerminalDisplay:
-    """A bar and a line for each running unit; plain lines where there is no terminal."""
+    """Show a bar and a line for each running unit; without a terminal, print plain lines."""
 
     def __init__(self, progress: RunProgress, console: Console) -> None:
         self._console, self._last, self._run = console, time.monotonic(), progress
@@ -70,12 +70,12 @@ class TerminalDisplay:
             console.print(f"{progress}, {progress.time}", soft_wrap=True)
 
     def finish(self, unit: Unit) -> None:
-        """Nothing of the unit is left."""
+        """Record that all steps of the unit are done."""
         self._run.end(unit)
         self._move()
 
     def refresh(self) -> None:
-        """Moves the bar; prints a plain line now and then where there is no live view."""
+        """Update the bar; without a terminal, print a line every `LINE_SECONDS`."""
         self._move()
         if not self._console.is_terminal and time.monotonic() - self._last > LINE_SECONDS:
             self._last = time.monotonic()
@@ -83,11 +83,11 @@ class TerminalDisplay:
             self._console.print(f"{self._run}, {self._run.time}  {running}", soft_wrap=True)
 
     def show(self, text: str) -> None:
-        """Prints it above what moves."""
+        """Print a text above the live view."""
         self._console.print(Text(text), soft_wrap=True)
 
     def close(self) -> None:
-        """Leaves the terminal as it was."""
+        """Stop the live view and restore the terminal."""
         if self._live.is_started:
             self._live.stop()
 
@@ -105,7 +105,7 @@ class TerminalDisplay:
 
 
 class ArtifactDisplay:
-    """One progress artifact of the flow run, updated every few seconds."""
+    """Show progress as one Prefect artifact of the flow run."""
 
     def __init__(self, progress: RunProgress) -> None:
         self._run, self._last = progress, 0.0
@@ -115,21 +115,21 @@ class ArtifactDisplay:
         )
 
     def finish(self, unit: Unit) -> None:
-        """Moves the artifact on."""
+        """Record that the unit finished and update the artifact."""
         self._run.end(unit)
         self.refresh()
 
     def refresh(self) -> None:
-        """Writes the artifact, at most every few seconds."""
+        """Update the artifact, at most every `ARTIFACT_SECONDS`."""
         if time.monotonic() - self._last > ARTIFACT_SECONDS:
             self._write()
 
     def show(self, text: str) -> None:
-        """Writes an artifact of its own."""
+        """Create a separate Markdown artifact with the text."""
         create_markdown_artifact(f"```text\n{text}```", key="first-table")
 
     def close(self) -> None:
-        """Writes the last state."""
+        """Write the final state."""
         self._write()
 
     def _write(self) -> None:

@@ -1,4 +1,4 @@
-"""The table of the first seed, shown while the other seeds are computed."""
+"""Show the table of the first seed while the other seeds are computed."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tasks.projections import refresh
 
 
 class FirstSeedDisplay:
-    """A display that also shows the first seed's table, as soon as all its cells have ended.
+    """A display that also shows the first seed's table once all cells of that seed have ended.
 
     Args:
-      display: what shows everything.
-      plan: what is wanted.
-      units: all that is to do.
-      home: whose catalog is asked; it is brought up to date for that, beside the run.
+      display: the display that shows everything else.
+      plan: the wanted cells.
+      units: the units to do.
+      home: the store whose catalog is queried. A thread updates the catalog during the run.
     """
 
     def __init__(
@@ -33,13 +33,13 @@ class FirstSeedDisplay:
         cells = [cell for cell in plan.cells if cell.step and cell.step.fingerprint in computed]
         seeds = sorted({cell.seed for cell in cells}, key=plan.study.seeds.index)
         self._seed = seeds[0] if len(seeds) > 1 else None
-        """None where the table would not come before the one of all seeds."""
+        """None if only one seed is computed: its table would not come before the final one."""
         self._left = {c.step.fingerprint for c in cells if c.step and c.seed == self._seed}
         self._maker = ThreadPoolExecutor(max_workers=1)
         self._table: Future[str] | None = None
 
     def finish(self, unit: Unit) -> None:
-        """A unit ended, perhaps the last of the first seed."""
+        """Record that a unit ended. After the first seed's last unit, start to make its table."""
         self._display.finish(unit)
         ended = self._left & {step.fingerprint for step in unit.steps}
         self._left -= ended
@@ -47,22 +47,24 @@ class FirstSeedDisplay:
             self._table = self._maker.submit(self._text)
 
     def refresh(self) -> None:
-        """Shows the table if it is there."""
+        """Update the display, and show the table once it is ready."""
         self._display.refresh()
         if self._table and self._table.done():
             table, self._table = self._table, None
-            # The run does not hang on it: the same fault will be met where all is recorded.
+            # An error here must not end the run. Recording at the end of the run meets the same
+            # fault.
             error = table.exception()
             self.show(f"no table of seed {self._seed}: {error}" if error else table.result())
 
     def show(self, text: str) -> None:
-        """Leaves a text where the display leaves texts."""
+        """Show a text through the display."""
         self._display.show(text)
 
     def close(self) -> None:
-        """A table in the making is not shown, since that of all seeds comes next.
+        """Close the display without showing a table that is still being made.
 
-        It is let finish: what follows writes the catalog as well.
+        The table of all seeds follows immediately. Wait for the thread, because the next step also
+        writes the catalog.
         """
         self._maker.shutdown(wait=True, cancel_futures=True)
         self._display.close()

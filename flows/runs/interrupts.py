@@ -1,7 +1,8 @@
-"""SIGTERM ends a run of the command line as Ctrl-C does.
+"""Make SIGTERM end a command's run as Ctrl-C does.
 
-Slurm, Kubernetes and `docker stop` send it some seconds before they kill. Prefect's own answer
-waits for tasks, which live in threads and take new workers for those that are gone.
+Slurm, Kubernetes and `docker stop` send SIGTERM some seconds before they kill. Prefect's own
+handler would wait for tasks. These run in threads, which start new workers for those that have
+ended.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from flows.runs.deployed import is_deployed
 
 @contextmanager
 def sigterm_interrupts() -> Iterator[None]:
-    """Raises KeyboardInterrupt at SIGTERM, save in a deployment's run, which Prefect cancels."""
+    """Raise KeyboardInterrupt at SIGTERM. In a deployment's run Prefect handles cancellation."""
     if is_deployed() or threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,7 +1,7 @@
-"""What a run came to, kept for the case that Prefect's server is gone when it is to be told.
+"""Keep the outcome of a run in case Prefect's server is lost before the run reports it.
 
-A flow's result goes through Prefect's client, which loses it where no server answers. The steps are
-in the store all the same, and the command can say so.
+A flow's result passes through Prefect's client, which loses it if no server answers. The computed
+steps are in the store nevertheless, and the command can report them.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from uuid import UUID
 
 @dataclass
 class Outcome:
-    """How the body of the flow ended; neither field is set before that."""
+    """The outcome of the flow's body. `result` and `error` are set when the body ends."""
 
     result: dict[str, Any] | None = None
     error: BaseException | None = None
-    """An interrupt too."""
+    """The exception that ended the body; may be an interrupt."""
     flow_run: UUID | None = None
-    """The flow run of a command, which may be cancelled or deleted in Prefect."""
+    """Id of a command's flow run, which a user may cancel or delete in Prefect."""
     ended_in_prefect: str = ""
-    """"cancelled" or "deleted" if that is what interrupted the flow."""
+    """Set to "cancelled" or "deleted" if that interrupted the flow."""
 
 
 _KEPT: ContextVar[Outcome | None] = ContextVar("outcome", default=None)
@@ -32,7 +32,7 @@ _KEPT: ContextVar[Outcome | None] = ContextVar("outcome", default=None)
 
 @contextlib.contextmanager
 def outcome_kept() -> Iterator[Outcome]:
-    """Within it the outcome is what the last flow of this context came to."""
+    """Yield an outcome that the flow called inside the block fills in."""
     outcome = Outcome()
     token = _KEPT.set(outcome)
     try:
@@ -43,7 +43,7 @@ def outcome_kept() -> Iterator[Outcome]:
 
 @contextlib.contextmanager
 def outcome_told() -> Iterator[Outcome]:
-    """For the flow: takes its result, and its error by itself."""
+    """Yield the outcome of this context for the flow to set its result; record any error in it."""
     outcome = _KEPT.get() or Outcome()
     try:
         yield outcome

@@ -1,4 +1,4 @@
-"""The table that a run ends with: every benchmark against length, one line a method."""
+"""The table at the end of a run: benchmark results by length, one line per method."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ OF_SEED = (
     " false, done, planned, tasks = mode(tasks) OVER (PARTITION BY base_model, eval_length)"
     " FROM means"
 )
-"""The same of one seed, of which none is the best yet."""
+"""Query for a single seed with the columns of `LENGTHS`; no value is marked best yet."""
 WIDTH = 80
-"""Columns every terminal has; wider tables are split by benchmark."""
+"""Width that every terminal has; wider tables are split by benchmark."""
 _BEST = "*"
 _OTHER = "!"
 
 
 def show_results(plan: StudyPlan, home: Path, console: Console, seed: int | None = None) -> None:
-    """Prints the default metric of each benchmark against length, mean over seeds and tasks.
+    """Print each benchmark's default metric by length, as a mean over seeds and tasks.
 
-    There is a mean only where all planned cells are done, and the best only among these.
+    A mean is shown only if all its planned cells are done. The best value is chosen among these.
 
     Args:
-      plan: the study.
-      home: whose catalog is read.
-      console: where to.
-      seed: the only one to show; None for all.
+      plan: the study's plan.
+      home: the store whose catalog is read.
+      console: console that receives the tables.
+      seed: the only seed to show; None for all.
     """
     study = plan.study
     num = len(study.seeds)
@@ -78,7 +78,7 @@ def show_results(plan: StudyPlan, home: Path, console: Console, seed: int | None
 
 
 class _Block:
-    """The columns of one benchmark."""
+    """The table columns of one benchmark."""
 
     def __init__(
         self, benchmark: str, lengths: Sequence[int], rows: Sequence[tuple[Any, ...]]
@@ -86,7 +86,7 @@ class _Block:
         self.benchmark, self.lengths = benchmark, lengths
         self.direction = "higher" if BENCHMARKS.load(benchmark).unit == "accuracy" else "lower"
         self.cells: dict[tuple[str, str, bool, int], str] = {}
-        """Text by base model, method, frozen and length; the last character is the mark."""
+        """Cell text by base model, method, frozen and length; the last character is the mark."""
         for *row, value, is_best, done, planned, has_usual_tasks in rows:
             model, method, frozen, length = row
             mark = (_BEST if is_best else " ") if has_usual_tasks else _OTHER
@@ -94,12 +94,15 @@ class _Block:
             self.cells[model, method, frozen, length] = text
 
     def has(self, mark: str) -> bool:
-        """Whether a cell of the table has this mark."""
+        """Return True if a cell of the table has this mark."""
         return any(mark in text for text in self.cells.values())
 
     @property
     def widths(self) -> list[int]:
-        """Characters of each column, its mark included; the first holds the benchmark's name."""
+        """Width of each column in characters, including its mark.
+
+        The first column also fits the benchmark's name.
+        """
         widths = []
         for length in self.lengths:
             texts = [text for (*_, at), text in self.cells.items() if at == length]
@@ -121,7 +124,7 @@ def _table(plan: StudyPlan, blocks: Sequence[_Block]) -> Table:
         for entry in plan.study.methods:
             key = (model.known_as, entry.label, not entry.is_tuned)
             cells = [
-                # By hand: right-aligned by Rich, numbers with a mark would not be in line.
+                # Pad by hand: rich would right-align marked and unmarked numbers differently.
                 block.cells.get((*key, length), "- ").rjust(width)
                 for block in blocks
                 for length, width in zip(block.lengths, block.widths, strict=True)
@@ -164,13 +167,13 @@ def _label(entry: MethodEntry) -> str:
 
 
 def _own(variant: MethodEntry) -> str:
-    """What a variant's lengths are where they are not the study's."""
+    """Describe the lengths of a variant that differ from the study's; empty if none does."""
     said = {"extended to": variant.target_context, "trained on rows of": variant.train_length}
     return ", ".join(f"{what} {tokens} tokens" for what, tokens in said.items() if tokens)
 
 
 def _fitting(blocks: Sequence[_Block], width: int) -> list[list[_Block]]:
-    """Blocks in groups that fit a width."""
+    """Group consecutive blocks so that each group's columns fit `width` characters."""
     groups: list[list[_Block]] = []
     for block in blocks:
         room = width - sum(_room(other) for other in groups[-1]) if groups else 0

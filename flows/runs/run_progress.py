@@ -1,4 +1,4 @@
-"""How far a run is: cells done of all, the part of the work, and the time left."""
+"""Progress of a run: cells done, share of the predicted work, and time left."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tasks.board import Board
 
 
 class RunProgress:
-    """Follows a run by what its board says and by the units that end."""
+    """Track a run by its workers' progress and by the units that end."""
 
     def __init__(
         self,
@@ -21,14 +21,14 @@ class RunProgress:
         slots: int,
         board: Board,
     ) -> None:
-        """Of a run that computes `units`.
+        """Track a run that computes `units`.
 
         Args:
-          units: all that is to do, parents first.
-          predicted: of each of their steps, by fingerprint.
-          num_cells: cells that are wanted, done before or not.
-          slots: places of this machine.
-          board: told what workers do.
+          units: all units to do, parents first.
+          predicted: predicted time of each of their steps, by fingerprint.
+          num_cells: number of wanted cells, including those done before this run.
+          slots: number of slots of this machine.
+          board: progress tracker to which the workers publish.
         """
         steps = [step for unit in units for step in unit.steps]
         self._left = TimeLeft(units, predicted, slots)
@@ -38,12 +38,12 @@ class RunProgress:
 
     @property
     def done(self) -> float:
-        """Part of the predicted work that is done, 0 to 1."""
+        """Share of the predicted work that is done, from 0 to 1."""
         self._update()
         return self._left.done
 
     def end(self, unit: Unit) -> None:
-        """The unit ended, well or not: nothing of it is left to do."""
+        """Record that the unit ended, successfully or not: none of its steps is left to do."""
         self._update()
         for step in unit.steps:
             self._end(step.fingerprint, None)
@@ -55,7 +55,7 @@ class RunProgress:
 
     @property
     def time(self) -> str:
-        """Time left: "~" before anything has finished in this run, "about" after that."""
+        """Format the time left, with "~" until a step has finished in this run, then "about"."""
         self._update()
         seconds = self._left.seconds(self._board.running_steps())
         about = "about " if self._left.is_measured else "~"

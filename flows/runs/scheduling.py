@@ -1,7 +1,7 @@
-"""The pull loop: whenever a slot is free it takes the next unit, until nothing is left.
+"""The pull loop: whenever a slot is free, start the next unit, until none is left.
 
-What a unit is submitted to is the caller's choice: Prefect (`flows.runs.submitting`) or threads of
-this process (`flows.runs.threads`).
+The caller chooses how units run: as Prefect tasks (`flows.runs.submitting`) or in threads of this
+process (`flows.runs.threads`).
 """
 
 from __future__ import annotations
@@ -33,45 +33,48 @@ if TYPE_CHECKING:
 REFRESH_SECONDS = 0.5
 FIRST_WAIT_SECONDS = 0.2
 LONGEST_WAIT_SECONDS = 8.0
-"""Between two looks at what others hold, while there is nothing else to do."""
+"""Longest poll interval for steps held by other processes, while nothing else is to do."""
 REST_SECONDS = 60.0
-"""Before a step is assisted again for which an assistant found nothing to do, or failed."""
+"""Wait before helping a step again, after a helper found nothing to do in it, or failed."""
 
 _STOP_SECONDS = 0.1
-"""Between two looks at whether a run is to end."""
+"""Poll interval of `Stop.wait`."""
 
 Answer = Mapping[str, Any] | BaseException
-"""What `tasks.units.compute` returned or raised."""
+"""Unit result: what `tasks.units.compute` returned or raised."""
 
 
 class Submit(Protocol):
-    """Begins to compute a unit on a slot and returns; `end` is called once, from any thread."""
+    """Start to compute a unit on a slot, and return at once.
+
+    `end` is then called exactly once with the result, from any thread.
+    """
 
     def __call__(self, taken: Taken, slot: Slot, end: Callable[[Answer], None]) -> None:
-        """Begins."""
+        """Start the unit."""
 
 
 @dataclass
 class Tally:
-    """What became of the units."""
+    """Run summary: the outcome of the units."""
 
     failures: dict[str, str] = field(default_factory=dict)
-    """Reason of each unit that failed, by unit name."""
+    """Reason of each failed unit, by unit name."""
     blocked: list[str] = field(default_factory=list)
-    """Units that could not run because others failed."""
+    """Names of units that could not run because a step they need failed."""
     disk_full: str | None = None
     held: list[str] = field(default_factory=list)
-    """Units that were left to others."""
+    """Names of units that were left to other processes."""
 
 
 class Stop(threading.Event):
-    """Ends a run from outside: nothing is begun any more, and what runs has some time.
+    """Stops a run from outside: no unit starts any more, and running units have a grace period.
 
-    A signal handler sets it, in the thread that may just be waiting for it: no lock of an Event,
-    which the handler would wait for without end.
+    A signal handler calls `set`, possibly in the thread that is waiting. The lock of a plain Event
+    could then deadlock, so this class overrides its methods to use none.
 
     Args:
-      grace: seconds that what runs then has to end.
+      grace: seconds that running units have to finish.
     """
 
     def __init__(self, grace: float = 0.0) -> None:
@@ -79,15 +82,15 @@ class Stop(threading.Event):
         self._grace, self._since = grace, 0.0
 
     def set(self) -> None:
-        """From now on."""
+        """Start the grace period; further calls have no effect."""
         self._since = self._since or time.monotonic()
 
     def is_set(self) -> bool:
-        """Whether it was set."""
+        """Return True if the stop was set."""
         return self._since > 0.0
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits until it is set, for so many seconds at most; whether it is."""
+        """Wait until the stop is set, at most `timeout` seconds; return True if it is set."""
         until = None if timeout is None else time.monotonic() + timeout
         while not self.is_set():
             left = _STOP_SECONDS if until is None else until - time.monotonic()
@@ -98,7 +101,7 @@ class Stop(threading.Event):
 
     @property
     def is_over(self) -> bool:
-        """Whether what still runs has had its time."""
+        """Return True if the grace period is over."""
         return self.is_set() and time.monotonic() - self._since >= self._grace
 
 
@@ -107,7 +110,7 @@ class _Running:
     unit: Unit
     slot: Slot
     seconds: float
-    """Predicted."""
+    """Predicted duration."""
     since: float = field(default_factory=time.monotonic)
 
     @property
@@ -126,19 +129,23 @@ def run_units(
     waits: bool = True,
     stop: Stop | None = None,
 ) -> Tally:
-    """Runs all units in dependency order; failures stop only what depends on them.
+    """Run all units in dependency order; a failure stops only the units that depend on it.
 
-    Never waits for what another run computes while there is anything else to do.
+    Never waits for steps of another process while a slot can do anything else.
 
     Args:
-      units: in the order in which they should start.
-      done: fingerprints of the steps that are done already.
-      execution: how to compute.
-      display: told of every start, end and half second.
-      submit: begins a unit.
-      seconds: predicted of each step.
-      waits: whether to wait for what others compute once nothing else is left.
-      stop: once it is set nothing more is begun.
+      units: units in the order in which they should start.
+      done: fingerprints of the steps that are already done.
+      execution: settings of the computation.
+      display: receives every end of a unit, and a refresh every half second.
+      submit: starts a unit.
+      seconds: predicted seconds of each step, by fingerprint.
+      waits: whether to wait for steps that other processes compute once nothing else is left.
+      stop: once it is set, no unit starts any more.
+
+    Raises:
+      ServiceError: if the workers' infrastructure failed.
+      StoreError: if the disk is full, or no process computes a step that waiting units need.
     """
     run = _Run(units, done, execution, display, submit, seconds, stop or Stop())
     return run.to_the_end(waits=waits)
@@ -163,14 +170,14 @@ class _Run:
         self._running: dict[str, _Running] = {}
         self._waits_for_gpus = False
         self._rests: dict[str, float] = {}
-        """Until when a step is not to be assisted."""
+        """Time (monotonic) until which a step must not be helped, by its short fingerprint."""
 
     def to_the_end(self, *, waits: bool) -> Tally:
-        """Runs them all.
+        """Run all units.
 
         Raises:
-          StoreError: the disk is full, or takes no more writes; that it looks for others' leases
-            is enough for a run to notice.
+          StoreError: if the disk is full or rejects writes. Reading the leases of other processes
+            also reveals this.
         """
         try:
             return self._to_the_end(waits=waits)
@@ -208,7 +215,7 @@ class _Run:
         return self._tally
 
     def _start(self) -> bool:
-        """Starts what there are slots for; whether there was anything."""
+        """Start units on all free slots; return True if anything started or ended elsewhere."""
         agenda, found = self._agenda, False
         while agenda.waiting and not self._tally.disk_full and not self._stop.is_set():
             if agenda.is_due:
@@ -231,11 +238,15 @@ class _Run:
         self._submit(taken, slot, partial(self._end, unit))
 
     def _to_assist(self) -> Unit | None:
-        """A part of what is computed here or elsewhere, where a slot has nothing else to do."""
+        """Return a unit that helps with a part of a running step, if a slot has nothing else to do.
+
+        The step may run in this process or another one.
+        """
         is_ending = self._tally.disk_full or self._stop.is_set()
         if is_ending or self._waits_for_gpus:
             return None
-        # Before the first unit there is no pool, and GPUs are waited for only if there is a use.
+        # The pool is created with the first unit. Creating it here would wait for GPUs without
+        # need.
         if "_pool" in vars(self) and not self._pool.has_room(CellSpec.kind):
             return None
         running = [one.unit for one in self._running.values()]
@@ -244,7 +255,8 @@ class _Run:
             if self._rests.get(step.short, 0.0) > time.monotonic():
                 continue
             helping = sum(one.assists and step in one.steps for one in running)
-            # One part is with whoever computes the step; who just began to assist has none yet.
+            # Whoever computes a step works on one of its parts. Helpers that just started have no
+            # part yet, so reserve parts for them.
             still_to_take = max(0, helping - max(0, sum(left) - 1))
             if still_to_take < left.count(False) and self._pool.has_room(CellSpec.kind):
                 names = (f"{unit.name}, beside {number}" for number in count(1))
@@ -257,13 +269,14 @@ class _Run:
         self._waits_for_gpus = False
 
         def fits(unit: Unit) -> bool:
-            if unit.name in self._running:  # a part of it, which others left
+            if unit.name in self._running:  # here runs a part of it; another process left the rest
                 return False
             if self._waits_for_gpus:
                 return self._pool.has_room(unit.kind) and self._price(unit) <= horizon
             if self._pool.has_room(unit.kind):
                 return True
-            # It starts as soon as its GPUs are free; until then only what ends before that.
+            # A training run waits for its GPUs. Meanwhile start only units that finish before they
+            # are free (backfilling).
             self._waits_for_gpus = self._pool.is_crowded_out(unit.kind)
             return False
 
@@ -273,9 +286,9 @@ class _Run:
         self._ended.put((unit, answer))
 
     def _settle(self, unit: Unit, answer: Answer) -> None:
-        """Books a unit that ended here."""
+        """Record the result of a unit that ended in this process."""
         self._pool.give_back(self._running.pop(unit.name).slot)
-        if isinstance(answer, ServiceError):  # where workers are: no unit can be computed any more
+        if isinstance(answer, ServiceError):  # without its cluster, no unit can be computed
             raise answer
         if unit.assists:
             if isinstance(answer, BaseException) or not answer["computed"]:
@@ -295,7 +308,8 @@ class _Run:
             lost = steps
         self._agenda.done |= steps - lost - set(held)
         if isinstance(answer, BaseException) and not _unavailable(answer):
-            # A cell that cannot be is a row with its reason, no failure.
+            # A cell that turns out unavailable gets a row with its reason; it does not count as
+            # failed.
             reason = answer.reason if isinstance(answer, StepsFailedError) else str(answer)
             self._tally.failures[unit.name] = reason
         if held:
@@ -303,7 +317,7 @@ class _Run:
         self._finish(unit, steps - set(held), lost)
 
     def _book(self, found: Sequence[Elsewhere]) -> bool:
-        """Books what ended elsewhere; whether there was anything."""
+        """Record steps that other processes ended; return True if there were any."""
         for one in found:
             lost = set()
             if one.given_up is not None:
@@ -323,7 +337,7 @@ class _Run:
         self._display.finish(replace(unit, steps=steps))
 
     def _wait_for_others(self, seconds: float) -> float:
-        """Waits, then looks; returns how long to wait the next time."""
+        """Wait, then check the steps of other processes; return the next wait in seconds."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             if self._stop.wait(min(left, REFRESH_SECONDS)):

@@ -1,4 +1,4 @@
-"""Units as tasks of the Prefect flow that runs."""
+"""Submit units as tasks of the running Prefect flow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from tasks.unit_tasks import unit_task
 
 
 def through_prefect(execution: Execution) -> Submit:
-    """Submits units to the task runner of the flow that calls; Prefect retries what may pass."""
+    """Return a function that submits units to the calling flow's task runner.
+
+    Prefect retries transient failures, at most `execution.max_attempts` times in total.
+    """
     settings = execution.model_dump(mode="json")
 
     def submit(taken: Taken, slot: Slot, end: Callable[[Answer], None]) -> None:
@@ -32,6 +35,6 @@ def through_prefect(execution: Execution) -> Submit:
 def _answer(future: PrefectFuture[Any]) -> Answer:
     try:
         answer: Answer = future.result(raise_on_failure=False)
-    except CancelledError as error:  # of an interrupted run: raised here it would be a dump
+    except CancelledError as error:  # an interrupted run; raising it here would print a traceback
         return error
     return answer

@@ -1,4 +1,4 @@
-"""Units in threads of this process, without Prefect."""
+"""Compute units in threads of this process, without Prefect."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tasks.units import compute_with_retries
 
 
 def in_threads(execution: Execution, stop: threading.Event) -> Submit:
-    """Computes each unit in a thread of its own; nothing is tried again once `stop` is set."""
+    """Return a function that computes each unit in its own thread; `stop` ends the retries."""
     settings = execution.model_dump(mode="json")
 
     def submit(taken: Taken, slot: Slot, end: Callable[[Answer], None]) -> None:
         arguments = (taken.unit.to_json(), settings, slot.to_json(), taken.shared, stop)
-        # A daemon: an interrupted process does not wait for it.
+        # A daemon thread, so that an interrupted process can exit without waiting for it.
         threading.Thread(target=_compute, args=(end, *arguments), daemon=True).start()
 
     return submit

@@ -11,9 +11,7 @@ _SCHEMA = Schema(
     program="Prefect",
     package="prefect",
     migrations="server/database/_migrations/versions/sqlite",
-    tables=(
-        "alembic_version",
-    ),  # Prefect creates this table first: the server may still be starting
+    tables=("alembic_version",),  # Prefect's first table: its server may still be starting
     fills_empty=True,
     migrates=True,
 )
