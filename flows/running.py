@@ -43,7 +43,7 @@ _CLIENT = {
 
 
 server_is_gone = False
-"""Whether a run of this process ended without a reachable server. Prefect's client would then retry
+"""True if a run of this process ended without a reachable server. Prefect's client would then retry
 each pending record for seconds before the process can exit."""
 
 

@@ -1,1 +1,1 @@
-"""Prefect tasks and what they run: each a thin wrapper round a plain function of the core."""
+"""Prefect tasks and the plain functions, worker processes and projections behind them."""

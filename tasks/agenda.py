@@ -1,8 +1,8 @@
-"""What is left of a run, beside others that compute in the same store.
+"""Work queue of a run, shared with other processes that compute in the same store.
 
-The lease of the step that is computed marks its whole unit as taken, so nothing but the store is
-shared between runs. A unit that nobody holds is taken first, in the order that is given. Only when
-there is none left, the steps that are free of a unit that others hold are taken, where that pays.
+Runs share only the store. The lease of the step in progress marks its whole unit as claimed. A run
+first claims unclaimed units, in the given order. If none is left, it claims the free steps of a
+unit that another process is computing, provided that the unit's kind can be divided.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from lce_core.study.progress import StepState, given_up
 from lce_core.study.units import Unit
 
 LOOK_SECONDS = 1.0
-"""Least time between two looks at what others have done, while there is something to take."""
+"""Minimum poll interval for the results of other processes, while there is a unit to claim."""
 LONGEST_REST_SECONDS = 8.0
-"""Of a step that somebody was found to hold, before it is tried again."""
+"""Longest wait before retrying a step whose lease another process holds."""
 _LOOK_SHARE = 20
-"""Looks take at most one part in so many of the time."""
+"""Polls start at least this many times their duration apart, so polling takes at most 5 %."""
 
 
 @dataclass(frozen=True)
@@ -34,27 +34,27 @@ class Taken:
 
     unit: Unit
     shared: bool
-    """Whether others compute the rest of it."""
+    """True if other processes compute the unit's remaining steps."""
 
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """A step that is no longer to do here, since other processes were through with it."""
+    """A step of the queue that another process has finished or given up."""
 
     unit: Unit
-    """Of which it was a part."""
+    """The unit that contained the step."""
     step: Step
     given_up: StepState | None
-    """Why it cannot be; None where it is done."""
+    """Why the step failed or is unavailable; None if it is done."""
 
 
 class Agenda:
-    """The units that wait, and what others hold or have done of them.
+    """The units that wait, updated by what other processes hold and have done.
 
     Args:
-      units: to do, in the order in which they should start.
+      units: units to do, in the order in which they should start.
       done: fingerprints of the steps that are done.
-      store: in which others compute as well.
+      store: the store, in which other processes compute as well.
       folders: `folders_of` the execution.
     """
 
@@ -64,10 +64,11 @@ class Agenda:
         self.waiting = list(units)
         self.done = set(done)
         self.num_held = 0
-        """Units of which others held a step when `take` last went through all."""
+        """Number of ready units with a step held by another process, when `take` last checked all
+        units."""
         self._store, self._folders = store, folders
         listing = store.listing()
-        # There, and to do all the same: damaged.
+        # A step to do whose artifact exists: the artifact is damaged.
         self._damaged = {
             step.fingerprint
             for unit in units
@@ -76,16 +77,19 @@ class Agenda:
         }
         self._attempts = store.failures.attempts()
         self._rests: dict[str, tuple[float, float]] = {}
-        """Until when a step rests that was found held, and for how long."""
+        """Time (monotonic) until which a held step is not retried, and the length of that wait."""
         self._next_look = time.monotonic() + LOOK_SECONDS
 
     def take(self, fits: Callable[[Unit], bool]) -> Taken | None:
-        """Takes the first unit that is ready, held by nobody and fits.
+        """Claim the first unit that is ready, held by no other process, and fits.
 
-        None without one, and where a look has become due before the next can be taken.
+        Returns:
+          The work; None if there is none, or if `look` must run first because another process has
+            ended
+          a step of the unit.
         """
         shared, self.num_held = None, 0
-        # One listing; of hundreds of leases only those on the way are read.
+        # List the leases once. Of hundreds of leases, read only those of the steps passed here.
         names = {path.stem for path in (self._store.home / "leases").glob("*.json")}
         for place, unit in enumerate(self.waiting):
             if not unit.needs <= self.done:
@@ -114,13 +118,13 @@ class Agenda:
         return Taken(replace(unit, steps=free), shared=True)
 
     def in_parts(self, running: Iterable[Unit]) -> Iterator[tuple[Unit, Step, list[bool]]]:
-        """Steps with parts that nobody computes; with their unit, and who has the parts left.
+        """Yield steps that are computed in parts and have an unclaimed part.
 
         Args:
-          running: units that this run computes; others compute steps of those that wait.
+          running: units that this run computes. Other processes compute steps of the waiting units.
 
         Yields:
-          A unit, one of its steps, and of each part that is left whether somebody computes it.
+          A unit, one of its steps, and for each remaining part of the step True if it is claimed.
         """
         asking = folders_asking(self._store.home)
         for unit in (*running, *self.waiting) if asking else ():
@@ -132,10 +136,14 @@ class Agenda:
                     yield unit, step, left
 
     def put_back(self, unit: Unit, held: Collection[str]) -> None:
-        """The steps of a unit with these fingerprints were found held by others.
+        """Return the steps of a unit that other processes hold to the front of the queue.
 
-        It rests for a moment, and longer each time: on another host a lease may look alive that
-        is dead from here.
+        Each retry of a step waits twice as long, up to `LONGEST_REST_SECONDS`: a dead lease of
+        another host may look alive from here.
+
+        Args:
+          unit: the unit that was computed.
+          held: fingerprints of its steps that other processes hold.
         """
         steps = tuple(step for step in unit.steps if step.fingerprint in held)
         self.waiting.insert(0, replace(unit, steps=steps))
@@ -144,16 +152,16 @@ class Agenda:
             self._rests[step.short] = (time.monotonic() + seconds, seconds)
 
     def drop(self, unit: Unit) -> None:
-        """It waits in vain."""
+        """Remove a unit that cannot run because a step it needs failed."""
         self.waiting = [other for other in self.waiting if other is not unit]
 
     @property
     def is_due(self) -> bool:
-        """Whether it is time for a look."""
+        """Return True if it is time to poll."""
         return time.monotonic() >= self._next_look
 
     def look(self) -> list[Elsewhere]:
-        """Finds what others have done or given up since the last look; it is to do no more."""
+        """Remove and return the steps that other processes have ended since the last poll."""
         begun = time.monotonic()
         listing, failed = self._store.listing(), self._failed_since()
         found: list[Elsewhere] = []
@@ -177,11 +185,14 @@ class Agenda:
     def _is_free(self, step: Step) -> bool:
         try:
             return not is_held(self._store.home / "leases", step.short)
-        except OSError:  # whoever computes it takes the lease, or says what is wrong with the disk
+        except OSError:  # whoever computes it reports errors of the disk
             return True
 
     def _has_changed(self, unit: Unit) -> bool:
-        """Whether others ended a step of the unit since the last look; asks for no listing."""
+        """Return True if another process ended a step of the unit since the last poll.
+
+        Checks only the unit's own folders and failures, without listing the store.
+        """
         for step in unit.steps:
             if step.fingerprint not in self._damaged and self._store.named(step).is_dir():
                 return True
@@ -206,14 +217,15 @@ class Agenda:
     def _is_there(self, step: Step, listing: Listing) -> bool:
         if step.fingerprint in self._damaged:
             return self._store.record(step, listing) is not None
-        # Just committed, by one rename: gigabytes of weights need not be hashed again.
+        # Committed moments ago by a single rename: skip hashing, which takes long for gigabytes of
+        # weights.
         try:
             return Record.read(self._store.path(step, listing)).fingerprint == step.fingerprint
         except (OSError, ValueError):
             return False
 
     def _failed_since(self) -> set[str]:
-        """Steps, by the first digits of their fingerprints, with failures of this run's time."""
+        """Return the short fingerprints of steps with failures newer than this run's start."""
         return {
             one
             for one, number in self._store.failures.attempts().items()

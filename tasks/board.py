@@ -1,7 +1,8 @@
-"""What the workers of this process are doing: events in; a line for each unit and ended steps out.
+"""Progress tracker of this process's workers.
 
-Tasks run in threads of the flow's process; they post here and the flow reads from here, so that a
-progress bar or a Prefect artifact is fed without one API call an event.
+Workers' events come in; one line per running unit and the list of ended steps come out. Tasks run
+in threads of the flow's process and publish here. The flow reads from here, so that a progress bar
+or a Prefect artifact needs no API call per event.
 """
 
 from __future__ import annotations
@@ -17,26 +18,26 @@ from lce_core.study.pricing.time_left import Running
 
 @dataclass(frozen=True)
 class Ended:
-    """A step that a worker is through with."""
+    """A step that a worker has finished."""
 
     fingerprint: str
     seconds: float | None
-    """It took, if it was computed."""
+    """Duration in seconds if the worker computed the step; None if the result already existed."""
 
 
 class Board:
-    """Latest progress of each running unit; safe to use from several threads."""
+    """Latest progress of each running unit. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._lines: dict[str, str] = {}
         self._steps: dict[str, tuple[str, float, float]] = {}
-        """Of each unit: the step that runs, when it began, and the part of it that is done."""
+        """Running step, its start time (monotonic) and the share of it that is done, by unit."""
         self._ended: list[Ended] = []
         self._computed = 0
 
     def post(self, unit: str, event: Mapping[str, Any]) -> None:
-        """Takes one event of a worker."""
+        """Record one event of a worker."""
         with self._lock:
             if event["event"] == "progress":
                 self._lines[unit] = describe(event)
@@ -46,43 +47,44 @@ class Board:
             elif event["event"] == "step":
                 computed = event["status"] == "computed"
                 self._computed += computed
-                self._steps[unit] = ("", time.monotonic(), 0.0)  # the unit's next step begins
-                if event["status"] not in ("failed", "held"):  # it may be tried again
+                self._steps[unit] = ("", time.monotonic(), 0.0)  # the unit's next step starts
+                # A failed or held step may be retried, so it has not ended.
+                if event["status"] not in ("failed", "held"):
                     seconds = event["seconds"] if computed else None
                     self._ended.append(Ended(event["fingerprint"], seconds))
 
     def finish(self, unit: str) -> None:
-        """The unit no longer runs."""
+        """Remove a unit that no longer runs."""
         with self._lock:
             self._lines.pop(unit, None)
             self._steps.pop(unit, None)
 
     def running(self) -> dict[str, str]:
-        """Units that reported progress and have not finished, with their last line."""
+        """Return the latest progress line of each running unit."""
         with self._lock:
             return dict(self._lines)
 
     def running_steps(self) -> dict[str, Running]:
-        """Steps that reported progress and have not ended, by fingerprint."""
+        """Return the running steps that have reported progress, by fingerprint."""
         now = time.monotonic()
         with self._lock:
             steps = [place for place in self._steps.values() if place[0]]
         return {step: Running(now - began, done) for step, began, done in steps}
 
     def take_ended(self) -> list[Ended]:
-        """Steps that ended since this was last asked."""
+        """Return the steps that ended since the last call."""
         with self._lock:
             ended, self._ended = self._ended, []
         return ended
 
     @property
     def computed(self) -> int:
-        """Steps computed so far."""
+        """Number of steps computed since the last reset."""
         with self._lock:
             return self._computed
 
     def reset(self) -> None:
-        """Forgets everything: a new flow run begins."""
+        """Clear everything at the start of a run."""
         with self._lock:
             self._lines.clear()
             self._steps.clear()
@@ -91,7 +93,7 @@ class Board:
 
 
 def describe(event: Mapping[str, Any]) -> str:
-    """One line for people from a progress event."""
+    """Format a progress event as one line for users."""
     if "steps" in event:
         line = f"step {event['step']}/{event['steps']}"
         return f"{line} loss {event['loss']:.3f}" if event.get("loss") is not None else line
@@ -105,7 +107,7 @@ def describe(event: Mapping[str, Any]) -> str:
 
 
 def share(event: Mapping[str, Any]) -> float:
-    """The part of a step that a progress event says is done, 0 to 1; 0 where it does not say."""
+    """Return the share of a step that is done, from 0 to 1; 0 if the event does not give it."""
     done, total = (event["step"], event["steps"]) if "steps" in event else (0, 0)
     if "total" in event:
         done, total = event["done"], event["total"]
@@ -113,4 +115,4 @@ def share(event: Mapping[str, Any]) -> float:
 
 
 BOARD = Board()
-"""The board of this process."""
+"""The progress tracker of this process."""

@@ -1,4 +1,4 @@
-"""What an execution may use, by its engine."""
+"""Select the machines of an execution by its engine."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from tasks.ray_engine.cluster import nodes_of
 
 
 def machines_for(execution: Execution) -> Machines:
-    """This machine, or the nodes of a cluster; errors of `tasks.ray_engine.cluster.connected`."""
+    """Return this machine, or the nodes of the cluster; raises as `cluster.connected` does."""
     return this_machine(execution) if execution.engine == LOCAL else nodes_of(execution)

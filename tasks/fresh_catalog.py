@@ -1,9 +1,9 @@
-"""Brings the catalog up to date while the store changes: `python -m tasks.fresh_catalog HOME`.
+"""Update the catalog while the store changes: `python -m tasks.fresh_catalog HOME`.
 
-A run writes the catalog at its end and after its first seed. Readers see cells as they finish all
-the same, because a process beside a run, and one beside a dashboard, polls the store. It writes
-only when something has changed, works a small share of the time at low priority, and ends with its
-standard input, which the run or the dashboard holds. It loads DuckDB when there is something to do.
+A run writes the catalog only at its end and after its first seed. To show finished cells earlier, a
+process beside each run, and one beside each dashboard, polls the store. The process writes only if
+something has changed and uses a small share of one core at low priority. It exits when its standard
+input closes, which the run or the dashboard holds open. It loads DuckDB on its first poll.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ from tasks.own_code import of_own_code
 
 @dataclass(frozen=True)
 class Pace:
-    """How often the store is polled."""
+    """Poll rate of the store."""
 
     seconds: float
-    """Shortest pause between two polls, and the pause before the first."""
+    """Shortest pause between two polls, and the pause before the first poll."""
     share: float
-    """Largest share of one core's time for polling and building."""
+    """Largest share of one core's time that polls and builds may take."""
     makes_first: bool
-    """Whether a home without a catalog gets one."""
+    """True to build a catalog for a home without one."""
 
 
 BESIDE_A_DASHBOARD = Pace(seconds=5.0, share=0.1, makes_first=False)
 BESIDE_A_RUN = Pace(seconds=30.0, share=0.03, makes_first=True)
-"""A build of one second is repeated after half a minute, one of ten seconds after five minutes."""
+"""A build that takes 1 s is repeated after 30 s, one that takes 10 s after about 5 minutes."""
 _BESIDE_A_RUN = "--beside-a-run"
 _END_SECONDS = 60.0
 _NICE = 10
-"""Added to the process's niceness, so that computing comes first."""
+"""Added to the process's niceness, so that computing has priority."""
 
 
 def keep_fresh(home: Path, ended: threading.Event, pace: Pace = BESIDE_A_DASHBOARD) -> None:
-    """Polls the store until `ended` is set.
+    """Poll the store and update the catalog until `ended` is set.
 
     Raises:
-      LceError, OSError: the store cannot be read, or the catalog not written.
+      LceError, OSError: if the store cannot be read, or the catalog cannot be written.
     """
     pause = pace.seconds
     while not ended.wait(pause):
@@ -58,7 +58,7 @@ def keep_fresh(home: Path, ended: threading.Event, pace: Pace = BESIDE_A_DASHBOA
         from tasks.projections import refresh
         from tasks.questions import catalog_path
 
-        # Never of no store: a catalog that came alone would be emptied.
+        # Do nothing without a store: a refresh would empty a catalog that was copied here alone.
         wanted = pace.makes_first or catalog_path(home).is_file()
         if wanted and (home / "studies").is_dir():
             refresh(home)
@@ -67,9 +67,9 @@ def keep_fresh(home: Path, ended: threading.Event, pace: Pace = BESIDE_A_DASHBOA
 
 @contextlib.contextmanager
 def catalog_kept_fresh(home: Path) -> Iterator[None]:
-    """While the block runs, the catalog shows cells within about a minute of their end.
+    """Keep the catalog fresh in a separate process inside the `with` block.
 
-    What the process has to say goes to logs/live-results.log.
+    Finished cells appear within about a minute. The process logs errors to logs/live-results.log.
     """
     log = make_folder(home / "logs") / "live-results.log"
     make_way(log)
@@ -80,7 +80,7 @@ def catalog_kept_fresh(home: Path) -> Iterator[None]:
             stdout=out,
             stderr=out,
             env=of_own_code(),
-            start_new_session=True,  # Ctrl-C is for the run, whose end it waits for
+            start_new_session=True,  # Ctrl-C is for the run; this process exits when the run does
         )
     try:
         yield
@@ -88,7 +88,7 @@ def catalog_kept_fresh(home: Path) -> Iterator[None]:
         assert process.stdin is not None
         process.stdin.close()
         try:
-            # A build that has begun is finished: what ends the run would wait for its lock.
+            # Let a running build finish: the step that ends the run would wait for its lock anyway.
             process.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
@@ -96,9 +96,9 @@ def catalog_kept_fresh(home: Path) -> Iterator[None]:
 
 
 def main(home: Path, pace: Pace) -> int:
-    """Keeps the catalog of `home` fresh; returns the exit code."""
+    """Keep the catalog of `home` fresh until standard input closes; return the exit code."""
     guard_terminal()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # meant for the dashboard, whose end is ours
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # for the dashboard; this process exits with it
     os.nice(_NICE)
     ended = threading.Event()
     threading.Thread(target=_wait_for_end, args=(ended,), daemon=True).start()

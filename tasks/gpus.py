@@ -1,7 +1,8 @@
-"""GPUs of this host, leased by their hardware id, so that no two runs ever use the same one.
+"""Lease GPUs of this host by their hardware id, so that no two runs share a GPU.
 
-Leases lie outside LCE_HOME, since runs with different homes share the GPUs. A run takes all the
-GPUs it needs at once or none, so two runs never wait for each other's.
+Leases lie outside LCE_HOME, because runs with different homes share the GPUs. A run acquires all
+the GPUs it needs at once or none. Two runs therefore never wait for each other's GPUs (no
+deadlock).
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from lce_core.store.lease import Lease
 
 WAIT_SECONDS = 5.0
 HOST_WIDE = Path("/tmp") if os.name == "posix" else Path(tempfile.gettempdir())
-"""Not TMPDIR, which clusters set for each job."""
+"""Folder of the leases. TMPDIR is unsuitable: clusters set it for each job."""
 
 
 def visible_gpus() -> dict[str, str]:
-    """Hardware ids of the GPUs this process may use, by the name CUDA knows them by here.
+    """Return the hardware ids of the GPUs that this process may use, by their CUDA names.
 
-    Loads no torch. Without nvidia-smi the names in CUDA_VISIBLE_DEVICES stand for themselves.
+    Does not import torch. Without nvidia-smi, the names in CUDA_VISIBLE_DEVICES also serve as ids.
     """
     installed = _installed()
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -36,14 +37,14 @@ def visible_gpus() -> dict[str, str]:
 
 
 def gpu_name() -> str | None:
-    """The first visible GPU as its driver names it; None where there is none, or no nvidia-smi."""
+    """Return the driver's name of the first visible GPU; None without a GPU or nvidia-smi."""
     visible = visible_gpus()
     listed = _queried("index,name") if visible else {}
     return next((name for index, name in listed.items() if index in visible), None)
 
 
 def never(seconds: float) -> bool:
-    """Waits for so many seconds; nobody asks to end."""
+    """Wait `seconds` and return False: the default `has_to_end`, which never gives up."""
     time.sleep(seconds)
     return False
 
@@ -52,16 +53,16 @@ def never(seconds: float) -> bool:
 def leased_gpus(
     least: int, most: int, has_to_end: Callable[[float], bool] = never
 ) -> Iterator[list[str]]:
-    """Names of between `least` and `most` GPUs, as many as are free; waits for `least`.
+    """Lease between `least` and `most` free GPUs and yield their CUDA names; wait for `least`.
 
     Args:
-      least: without which nothing can be done.
-      most: that are of use.
-      has_to_end: waits for so many seconds; whether nobody wants them any more.
+      least: minimum number of GPUs.
+      most: largest useful number of GPUs.
+      has_to_end: waits the given seconds; returns True if the caller no longer wants the GPUs.
 
     Raises:
-      SpecError: fewer than `least` GPUs are visible.
-      KeyboardInterrupt: nobody wants them any more.
+      SpecError: if fewer than `least` GPUs are visible.
+      KeyboardInterrupt: if `has_to_end` returned True while waiting for free GPUs.
     """
     gpus = visible_gpus()
     if len(gpus) < least:
@@ -99,7 +100,7 @@ def _installed() -> dict[str, str]:
 
 
 def _queried(fields: str) -> dict[str, str]:
-    """The second of two fields by the first, of each installed GPU."""
+    """Query two fields of each installed GPU; return the second by the first."""
     try:
         listed = subprocess.run(
             ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader"],

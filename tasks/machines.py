@@ -1,4 +1,4 @@
-"""What there is to compute on, here or in a cluster."""
+"""The hardware that an execution may use: this machine, or the nodes of a cluster."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from tasks.slots import Shape, shape_of
 
 @dataclass(frozen=True)
 class Machines:
-    """GPUs and cores of one machine or several."""
+    """The GPUs and cores of one or several machines."""
 
     gpus: tuple[int, ...]
-    """GPUs of each."""
+    """Number of GPUs of each machine."""
     cpus: int
-    """Cores of all together."""
+    """Number of cores of all machines together."""
     gpu_name: str = ""
-    """As their driver or Ray names them."""
+    """GPU model as the driver or Ray names it; empty without a GPU."""
 
     @property
     def num_gpus(self) -> int:
-        """Of all together."""
+        """Number of GPUs of all machines together."""
         return sum(self.gpus)
 
     def training_runs(self, processes: int) -> int:
-        """Runs of so many processes at the same time, each within one machine."""
+        """Return how many runs of `processes` GPUs fit at once, each within one machine."""
         return sum(number // processes for number in self.gpus)
 
     def shape(self, execution: Execution) -> Shape:
-        """The slots of an execution that uses all of it."""
+        """Return the slots of an execution that uses all this hardware."""
         found = shape_of(execution, self.num_gpus)
         if not self.num_gpus:
             return found
@@ -40,7 +40,7 @@ class Machines:
 
 
 def this_machine(execution: Execution) -> Machines:
-    """What an execution may use here."""
+    """Return the hardware that an execution may use on this machine."""
     gpus = 0 if execution.device == "cpu" else len(visible_gpus())
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return Machines((gpus,), cores or 1, (gpu_name() or "") if gpus else "")

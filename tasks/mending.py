@@ -1,7 +1,7 @@
-"""Makes projections that cannot be used again, before a command or a run needs them.
+"""Rebuild projections that are unusable, before a command or a run needs them.
 
-Commands that read the catalog come here first. The code that builds one is loaded only if there is
-something to build.
+Commands that read the catalog call this module first. It loads the code that builds a catalog only
+if there is something to build.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from tasks.questions import catalog_path
 
 
 def damage(home: Path) -> str | None:
-    """Return what is wrong with the catalog, to follow "it is"; None if nothing is, or no file."""
+    """Return the catalog's damage as text that follows "it is"; None if undamaged or absent."""
     return catalog_damage(catalog_path(home))
 
 
 def mended(home: Path) -> Path:
-    """Return the catalog's path; a damaged or foreign file there is set aside and made again.
+    """Return the catalog's path; first set a damaged or foreign file aside and rebuild it.
 
-    Without a store there is nothing to make it from: the file stays, and whoever opens it says what
-    is wrong.
+    Without a store there is no source to rebuild from. The file then stays, and whoever opens it
+    reports the error.
 
     Raises:
-      StoreError: the damaged file cannot be renamed.
+      StoreError: if the damaged file cannot be renamed.
     """
     path = catalog_path(home)
     if (home / "studies").is_dir() and damage(home):
@@ -35,12 +35,12 @@ def mended(home: Path) -> Path:
 
 
 def mend_projections(home: Path) -> None:
-    """Set damaged projections aside as a run starts, so that its terminal shows the line.
+    """Set damaged projections aside when a run starts, so that its terminal shows the message.
 
     Raises:
-      StoreError: a damaged file cannot be renamed.
+      StoreError: if a damaged file cannot be renamed.
     """
-    from tasks import tracking  # pyarrow, which readers of the catalog do not need
+    from tasks import tracking  # loads pyarrow, which readers of the catalog do not need
 
     mended(home)
     tracking.set_aside_if_damaged(home)

@@ -1,7 +1,7 @@
-"""Processes that run this very code, whatever folder they are started in.
+"""Environment of child processes that must run this checkout's code.
 
-`python -m` looks in the current folder first: a `tasks.py` there, or another checkout, would run in
-place of the code that planned the study.
+`python -m` searches the current folder first. A `tasks.py` there, or another checkout, would
+replace the code that planned the study.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ _ROOT = Path(__file__).resolve().parents[1]
 
 
 def python_path() -> str:
-    """PYTHONPATH of this process, after the folder that this code lies in."""
+    """Return this process's PYTHONPATH with the folder of this code in front."""
     paths = [str(_ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return os.pathsep.join(dict.fromkeys(paths))
 
 
 def of_own_code() -> dict[str, str]:
-    """Environment of a child process: this one's, and this code before all other."""
+    """Return this process's environment for a child that must import this code first."""
     return {**os.environ, "PYTHONPATH": python_path(), "PYTHONSAFEPATH": "1"}

@@ -1,7 +1,8 @@
-"""The projections of the store, catalog and MLflow.
+"""The projections of the store: the catalog and the MLflow database.
 
-Both can be deleted at any time and are rebuilt from the store alone. A damaged one is set aside and
-made again, and what cannot be shown of one study never hides another. Nothing here loads Prefect.
+Both can be deleted at any time, and are rebuilt from the store alone. A damaged projection is set
+aside and rebuilt. A study that cannot be shown never hides another one. This module does not load
+Prefect.
 """
 
 from __future__ import annotations
@@ -16,53 +17,53 @@ from lce_core.store.artifacts import Store
 from tasks import tracking
 from tasks.questions import catalog_path, read
 
-# Names of studies are kebab-case by `StudySpec`, so they need no quoting.
+# `StudySpec` restricts study names to kebab-case, so they need no quoting in SQL.
 COUNTS = "SELECT status, count(*) FROM cells WHERE study = '{study}' GROUP BY ALL ORDER BY ALL"
 
 _UNSHOWN = (ValueError, KeyError, TypeError, AttributeError)
-"""Errors about the content of a plan or a record."""
+"""Errors that invalid content of a plan or a record can cause."""
 _REFUSED = "INVALID_PARAMETER_VALUE"
-"""Code of MLflow's error about a text or number that it does not take."""
+"""Error code with which MLflow rejects a text or number."""
 
 
 def record(home: Path, study: str) -> dict[str, int]:
-    """Brings catalog and MLflow up to date with the store; returns numbers of cells by status."""
+    """Update catalog and MLflow from the store; return the number of cells by status."""
     store = refresh(home)
     if not tracking.is_current(store, study):
         _project(store, [study])
-        # An MLflow database made anew has lost the other studies.
+        # A newly made MLflow database has lost the other studies, so project these too.
         _project(store, tracking.unprojected(store))
     return dict(read(home, COUNTS.format(study=study)))
 
 
 def refresh(home: Path) -> Store:
-    """Brings the catalog up to date with the store, which it returns."""
+    """Update the catalog from the store, and return the store."""
     store = Store(home)
     refresh_catalog(store, catalog_path(home))
     return store
 
 
 def rebuild_catalog(home: Path) -> Path:
-    """Builds the catalog from the store and swaps it in; returns its path."""
+    """Build the catalog from the store and swap it in; return its path."""
     store = Store(home)
     return build_catalog(store, catalog_path(home))
 
 
 def rebuild_mlflow(home: Path) -> list[str]:
-    """Projects every study of the store to MLflow; returns the names of those that it shows."""
+    """Project every study of the store to MLflow; return the names of the studies it shows."""
     store = Store(home)
     return _project(store, [plan["study"] for plan in store.studies.plans()])
 
 
 def restore_mlflow(home: Path) -> None:
-    """Make MLflow's database if there is none that can be used, with all studies of the store."""
+    """Create MLflow's database with all studies, unless a usable one exists."""
     if not tracking.is_here(home):
         tracking.initialise(home)
         rebuild_mlflow(home)
 
 
 def _project(store: Store, studies: Iterable[str]) -> list[str]:
-    """Project each study that can be shown; print a line about each that cannot."""
+    """Project each study that can be shown; print one line for each that cannot."""
     shown = []
     for study in studies:
         try:

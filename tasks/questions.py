@@ -1,4 +1,4 @@
-"""Questions asked of the catalog, without what writes it: so `lce sql` answers at once."""
+"""Query the catalog without loading the code that writes it, so that `lce sql` starts fast."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ from tasks.own_code import of_own_code
 
 
 def catalog_path(home: Path) -> Path:
-    """The file of the results catalog."""
+    """Return the path of the results catalog."""
     return home / CATALOG
 
 
 def answer(home: Path, sql: str, form: str, memory: str | None = None) -> str:
-    """The answer to a user's reading statement, as text in form "table", "csv" or "json".
+    """Run a user's read-only SQL statement in a child process and return the formatted result.
 
     Args:
-      home: The store's folder.
-      sql: The statement.
-      form: Of the text.
-      memory: What the statement may take, such as 8GB; None: half of what is free, at most 4 GB.
+      home: the store's folder.
+      sql: the statement.
+      form: output format: "table", "csv" or "json".
+      memory: memory limit of the statement, such as 8GB; None for half of the free memory, at most
+        4 GB.
 
     Raises:
-      SpecError: as `catalog.queries.run_query`; there is no such form; `memory` is no size.
+      SpecError: as `catalog.queries.run_query`; also if `form` is unknown or `memory` is no size.
     """
     allowed = None if memory is None else bytes_of(memory, "--memory")
     columns, rows = answer_apart(catalog_path(home), sql, memory=allowed, environment=of_own_code())
@@ -35,5 +36,5 @@ def answer(home: Path, sql: str, form: str, memory: str | None = None) -> str:
 
 
 def read(home: Path, sql: str) -> list[tuple[Any, ...]]:
-    """Rows of a reading SQL statement over the catalog."""
+    """Return the rows of a read-only SQL statement over the catalog."""
     return run_query(catalog_path(home), sql)[1]

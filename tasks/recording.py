@@ -1,4 +1,4 @@
-"""Prefect task that ends every run: catalog and MLflow are brought up to date with the store."""
+"""Prefect task that ends every run: update catalog and MLflow from the store."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ from tasks import projections
 
 @task(name="record", cache_policy=NO_CACHE, persist_result=False)
 def record_study(home: str, study: str) -> dict[str, int]:
-    """Records a study; returns its numbers of cells by status."""
+    """Record a study; return the number of its cells by status."""
     return projections.record(Path(home), study)

@@ -1,8 +1,8 @@
-"""Where steps are computed on this host: how many at a time of each sort, and on which GPUs.
+"""Slots of a host: how many steps of each kind run at once, and on which GPUs.
 
-Training and evaluation have slots of their own over the same places, which are GPUs, or shares of
-the CPU. A training run takes as many GPUs as it has processes, anything else takes one; so eight
-GPUs are one slot for a training run of eight processes and eight slots for evaluation.
+Training slots and evaluation slots share the same places. A place is a GPU, or a share of the CPU.
+A training run takes one GPU per process; any other step takes one. Eight GPUs, for example, are one
+slot for a training run of eight processes, or eight evaluation slots.
 """
 
 from __future__ import annotations
@@ -18,49 +18,50 @@ from lce_core.study.step_kinds import TrainingSpec, kind_named
 
 @dataclass(frozen=True)
 class Slot:
-    """Where one worker computes."""
+    """The place or places on which one worker computes."""
 
     places: tuple[int, ...]
-    """Numbers among this run's places."""
+    """Indices of the slot's places among all places of this run."""
     gpus: tuple[str, ...] = ()
-    """Those of the places, as CUDA knows them here, or numbers among a cluster's; none on a CPU."""
+    """CUDA names of the slot's GPUs, or their numbers in a cluster; empty on a CPU."""
 
     @property
     def number(self) -> int:
-        """Of its first place."""
+        """Index of the slot's first place."""
         return self.places[0]
 
     def to_json(self) -> dict[str, Any]:
-        """JSON form; `from_json` is its inverse."""
+        """Return the JSON form; `from_json` is its inverse."""
         return {"places": list(self.places), "gpus": list(self.gpus)}
 
     @classmethod
     def from_json(cls, payload: dict[str, Any]) -> Slot:
-        """The slot with this JSON form."""
+        """Return the slot with this JSON form."""
         return cls(tuple(payload["places"]), tuple(payload["gpus"]))
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Slots of a host."""
+    """Numbers of slots of a host, by kind of step."""
 
     training: int
-    """Training runs at a time."""
+    """Number of concurrent training runs."""
     evaluation: int
-    """Steps of any other kind at a time."""
+    """Number of concurrent steps of any other kind."""
     width: int
-    """Places of one training run."""
+    """Number of places (GPUs) per training run."""
 
     @property
     def places(self) -> int:
-        """Of all that can run at the same time."""
+        """Number of places that the slots use at most."""
         return max(self.training * self.width, self.evaluation)
 
 
 def shape_of(execution: Execution, num_gpus: int) -> Shape:
-    """The slots of an execution on so many GPUs; 0 for a CPU, where a slot is one place.
+    """Return the slots of an execution on `num_gpus` GPUs.
 
-    Training has no slot where its processes need more GPUs than there are.
+    With 0 GPUs, a slot is one place on the CPU. There is no training slot if the processes of a run
+    need more GPUs than there are.
     """
     training = execution.training_slots or execution.slots
     evaluation = execution.evaluation_slots or execution.slots
@@ -71,38 +72,39 @@ def shape_of(execution: Execution, num_gpus: int) -> Shape:
 
 
 def is_training(kind: str) -> bool:
-    """Whether steps of this kind take a training slot."""
+    """Return True if steps of this kind take a training slot."""
     return issubclass(kind_named(kind), TrainingSpec)
 
 
 class Slots:
-    """Slots of this process, taken and given back; safe to use from several threads."""
+    """Slots of this process, to claim and release. Thread-safe."""
 
     def __init__(self, shape: Shape, gpus: Sequence[str]) -> None:
         self.shape = shape
         self._gpus = tuple(gpus)
         self._free = set(range(len(gpus) or shape.places))
         self._used: dict[Slot, bool] = {}
-        """Whether for training, of each slot that is taken."""
+        """The claimed slots; the value says whether the slot is used for training."""
         self._lock = threading.Lock()
 
     def has_room(self, kind: str) -> bool:
-        """Whether a slot for a step of this kind is free."""
+        """Return True if a slot for a step of this kind is free."""
         with self._lock:
             return bool(self._open(kind))
 
     def take(self, kind: str, warm: Collection[tuple[int, ...]] = ()) -> Slot | None:
-        """A slot for a step of this kind, or None while none is free.
+        """Claim a slot for a step of this kind; return None if none is free.
 
         Args:
-          kind: of the step.
-          warm: places of slots whose workers run already; one of these if there is a choice.
+          kind: kind of the step.
+          warm: places of slots whose workers already run; one of them is preferred.
         """
         with self._lock:
             if not (open_ := self._open(kind)):
                 return None
             others = {place for places in warm for place in places}
-            # A worker that is there; else a place without one, as others have to end for this one.
+            # Prefer a slot with a running worker, then places without workers: any worker on
+            # overlapping places must be closed first.
             best = min(open_, key=lambda one: (one not in warm, not others.isdisjoint(one), one))
             slot = Slot(best, tuple(self._gpus[place] for place in best) if self._gpus else ())
             self._free.difference_update(best)
@@ -110,13 +112,13 @@ class Slots:
             return slot
 
     def give_back(self, slot: Slot) -> None:
-        """The slot is free again."""
+        """Release a slot."""
         with self._lock:
             del self._used[slot]
             self._free.update(slot.places)
 
     def is_crowded_out(self, kind: str) -> bool:
-        """Whether steps of other kinds, of which each is over some day, take its places."""
+        """Return True if other steps keep occupying the GPUs a training run is waiting for."""
         with self._lock:
             return is_training(kind) and not self._at_limit(kind) and not self._open(kind)
 
@@ -131,7 +133,8 @@ class Slots:
         return used >= (self.shape.training if training else self.shape.evaluation)
 
     def _choices(self, kind: str) -> list[tuple[int, ...]]:
-        # Aligned groups, lest single steps in the wrong places keep two training runs apart.
+        # Use aligned groups of GPUs, so that single steps cannot fragment the places of training
+        # runs.
         width = self.shape.width if is_training(kind) else 1
         places = len(self._gpus) or self.shape.places
         return [tuple(range(start, start + width)) for start in range(0, places - width + 1, width)]

@@ -1,7 +1,7 @@
-"""Says why an SQLite database of MLflow or Prefect cannot be used, without changing it.
+"""Detect why an SQLite database of MLflow or Prefect is unusable, without changing it.
 
-Only damage counts, and another program's tables. A database that is locked, out of reach, or on a
-full disk is healthy as far as anybody knows: whoever opens it reports what is wrong.
+Only damage and tables of another program count. A database that is locked, unreachable or on a full
+disk counts as healthy; whoever opens it reports the error.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CHECK_SECONDS = 1.0
-"""Longest check of all pages; 1 GB takes about half a second when it is in memory."""
+"""Time limit of the page check. A 1 GB database in memory takes about half a second."""
 LOCK_SECONDS = 1.0
 """Longest wait for a lock, after which the database counts as healthy."""
 
@@ -25,27 +25,27 @@ _START = b"SQLite format 3\0"
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _REVISION = re.compile(r"""^(down_)?revision\b[^=\n]*=\s*["'](\w+)["']""", re.MULTILINE)
 _STRUCTURE = ("*** in database", "Tree ", "Page ", "Freelist", "On tree page")
-"""Starts of lines of `PRAGMA quick_check` about pages. Other lines are about values in rows."""
+"""Prefixes of `PRAGMA quick_check` lines about pages. Other lines concern values in rows."""
 
 
 @dataclass(frozen=True)
 class Schema:
-    """Tables that a program expects in its database, and the migrations it can start from."""
+    """The tables that a program expects, and the migrations from which it can start."""
 
     program: str
     package: str
     migrations: str
-    """Folder of Alembic's revisions in the package."""
+    """Folder of the Alembic revisions in the package."""
     tables: tuple[str, ...]
     """Tables without which the program does not start."""
     fills_empty: bool
-    """Whether the program makes its tables in an empty database."""
+    """True if the program creates its tables in an empty database."""
     migrates: bool
-    """Whether the program brings an older database up to date itself."""
+    """True if the program itself migrates an older database."""
 
 
 def sqlite_damage(path: Path, schema: Schema) -> str | None:
-    """Return what is wrong with a database, to follow "it is"; None if nothing is, or no file."""
+    """Return a database's damage as text that follows "it is"; None if undamaged or absent."""
     try:
         found = path.stat()
     except OSError:
@@ -56,17 +56,17 @@ def sqlite_damage(path: Path, schema: Schema) -> str | None:
         return "not a regular file"
     log = path.with_name(f"{path.name}-wal")
     if not found.st_size and log.is_file() and log.stat().st_size:
-        return "empty, beside a write-ahead log"  # which SQLite would delete
+        return "empty, beside a write-ahead log"  # SQLite would delete the log
     try:
         with contextlib.closing(
             sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", timeout=LOCK_SECONDS, uri=True)
         ) as database:
             return _foreign(database, schema) or _torn(database)
     except sqlite3.Error as error:
-        # The low byte is the kind of error; a lock, a permission or a full disk is no damage.
+        # The low byte is the primary error code. A lock, a permission or a full disk is no damage.
         if (getattr(error, "sqlite_errorcode", 0) & 0xFF) in _DAMAGED:
             return f"damaged ({error})"
-        # Beside a journal that is to be rolled back, SQLite does not say what the file is.
+        # With a hot journal, SQLite does not report whether the file is a database.
         return None if _begins_as_database(path) else "damaged (file is not a database)"
 
 
@@ -75,7 +75,7 @@ def _begins_as_database(path: Path) -> bool:
         with path.open("rb") as file:
             start = file.read(len(_START))
     except OSError:
-        return True  # as far as anybody knows
+        return True  # unreadable, so not known to be damaged
     return not start or start == _START
 
 
@@ -103,8 +103,8 @@ def _torn(database: sqlite3.Connection) -> str | None:
 
 @functools.cache
 def _revisions(schema: Schema) -> frozenset[str]:
-    """Return the revisions that the installed release can start from; empty if it hides them."""
-    found = importlib.util.find_spec(schema.package)  # imports nothing of the package
+    """Return the revisions from which the installed release can start; empty if none is found."""
+    found = importlib.util.find_spec(schema.package)  # does not import the package
     folders = (found.submodule_search_locations if found else None) or []
     own: set[str] = set()
     older: set[str] = set()

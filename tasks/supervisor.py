@@ -1,14 +1,17 @@
-"""Runs a command and guarantees that nothing of it survives: `python -m tasks.supervisor CMD...`.
+"""Run a command so that no process of it survives: `python -m tasks.supervisor CMD...`.
 
-Two processes watch over the command: the supervisor, and below it a guard that it forks. Each has a
-lifeline that ends when its holder dies, however it dies: the supervisor's is its standard input,
-held by whoever started it, the guard's a pipe that the supervisor holds. Whose lifeline ends kills
-every descendant, also those that moved to a session of their own (torchrun gives each rank one) or
-lost their parent: both are subreapers. So whichever one process is killed, another one clears up.
-Where supervisor and guard are killed in the same moment, the kernel kills the command with them.
-The subreapers and the kernel's help are Linux's; the lifelines are everywhere.
+Two processes watch the command: the supervisor, and below it a guard that the supervisor forks.
+Each holds a lifeline that closes when its other end dies, however that happens. The supervisor's
+lifeline is its standard input, held open by its caller. The guard's lifeline is a pipe, held open
+by the supervisor.
 
-SIGTERM and SIGUSR1 are passed on to the command, which may then end in its own way.
+When its lifeline closes, a watcher kills all its descendants. This includes processes that moved to
+another session (torchrun starts each rank in its own) or lost their parent, because both watchers
+are subreapers. Whichever single process is killed, another one therefore cleans up. If supervisor
+and guard are killed at the same moment, the kernel kills the command (PR_SET_PDEATHSIG). Subreapers
+and PR_SET_PDEATHSIG exist only on Linux; the lifelines work everywhere.
+
+SIGTERM and SIGUSR1 are forwarded to the command, which can then shut down by itself.
 """
 
 from __future__ import annotations
@@ -32,11 +35,11 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def main(command: list[str]) -> int:
-    """Runs `command` until it ends or a lifeline does; returns its exit status."""
-    # Besides the lifeline, a worker's pipes are the only descriptors that are passed on.
+    """Run `command` until it ends or a lifeline closes; return its exit status."""
+    # Apart from the lifeline, only a worker's pipes are inherited.
     fds = tuple(int(fd) for fd in os.environ.get("LCE_WORKER_FDS", "").split(",") if fd)
     lifeline, held = os.pipe()
-    if guard := os.fork():  # no thread runs yet
+    if guard := os.fork():  # forking is safe: no thread runs yet
         os.close(lifeline)
         status = _watch(guard, 0, fds)
         os.close(held)
@@ -47,14 +50,14 @@ def main(command: list[str]) -> int:
         stdin=subprocess.DEVNULL,
         pass_fds=fds,
         start_new_session=True,
-        preexec_fn=_dying_with(os.getpid()),  # no thread runs here either
+        preexec_fn=_dying_with(os.getpid()),  # safe: no thread runs here either
     )
-    child.returncode = 0  # it is waited for by its pid: without this, Popen would warn
+    child.returncode = 0  # `_watch` waits for the pid; without a return code Popen would warn
     return _watch(child.pid, lifeline, fds)
 
 
 def kill_descendants() -> None:
-    """Kills every process below this one, until none is left."""
+    """Kill every process below this one, until none is left."""
     while children := psutil.Process().children(recursive=True):
         for process in children:
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -63,7 +66,7 @@ def kill_descendants() -> None:
 
 
 def _watch(child: int, lifeline: int, fds: tuple[int, ...]) -> int:
-    """Waits for a child of this process and lets nothing of it survive; returns its status."""
+    """Wait for a child, then kill all other descendants; return the exit status."""
 
     def pass_on(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
         with contextlib.suppress(ProcessLookupError):
@@ -73,15 +76,15 @@ def _watch(child: int, lifeline: int, fds: tuple[int, ...]) -> int:
     for number in _PASSED_ON:
         signal.signal(number, pass_on)
     for fd in fds:
-        os.close(fd)  # else the other end would never see the command's end closed
+        os.close(fd)  # otherwise the other end would never see the command close its end
     cut = threading.Event()
     threading.Thread(target=_kill_at_end, args=(lifeline, cut), daemon=True).start()
     try:
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    except ChildProcessError:  # whoever killed the child also reaped it
+    except ChildProcessError:  # the process that killed the child has also reaped it
         status = -signal.SIGKILL
     for number in _PASSED_ON:
-        signal.signal(number, signal.SIG_IGN)  # the child's pid may be another's by now
+        signal.signal(number, signal.SIG_IGN)  # the child's pid may have been reused
     kill_descendants()
     if cut.is_set():
         return KILLED
@@ -97,11 +100,11 @@ def _kill_at_end(lifeline: int, cut: threading.Event) -> None:
 
 
 def _dying_with(parent: int) -> Callable[[], None]:
-    """For a new process before it becomes its command: the kernel kills it when `parent` dies."""
+    """Return a `preexec_fn` that makes the kernel kill the new process when `parent` dies."""
 
     def ask() -> None:
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # dead already, so that no signal will come
+        if os.getppid() != parent:  # the parent has died already, so no signal will come
             os._exit(KILLED)
 
     return ask

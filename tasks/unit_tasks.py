@@ -14,18 +14,18 @@ from tasks import units
 UnitTask = Task[[dict[str, Any], dict[str, Any], dict[str, Any], bool], dict[str, Any]]
 
 
-# A plain function: Prefect silently never retries when given a partial or a method.
+# This must be a plain function: given a partial or a method, Prefect silently never retries.
 def may_pass(task: Task[Any, Any], task_run: TaskRun, state: State[Any]) -> bool:  # noqa: ARG001
-    """Whether what a task run ended with may pass when tried again."""
+    """Return True if the failure of a task run is transient and worth a retry."""
     return units.may_pass(state.result(raise_on_failure=False))
 
 
 @cache
 def unit_task(name: str) -> UnitTask:
-    """`units.compute` as the Prefect task of this name, with retries by failure class.
+    """Return `units.compute` as the Prefect task of this name, with retries by failure class.
 
-    The store is the cache: Prefect's stock policies collide between tasks and miss what a key
-    needs, so none is used.
+    The store is the cache. Prefect's cache policies collide between tasks and omit inputs that a
+    key needs, so the task uses none.
     """
     return task(
         name=name,

@@ -1,4 +1,4 @@
-"""What all computing has in common: a unit goes to a worker; failures come back by class."""
+"""Compute a unit on a worker and classify its failures. Shared by Prefect tasks and threads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tasks.slots import Slot
 from tasks.workers import pool_for
 
 RETRY_DELAYS = [1.0, 10.0, 60.0]
-"""Seconds before each further attempt; what passes by itself (I/O, NCCL) needs some time."""
+"""Seconds before each retry. Transient failures (I/O, NCCL) need some time to pass."""
 
 
 def compute(
@@ -24,21 +24,22 @@ def compute(
     slot: dict[str, Any],
     shared: bool = False,
 ) -> dict[str, Any]:
-    """Computes the steps of a unit on a slot that was taken; returns what is small and JSON.
+    """Compute the steps of a unit on a claimed slot; return a small JSON result.
 
     Args:
-      unit: `Unit.to_json`; of one that assists nothing is shown or noted.
-      execution: how to compute, as JSON.
-      slot: `Slot.to_json`, of this process's pool.
+      unit: `Unit.to_json`. A unit that helps another process neither shows progress nor records
+        failures.
+      execution: settings of the computation, as JSON.
+      slot: `Slot.to_json`, claimed from this process's pool.
       shared: as in `Worker.run`.
 
     Returns:
-      The unit's name, numbers of computed and existing steps, and the fingerprints of those that
-      other processes hold and that were left to them.
+      The unit's name, the numbers of computed and of existing steps, and the fingerprints of the
+      steps that other processes hold and compute.
 
     Raises:
-      StepsFailedError: some steps failed; the others are done and stay done, or are held.
-      WorkerLostError: the worker died.
+      StepsFailedError: if some steps failed. The other steps are done, or held by other processes.
+      WorkerLostError: if the worker died.
     """
     name, assists = unit["name"], unit["assists"]
     steps = [Step(**payload) for payload in unit["steps"]]
@@ -53,7 +54,8 @@ def compute(
             assists=assists,
         )
     except WorkerLostError as error:
-        # The worker could not say why it died: most often the kernel took it for want of memory.
+        # A dead worker cannot report the cause. Most often the kernel's OOM killer ended it, so
+        # record the failure for the step that was running.
         for step in steps:
             if step.fingerprint == error.fingerprint and not (pool.is_closed or assists):
                 Store(pool.execution.home).failures.add(step, error, execution)
@@ -72,7 +74,7 @@ def compute(
 
 
 def may_pass(error: object) -> bool:
-    """True for failures that may pass (out of memory, I/O, a lost worker), by failure class."""
+    """Return True for failures of a transient class (out of memory, I/O, lost worker)."""
     if isinstance(error, StepsFailedError):
         return any(event["class"] in RETRIED for event in error.failed)
     return isinstance(error, WorkerLostError)
@@ -85,10 +87,10 @@ def compute_with_retries(
     shared: bool,
     stop: threading.Event,
 ) -> dict[str, Any]:
-    """`compute`, tried again after what may pass, as Prefect's task does; until `stop` is set.
+    """Run `compute` and retry transient failures, as Prefect's task does, until `stop` is set.
 
     Raises:
-      What `compute` raises at the last attempt.
+      Any error that `compute` raises in the last attempt.
     """
     attempt = 1
     while True:

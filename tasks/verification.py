@@ -1,7 +1,7 @@
-"""Computing cells again in a home of their own, by the workers that compute a study.
+"""Recompute cells in a separate home, with the same kind of workers as a study.
 
-The home holds links to what the cells are made from, and nothing else: prompts are built anew, and
-neither results nor failures of the study are touched.
+The home contains only links to the cells' inputs. Prompts are therefore built again, and the
+study's results and failures stay untouched.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LEASE = "verification"
 
 @dataclass(frozen=True)
 class Again:
-    """A step that was computed again, or why it could not be."""
+    """A recomputed step, or the reason why it could not be recomputed."""
 
     step: Step
     folder: Path
@@ -40,10 +40,12 @@ class Again:
 
 @contextlib.contextmanager
 def home_aside(store: Store) -> Iterator[Store]:
-    """An empty store within a store's home, removed at the end; at most one at a time.
+    """Yield an empty store inside a store's home and remove it at the end.
+
+    A lease ensures that there is at most one at a time.
 
     Raises:
-      SpecError: another process verifies.
+      SpecError: if another process verifies.
     """
     lease = Lease.acquire(store.home / "leases", LEASE)
     if lease is None:
@@ -55,7 +57,7 @@ def home_aside(store: Store) -> Iterator[Store]:
         )
     with lease:
         folder = make_folder(store.home / VERIFICATIONS) / ".aside"
-        shutil.rmtree(folder, ignore_errors=True)  # of one that was killed
+        shutil.rmtree(folder, ignore_errors=True)  # left by a verification that was killed
         aside = Store(folder)
         aside.prepare()
         try:
@@ -67,15 +69,16 @@ def home_aside(store: Store) -> Iterator[Store]:
 def compute_again(
     steps: Sequence[Step], store: Store, aside: Store, execution: Execution
 ) -> Generator[Again, None, None]:
-    """Computes steps of `store` in `aside`, those that share a model one after another.
+    """Recompute steps of `store` in `aside`; steps that share a model run one after another.
 
-    They are given in the order of their models. A step that fails is given with its error.
+    Yields:
+      The results, grouped by model. A failed step has `error` set and no record.
     """
     for step in steps:
         _link_parents(step, store, aside)
     if store.models.is_dir():
         aside.models.symlink_to(store.models)
-    logs = make_folder(store.home / "logs")  # an error names the log of a worker that died
+    logs = make_folder(store.home / "logs")  # the error of a dead worker names its log
     (aside.home / "logs").symlink_to(logs)
     pool = Pool(execution.model_copy(update={"home": aside.home}), trains=False)
     threads = ThreadPoolExecutor(pool.shape.evaluation)
@@ -90,7 +93,7 @@ def compute_again(
                 yield Again(step, aside.path(step), record, error)
     finally:
         threads.shutdown(wait=False, cancel_futures=True)
-        pool.close()  # what still computes ends with its worker
+        pool.close()  # closing the workers ends running steps
         threads.shutdown()
 
 

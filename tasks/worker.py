@@ -1,11 +1,12 @@
-"""The process that computes steps: reads requests, answers with events, one JSON object a line.
+"""The worker process: read requests, compute steps, write events. One JSON object per line.
 
 Request: {"steps": [...], "shared": ..., "assists": ...}. Events: {"event": "progress", ...} while a
-step runs, {"event": "step", "fingerprint", "status", ...} when one ended, {"event": "end"} after
-the last of a request. A step that another process computes is not waited for; its status is "held".
+step runs, {"event": "step", "fingerprint", "status", ...} when a step ends, and {"event": "end"}
+after the last step of a request. The worker does not wait for a step that another process computes;
+the status of such a step is "held".
 
-The process ends when its requests end, or at SIGUSR1, once it has given back the lease of the step
-it computes. It is started by `tasks.workers` under `tasks.supervisor`.
+The process exits when its requests end, or at SIGUSR1 after it has released the lease of the
+running step. `tasks.workers` starts it under `tasks.supervisor`.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ from lce_core.study.plugin_folders import add_plugin_folders
 
 PROGRESS_SECONDS = 0.5
 END = signal.SIGUSR1
-"""Asks the process to end."""
+"""Signal that asks the process to exit."""
 ENDED = 143
-"""Exit code after that; shells have it for SIGTERM."""
+"""Exit code after `END`; shells report SIGTERM with the same code."""
 
 
 def main() -> int:
-    """Serves requests until there are no more."""
-    # Slurm sends SIGTERM to every process of a job: whoever started this one says when it ends.
-    # To ignore it would be passed on to the processes of a training run, which must end by it.
+    """Serve requests until the pipe closes."""
+    # Slurm sends SIGTERM to every process of a job, but the parent decides when this one exits. Use
+    # a handler: SIG_IGN would be inherited by training processes, which must end on SIGTERM.
     signal.signal(signal.SIGTERM, lambda *_: None)
     signal.signal(END, _end)
     read, write = (int(fd) for fd in os.environ["LCE_WORKER_FDS"].split(","))
@@ -48,7 +49,7 @@ def main() -> int:
 
 
 def _serve(execution: Execution, requests: TextIO, events: TextIO) -> None:
-    # Imported here: torch takes seconds, and an unreadable request should not wait for it.
+    # Import torch late: it takes seconds, and an unreadable request should fail before that.
     import torch
 
     from lce_core.runners import Runner
@@ -75,16 +76,16 @@ def compute(
     *,
     shared: bool,
 ) -> None:
-    """Goes through the steps of a unit, past those that others hold.
+    """Compute the steps of a unit in order, and skip steps that other processes hold.
 
-    Where others hold the first that is not there, they have the unit: the rest of it is left to
-    them, unless it is to be shared.
+    If the first missing step is held, its holder has claimed the unit: the remaining steps are left
+    to that process, unless the unit is shared.
 
     Args:
-      steps: of the unit.
-      ensure: computes one if nobody does, and sends its end; gives its status.
-      send: takes the ends of steps that are left to others.
-      shared: whether the unit is shared.
+      steps: steps of the unit.
+      ensure: computes a step unless another process does, sends its end event, returns its status.
+      send: receives the end events of steps that are left to other processes.
+      shared: whether several processes compute the unit.
     """
     is_ours = shared
     for place, step in enumerate(steps):
@@ -106,7 +107,7 @@ def _ended(do: Callable[[Step], str], channel: _Channel, step: Step) -> str:
     answer = _end_of(step)
     try:
         answer["status"] = do(step)
-    except Exception as error:  # noqa: BLE001 - whatever it is goes to the driver with its class
+    except Exception as error:  # noqa: BLE001 - the driver receives every error with its class
         answer |= {"status": "failed", "class": classify(error), "error": type(error).__name__}
         answer["message"] = str(error)[:2000]
     answer["seconds"] = round(time.monotonic() - begun, 3)
@@ -115,13 +116,13 @@ def _ended(do: Callable[[Step], str], channel: _Channel, step: Step) -> str:
 
 
 def _end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-    # What unwinds removes the attempt and gives the lease back; no second signal may stop that.
+    # Unwinding removes the attempt and releases the lease; a second signal must not interrupt that.
     signal.signal(END, signal.SIG_IGN)
     sys.exit(ENDED)
 
 
 class _Channel:
-    """Writes events; progress at most every half second."""
+    """Writes events to the driver; progress at most every `PROGRESS_SECONDS`."""
 
     def __init__(self, events: TextIO) -> None:
         self._events, self._last = events, 0.0

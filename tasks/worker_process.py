@@ -1,4 +1,4 @@
-"""The worker process of a slot on this machine, and what it has in common with one elsewhere.
+"""The interface of a worker, and its implementation as a process on this machine.
 
 Workers run under `tasks.supervisor` and cannot outlive this process.
 """
@@ -26,19 +26,20 @@ from tasks.worker import END, ENDED
 Event = Mapping[str, Any]
 
 _KEPT_BY_MALLOC = {"MALLOC_MMAP_THRESHOLD_": 32 << 20, "MALLOC_TRIM_THRESHOLD_": 256 << 20}
-"""Bytes that glibc keeps instead of giving them back to the system, which clears every page before
-it gives it out again: a tenth of the time of a small model on a CPU (docs/performance.md)."""
+"""glibc keeps freed memory up to these sizes in bytes. By default it returns memory to the system,
+which clears every page before it hands the page out again. On a CPU this saves a tenth of the time
+of a small model (docs/performance.md)."""
 
 
 END_SECONDS = 10.0
-"""What a worker in the middle of a step has to give its lease back, once it is asked to end."""
+"""Time that a worker in the middle of a step has to release its lease and exit."""
 
 
 class Worker(ABC):
-    """What computes the steps of one slot: a process here, or one on another host."""
+    """Computes the steps of one slot, in a process on this machine or on another host."""
 
     has_died = False
-    """Whether it was seen to end, and takes no further steps."""
+    """True once the worker was seen to end; it then accepts no further steps."""
 
     def run(
         self,
@@ -48,17 +49,17 @@ class Worker(ABC):
         shared: bool = False,
         assists: bool = False,
     ) -> list[Event]:
-        """Computes the steps in order; returns the end event of each.
+        """Compute the steps in order; return the end event of each step.
 
         Args:
-          steps: of one unit.
-          on_event: told of each event.
-          shared: whether to go past steps that others hold; else the first one, if it is held, is
-            taken for the whole unit.
-          assists: whether to compute parts of the steps, which others compute.
+          steps: steps of one unit.
+          on_event: receives every event.
+          shared: if True, skip steps that other processes hold and compute the others. If False, a
+            held first step means that the whole unit is claimed.
+          assists: whether to compute parts of steps that other processes compute.
 
         Raises:
-          WorkerLostError: the process ended before all steps did.
+          WorkerLostError: if the process ended before all steps did.
         """
         asked = [step.to_json() for step in steps]
         request = json.dumps({"steps": asked, "shared": shared, "assists": assists})
@@ -71,7 +72,7 @@ class Worker(ABC):
             on_event(event)
         self.has_died = True
         if len(ended) == len(steps):
-            return ended  # between the last step and the word that it was the last
+            return ended  # the worker died after its last step, before it sent "end"
         lost = WorkerLostError(
             steps[len(ended)].name,
             f"a worker that ended with {len(steps) - len(ended)} of {len(steps)} steps to go",
@@ -84,29 +85,35 @@ class Worker(ABC):
 
     @abstractmethod
     def answers(self, request: str) -> Iterator[Event]:
-        """Sends a request (`tasks.worker`); gives its events until "end", or until it has died."""
+        """Send a request (see `tasks.worker`) and yield its events until "end" or a crash."""
 
     def is_placed(self, seconds: float) -> bool:  # noqa: ARG002 - one elsewhere may have to wait
-        """Whether it has its place; waits for it for so long at most."""
+        """Wait up to `seconds` for the worker's place; return True if it has one.
+
+        A process on this machine always has one; an actor may have to wait for a node.
+        """
         return True
 
     @property
     @abstractmethod
     def account(self) -> str:
-        """What says why it died."""
+        """Text that tells the user where to read why the worker died: a log, or a command."""
 
     @property
     @abstractmethod
     def died_of_its_step(self) -> bool:
-        """Whether nobody and nothing else is known to have ended it."""
+        """True if the running step most likely killed the worker.
+
+        False if a signal of this program, or a lost node, ended it.
+        """
 
     @abstractmethod
     def ask_to_end(self) -> None:
-        """Lets a step in the middle of which it is come to an orderly end; waits for nothing."""
+        """Ask the worker to end a running step cleanly; do not wait."""
 
     @abstractmethod
     def close(self) -> None:
-        """Ends the process and everything below it."""
+        """End the process and all its descendants."""
 
 
 class WorkerProcess(Worker):
@@ -114,7 +121,8 @@ class WorkerProcess(Worker):
 
     def __init__(self, slot: Slot, execution: Execution) -> None:
         logs = make_folder(execution.home / "logs")
-        # In containers that share a store processes have the same pid.
+        # Containers that share a store may have processes with the same pid, so include the host
+        # name.
         self.log = logs / f"worker-{socket.gethostname()}-{os.getpid()}-{slot.number}.log"
         requests_in, requests_out = os.pipe()
         events_in, events_out = os.pipe()
@@ -141,13 +149,13 @@ class WorkerProcess(Worker):
         """See `Worker.answers`.
 
         Raises:
-          WorkerLostError: the process had ended before.
+          WorkerLostError: if the process had ended before the request.
         """
         self._computes = True
         self._send(request)
         for line in self._events:
             if not line.endswith("\n"):
-                break  # it was killed while it wrote
+                break  # the worker was killed while it wrote
             event = json.loads(line)
             if event["event"] == "end":
                 self._computes = False
@@ -158,23 +166,23 @@ class WorkerProcess(Worker):
 
     @property
     def account(self) -> str:
-        """Its log."""
+        """Path of the worker's log."""
         return str(self.log)
 
     @property
     def died_of_its_step(self) -> bool:
-        """Whether it was not asked to end."""
+        """True if the process exited for any reason other than the signal `END`."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             return self._process.wait(5.0) != ENDED
         return True
 
     def ask_to_end(self) -> None:
-        """Asks a worker in the middle of a step."""
+        """Send `END` if the worker is in the middle of a step."""
         if self._computes:
             self._process.send_signal(END)
 
     def close(self) -> None:
-        """Ends the process and everything below it."""
+        """End the process and all its descendants."""
         if self._computes and not self.has_died:
             self.ask_to_end()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -185,7 +193,7 @@ class WorkerProcess(Worker):
         self._process.stdin.close()
         try:
             self._process.wait(timeout=30)
-        except subprocess.TimeoutExpired:  # stuck in a driver: its supervisor cannot end it either
+        except subprocess.TimeoutExpired:  # stuck in a driver call
             self._process.kill()
         self._events.close()
         if self._process.returncode == 0:

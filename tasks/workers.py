@@ -1,7 +1,7 @@
-"""Workers, one per slot: started when needed, kept warm, replaced when they die.
+"""Pool of workers, one per slot: started when needed, kept warm, replaced when they die.
 
-They are processes of this machine, or actors of a Ray cluster; nothing else is different. GPUs are
-leased by id for the whole host, so two runs never use the same one.
+A worker is a process on this machine or an actor of a Ray cluster; the pool treats both alike. GPUs
+are leased by hardware id for the whole host, so two runs never share a GPU.
 """
 
 from __future__ import annotations
@@ -26,20 +26,19 @@ Event = Mapping[str, Any]
 
 _LEAVE_SECONDS = 5.0
 LOOK_SECONDS = 0.5
-"""Between two looks of a unit at whether its worker has its place."""
+"""Poll interval at which a unit checks whether its worker has a place."""
 
 
 class Pool:
     """The workers of this process, at most one for each of its places.
 
     Args:
-      execution: how to compute.
-      trains: whether there will be training runs; without them no GPU is waited for but the first.
-      has_to_end: waits for so many seconds; whether GPUs that others use are to be waited for no
-        more.
+      execution: settings of the computation.
+      trains: whether training runs are expected. Without them the pool waits for one GPU only.
+      has_to_end: waits the given seconds; returns True if the pool must stop waiting for GPUs.
 
     Raises:
-      KeyboardInterrupt: they are not.
+      KeyboardInterrupt: if `has_to_end` returned True while waiting for free GPUs.
     """
 
     def __init__(
@@ -58,34 +57,34 @@ class Pool:
         self._start: Callable[[Slot, Execution], Worker] = WorkerProcess if is_local else RayWorker
         self._workers: dict[tuple[int, ...], Worker] = {}
         self._busy: set[tuple[int, ...]] = set()
-        """Places of slots that compute a unit."""
+        """Places of the slots that compute a unit."""
         self._waiting: deque[tuple[int, ...]] = deque()
-        """Of these, the ones whose worker has no place yet, the first one first."""
+        """Places of the busy slots whose worker waits for a place, in order of arrival."""
         self._spare: list[tuple[tuple[int, ...], Worker]] = []
-        """Workers that their slots leave to those that wait."""
+        """Workers whose slots gave them up for waiting slots."""
         self._lock = threading.Lock()
 
     @property
     def shape(self) -> Shape:
-        """How many slots there are of each sort."""
+        """Numbers of slots, by kind of step."""
         return self._slots.shape
 
     def has_room(self, kind: str) -> bool:
-        """Whether a slot for a unit of this kind is free."""
+        """Return True if a slot for a unit of this kind is free."""
         return self._slots.has_room(kind)
 
     def take(self, kind: str) -> Slot | None:
-        """A slot for a unit of this kind, to be given back; None while none is free."""
+        """Claim a slot for a unit of this kind; return None if none is free."""
         with self._lock:
             warm = list(self._workers)
         return self._slots.take(kind, warm)
 
     def give_back(self, slot: Slot) -> None:
-        """The slot is free again; its worker is kept."""
+        """Release a slot; its worker keeps running."""
         self._slots.give_back(slot)
 
     def is_crowded_out(self, kind: str) -> bool:
-        """Whether a training run has a slot, whose GPUs others use."""
+        """Return True if a training slot is free but its GPUs are used by other steps."""
         return self._slots.is_crowded_out(kind)
 
     def run(
@@ -97,7 +96,7 @@ class Pool:
         shared: bool = False,
         assists: bool = False,
     ) -> list[Event]:
-        """Computes the steps on a slot that was taken; see `Worker.run`."""
+        """Compute the steps on a claimed slot; see `Worker.run`."""
         try:
             worker = self._placed(slot, self._worker(slot), steps[0], on_event)
             ended = worker.run(steps, on_event, shared=shared, assists=assists)
@@ -111,17 +110,17 @@ class Pool:
             self._rest(slot)
 
     def close(self) -> None:
-        """Ends all workers and frees their GPUs; steps that were begun give their leases back."""
+        """End all workers and release their GPUs; running steps release their leases."""
         self.is_closed = True
         try:
             with self._lock:
                 workers = list(self._workers.items())
-            for _, worker in workers:  # all at once, and only then waited for
+            for _, worker in workers:  # ask all workers first, so that they end concurrently
                 worker.ask_to_end()
             for places, _ in workers:
                 self._discard(places)
             self._close_spare()
-            if self.execution.engine != LOCAL:  # Ray is left once no thread asks it any more
+            if self.execution.engine != LOCAL:  # leave Ray only after no thread uses it any more
                 until = time.monotonic() + _LEAVE_SECONDS
                 while self._busy and time.monotonic() < until:
                     time.sleep(0.05)
@@ -137,7 +136,7 @@ class Pool:
                 for places in self._workers
                 if places != slot.places and not set(places).isdisjoint(slot.places)
             ]
-        for places in overlap:  # idle, but what they keep loaded fills the GPU
+        for places in overlap:  # idle, but their loaded models still occupy the GPU
             self._discard(places)
         if worker is None:
             worker = self._start(slot, self.execution)
@@ -148,10 +147,7 @@ class Pool:
     def _placed(
         self, slot: Slot, worker: Worker, step: Step, on_event: Callable[[Event], None]
     ) -> Worker:
-        """The slot's worker once it has its place: this one, or one that another slot spares.
-
-        A cluster that has lost a node has less room than there are slots.
-        """
+        """Return the slot's worker once it has a place, or a worker that another slot gives up."""
         if worker.is_placed(LOOK_SECONDS):
             return worker
         stage = {"event": "progress", "fingerprint": step.fingerprint, "stage": "waiting for room"}
@@ -164,7 +160,7 @@ class Pool:
                 if other is None:
                     continue
                 if len(places) != len(slot.places):
-                    other.close()  # which makes some room
+                    other.close()  # closing it frees some room
                     continue
                 with self._lock:
                     self._workers[slot.places] = other
@@ -178,7 +174,7 @@ class Pool:
                 self._close_spare()
 
     def _spared(self, slot: Slot) -> tuple[tuple[int, ...], Worker | None]:
-        """A worker that computes nothing, if this slot has waited longest."""
+        """Return an idle worker and its places, if this slot has waited longest; else None."""
         with self._lock:
             if self._waiting[0] != slot.places:
                 return (), None
@@ -188,7 +184,7 @@ class Pool:
             return ((), None) if idle is None else (idle, self._workers.pop(idle))
 
     def _rest(self, slot: Slot) -> None:
-        """The slot's unit has ended; those that wait for a worker go before its next unit."""
+        """Mark the slot as idle. Waiting slots may take its worker before its next unit does."""
         with self._lock:
             self._busy.discard(slot.places)
             if len(self._spare) < len(self._waiting) and slot.places in self._workers:
@@ -214,7 +210,7 @@ _POOLS_LOCK = threading.Lock()
 def pool_for(
     execution: Execution, *, trains: bool = True, has_to_end: Callable[[float], bool] = never
 ) -> Pool:
-    """This process's pool for an execution, made on first use as `Pool` says."""
+    """Return this process's pool for an execution; create it on first use."""
     key = execution.model_dump_json()
     with _POOLS_LOCK:
         if key not in _POOLS:
@@ -223,7 +219,7 @@ def pool_for(
 
 
 def close_pools() -> None:
-    """Ends all workers of this process."""
+    """End all workers of this process."""
     with _POOLS_LOCK:
         while _POOLS:
             _POOLS.popitem()[1].close()

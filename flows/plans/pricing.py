@@ -34,7 +34,7 @@ class Price:
     seconds: float = 0.0
     """Seconds on one device; on a CPU, of one worker."""
     estimated: bool = False
-    """Whether a part was priced without its data."""
+    """True if a part was priced without its data."""
     error: float | None = None
     """Relative error of a total's seconds (two standard deviations); None if unknown."""
 

@@ -65,7 +65,7 @@ class Service:
     """Address to open or connect to; None for a process that does not listen."""
     log: str
     already: bool = False
-    """Whether the process was running before `up` was called."""
+    """True if the process was running before `up` was called."""
 
 
 def environment(home: Path) -> dict[str, str]:

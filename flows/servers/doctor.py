@@ -48,7 +48,7 @@ class Check:
     ok: bool
     detail: str
     remedy: str = ""
-    """What to do if the check failed."""
+    """The remedy if the check failed."""
 
 
 def doctor(home: Path) -> list[Check]:

@@ -78,7 +78,7 @@ class TemporaryServer:
         self.secret = ""
         """Secret that the server requires; empty for a server of the user's own."""
         self.started_here = False
-        """Whether this object started a server, which `close` then stops."""
+        """True if this object started a server, which `close` then stops."""
         self.log = log_path(self.home, "temporary-server")
         self._tell = tell
         self._process: subprocess.Popen[bytes] | None = None
@@ -93,9 +93,8 @@ class TemporaryServer:
         self.url, self.secret = _existing(self.home)
         if not self.url:
             self.started_here, self.secret = True, new_secret()
-            with contextlib.suppress(
-                Timeout
-            ):  # another server is starting; `wait_ready` then starts ours
+            # At a Timeout another server of this home is starting; `wait_ready` then starts ours.
+            with contextlib.suppress(Timeout):
                 self._lock.acquire(timeout=0)
                 self._launch()
 

@@ -1,1 +1,1 @@
-"""Ray under the pull loop: a cluster's nodes as slots, workers as actors. Ray is loaded on use."""
+"""Run the pull loop on Ray: cluster nodes provide slots, actors are workers. Imports Ray lazily."""

@@ -1,4 +1,4 @@
-"""The Ray cluster that a run uses: entered, asked what it has, left."""
+"""The Ray cluster of a run: connect, query its resources, detect a lost head, disconnect."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from tasks.slots import Slot, Slots
 
 REACH_SECONDS = 5.0
 LOST_SECONDS = 30.0
-"""Without an answer of its head a cluster is lost."""
+"""A cluster whose head has not answered for this long is lost."""
 _SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
-    # A call after the end would otherwise start a cluster of its own.
+    # Without this, a Ray call after shutdown would start a new cluster.
     "RAY_ENABLE_AUTO_CONNECT": "0",
     "RAY_NUM_REDIS_GET_RETRIES": "2",
 }
 _PASSED_ON = ("HF_", "LCE_", "TRANSFORMERS_")
-"""Variables that a worker elsewhere gets as one here would."""
+"""Prefixes of environment variables that are passed on to workers on other nodes."""
 
 
 def connected(engine: str) -> Any:
-    """The module `ray`, within the cluster that an engine names.
+    """Return the module `ray`, connected to the cluster that the engine names.
 
     Args:
-      engine: "ray" for $RAY_ADDRESS, else the cluster of this machine; "ray:HOST:PORT".
+      engine: "ray" for the cluster at $RAY_ADDRESS, or else on this machine; or "ray:HOST:PORT".
 
     Raises:
-      SpecError: an address of Ray Client, which streams no events.
-      ServiceError: Ray is not installed, or no cluster answers there.
+      SpecError: if the address is one of Ray Client, which cannot stream events.
+      ServiceError: if Ray is not installed, or no cluster answers.
     """
     for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)
@@ -60,7 +60,7 @@ def connected(engine: str) -> Any:
 
 
 def nodes_of(execution: Execution) -> Machines:
-    """What the living nodes of an execution's cluster have for it; errors of `connected`."""
+    """Return the resources of the cluster's living nodes; raises as `connected` does."""
     ray = connected(execution.engine)
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     kinds = {name for node in nodes for name in node if name.startswith("accelerator_type:")}
@@ -74,33 +74,40 @@ def nodes_of(execution: Execution) -> Machines:
 
 @contextlib.contextmanager
 def slots(execution: Execution) -> Iterator[Slots]:
-    """Slots of the whole cluster; leaves it at the end.
+    """Yield the slots of the whole cluster, and disconnect at the end.
 
-    Their places are numbers only: Ray decides where the actor of one lies.
+    Places are only numbers: Ray decides on which node a slot's actor runs.
     """
     nodes = nodes_of(execution)
     try:
         yield Slots(nodes.shape(execution), [str(number) for number in range(nodes.num_gpus)])
     finally:
         ray = importlib.import_module("ray")
-        if HEAD.is_lost:  # it would be asked
+        if HEAD.is_lost:  # shutdown would contact the lost head
             atexit.unregister(ray.shutdown)
         else:
             ray.shutdown()
 
 
 class Head:
-    """The head of the cluster that was entered; without it Ray waits for ever and says nothing."""
+    """Liveness of the cluster's head node. If the head is lost, Ray itself waits forever."""
 
     def __init__(self) -> None:
         self.is_lost = False
         self._silent_since: float | None = None
 
     def require(self, address: str, is_node_alive: Callable[[], bool]) -> None:
-        """Asks for an answer, and whether the driver's own node lives, by which it reaches others.
+        """Check that the head answers and that the driver's own node is alive.
+
+        The driver reaches other nodes through its own node.
+
+        Args:
+          address: HOST:PORT of the head.
+          is_node_alive: returns True if the driver's node is alive.
 
         Raises:
-          ServiceError: neither for `LOST_SECONDS`; no step can be computed any more.
+          ServiceError: if the check has failed for `LOST_SECONDS`; no step can be computed any
+            more.
         """
         try:
             _require_answer(address)
@@ -124,12 +131,12 @@ HEAD = Head()
 
 
 def needs_of(slot: Slot, execution: Execution) -> dict[str, int]:
-    """What the actor of a slot asks of its node: its GPUs, and its threads for each place."""
+    """Return the resources that a slot's actor requests: its GPUs, and its threads per place."""
     return {"num_gpus": len(slot.gpus), "num_cpus": len(slot.places) * execution.threads}
 
 
 def environment() -> dict[str, dict[str, str]]:
-    """Of every actor: this code, and the variables that models and data depend on."""
+    """Return the actors' runtime environment: this code, and variables for models and data."""
     passed = {name: value for name, value in os.environ.items() if name.startswith(_PASSED_ON)}
     return {"env_vars": {**passed, "PYTHONPATH": python_path()}}
 
@@ -143,13 +150,14 @@ def _enter(ray: Any, engine: str) -> None:
             "HOST:PORT of the cluster's head",
             "run on a node of the cluster, with --engine ray:HOST:PORT or RAY_ADDRESS=HOST:PORT",
         )
-    # Ray prints what ends a node, with pages of its log, in the middle of the live view.
+    # Ray prints the end of a node, with pages of its log, into the live view.
     internals: Any = importlib.import_module("ray._private.worker")
     internals.print_to_stdstream = _dropped
     before = signal.getsignal(signal.SIGTERM)
     try:
         if address == "auto":
-            # As Ray finds it, and by what it keeps of a cluster that is gone it would try for long.
+            # Find the address as Ray does, but test it first: with stale data of a dead cluster,
+            # Ray itself would retry for a long time.
             services = importlib.import_module("ray._private.services")
             address = services.canonicalize_bootstrap_address_or_die(address)
         _require_answer(address)
@@ -159,7 +167,8 @@ def _enter(ray: Any, engine: str) -> None:
             logging_level=logging.CRITICAL,
             log_to_driver=False,
         )
-    # RuntimeError: other versions of Ray or Python there, or no node of the cluster here.
+    # RuntimeError: the cluster has other versions of Ray or Python, or this machine is no node of
+    # it.
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         raise ServiceError(
             f"--engine {engine}",
@@ -168,20 +177,20 @@ def _enter(ray: Any, engine: str) -> None:
             "start one with `ray start --head --disable-usage-stats --include-dashboard=false`",
         ) from None
     finally:
-        # Ray's own answer to SIGTERM would end this process before leases are given back.
+        # Ray installs a SIGTERM handler that would end this process before it releases its leases.
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, before)
 
 
 def _dropped(data: object, ignore_prefix: bool) -> None:
-    """Takes the place of Ray's printing; actors' output is in their workers' logs anyway."""
+    """Replace Ray's printing. Actors' output is in their workers' logs anyway."""
 
 
 def _require_answer(address: str) -> None:
-    """Ray itself tries for minutes.
+    """Test that the head accepts connections. Ray itself would retry for minutes.
 
     Raises:
-      OSError: nobody listens there.
+      OSError: if it does not.
     """
     host, _, port = address.rpartition(":")
     with contextlib.closing(socket.create_connection((host, int(port)), REACH_SECONDS)):

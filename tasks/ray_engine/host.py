@@ -1,4 +1,4 @@
-"""What an actor is: the worker process of a slot, on the node that Ray gave it."""
+"""The Ray actor of a slot. It hosts a worker process on the node that Ray chose."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from tasks.worker_process import Event, WorkerProcess
 
 
 class WorkerHost:
-    """Passes on what is asked of a worker and what it answers; made by Ray in a process of its own.
+    """Forward requests to a worker process and stream its events. Runs as a Ray actor.
 
-    The worker lies below a supervisor, so it ends when this process does, however that ends.
+    The worker runs under a supervisor. It therefore ends when the actor's process does, however
+    that happens.
 
     Args:
-      slot: `Slot.to_json`, of the driver's pool.
-      execution: how to compute, as JSON.
-      num_gpus: GPUs that Ray took for it, which it shows in CUDA_VISIBLE_DEVICES.
+      slot: `Slot.to_json`, from the driver's pool.
+      execution: settings of the computation, as JSON.
+      num_gpus: number of GPUs that Ray reserved; Ray lists them in CUDA_VISIBLE_DEVICES.
 
     Raises:
-      StoreError: the driver's store is not on this node.
+      StoreError: if the driver's store does not exist on this node.
     """
 
     def __init__(self, slot: dict[str, Any], execution: str, num_gpus: int) -> None:
         how = Execution.model_validate_json(execution)
-        if not (how.home / "artifacts").is_dir():  # which every run makes before it computes
+        if not (how.home / "artifacts").is_dir():  # every run creates it first
             raise StoreError(
                 f"LCE_HOME {how.home} on {socket.gethostname()}",
                 "no store",
@@ -38,13 +39,13 @@ class WorkerHost:
                 "mount it on every node under the same name",
             )
         self._leases = contextlib.ExitStack()
-        # Ray keeps its own actors apart; runs without Ray on the same host know of leases only.
+        # Ray separates its own actors. Runs without Ray on this host respect only leases.
         gpus = self._leases.enter_context(leased_gpus(num_gpus, num_gpus)) if num_gpus else []
         here = Slot(Slot.from_json(slot).places, tuple(gpus))
         self._worker = WorkerProcess(here, how)
 
     def whereabouts(self) -> str:
-        """Host and log, for people."""
+        """Return the worker's log and host as text for users."""
         return f"{self._worker.log} of {socket.gethostname()}"
 
     def answers(self, request: str) -> Iterator[Event]:
@@ -60,6 +61,6 @@ class WorkerHost:
         self._worker.ask_to_end()
 
     def close(self) -> None:
-        """Ends the worker and frees its GPUs."""
+        """End the worker and release its GPUs."""
         self._worker.close()
         self._leases.close()

@@ -1,4 +1,4 @@
-"""Workers as actors of a Ray cluster: the same requests and events, by Ray instead of pipes."""
+"""Workers as actors of a Ray cluster. Requests and events are those of local workers."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from tasks.slots import Slot
 from tasks.worker_process import END_SECONDS, Event, Worker
 
 _ASKED_SECONDS = 5.0
-"""For a short answer of an actor that is there."""
+"""Timeout for a short answer of a running actor."""
 
 
 class RayWorker(Worker):
-    """The worker of a slot, on whatever node has room for it."""
+    """The worker of a slot, on any node with enough resources."""
 
     def __init__(self, slot: Slot, execution: Execution) -> None:
         self._ray = ray = cluster.connected(execution.engine)
         asked = cluster.needs_of(slot, execution)
         self._host: Any = (
             ray.remote(WorkerHost)
-            # An actor that is lost takes its events with it: the unit is tried again, on another.
+            # Never restart an actor: its events are lost with it. The unit is retried on another
+            # actor.
             .options(**asked, max_restarts=0, max_concurrency=4, runtime_env=cluster.environment())
             .remote(slot.to_json(), execution.model_dump_json(), asked["num_gpus"])
         )
@@ -32,7 +33,7 @@ class RayWorker(Worker):
         self._placed = self._host.whereabouts.remote()
 
     def is_placed(self, seconds: float) -> bool:
-        """Whether Ray has found a node and the actor has started there, or failed to."""
+        """Return True once Ray has started the actor on a node, or has failed to."""
         if self._where or self._why:
             return True
         if not self._ray.wait([self._placed], timeout=seconds)[0]:
@@ -45,7 +46,7 @@ class RayWorker(Worker):
         return True
 
     def answers(self, request: str) -> Iterator[Event]:
-        """See `Worker.answers`; an actor or a node that is lost ends it."""
+        """See `Worker.answers`. The events also end if the actor or its node is lost."""
         if self._why:
             return
         try:
@@ -62,12 +63,12 @@ class RayWorker(Worker):
 
     @property
     def account(self) -> str:
-        """Its log, or what Ray says of it."""
+        """Log and host of the worker; if its actor is lost, `ray status` and Ray's error."""
         return f"`ray status` ({self._why})" if self._why else self._where
 
     @property
     def died_of_its_step(self) -> bool:
-        """Whether its node lives and did not ask it to end."""
+        """True if the actor still answers and its worker was not asked to end."""
         if self._why:
             return False
         with contextlib.suppress(self._ray.exceptions.RayError):
@@ -76,13 +77,13 @@ class RayWorker(Worker):
         return False
 
     def ask_to_end(self) -> None:
-        """Lets a step in the middle of which it is come to an orderly end."""
+        """Ask the worker to end a running step cleanly; do not wait."""
         if not self._why and not cluster.HEAD.is_lost:
             self._host.ask_to_end.remote()
 
     def close(self) -> None:
-        """Ends the worker in order where its node lives, and gives its place back to Ray."""
-        if cluster.HEAD.is_lost:  # nodes without a head end, and what is on them
+        """End the worker cleanly if its node is alive, and release its resources in Ray."""
+        if cluster.HEAD.is_lost:  # without a head, the nodes and all their processes end
             return
         if self._where and not self._why:
             with contextlib.suppress(self._ray.exceptions.RayError):

@@ -1,16 +1,17 @@
-"""The MLflow projection of the store, and training as it goes on.
+"""The MLflow projection of the store, and live tracking of training.
 
-  database        MLflow's database of a store: where it lies and who may write to it
-  projection      a study's records as one experiment, rewritten only where they changed
+  database        MLflow's database of a store: location, creation, exclusive access
+  projection      writes a study's records as one experiment; rewrites only changed runs
   study_content   the runs of a study, as plain data
-  method_content  the run of a row: the mean over its seeds
-  seed_content    the run of a row at one seed
-  content         what a run holds
-  views           what the UI shows when it is opened: description and saved views
-  live            training runs while they train
-  guarded_server  MLflow's UI and API of a store, for its owner alone
+  method_content  the run of a table row: the mean over its seeds
+  seed_content    the run of a table row at one seed
+  content         the fields of a run
+  views           the experiment's description and saved views in the UI
+  live            training runs in progress
+  guarded_server  MLflow's UI and API of a store, for its owner only
 
-Addresses of its pages: `catalog.mlflow_pages`, for those too who know no tasks.
+`catalog.mlflow_pages` has the addresses of the pages, so that code without access to `tasks` can
+use them.
 """
 
 from catalog.mlflow_pages import EXPERIMENTS_PATH, pages_of, studies_with_pages

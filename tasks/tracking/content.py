@@ -1,7 +1,7 @@
-"""What one MLflow run is to hold, as plain data: no MLflow in here.
+"""The content of an MLflow run as plain data, without MLflow.
 
-It follows from plan.json and the records alone: two stores with equal records give equal contents,
-and a content's digest tells whether a run that is already there needs rewriting.
+The content depends only on plan.json and the records: stores with equal records give equal content.
+The digest of a content tells whether an existing run must be rewritten.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from functools import cached_property
 from lce_core.store.identity import fingerprint
 
 FORMAT = 3
-"""Raised when the same records are to be shown differently: all runs are then rewritten."""
+"""Increase this to show the same records differently; all runs are then rewritten."""
 
 RUN_KEY = "lce.run_key"
-"""Tag that says which run of its study this one is; nothing else names it for good."""
+"""Tag with the key of a run within its study. Only this tag identifies a run permanently."""
 
 NOTE = "mlflow.note.content"
-"""Tag that the UI shows as the description of an experiment or a run."""
+"""Tag that the UI shows as the description of an experiment or run."""
 
 COLOUR = "mlflow.runColor"
 """Tag from which the UI takes the colour of a run's line."""
 
 KIND = "lce.kind"
-"""Tag of a projected run: METHOD or SEED."""
+"""Tag with the kind of a projected run: METHOD or SEED."""
 METHOD = "method"
-"""A row of the study: the mean over its seeds, whose runs are its children."""
+"""Kind of the run of a table row: the mean over its seeds, whose runs are its children."""
 SEED = "seed"
-"""A row of the study at one seed."""
+"""Kind of the run of a table row at one seed."""
 
 
 @dataclass(frozen=True)
@@ -39,29 +39,30 @@ class Metric:
     key: str
     value: float
     timestamp: int
-    """Milliseconds since the epoch: when the cell finished, never when it was logged."""
+    """Time at which the cell finished, in milliseconds since the epoch. Never the time of logging.
+    """
     step: int
 
 
 @dataclass(frozen=True)
 class RunContent:
-    """Everything one MLflow run holds."""
+    """Everything that one MLflow run holds."""
 
     key: str
-    """Unique in the study; the tag lce.run_key."""
+    """Unique within the study; value of the tag lce.run_key."""
     parent: str | None
-    """Key of the run below which the UI folds this one."""
+    """Key of the parent run, under which the UI folds this run; None for a top-level run."""
     name: str
     start: int
-    """Earliest start of its records, in milliseconds since the epoch."""
+    """Earliest start of the run's records, in milliseconds since the epoch."""
     end: int
     params: Mapping[str, str]
     metrics: tuple[Metric, ...]
     tags: Mapping[str, str]
     files: Mapping[str, str]
-    """Artifacts: file name to text."""
+    """Artifacts: text by file name."""
 
     @cached_property
     def digest(self) -> str:
-        """sha256 over all of it; equal digests mean equal runs."""
+        """sha256 of the whole content; equal digests mean equal runs."""
         return fingerprint({"format": FORMAT, **asdict(self)}, self.key)

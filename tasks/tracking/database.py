@@ -1,7 +1,7 @@
-"""MLflow's database of a store: where it lies, how it is made, and who may write to it.
+"""MLflow's database of a store: location, creation, and exclusive access.
 
-It is one file that one process at a time writes to. MLflow itself is imported inside functions
-only: where its files lie is known without it.
+The database is one file to which one process at a time writes. MLflow is imported inside functions
+only, so that the paths are available without it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SCHEMA = Schema(
     package="mlflow",
     migrations="store/db_migrations/versions",
     tables=("alembic_version", "experiments"),
-    fills_empty=False,  # it would, but with a folder for files that lies elsewhere
+    fills_empty=False,  # it would, but with an artifact folder in another place
     migrates=False,
 )
 _QUIET = {
@@ -42,45 +42,45 @@ _QUIET = {
 
 
 def database(home: Path) -> Path:
-    """MLflow's database of a store."""
+    """Return the path of a store's MLflow database."""
     return home.absolute() / "mlflow" / "mlflow.db"
 
 
 def artifact_root(home: Path) -> Path:
-    """Folder in which MLflow keeps the files of its runs."""
+    """Return the folder in which MLflow keeps the files of its runs."""
     return home.absolute() / "mlflow" / "artifacts"
 
 
 def tracking_uri(home: Path) -> str:
-    """What `mlflow server --backend-store-uri` and MLFLOW_TRACKING_URI take."""
+    """Return the URI for `mlflow server --backend-store-uri` and MLFLOW_TRACKING_URI."""
     return f"sqlite:///{database(home)}"
 
 
 def note(home: Path) -> Path:
-    """The file that says of which state of the store each study is shown."""
+    """Return the path of the file that records which state of the store each study shows."""
     return database(home).with_name("projected.json")
 
 
 def is_here(home: Path) -> bool:
-    """Return True if there is a database that this store can use; imports no MLflow."""
+    """Return True if a database exists that this store can use. Does not import MLflow."""
     return database(home).exists() and _unusable(home) is None
 
 
 def damage(home: Path) -> str | None:
-    """Return what is wrong with the database, to follow "it is"; None if nothing is, or no file."""
+    """Return the database's damage as text that follows "it is"; None if undamaged or absent."""
     return sqlite_damage(database(home), _SCHEMA)
 
 
 def set_aside_if_damaged(home: Path) -> None:
-    """Set the database aside if it is damaged or foreign; whoever needs one makes it.
+    """Set the database aside if it is damaged or foreign; whoever needs one creates it.
 
     Raises:
-      StoreError: the database cannot be renamed.
+      StoreError: if the database cannot be renamed.
     """
     if damage(home) is None:
         return
     with _exclusive(home):
-        if why := damage(home):  # nobody else has set it aside meanwhile
+        if why := damage(home):  # check again under the lock
             _set_aside(home, why)
 
 
@@ -89,10 +89,10 @@ def _set_aside(home: Path, why: str) -> None:
 
 
 def _unusable(home: Path) -> str | None:
-    """Return why this store cannot use the database, to follow "it is"; None if it can.
+    """Return why this store cannot use the database, as text that follows "it is"; None if it can.
 
-    A database names its files by their place: in a store that was moved or copied it would write to
-    the old one.
+    A database contains the absolute path of its artifacts. After a store was moved or copied,
+    MLflow would write to the old place.
     """
     if why := damage(home):
         return why
@@ -105,12 +105,12 @@ def _keeps_files_here(home: Path) -> bool:
         with contextlib.closing(
             sqlite3.connect(f"{database(home).as_uri()}?mode=ro", uri=True)
         ) as it:
-            # The experiment that MLflow itself makes with the database.
+            # MLflow creates experiment 0 together with the database.
             found = it.execute(
                 "SELECT artifact_location FROM experiments WHERE experiment_id = 0"
             ).fetchone()
     except sqlite3.Error:
-        return True  # whoever opens it says what is wrong with it
+        return True  # whoever opens the database reports its error
     if found is None:
         return True
     folder = Path(unquote(urlsplit(found[0]).path)).parent
@@ -118,10 +118,10 @@ def _keeps_files_here(home: Path) -> bool:
 
 
 def initialise(home: Path) -> None:
-    """Creates the database if it is not there; several processes may call it at once.
+    """Create the database if it does not exist. Safe to call from several processes at once.
 
-    One that cannot be used is set aside. A new one is migrated aside and renamed into place: a
-    process killed on the way leaves nothing behind that looks like a database.
+    An unusable database is set aside first. A new one is created under another name and renamed
+    into place, so that a killed process leaves no incomplete database behind.
     """
     with _exclusive(home):
         _create_database(home)
@@ -129,7 +129,7 @@ def initialise(home: Path) -> None:
 
 @contextlib.contextmanager
 def opened(home: Path) -> Iterator[MlflowClient]:
-    """A client of the database, made if it is not there; nobody else writes meanwhile."""
+    """Yield a client with exclusive write access to the database; create the database if needed."""
     with _exclusive(home), _own_environment():
         _create_database(home)
         from mlflow import MlflowClient
@@ -138,13 +138,13 @@ def opened(home: Path) -> Iterator[MlflowClient]:
         try:
             yield client
         finally:
-            # MLflow keeps an engine per address for good. Its pooled connections would go on with
-            # this file after it was deleted and made again, and what they write would be gone.
+            # MLflow caches one engine per address. Its pooled connections would keep using this
+            # file after it was deleted and recreated, and their writes would be lost.
             client._tracking_client.store.engine.dispose()
 
 
 def runs_of(client: MlflowClient, experiment_id: str) -> list[Run]:
-    """All runs of an experiment, deleted ones included."""
+    """Return all runs of an experiment, including deleted ones."""
     from mlflow.entities import ViewType
 
     found: list[Run] = []
@@ -158,7 +158,10 @@ def runs_of(client: MlflowClient, experiment_id: str) -> list[Run]:
 
 
 def remove(client: MlflowClient, home: Path, run: Run) -> None:
-    """Deletes a run and its files for good, as `mlflow gc` does: a deleted run is only hidden."""
+    """Delete a run and its files permanently, as `mlflow gc` does.
+
+    `MlflowClient.delete_run` alone only hides a run.
+    """
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
     store = SqlAlchemyStore(tracking_uri(home), artifact_root(home).as_uri())
@@ -178,7 +181,7 @@ def _create_database(home: Path) -> None:
     aside = final.with_name(".new.db")
     for leftover in final.parent.glob(".new.db*"):
         leftover.unlink()
-    shutil.rmtree(artifact_root(home), ignore_errors=True)  # files of runs that are gone
+    shutil.rmtree(artifact_root(home), ignore_errors=True)  # files of runs that no longer exist
     note(home).unlink(missing_ok=True)
     note_path(home).unlink(missing_ok=True)
     with _own_environment():
@@ -198,7 +201,7 @@ def _exclusive(home: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _own_environment() -> Iterator[None]:
-    """Hides the user's MLFLOW_* variables, which choose servers, runs and pools, from MLflow."""
+    """Hide the user's MLFLOW_* variables from MLflow: they select servers, runs and pools."""
     hidden = _take_from_environment()
     os.environ.update(_QUIET)
     try:
@@ -209,6 +212,6 @@ def _own_environment() -> Iterator[None]:
 
 
 def _take_from_environment() -> dict[str, str]:
-    """Removes the variables that MLflow reads; returns what they were."""
+    """Remove the variables that MLflow reads from the environment; return their values."""
     names = [key for key in os.environ if key.startswith("MLFLOW_") or key in _QUIET]
     return {key: os.environ.pop(key) for key in names}

@@ -1,7 +1,7 @@
-"""`python -m tasks.tracking.guarded_server`: MLflow's UI and API of a store, for its owner alone.
+"""`python -m tasks.tracking.guarded_server`: MLflow's UI and API of a store, for its owner only.
 
-`mlflow server` would start eight processes that run jobs, which a store has none of, and has no
-password without a database of users. This is its ASGI application in one process, behind a guard.
+`mlflow server` would start eight processes for jobs, which a store does not have, and requires a
+user database for passwords. This runs MLflow's ASGI application in one process behind a guard.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from tasks.tracking.database import artifact_root, tracking_uri
 
 ADDRESS = "127.0.0.1"
 OPEN_PATHS = ("/health",)
-"""Whoever waits for the server needs no secret."""
+"""Paths that need no secret, so that a process can wait for the server."""
 
 
 def settings(home: Path, port: int) -> dict[str, str]:
-    """Return the environment variables from which MLflow's application takes its settings."""
+    """Return the environment variables that configure MLflow's application."""
     from mlflow.server import constants
 
     hosts = [f"{name}:{port}" for name in (ADDRESS, "localhost")]
@@ -40,15 +40,15 @@ def serve(home: Path, port: int, secret: str) -> None:
     """Serve on loopback until SIGINT or SIGTERM.
 
     Args:
-      home: folder of the store, whose database exists.
-      port: port on loopback; free.
-      secret: what every request has to carry.
+      home: the store's folder; its database exists.
+      port: free loopback port.
+      secret: the secret that every request must carry.
     """
     import uvicorn
 
     os.environ.update(settings(home, port))
     with warnings.catch_warnings():
-        # MLflow's own use of Starlette.
+        # MLflow itself uses deprecated parts of Starlette.
         warnings.simplefilter("ignore", DeprecationWarning)
         from mlflow.server.fastapi_app import app
 
@@ -57,7 +57,7 @@ def serve(home: Path, port: int, secret: str) -> None:
 
 
 def main() -> None:
-    """Serve the store that the command line names."""
+    """Serve the store given on the command line."""
     parser = argparse.ArgumentParser(prog="python -m tasks.tracking.guarded_server")
     parser.add_argument("--home", type=Path, required=True)
     parser.add_argument("--port", type=int, required=True)

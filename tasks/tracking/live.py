@@ -1,13 +1,13 @@
-"""Training runs in MLflow while they train, for the hours before the study's runs are projected.
+"""Show training runs in MLflow while they train, before the study's runs are projected.
 
-A process of its own follows the loss logs of the study's training runs, which trainers on any host
-of the store write, and adds what is new to one MLflow run each. Such a run is no projection: it
-goes when its training run has become an artifact and the study is projected, and it stays, FAILED,
-where training failed, so that the curve can be looked at. Short training runs are not shown.
+A separate process follows the loss logs of the study's training runs, which trainers on any host of
+the store write. It adds new entries to one MLflow run per training run. These live runs are no
+projection: projecting the study removes a live run whose training run has become an artifact. If
+training failed, the live run stays with status FAILED, so that its curve can be inspected. Short
+training runs are not shown.
 
-The process ends when its standard input does, with the flow that started it or by itself when that
-dies. MLflow is loaded in it alone, and only when there is something to show; whatever goes wrong in
-it stops no training.
+The process exits when its standard input closes: when the flow ends, or dies. Only this process
+loads MLflow, and only if there is something to show. Its errors never stop training.
 """
 
 from __future__ import annotations
@@ -37,31 +37,31 @@ if TYPE_CHECKING:
 
 EVERY_SECONDS = 5.0
 LEAST_SECONDS = 15.0
-"""A training run is shown once it has been seen for so long."""
+"""A training run is shown only after it has been seen for this long."""
 _END_SECONDS = 60.0
 _BATCH = 900
-"""Metrics in one log_batch call; MLflow takes 1000."""
+"""Metrics per log_batch call; MLflow accepts at most 1000."""
 
 
 @dataclass
 class _Live:
-    """One training run that has begun."""
+    """A training run that has started."""
 
     since: float
     run_id: str | None = None
     shown: list[dict[str, Any]] = field(default_factory=list)
-    """Entries that MLflow has."""
+    """Log entries that MLflow already has."""
     finished: bool = False
-    """Whether MLflow knows that it has become an artifact."""
+    """True once the training run has become an artifact and its MLflow run is FINISHED."""
 
 
 class LiveRuns:
-    """The MLflow runs of a study's training in progress.
+    """The MLflow runs of a study's training runs in progress.
 
     Args:
-      store: where training runs keep their logs.
+      store: the store in which training runs keep their logs.
       plan: the study's plan.json.
-      least_seconds: shorter training runs are not shown.
+      least_seconds: training runs shorter than this are not shown.
     """
 
     def __init__(
@@ -72,8 +72,8 @@ class LiveRuns:
         self._live: dict[str, _Live] = {}
 
     def update(self) -> int:
-        """Brings MLflow up to date with the logs; returns how many entries were added."""
-        # First: the log of what is over by now is read to its end.
+        """Add new log entries to MLflow; return how many were added."""
+        # Check this before reading logs: the log of an ended training run is then complete.
         ended = [name for name in self._open() if self._store.find(name)]
         changed: dict[str, list[dict[str, Any]]] = {}
         now = time.monotonic()
@@ -93,7 +93,7 @@ class LiveRuns:
         return sum(added)
 
     def close(self) -> None:
-        """Ends the runs of training that ends without an artifact, as FAILED."""
+        """Set the runs of training that left no artifact to FAILED."""
         self.update()
         if not (left := self._open()):
             return
@@ -102,7 +102,7 @@ class LiveRuns:
                 client.set_terminated(run_id, "FAILED")
 
     def _open(self) -> dict[str, str]:
-        """Runs that have not been ended, by training run."""
+        """Return the MLflow run ids of runs that were not ended, by training run."""
         return {
             name: live.run_id
             for name, live in self._live.items()
@@ -110,7 +110,10 @@ class LiveRuns:
         }
 
     def _entries(self, training: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """The log as it is: beside the resume points, or, for a run that was shown, at its end."""
+        """Return a training run's log entries.
+
+        The log lies beside the resume points during training, and in the artifact afterwards.
+        """
         name = training["fingerprint"]
         live = self._live.get(name)
         if live and live.finished:
@@ -118,7 +121,7 @@ class LiveRuns:
         entries = read_entries(self._store.home / "progress" / training["checkpoint"] / LOG)
         if entries or live is None:
             return entries
-        if live.run_id is None:  # over before it was shown
+        if live.run_id is None:  # ended before it was shown
             del self._live[name]
             return []
         folder = self._store.find(name)
@@ -131,7 +134,11 @@ class LiveRuns:
         name: str,
         entries: list[dict[str, Any]],
     ) -> int:
-        """Adds entries to the run. MLflow forgets nothing: a log that differs begins a run anew."""
+        """Add new entries to the MLflow run; return how many were added.
+
+        MLflow cannot delete logged values. If the log no longer starts with the entries shown, for
+        example after a resume, the run is removed and created again.
+        """
         from mlflow.entities import Metric
 
         live, training = self._live[name], self._trainings[name]
@@ -173,9 +180,9 @@ class LiveRuns:
 
 @contextlib.contextmanager
 def shown_live(home: Path, study: str, least_seconds: float = LEAST_SECONDS) -> Iterator[None]:
-    """While the block runs, the study's training shows in MLflow; its plan has been saved before.
+    """Show the study's training in MLflow inside the `with` block. The plan must have been saved.
 
-    What the process has to say goes to logs/live-tracking.log.
+    The process logs its errors to logs/live-tracking.log.
     """
     log = make_folder(home / "logs") / "live-tracking.log"
     make_way(log)
@@ -186,7 +193,7 @@ def shown_live(home: Path, study: str, least_seconds: float = LEAST_SECONDS) -> 
             stdout=out,
             stderr=out,
             env=of_own_code(),
-            start_new_session=True,  # Ctrl-C is for the flow, whose end it waits for
+            start_new_session=True,  # Ctrl-C is for the flow; this process exits when the flow does
         )
     try:
         yield
@@ -201,10 +208,10 @@ def shown_live(home: Path, study: str, least_seconds: float = LEAST_SECONDS) -> 
 
 
 def main(home: Path, study: str, least_seconds: float) -> int:
-    """Follows the study's training until standard input ends."""
+    """Follow the study's training until standard input closes."""
     store = Store(home)
     plan = read_plan(store, study)
-    if plan is None:  # gone already
+    if plan is None:  # the store or the plan was removed
         return 0
     ended = threading.Event()
     threading.Thread(target=_wait_for_end, args=(ended,), daemon=True).start()

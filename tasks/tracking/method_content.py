@@ -1,7 +1,7 @@
-"""A row of the study as one run: the mean over its seeds, and how far it is from that of others.
+"""The run of a table row: the mean over its seeds, with its confidence interval.
 
-There is a mean only where every planned seed has a value, as in the catalog: a mean over other
-seeds than the next method's is none to compare.
+A mean exists only if every planned seed has a value, as in the catalog: means over different seeds
+cannot be compared between methods.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from tasks.tracking.content import COLOUR, KIND, METHOD, NOTE, RUN_KEY, Metric, 
 from tasks.tracking.seed_content import key_of, of_which_model
 
 INTERVAL = "seed_interval"
-"""First part of the name of a metric that is half the width of another's interval."""
+"""First part of a metric's name that gives the half width of another metric's interval."""
 MEANS = "means.csv"
-"""The artifact with each mean, its interval and what it is the mean of."""
+"""Name of the artifact with each mean, its interval and its number of seeds."""
 
 
 def method_content(
@@ -27,13 +27,13 @@ def method_content(
     seeds: Sequence[RunContent],
     colour: str,
 ) -> RunContent:
-    """The run of a row.
+    """Return the run of a table row.
 
     Args:
       plan: the study's plan.json.
-      planned: cells of the row, by seed.
-      seeds: the runs of those seeds that have a finished cell; at least one.
-      colour: of its line, as #rrggbb.
+      planned: the row's cells, by seed.
+      seeds: the runs of the seeds with at least one finished cell; not empty.
+      colour: colour of the run's line, as #rrggbb.
     """
     first = next(iter(planned.values()))[0]
     row, key = row_name(first["method"], first["frozen"]), key_of(plan, first)
@@ -76,14 +76,14 @@ def method_content(
 
 
 def _shared(seeds: Sequence[RunContent]) -> Iterator[tuple[str, str]]:
-    """Params that are the same in every seed."""
+    """Yield the params that are equal in all seeds."""
     for key, value in seeds[0].params.items():
         if key != "seed" and all(seed.params.get(key) == value for seed in seeds):
             yield key, value
 
 
 def _half_width(values: Sequence[float]) -> float | None:
-    """Half the 95 % interval of the mean for other seeds; None with one seed."""
+    """Return the half width of the mean's 95 % interval over seeds; None with one seed."""
     if len(values) == 1:
         return None
     from lce_core.statistics.seeds import mean_over_seeds  # scipy, which takes a second to load

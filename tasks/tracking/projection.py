@@ -1,11 +1,10 @@
-"""The MLflow projection: a study's records as one experiment, rewritten only where they changed.
+"""Project a study's records to one MLflow experiment; rewrite only the runs that changed.
 
-MLflow is a view of the store, never a source: its database may be deleted and comes back equal, and
-does so in a store that was moved.
-Everything is written by one process at a time under a file lock, with timestamps taken from the
-records, so that projecting twice changes nothing. A changed run is deleted for good and rewritten,
-because MLflow can neither take back a metric nor change a param. MLflow itself is imported inside
-functions only: `is_current` answers for a study without changes in milliseconds.
+MLflow is a view of the store, never a source. Its database may be deleted and is recreated with
+equal content, also after the store was moved. One process at a time writes, under a file lock.
+Timestamps come from the records, so projecting twice changes nothing. A changed run is deleted
+permanently and rewritten, because MLflow can neither remove a metric nor change a param. MLflow is
+imported inside functions only: for an unchanged study `is_current` returns within milliseconds.
 """
 
 from __future__ import annotations
@@ -36,50 +35,52 @@ if TYPE_CHECKING:
 _DIGEST = "lce.content_digest"
 _PARENT = "mlflow.parentRunId"
 LIVE = "lce.live"
-"""Tag of a run that shows a training run in progress: the training run's fingerprint."""
+"""Tag of a live run, which shows training in progress. Its value is the training run's fingerprint.
+"""
 _MAKER = Maker(
     (Path(__file__).parent, Path(__file__).parents[2] / "lce_core"), ("mlflow", "pydantic")
 )
 _BATCH = 900
-"""Entities in one log_batch call; MLflow takes 1000."""
+"""Metrics per log_batch call; MLflow accepts at most 1000 entities."""
 
 
 @dataclass(frozen=True)
 class ProjectionReport:
-    """What a projection changed."""
+    """The changes made by a projection."""
 
     study: str
     experiment_id: str
     written: int
-    """Runs logged anew."""
+    """Number of runs written."""
     kept: int
-    """Runs that were there and equal."""
+    """Number of existing runs that were already equal."""
     removed: int
-    """Runs deleted for good: outdated ones and those whose cells are gone."""
+    """Number of runs deleted permanently: outdated, or their cells no longer exist."""
     seconds: float
 
 
 def is_current(store: Store, study: str) -> bool:
-    """Whether MLflow shows the study as the store has it; imports no MLflow."""
+    """Return True if MLflow shows the study as the store has it now; does not import MLflow."""
     if not is_here(store.home) or pages_of(store.home, study) is None:
         return False
     return noted(note(store.home)).get(study) == state_digest(store, _MAKER, study)
 
 
 def unprojected(store: Store) -> list[str]:
-    """Return the studies of the store that MLflow never showed, by name."""
+    """Return the names of the store's studies that MLflow has never shown."""
     shown = noted(note(store.home))
     return [plan["study"] for plan in store.studies.plans() if plan["study"] not in shown]
 
 
 def project(store: Store, study: str) -> ProjectionReport:
-    """Brings the study's experiment in line with the store's finished cells.
+    """Update the study's experiment from the store's finished cells.
 
     Raises:
-      SpecError: the study was never planned in this store.
+      SpecError: if the study was never planned in this store.
     """
     clock = time.monotonic()
-    # Before the records are read: one that is finished meanwhile makes the next call project.
+    # Compute the digest before reading records: a record that appears in between then makes the
+    # next call project again.
     state, plan = state_digest(store, _MAKER, study), read_plan(store, study)
     if plan is None:
         raise SpecError(
@@ -111,15 +112,15 @@ def project(store: Store, study: str) -> ProjectionReport:
 
 @contextlib.contextmanager
 def experiment_of(home: Path, plan: Mapping[str, Any]) -> Iterator[tuple[MlflowClient, str]]:
-    """A client for a study's experiment and the experiment's id; nobody else writes meanwhile."""
+    """Yield a client with exclusive write access, and the id of the study's experiment."""
     with opened(home) as client:
         yield client, _experiment(client, home, plan)
 
 
 def logical_digest(home: Path) -> str:
-    """sha256 over experiments, runs, params, metrics and tags, without ids MLflow made up.
+    """Return the sha256 of experiments, runs, params, metrics and tags, without MLflow's own ids.
 
-    Runs that show training in progress are left out: they follow from no record.
+    Live runs of training in progress are omitted, because they follow from no record.
     """
     from mlflow.entities import ViewType
 
@@ -167,7 +168,7 @@ def _without_its_id(experiment: Experiment) -> dict[str, str]:
 
 
 def _ours(tags: Mapping[str, str]) -> dict[str, str]:
-    # MLflow adds tags of its own, some of them random or timed (mlflow.experiment..., mlflow.user).
+    # MLflow adds its own tags, some of them random or timed (mlflow.experiment..., mlflow.user).
     names = (NOTE, "mlflow.runName", *VIEW_TAGS)
     return {key: tags[key] for key in tags if key.startswith("lce.") or key in names}
 
@@ -180,13 +181,13 @@ def _is_one_of(run: Run, contents: list[RunContent]) -> bool:
 
 
 def _still_lives(store: Store, run: Run) -> bool:
-    """Whether it shows a training run that has left no artifact yet: one in progress, or failed."""
+    """Return True if the run shows training without an artifact: in progress, or failed."""
     trained = run.data.tags.get(LIVE)
     return trained is not None and store.find(trained) is None
 
 
 def _experiment(client: MlflowClient, home: Path, plan: Mapping[str, Any]) -> str:
-    """Id of the study's experiment, described; made, or taken out of the bin, where needed."""
+    """Return the id of the study's experiment; create or restore it and set its tags if needed."""
     found = client.get_experiment_by_name(plan["study"])
     if found is None:
         folder = artifact_root(home) / plan["study"]
@@ -206,7 +207,7 @@ def _experiment(client: MlflowClient, home: Path, plan: Mapping[str, Any]) -> st
 def _write(
     client: MlflowClient, experiment_id: str, content: RunContent, parent: str | None
 ) -> str:
-    """Logs one run, whose id it returns; it counts as whole only once it is finished."""
+    """Log one run and return its id. Its status FINISHED, set last, marks it as complete."""
     from mlflow.entities import Metric, Param
 
     tags = {**content.tags, _DIGEST: content.digest, **({_PARENT: parent} if parent else {})}

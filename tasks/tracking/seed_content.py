@@ -1,6 +1,6 @@
-"""A row of the study at one seed as one run: (base model, method, frozen, seed).
+"""The run of a table row at one seed: (base model, method, frozen, seed).
 
-A benchmark task is one metric whose step is the evaluated length, so that the charts draw score
+Each benchmark task is one metric. Its step is the evaluated length, so that charts draw score
 against length.
 """
 
@@ -24,18 +24,18 @@ from lce_core.training.loss_log import LOG, read_entries
 from tasks.tracking.content import COLOUR, KIND, NOTE, RUN_KEY, SEED, Metric, RunContent
 
 MAX_CURVE_POINTS = 300
-"""Points kept of a training run's loss; more cannot be told apart in a chart."""
+"""Points kept of a training run's loss curve; a chart cannot show more."""
 
 MAX_TELEMETRY_POINTS = 50
-"""Points kept of what else is known of each step."""
+"""Points kept of each telemetry metric."""
 
 TELEMETRY = ("grad_norm", "learning_rate", "tokens_per_second", "mfu", "peak_memory_bytes")
-"""Keys of a log's entries that are shown beside the loss."""
+"""Keys of log entries that are shown beside the loss."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """A planned step with its record."""
+    """A planned step, its artifact's folder and its record."""
 
     planned: Mapping[str, Any]
     folder: Path
@@ -49,14 +49,14 @@ def seed_content(
     training: Found | None,
     colour: str,
 ) -> RunContent:
-    """The run of a row at a seed.
+    """Return the run of a table row at one seed.
 
     Args:
       plan: the study's plan.json.
-      planned: all its cells.
-      cells: those that are done; at least one.
-      training: the last training run of its weights.
-      colour: of its line, as #rrggbb.
+      planned: all cells of the row at this seed.
+      cells: the finished cells; not empty.
+      training: the last training run of the row's weights; None if there is none in the store.
+      colour: colour of the run's line, as #rrggbb.
     """
     first = planned[0]
     steps = [*cells, training] if training else list(cells)
@@ -87,13 +87,13 @@ def seed_content(
 
 
 def key_of(plan: Mapping[str, Any], cell: Mapping[str, Any], seed: int | None = None) -> str:
-    """Key of the run of a planned cell's row, or of one of its seeds."""
+    """Return the key of the run of a planned cell's row, or of that row at `seed`."""
     return run_key(plan["study"], cell["base_model"], cell["method"], cell["frozen"], seed)
 
 
 def of_which_model(plan: Mapping[str, Any], base_model: str) -> str:
-    """What a run's name says of its base model."""
-    # The UI cuts long names: the base model is said only where there is a choice.
+    """Return the suffix of a run's name that gives its base model."""
+    # The UI truncates long names, so name the base model only if the study has several.
     return f", {base_model}" if len(plan["base_contexts"]) > 1 else ""
 
 
@@ -105,7 +105,7 @@ def _params(plan: Mapping[str, Any], cell: Found, row: str) -> dict[str, str]:
         "frozen": planned["frozen"],
         "base_model": planned["base_model"],
         "seed": planned["seed"],
-        # Plans of earlier versions had one target for all methods.
+        # Plans of earlier versions have one target for all methods.
         "target_context": planned.get("target_context", plan["target_context"]),
         "trained_context": plan["base_contexts"].get(planned["base_model"]),
         "train_length": planned["train_length"],
@@ -119,7 +119,7 @@ def _params(plan: Mapping[str, Any], cell: Found, row: str) -> dict[str, str]:
 
 
 def _family(method: str) -> str | None:
-    # A method of somebody's own folder may not be installed here: the run is still shown.
+    # A user's own method may not be installed here; the run is shown without its family.
     return METHODS.load(method).family if method in METHODS.names() else None
 
 
@@ -139,9 +139,10 @@ def _scores(cell: Found) -> Iterable[Metric]:
 def _at_target(
     target: int, planned: Sequence[Mapping[str, Any]], cells: Sequence[Found]
 ) -> Iterable[Metric]:
-    """One scalar a benchmark: its tasks' mean at the target context, once all of them are there.
+    """Yield one value per benchmark: the mean of its tasks at the target context.
 
-    Its step is 0, whereupon the UI draws bars rather than lines of one point.
+    A benchmark is omitted until all its cells there are done. The step is 0, for which the UI draws
+    bars instead of lines with a single point.
     """
     expected = Counter(cell["benchmark"] for cell in planned if cell["eval_length"] == target)
     for benchmark, number in expected.items():
@@ -159,7 +160,7 @@ def _default_value(record: Record) -> float:
 
 
 def _curve(training: Found) -> Iterable[Metric]:
-    """Loss and telemetry by optimizer step, thinned evenly, their first and last points kept."""
+    """Yield loss and telemetry by optimizer step, thinned evenly with both ends kept."""
     entries = read_entries(training.folder / LOG)
     when = _milliseconds(training.record.finished_at)
     loss = TrainingSpec.curve_of(training.record.kind)
@@ -172,11 +173,11 @@ def _curve(training: Found) -> Iterable[Metric]:
 
 
 def curves(kind: str, entry: Mapping[str, Any]) -> dict[str, float]:
-    """Values of an entry of a loss log, by name of the metric.
+    """Return the values of a loss log's entry, by metric name.
 
     Args:
-      kind: of the training run.
-      entry: what its log says of a step; older logs say less.
+      kind: kind of the training run.
+      entry: the log's entry for one step; entries of older logs have fewer keys.
     """
     loss = TrainingSpec.curve_of(kind)
     group = loss.rpartition("/")[0]
@@ -185,7 +186,7 @@ def curves(kind: str, entry: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _thinned(number: int, most: int) -> set[int]:
-    """Indices of at most so many and one of `number` entries."""
+    """Return about `most` evenly spaced indices of `number` entries, and always the last one."""
     stride = max(1, math.ceil(number / most))
     return {*range(0, number, stride), number - 1} if number else set()
 

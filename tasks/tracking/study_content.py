@@ -1,4 +1,4 @@
-"""The runs of a study: for each of its rows the mean over seeds, and below it each seed."""
+"""The MLflow runs of a study: for each table row the mean over seeds, then its seeds."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from tasks.tracking.method_content import method_content
 from tasks.tracking.seed_content import Found, seed_content
 
 _GOLDEN = 0.618034
-"""Steps of this share round the circle of hues stay apart, however many there are."""
+"""Golden ratio conjugate. Hues spaced by this share of the colour circle stay distinct for any
+number of rows."""
 
 
 def read_plan(store: Store, study: str) -> dict[str, Any] | None:
-    """Return the study's plan.json, or None if it was never planned or that file is no plan."""
+    """Return the study's plan.json; None if the study was never planned or the file is invalid."""
     try:
         return store.studies.plan(study)
     except (OSError, ValueError):
@@ -27,9 +28,9 @@ def read_plan(store: Store, study: str) -> dict[str, Any] | None:
 
 
 def run_contents(store: Store, plan: Mapping[str, Any]) -> list[RunContent]:
-    """The runs of the rows that have at least one finished cell, in the order of the plan.
+    """Return the runs of all table rows with at least one finished cell, in the plan's order.
 
-    A row is a (base model, method, frozen). Its own run comes before those of its seeds.
+    A row is a (base model, method, frozen). Its own run precedes the runs of its seeds.
     """
     trainings = {found.planned["checkpoint"]: found for found in _read(store, plan["trainings"])}
     rows: dict[tuple[Any, ...], dict[int, list[Mapping[str, Any]]]] = defaultdict(dict)
@@ -71,7 +72,10 @@ def _has(path: Path, size: int) -> bool:
 
 
 def _colour(number: int) -> str:
-    """The colour of a row: MLflow's own twenty are drawn by lot, so that methods share them."""
+    """Return a row's colour as #rrggbb.
+
+    MLflow picks from 20 colours at random, so that methods would share some.
+    """
     light = (0.36, 0.5, 0.64)[number % 3]
     red, green, blue = colorsys.hls_to_rgb(number * _GOLDEN % 1, light, 0.75)
     return f"#{round(red * 255):02x}{round(green * 255):02x}{round(blue * 255):02x}"

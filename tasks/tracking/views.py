@@ -1,8 +1,8 @@
-"""What the MLflow UI shows of a study when it is opened: its description and its saved views.
+"""Build the description and the saved views that the MLflow UI shows for a study.
 
-Left to itself the UI draws the first ten runs, whatever they are. A saved view is a tag of the
-experiment that holds the state of its page as JSON; the UI lists it under *Views* and takes it over
-where the address names it. Its form has no documentation, so a browser tests what it draws.
+By default the UI draws the first ten runs, whatever they are. A saved view is a tag of the
+experiment that holds the page state as JSON. The UI lists it under *Views* and applies it if the
+address names it. The format is undocumented, so a browser test checks the result.
 
 Source: github.com/mlflow/mlflow, mlflow/server/js/src/experiment-tracking/components/
 experiment-page: utils/savedViewEnvelope.ts, models/ExperimentPageUIState.tsx (3.17).
@@ -20,12 +20,12 @@ from tasks.tracking.method_content import INTERVAL
 
 _SHARED = "mlflow.sharedViewState."
 MAX_HYPOTHESIS = 10_000
-"""Characters shown of a hypothesis: MLflow takes 20,000 in a tag, and the page says more."""
+"""Characters shown of a hypothesis. MLflow allows 20,000 in a tag, and the page has more text."""
 VIEW_TAGS = (_SHARED + METHODS_VIEW, _SHARED + SEEDS_VIEW)
 
 
 def saved_views(plan: Mapping[str, Any]) -> dict[str, str]:
-    """Tags of the experiment: the view of the methods and that of their seeds."""
+    """Return the experiment's tags for two saved views: the methods, and their seeds."""
     keys = ["row", "base_model"] if len(plan["base_contexts"]) > 1 else ["row"]
     by_row = {
         "aggregateFunction": "average",
@@ -35,21 +35,22 @@ def saved_views(plan: Mapping[str, Any]) -> dict[str, str]:
     states = (_state(plan, METHOD), {**_state(plan, SEED), **of_seeds})
     names = ("All methods, one line each", "Their seeds, grouped by method")
     return {
-        # The later one is listed first.
+        # The UI lists the later view first.
         tag: _json({"name": name, "createdAt": -number, "state": _json(state)})
         for number, (tag, name, state) in enumerate(zip(VIEW_TAGS, names, states, strict=True))
     }
 
 
 def _state(plan: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """What differs from the page as it opens by itself, which does for the rest."""
+    """Return the page state of a view; keys that are missing keep the UI's defaults."""
     return {
         "searchFilter": f"tags.`{KIND}` = '{kind}'",
-        # By another key than the start, children are rows of their own rather than folded.
+        # Sort by a key other than the start time; otherwise the UI folds children under their
+        # parent.
         "orderByKey": "params.`row`",
         "orderByAsc": True,
         "runsHiddenMode": "SHOW_ALL",
-        # The UI adds the charts, and sections that are not named here, at the end.
+        # The UI adds the charts, and sections that are not listed here, at the end.
         "compareRunCharts": [],
         "compareRunSections": _sections(plan, kind),
         "isAccordionReordered": True,
@@ -57,7 +58,11 @@ def _state(plan: Mapping[str, Any], kind: str) -> dict[str, Any]:
 
 
 def _sections(plan: Mapping[str, Any], kind: str) -> list[dict[str, Any]]:
-    """Of the charts: scores against length, means at the target, scores at one length, the rest."""
+    """Return the chart sections in order.
+
+    Scores against length come first, then means at the target, scores of benchmarks with one
+    length, and interval widths.
+    """
     lengths: dict[str, set[int]] = {}
     for cell in plan["cells"]:
         lengths.setdefault(cell["benchmark"], set()).add(cell["eval_length"])
@@ -80,7 +85,7 @@ def _sections(plan: Mapping[str, Any], kind: str) -> list[dict[str, Any]]:
 
 
 def _folded(plan: Mapping[str, Any], keys: Sequence[str]) -> dict[str, bool]:
-    """The groups, which the UI unfolds unless told otherwise."""
+    """Return the state of each group as folded; by default the UI unfolds groups."""
     groups = {}
     for cell in plan["cells"]:
         values = {**cell, "row": row_name(cell["method"], cell["frozen"])}
@@ -93,12 +98,12 @@ def _json(content: Mapping[str, Any]) -> str:
 
 
 def description(plan: Mapping[str, Any], experiment_id: str) -> str:
-    """What the page of the experiment begins with, as Markdown."""
+    """Return the Markdown text at the top of the experiment's page."""
     methods, seeds = (view_path(experiment_id, view) for view in (METHODS_VIEW, SEEDS_VIEW))
     hypothesis = plan["hypothesis"].strip()
     if len(hypothesis) > MAX_HYPOTHESIS:
         hypothesis = f"{hypothesis[:MAX_HYPOTHESIS]} ..."
-    # Of a long description the UI shows the first paragraph.
+    # The UI shows only the first paragraph of a long description.
     return (
         f"**[All methods, one line each]({methods})**; [their seeds, grouped]({seeds})."
         f" {hypothesis}\n\n"
