@@ -29,7 +29,7 @@ from lce_core.store.unforeseen import FULL_BYTES
 from lce_core.study.progress import inspect
 
 MOST_BEGINNINGS = 3
-"""Times to start the flow if the server dies before it registers the run."""
+"""Start attempts if the server dies before it registers the run."""
 _CLIENT = {
     # Prefect's log lines would break the live view; the command itself prints failures.
     "PREFECT_LOGGING_LEVEL": "CRITICAL",

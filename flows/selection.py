@@ -18,7 +18,8 @@ def select_cells(plan: StudyPlan, select: str) -> StudyPlan:
     Values of the same axis are alternatives; different axes must all match.
 
     Raises:
-      SpecError: if an axis is unknown, or no cell of the study has a value or the combination.
+      SpecError: if an axis is unknown, no cell of the study has a value, or no cell matches all
+        axes.
     """
     if not select.strip():
         return plan

@@ -85,8 +85,7 @@ class Agenda:
 
         Returns:
           The work; None if there is none, or if `look` must run first because another process has
-            ended
-          a step of the unit.
+          ended a step of the unit.
         """
         shared, self.num_held = None, 0
         # List the leases once. Of hundreds of leases, read only those of the steps passed here.

@@ -27,7 +27,7 @@ def compute(
     """Compute the steps of a unit on a claimed slot; return a small JSON result.
 
     Args:
-      unit: `Unit.to_json`. A unit that helps another process neither shows progress nor records
+      unit: `Unit.to_json`. A helping unit (`Unit.assists`) neither shows progress nor records
         failures.
       execution: settings of the computation, as JSON.
       slot: `Slot.to_json`, claimed from this process's pool.

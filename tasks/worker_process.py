@@ -56,7 +56,7 @@ class Worker(ABC):
           on_event: receives every event.
           shared: if True, skip steps that other processes hold and compute the others. If False, a
             held first step means that the whole unit is claimed.
-          assists: whether to compute parts of steps that other processes compute.
+          assists: whether to help with parts of steps that other workers compute.
 
         Raises:
           WorkerLostError: if the process ended before all steps did.

@@ -108,8 +108,8 @@ def _visible(
     entry: BenchmarkEntry, length: int, counts: dict[str, int], num_comparisons: int
 ) -> Visible:
     is_share = entry.benchmark.unit == "accuracy"
-    # The variance of a mean over tasks with n_i samples is proportional to sum(1 / n_i) / k**2.
-    # `worth` is the size of one sample with the same variance.
+    # The variance of a mean over k tasks with n_i samples is proportional to sum(1 / n_i) / k**2.
+    # One sample of `worth` equally weighted values has the same variance.
     numbers = counts.values()
     worth = int(len(counts) ** 2 / sum(1 / one for one in numbers)) if all(numbers) else 0
     return Visible(

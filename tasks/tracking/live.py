@@ -93,7 +93,7 @@ class LiveRuns:
         return sum(added)
 
     def close(self) -> None:
-        """Set the runs of training that left no artifact to FAILED."""
+        """Add the last entries, then set the runs of training that left no artifact to FAILED."""
         self.update()
         if not (left := self._open()):
             return
