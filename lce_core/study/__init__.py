@@ -1,1 +1,1 @@
-"""What is to be done: the study file, its plan, where each step stands, what it costs."""
+"""Read a study file, plan its steps, find their states and predict their costs."""

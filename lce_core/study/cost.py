@@ -1,11 +1,12 @@
-"""What a step costs: FLOPs and bytes, from shapes and lengths.
+"""Predict the FLOPs and memory traffic of a step from model shape and sequence length.
 
-Matrix products count 2 FLOPs for each weight and token. Scores and their product with the values
-cost 4 x layers x width FLOPs for each token and key; causal attention lets a token see L / 2 keys
-on average. A backward pass costs twice the forward pass, or once for weights that get no gradient;
-recomputation is not counted, so that `model_flops_utilisation` compares runs with and without it.
-Embedding look-ups cost nothing. Generating a token reads all weights once for a batch, and the
-cached keys and values of each text in it.
+A matrix product costs 2 FLOPs per weight and token. Attention scores and the weighted sum of values
+cost 4 x layers x width FLOPs per token and key. Under causal attention a token attends to L / 2
+keys on average. A backward pass costs twice the forward pass, or as much as the forward pass for
+weights that get no gradient. Recomputation (gradient checkpointing) is not counted, so that
+`model_flops_utilisation` is comparable between runs with and without it. Embedding lookups cost
+nothing. Generating one token reads all weights once per batch and the cached keys and values of
+every sequence in the batch.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ H100_PEAK_FLOPS = 989e12
 
 
 def matmul_parameters(shape: ModelShape, geometry: RopeGeometry) -> int:
-    """Weights that each token is multiplied with: layers and language-model head."""
+    """Count the weights in matrix products: attention, MLP and the language-model head."""
     queries = geometry.num_heads * geometry.head_dim
     keys = geometry.num_kv_heads * geometry.head_dim
     attention = shape.hidden_size * (2 * queries + 2 * keys)
@@ -27,22 +28,22 @@ def matmul_parameters(shape: ModelShape, geometry: RopeGeometry) -> int:
 
 
 def attention_flops(shape: ModelShape, geometry: RopeGeometry, keys: float) -> float:
-    """FLOPs of scores and weighted values of a forward pass for a token that sees `keys` keys."""
+    """Return the attention FLOPs of a forward pass for one token that attends to `keys` keys."""
     return 4.0 * shape.num_layers * geometry.num_heads * geometry.head_dim * keys
 
 
 def forward_flops(shape: ModelShape, geometry: RopeGeometry, length: float) -> float:
-    """FLOPs of a forward pass per token, full causal attention over `length` tokens."""
+    """Return the forward FLOPs per token under full causal attention over `length` tokens."""
     return 2.0 * matmul_parameters(shape, geometry) + attention_flops(shape, geometry, length / 2)
 
 
 def training_flops(shape: ModelShape, geometry: RopeGeometry, length: int) -> float:
-    """FLOPs of forward and backward pass per token for rows of `length` tokens."""
+    """Return the forward and backward FLOPs per token for training rows of `length` tokens."""
     return 3.0 * forward_flops(shape, geometry, length)
 
 
 def cache_elements(shape: ModelShape, geometry: RopeGeometry) -> int:
-    """Numbers that the key-value cache holds for a token."""
+    """Count the key-value cache elements of one token, summed over all layers."""
     return 2 * shape.num_layers * geometry.num_kv_heads * geometry.head_dim
 
 
@@ -51,5 +52,5 @@ def model_flops_utilisation(
     flops_per_token: float,
     peak_flops: float = H100_PEAK_FLOPS,
 ) -> float:
-    """Share of the hardware's peak that useful FLOPs reach, for one device."""
+    """Return the model FLOPs utilisation (MFU) of one device, as a fraction of `peak_flops`."""
     return tokens_per_second * flops_per_token / peak_flops

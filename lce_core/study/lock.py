@@ -1,9 +1,9 @@
-"""`study.lock`: the id of every step of a study, with the fields that it follows from.
+"""`study.lock`: the id of every step of a study, with the fields that determine the id.
 
-A text for version control: JSON with one line for each entry, sorted, so that a diff of two locks
-reads like one of source. What many steps share (a plug-in with its parameters, a recipe) stands
-once, under `parts`, and is referred to by its name and the beginning of its digest; digests of data
-are cut to as many digits as ids have where steps name them, and are whole under `data`.
+The lock is meant for version control. It is JSON with one sorted line per entry, so that a diff of
+two locks is readable. Mappings that many steps share (a plug-in with its parameters, a training
+recipe) are stored once under `parts`; steps refer to a part by its name and the first digits of its
+digest. Steps hold data digests shortened to the length of an id; `data` holds the full digests.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from lce_core.study.step_kinds import kind_named
 
 FORMAT = 1
 MAX_CHARS = 1 << 28
-"""Of a lock file, readers read no more; one of 250,000 cells has about 100 million."""
+"""Maximum size of a lock file in characters. A lock of 250,000 cells has about 100 million."""
 DIGESTS = ("digest", "data", "weights", "published")
-"""Fields of specs that hold the digest of something that is read."""
+"""Spec fields that hold the digest of input data or weights."""
 _PART_DIGITS = 8
 _REFERS = "@"
 
@@ -45,30 +45,30 @@ class _File(BaseModel):
 
 @dataclass(frozen=True)
 class LockedStep:
-    """One step as a lock has it."""
+    """One step of a lock."""
 
     kind: str
     name: str
     id: str
     spec: Mapping[str, Any]
-    """As in the step, with digests cut."""
+    """The step's spec with shortened digests."""
     parents: Mapping[str, str]
-    """Ids by role."""
+    """Ids of the parent steps by role."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """One step in which two locks differ."""
+    """A step that differs between a lock and a plan."""
 
     sign: Literal["~", "-", "+"]
-    """Moved to another id, gone, or new."""
+    """`~`: the id changed; `-`: the step was removed; `+`: the step was added."""
     kind: str
     name: str
     old: str | None
     new: str | None
-    """Ids; None where there is none, or none without data that are not here."""
+    """Old and new id. None if there is no such step, or if its id needs data that is missing."""
     fields: tuple[str, ...] = ()
-    """Of one that moved: "place: old -> new", shallowest first."""
+    """Changed fields of a `~` step as "path: old -> new", shallowest path first."""
 
 
 @dataclass(frozen=True)
@@ -77,14 +77,14 @@ class Lock:
 
     study: str
     kinds: Mapping[str, int]
-    """Versions of the kinds of step."""
+    """Version of each step kind."""
     steps: Mapping[str, LockedStep]
-    """By id."""
+    """Steps by id."""
     data: Mapping[str, str] = field(default_factory=dict)
-    """Whole digests of what the steps read, by name."""
+    """Full digests of the data and weights that steps read, by name."""
 
     def text(self) -> str:
-        """The file's content; equal locks have equal texts."""
+        """Return the lock file's content. Equal locks have equal texts."""
         parts: dict[str, Any] = {}
         steps = {
             f"{step.kind} {step.name} {step.id}": {**_shared(step.spec, parts), **_parents(step)}
@@ -103,10 +103,14 @@ class Lock:
 
     @classmethod
     def parse(cls, text: str, where: str) -> Lock:
-        """Inverse of `text`.
+        """Parse a lock file's content; the inverse of `text`.
+
+        Args:
+          text: Content of the file.
+          where: Path of the file, for errors.
 
         Raises:
-          DataError: it is no lock, or one that was edited by hand or left in conflict by a merge.
+          DataError: if the text is not a valid lock, for example after a merge conflict.
         """
         try:
             file = _File.model_validate_json(text)
@@ -121,7 +125,7 @@ class Lock:
         return cls(file.study, file.kinds, {step.id: step for step in steps}, file.data)
 
     def lineage(self, step_id: str) -> Mapping[str, Any]:
-        """A step's spec and version, those before it nested by role."""
+        """Return a step's spec and version, with the lineage of each parent nested by role."""
         if step_id not in self._lineages:
             step = self.steps[step_id]
             before = {
@@ -139,7 +143,7 @@ class Lock:
 
 
 def lock_of(plan: StudyPlan, *, expected: bool = False) -> Lock:
-    """The lock of a plan; with `expected`, also what nothing but data keeps from being a step."""
+    """Build the lock of a plan; with `expected`, include steps whose input data is missing."""
     steps = {**plan.steps, **(plan.expected if expected else {})}.values()
     return Lock(
         plan.study.study,
@@ -150,12 +154,13 @@ def lock_of(plan: StudyPlan, *, expected: bool = False) -> Lock:
 
 
 def changes(old: Lock, plan: StudyPlan) -> tuple[list[Change], int]:
-    """What differs between a lock and a plan, in the order of the lock's lines.
+    """List the steps that differ between a lock and a plan, sorted by kind and name.
 
-    A step without an id because its data are not here is compared in all but digests.
+    A step whose input data is missing has no id. It is compared field by field without digests.
 
     Returns:
-      The changes, and how many steps could be compared only so and are otherwise as locked.
+      The changes, and the number of steps that equal the lock except for digests that could not
+      be checked because their data is missing.
     """
     new, found, unchecked = lock_of(plan), [], 0
     gone = [step for short, step in old.steps.items() if short not in new.steps]
@@ -222,7 +227,7 @@ def _data(steps: Iterable[Step]) -> Iterator[tuple[str, str]]:
 
 
 def _reader(step: Step, name: str) -> str:
-    """What a digest is of, for people."""
+    """Describe what the digest in spec field `name` identifies, such as "data of benchmark x"."""
     of = {"digest": "corpus", "data": "benchmark", "published": "method"}.get(name, "base_model")
     return f"{name} of {of} {step.spec[of]['name']}"
 
@@ -232,7 +237,7 @@ def _parents(step: LockedStep) -> dict[str, Any]:
 
 
 def _shared(spec: Mapping[str, Any], parts: dict[str, Any]) -> dict[str, Any]:
-    """The spec with mappings replaced by references; what they stand for is added to `parts`."""
+    """Replace the mappings in a spec by references and add the mappings to `parts`."""
     found = {}
     for name, value in spec.items():
         if isinstance(value, Mapping):

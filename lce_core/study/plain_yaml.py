@@ -1,8 +1,8 @@
-"""YAML of people: names and numbers, within bounds that no honest file comes near.
+"""Load YAML written by users, with size limits far above any real study file.
 
-The loader refuses what a study has no use for and what hides mistakes: keys given twice, keys that
-are no text, aliases (a few lines of which stand for billions of values), and sizes at which Python
-would hang or end in a RecursionError.
+The loader rejects duplicate keys and non-string keys because they hide mistakes. It rejects aliases
+because a few lines of aliases can expand to billions of values. It limits size and nesting so that
+Python neither hangs nor raises RecursionError.
 """
 
 from __future__ import annotations
@@ -15,33 +15,34 @@ import yaml
 from lce_core.errors import SpecError
 
 MAX_CHARS = 1 << 19
-"""About 10,000 lines. The loader is Python and reads 100,000 characters a second."""
+"""About 10,000 lines. PyYAML's Python loader reads about 100,000 characters per second."""
 MAX_VALUES = 20_000
 MAX_DEPTH = 32
 MAX_DIGITS = 40
-"""Of an integer; 2^64 has 20."""
+"""Maximum number of characters of an integer; 2^64 has 20 digits."""
 _SHOWN_CHARS = 60
 
 
 def beginning_of(path: Path) -> str:
-    """Return a file's text; of one that `plain_yaml` refuses, as much as it needs for that.
+    """Read at most `MAX_CHARS + 1` characters, enough for `plain_yaml` to reject a larger file.
 
     Raises:
-      OSError, UnicodeDecodeError: as `Path.read_text`.
+      OSError: if the file cannot be read.
+      UnicodeDecodeError: if the file is not UTF-8.
     """
     with path.open(encoding="utf-8") as file:
         return file.read(MAX_CHARS + 1)
 
 
 def plain_yaml(text: str, where: str) -> Any:
-    """Return the content of a YAML text.
+    """Parse a YAML document.
 
     Args:
-      text: One document.
-      where: The file or option, for errors.
+      text: A single YAML document.
+      where: Name of the file or option, for errors.
 
     Raises:
-      SpecError: names the line.
+      SpecError: if the document is invalid or exceeds a limit; the error names the line.
     """
     if len(text) > MAX_CHARS:
         raise SpecError(
@@ -63,7 +64,7 @@ def plain_yaml(text: str, where: str) -> Any:
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """SafeLoader with bounds that knows whom it reads for."""
+    """SafeLoader with size limits, no aliases and errors that name the file."""
 
     def __init__(self, text: str, where: str) -> None:
         self._where, self._depth, self._num_values = where, 0, 0
@@ -96,7 +97,7 @@ class _StrictLoader(yaml.SafeLoader):
         except SpecError:
             raise
         except (ValueError, KeyError, AttributeError):
-            # What PyYAML raises for 2020-99-99 or `!!int x`.
+            # PyYAML raises these for scalars such as 2020-99-99 or `!!int x`.
             shown = str(node.value)[:_SHOWN_CHARS]
             raise yaml.constructor.ConstructorError(
                 None, None, f"{shown!r}, which is no {kind}", node.start_mark

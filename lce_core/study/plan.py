@@ -1,7 +1,7 @@
-"""From a study to its steps: every cell, every training run, every data set, with identities.
+"""Compile a study into a plan: its cells, training runs and data steps, with fingerprints.
 
-`compile_study` multiplies the axes out and computes nothing but fingerprints (and the digest of the
-corpus). `lce_core.study.progress` compares the result with a store.
+`compile_study` expands the axes of the study. It runs no step; it reads input data and weights only
+to compute their digests. `lce_core.study.progress` compares the plan with a store.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from lce_core.study.step_kinds import CellSpec, TrainingSpec, kind_named
 
 @dataclass(frozen=True)
 class PlannedCell:
-    """One entry of the study's matrix: a cell to compute, or the reason why it cannot be."""
+    """One cell of the study's matrix, with its step or the reason why it cannot be computed."""
 
     base_model: str
     method: str
@@ -39,44 +39,46 @@ class PlannedCell:
     eval_length: int
     profile: str
     train_length: int | None
-    """Tokens of the rows that the evaluated weights were last trained on; None if unknown."""
+    """Row length in tokens of the last training run of the evaluated weights; None if unknown.
+
+    For weights without such a run it is the base model's trained context."""
     target_context: int
-    """Tokens of context the method extends to."""
+    """Context length in tokens to which the method extends the model."""
     step: Step | None
     checkpoint: Step | None
-    """The training step evaluated; None for weights from the hub."""
+    """The training step whose weights are evaluated; None for hub and published weights."""
     unavailable: str | None
     expected: Step | None = None
-    """What it would be once data that are not here are; see `StudyPlan.expected`."""
+    """The provisional step of a cell whose input data is missing; see `StudyPlan.expected`."""
 
 
 @dataclass(frozen=True)
 class StudyPlan:
-    """All steps of a study in an order in which parents come first."""
+    """All steps of a study by fingerprint, parents before children, and all cells."""
 
     study: StudySpec
     steps: dict[str, Step]
     cells: tuple[PlannedCell, ...]
     expected: dict[str, Step] = field(default_factory=dict)
-    """Steps that nothing but data keeps from being, for their prices alone: without the data's
-    digest a fingerprint here is nobody's id."""
+    """Steps whose input data is missing, by provisional fingerprint. They are priced but have no
+    final fingerprint, because it includes the data's digest."""
 
     @cached_property
     def order(self) -> dict[str, int]:
-        """Place of each step among all, by fingerprint."""
+        """Index of each step in the plan, by fingerprint."""
         return {print_: number for number, print_ in enumerate(self.steps)}
 
     @cached_property
     def known_models(self) -> frozenset[str]:
-        """Base models of which a cell has, or but for data would have, a step."""
+        """Names of base models with at least one cell that is computable once its data is here."""
         return frozenset(cell.base_model for cell in self.cells if cell.step or cell.expected)
 
     def waits_for_data(self, cell: PlannedCell) -> bool:
-        """Whether a cell's id, and what the store has under it, follows from data not here."""
+        """Return True if the cell's id is unknown because data or the base model is missing."""
         return cell.expected is not None or cell.base_model not in self.known_models
 
     def to_json(self) -> dict[str, Any]:
-        """What the store keeps of a plan, for the catalog: names, axes and ids of all cells."""
+        """Return the content of `plan.json`, from which the catalog reads cells and trainings."""
         trained = [s for s in self.steps.values() if issubclass(kind_named(s.kind), TrainingSpec)]
         waited_for = {print_ for c in self.cells if c.step for print_ in c.step.parents.values()}
         models = self.study.base_models
@@ -107,17 +109,17 @@ def compile_study(
     model_folders: Mapping[str, Path] | None = None,
     where: str = "study",
 ) -> StudyPlan:
-    """All steps and cells of a study.
+    """Compile a study into its steps and cells.
 
     Args:
-      study: what to compute.
-      data_folders: folders of data sets named by the user, for their digests.
-      model_folders: folders of base models' weights that take the place of the hub.
-      where: the study's file, for errors.
+      study: The study to plan.
+      data_folders: Data set folders by the user's names, read for their digests.
+      model_folders: Folders with weights by name, used instead of the hub.
+      where: Path of the study file, for errors.
 
     Raises:
-      SpecError: a method's parameters do not fit a base model or the lengths.
-      DataError: the corpus is there but cannot be read.
+      SpecError: if a method's parameters do not fit a base model or the lengths.
+      DataError: if the corpus, a data set or a weights folder exists but cannot be read.
     """
     steps: dict[str, Step] = {}
     expected: dict[str, Step] = {}
@@ -147,17 +149,17 @@ def compile_study(
 
 @dataclass
 class _Block:
-    """The cells of one base model and seed."""
+    """Plans the cells of one base model and seed."""
 
     text: Text
     seed: int
     data: Mapping[tuple[int, str], Data]
-    """By the benchmark's place in the study, and task."""
+    """Benchmark data by index of the benchmark in the study and task."""
     published: Mapping[str, Data]
-    """Published weights by variant."""
+    """Published weights by variant name."""
     steps: dict[str, Step]
     expected: dict[str, Step]
-    """In place of `steps` for what reads data that are not here."""
+    """Collects, instead of `steps`, the steps whose input data is missing."""
     folders: Mapping[str, Path]
 
     def cells(self) -> Iterator[PlannedCell]:
@@ -169,7 +171,8 @@ class _Block:
                 for index, entry in enumerate(self.text.study.benchmarks)
                 if entry.asks(variant)
             ]
-            if not asking:  # nor is it trained, but for one that starts from it
+            # A variant that no benchmark evaluates is trained only if another one starts from it.
+            if not asking:
                 continue
             checkpoint = None if self.text.base.absent else training.checkpoint(variant)
             for index, entry in asking:
@@ -256,16 +259,16 @@ class _Block:
         return _add(steps, make_step(spec, "-".join(map(str, (*names, *places))), parents, axes))
 
     def _absent(self, variant: MethodEntry, data: Data) -> str | None:
-        """What a cell reads and is not here, as a reason."""
+        """Return why input data or published weights are missing; None if nothing is missing."""
         if self.text.base.absent:
-            return None  # the cell's reason already
+            return None  # `_cell` already reports the missing base model
         return self.text.corpus.absent or data.absent or self.published[variant.name].absent
 
     def _expected(self, benchmark: Benchmark, axes: Mapping[str, Any]) -> dict[str, float]:
         place = (axes["task"], axes["eval_length"], self.folders)
         try:
             known = benchmark.data_sequences(self.text.base_model, *place)
-        except UnavailableError:  # a part of the data is missing: the cell's own finding
+        except UnavailableError:  # part of the data is missing; the cell reports it when it runs
             known = None
         if known is None:
             return {}

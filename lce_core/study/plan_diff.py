@@ -1,9 +1,10 @@
-"""A plan against what the store holds of its study, as a diff: new, stale, orphaned, and why.
+"""Compare a plan with the stored artifacts of its study: new, stale and orphaned, and why.
 
-A step that is to do is stale if an earlier plan, or the lock, of the study had another one in its
-place and the store holds that one; the fields in which the two differ say why. What such plans
-named, the store holds and nothing takes the place of is orphaned. A version of a plug-in is a field
-like any other.
+A step's place is its kind with the axes that the kind names in `place`. A step to do is stale if an
+earlier plan or the lock of the study named another step in the same place and the store holds that
+step's artifact; the differing fields are the reason. An artifact is orphaned if an earlier plan or
+the lock named it, the store holds it and no planned step replaces it. A plug-in's version is
+compared like any other field.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from lce_core.study.step_kinds import CellSpec, kind_named
 from lce_core.study.step_spec import KINDS
 
 _SHOWN_FIELDS = 3
-"""Of those that differ; the shallowest come first."""
+"""Differing fields shown in a reason, shallowest first."""
 _LONGEST_FIELD = 150
 
 Place = tuple[object, ...]
@@ -31,42 +32,42 @@ Place = tuple[object, ...]
 
 @dataclass(frozen=True)
 class Orphan:
-    """An artifact that earlier plans of the study named and this one does not."""
+    """An artifact that an earlier plan or lock of the study named and this plan does not."""
 
     kind: str
     name: str
     id: str
     axes: Mapping[str, Any]
     differs: tuple[str, ...]
-    """Fields that differ from the step now in its place, or why there is none."""
+    """Fields that differ from the step now planned in its place, or why no step is planned."""
     now: str | None
-    """Id of that step."""
+    """Id of the step now planned in its place."""
 
 
 @dataclass(frozen=True)
 class PlanDiff:
-    """A plan's steps, and what it has left behind."""
+    """States of a plan's steps, and the artifacts that the plan no longer names."""
 
     states: dict[str, StepState]
-    """By fingerprint; those to do say what differs."""
+    """States by fingerprint; the reasons of steps to do name the differing fields."""
     orphans: tuple[Orphan, ...]
 
 
 def compare(
     plan: StudyPlan, store: Store, states: Mapping[str, StepState], before: Collection[str]
 ) -> PlanDiff:
-    """What differs between a plan and what the store holds of the study's earlier ones.
+    """Compare a plan with the stored artifacts of the study's earlier plans and locks.
 
     Args:
-      plan: what is planned now.
-      store: its records are read if something is new or left behind.
-      states: where each step stands, by fingerprint.
-      before: ids that earlier plans and locks of the study name.
+      plan: The current plan.
+      store: Store whose records are read if a step is new or an earlier artifact is not planned.
+      states: State of each step by fingerprint.
+      before: Ids that earlier plans and locks of the study name.
     """
     planned = {step.short for step in plan.steps.values()}
     left = (store.listing().ids & set(before)) - planned
     new = [s for s in plan.steps.values() if states[s.fingerprint] == StepState("to do", "new")]
-    if not (new or left):  # then no record has to be read
+    if not (new or left):  # skip reading all records of the store
         return PlanDiff(dict(states), ())
     wanted = {_place(step.kind, step.axes) for step in new}
     finished: dict[Place, list[Record]] = {}
@@ -88,7 +89,7 @@ def compare(
 
 
 def in_short(fields: Sequence[str]) -> str:
-    """The first of some fields that differ, and how many more there are."""
+    """Join the first differing fields and the number of remaining ones."""
     shown = [
         textwrap.shorten(field, _LONGEST_FIELD, placeholder=" ...")
         for field in fields[:_SHOWN_FIELDS]
@@ -99,7 +100,10 @@ def in_short(fields: Sequence[str]) -> str:
 
 
 def _explained(step: Step, near: Iterable[Record], left: Collection[str]) -> StepState:
-    """The state of a new step in whose place others have finished."""
+    """Return the state of a new step, given the finished steps in its place.
+
+    Prefer artifacts of the study's own earlier plans (`left`): they make the step stale.
+    """
     own = [record for record in near if record.fingerprint[:SHORT] in left]
     fields, record = min(((_fields(one, step), one) for one in own or near), key=_number_of_fields)
     if own:
@@ -115,7 +119,7 @@ def _orphans(plan: StudyPlan, records: Iterable[Record]) -> tuple[Orphan, ...]:
         places.setdefault(_place(step.kind, step.axes), []).append(step)
         for axis in kind_named(step.kind).place:
             values.setdefault((step.kind, axis), set()).add(step.axes.get(axis))
-    # Without its data a step has no id to look for: what stands in its place may be its own.
+    # A step without its input data has no id, so the artifact in its place may be its own.
     waiting = {(step.kind, step.name) for step in plan.expected.values()}
     unavailable: dict[Place, str] = {}
     for cell in plan.cells:
@@ -143,7 +147,7 @@ def _orphans(plan: StudyPlan, records: Iterable[Record]) -> tuple[Orphan, ...]:
 
 
 def _fields(record: Record, step: Step) -> tuple[str, ...]:
-    """In which fields a step differs from a finished one, as "place: old -> new"."""
+    """List the fields that differ between a finished step and a planned one, "path: old -> new"."""
     found = differences(record.lineage, step.lineage)
     return tuple(found) or (f"version of kind {step.kind}: -> {kind_named(step.kind).version}",)
 
@@ -153,7 +157,7 @@ def _number_of_fields(compared: tuple[tuple[str, ...], object]) -> int:
 
 
 def _no_longer(record: Record, values: Mapping[tuple[str, str], set[object]]) -> str:
-    """Which value of a place is planned no more."""
+    """Name the first axis value of the artifact that the study no longer plans."""
     for axis in kind_named(record.kind).place:
         if (value := record.axes.get(axis)) not in values.get((record.kind, axis), ()):
             return f"{axis} {value}: planned no more"

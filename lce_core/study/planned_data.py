@@ -1,4 +1,4 @@
-"""The data of a study in its plan: digests of what lies on this machine, and steps that cut it."""
+"""Plan a study's data: digests of local data and weights, and the steps that prepare text."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from lce_core.study.step_kinds import HeldOutSpec, RowsSpec, Tokenizer, TokensSp
 
 @dataclass(frozen=True)
 class Data:
-    """The digest of what a plug-in reads from this machine, or why it is out of reach."""
+    """The digest of a plug-in's local input, or the reason why the input is missing."""
 
     digest: str | None
     absent: str | None
 
     @classmethod
     def of(cls, digest: Callable[[], str | None]) -> Data:
-        """What `digest` gives.
+        """Call `digest`; record the reason if it raises UnavailableError.
 
         Raises:
-          DataError: the data is there but cannot be read.
+          DataError: if the data exists but cannot be read.
         """
         try:
             return cls(digest(), None)
@@ -36,21 +36,21 @@ class Data:
 
 @dataclass(frozen=True)
 class Base:
-    """A base model as far as it is known on this machine, or why nothing is."""
+    """A base model with its local configuration, or the reason why that is missing."""
 
     model: LanguageModel
     weights: str | None
-    """The digest of weights from a folder; the hub's are pinned by their revision."""
+    """Digest of weights from a folder; None for hub weights, which are pinned by revision."""
     absent: str | None
 
     @classmethod
     def of(cls, model: LanguageModel, folder: Path | None) -> Base:
-        """The model with what its configuration says, and the digest of its folder.
+        """Resolve the model's configuration and compute the digest of its folder, if any.
 
         Raises:
-          SpecError: no method can be put on the model.
-          DataError: its configuration or a file of its weights is broken.
-          UnavailableError: the folder cannot be read.
+          SpecError: if the model's architecture supports no method.
+          DataError: if the configuration or a weights file is broken.
+          UnavailableError: if the folder cannot be read.
         """
         try:
             known = model.resolved(folder)
@@ -64,7 +64,7 @@ class Base:
 
 @dataclass(frozen=True)
 class Text:
-    """The study's corpus under one base model's tokenizer."""
+    """The study's corpus, tokenized for one base model."""
 
     study: StudySpec
     base: Base
@@ -72,21 +72,21 @@ class Text:
 
     @property
     def base_model(self) -> LanguageModel:
-        """Whose tokenizer it is."""
+        """Base model that owns the tokenizer."""
         return self.base.model
 
     @property
     def weights(self) -> str | None:
-        """The digest of weights from a folder."""
+        """Digest of weights from a folder; None for hub weights."""
         return self.base.weights
 
     @property
     def absent(self) -> str | None:
-        """Why there is neither text nor model."""
+        """Reason why the base model or the corpus is missing; None if both are here."""
         return self.base.absent or self.corpus.absent
 
     def tokens(self) -> Step | None:
-        """Token shards, of a corpus that is streamed."""
+        """Make the token shards step; return None if the corpus is not streamed."""
         if not isinstance(self.study.corpus, StreamedCorpus):
             return None
         spec = TokensSpec(
@@ -95,7 +95,7 @@ class Text:
         return make_step(spec, self._name(), {}, self._axes())
 
     def rows(self, row_length: int, num_rows: int, seed: int, add: Callable[[Step], Step]) -> Step:
-        """Packed training rows; `add` puts what they are cut from into the plan."""
+        """Make the packed rows step; `add` puts its parent, the token shards, into the plan."""
         spec = RowsSpec(
             corpus=self.study.corpus,
             digest=self.corpus.digest,
@@ -110,7 +110,7 @@ class Text:
         )
 
     def held_out(self, add: Callable[[Step], Step]) -> Step:
-        """Tokenised held-out text; `add` puts what it is cut from into the plan."""
+        """Make the held-out text step; `add` puts its parent, the token shards, into the plan."""
         spec = HeldOutSpec(
             corpus=self.study.corpus,
             digest=self.corpus.digest,

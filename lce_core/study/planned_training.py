@@ -1,8 +1,8 @@
-"""The training runs of one base model and seed in a plan: the base, and a chain for each variant.
+"""Plan the training runs of one base model and seed: the base model and a chain per variant.
 
-A variant is a method, frozen or tuned, as the study lists it. Its chain has one run, or one for
-each of the method's stages; it goes on from the base or, by `start_from`, from another chain's end.
-Runs that do the same, whatever variant they belong to, are one step.
+A variant is an entry of the study's methods, frozen or tuned. A tuned variant's chain has one run
+per stage of the method and a final run. The chain starts from the base model or, with `start_from`,
+from the last run of another chain. Identical runs of different variants share one step.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lce_core.study.step_kinds import BaseSpec, FinetuneSpec
 
 @dataclass(frozen=True)
 class _Run:
-    """One of a chain's runs; lengths in tokens."""
+    """One run of a chain. `target` and `row_length` are in tokens."""
 
     name: str
     method: Method
@@ -37,14 +37,14 @@ class PlannedTraining:
     text: Text
     seed: int
     add: Callable[[Step], Step]
-    """Puts a step into the plan, or finds the one that is there already."""
+    """Adds a step to the plan and returns it, or returns the equal step already planned."""
     _checkpoints: dict[str, Step | None] = field(default_factory=dict)
 
     def checkpoint(self, variant: MethodEntry) -> Step | None:
-        """The run whose weights a variant is evaluated with; None for the hub's and published ones.
+        """Plan and return the run whose weights are evaluated; None for hub and published weights.
 
         Raises:
-          SpecError: a run of less than one step.
+          SpecError: if a run has fewer tokens than one optimizer step.
         """
         if variant.checkpoint is not None:
             return None

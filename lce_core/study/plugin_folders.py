@@ -1,4 +1,4 @@
-"""Folders with plug-ins of one's own."""
+"""Register folders that hold the user's own plug-ins."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ PLACES: dict[str, Registry[Any]] = {
     "models": MODELS,
     "corpora": CORPORA,
 }
-"""Folders within such a folder, and what lies in each."""
+"""Subfolders of a plug-in folder, and the registry for the plug-ins in each."""
 
 
 def add_plugin_folders(folders: tuple[Path, ...]) -> None:
-    """Lets plug-ins in `<folder>/methods`, `/benchmarks`, `/models` and `/corpora` take part."""
+    """Register plug-ins in `<folder>/methods`, `/benchmarks`, `/models` and `/corpora`."""
     for folder in folders:
         for place, registry in PLACES.items():
             registry.add_folder(folder / place)
@@ -36,18 +36,18 @@ _KIND_OF = {
     "tokenizer": "models",
     "corpus": "corpora",
 }
-"""Kind of the plug-in that each field of a step's spec names."""
+"""Plug-in kind by the spec field that names the plug-in."""
 
 
 def own_plugins(spec: Mapping[str, Any]) -> dict[str, PluginCode]:
-    """Return the user's own plug-ins that a step's spec names, by kind and name.
+    """Return the code of the user's own plug-ins in a step's spec, by "kind/name".
 
     Raises:
-      SpecError: a plug-in is not here, or its file is wrong.
+      SpecError: if a plug-in is not registered or its file is invalid.
     """
     found = {}
     for field, kind in _KIND_OF.items():
-        # Some fields are left out, or None, in some kinds of step.
+        # Not every step kind has every field, and optional fields can be None.
         if isinstance(entry := spec.get(field), Mapping):
             name = entry["name"]
             if code := PLACES[kind].code(name):

@@ -1,4 +1,4 @@
-"""What a plan still needs: looks its steps up in a store, and says why each is done or not."""
+"""Look up a plan's steps in a store and explain why each step is done or not."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ State = Literal["done", "to do", "failed", "unavailable"]
 Change = Literal["new", "done", "stale", "failed", "unavailable"]
 
 _FOR_GOOD = "non_finite"
-"""The failure class that no later run tries again: the same numbers diverge again."""
+"""The failure class that later runs do not retry: a deterministic run diverges again."""
 
 
 @dataclass(frozen=True)
 class StepState:
-    """Where a step stands."""
+    """State of a step in the store, with the reason."""
 
     state: State
     reason: str
     holds: Literal["new", "stale", "failed"] = "new"
-    """Of one to do, what is there of it: nothing, an outdated or damaged artifact, a failure."""
+    """What the store holds of a step to do: nothing, a stale or damaged artifact, or a failure."""
     differs: tuple[str, ...] = ()
-    """Fields in which it differs from what has finished in its place, as "field: old -> new"."""
+    """Differences from the nearest finished step in the same place, as "field: old -> new"."""
     was: str | None = None
-    """Id of the artifact of an earlier plan that was in its place."""
+    """Id of the artifact that an earlier plan had in the same place."""
     plugin_changes: frozenset[PluginChange] = frozenset()
-    """Changes of plug-ins under one VERSION that make the step, or a parent, doubtful."""
+    """Plug-ins of the step or an ancestor whose code changed without a new VERSION."""
 
     @property
     def change(self) -> Change:
-        """Where it stands, in one word, against what the store holds."""
+        """The state in one word, with "to do" refined to new, stale or failed."""
         return self.holds if self.state == "to do" else self.state
 
 
@@ -49,13 +49,13 @@ def inspect(
     *,
     retry_failed: bool = False,
 ) -> dict[str, StepState]:
-    """State of every step by fingerprint, parents before children.
+    """Return the state of every step by fingerprint, parents before children.
 
     Args:
-      plan: the steps to look up.
-      store: where they are looked up.
-      folders: `folders_of` the execution; what was out of reach is tried again with other ones.
-      retry_failed: also try again what failed for good (a loss that became NaN).
+      plan: The steps to look up.
+      store: The store to search.
+      folders: `folders_of` the execution. An unavailable step is retried if the folders changed.
+      retry_failed: Also retry steps with a permanent failure, such as a loss that became NaN.
     """
     states: dict[str, StepState] = {}
     listing, accepted = store.listing(), AcceptedCode(store.home)
@@ -76,10 +76,10 @@ def inspect(
 
 
 def given_up(failure: Mapping[str, Any], folders: Mapping[str, str]) -> StepState | None:
-    """State of a step that no run tries again after this failure; None where one does.
+    """Return the state of a step that is not retried after this failure; None if it is retried.
 
     Args:
-      failure: as `FailureNotes.of` gives it.
+      failure: A failure as returned by `FailureNotes.of`.
       folders: `folders_of` the execution.
     """
     if failure["class"] == _FOR_GOOD:
@@ -90,7 +90,7 @@ def given_up(failure: Mapping[str, Any], folders: Mapping[str, str]) -> StepStat
 
 
 def _changes(record: Record, step: Step, accepted: AcceptedCode) -> frozenset[PluginChange]:
-    """Return which plug-ins of a finished step have other code now, apart from accepted changes."""
+    """Return the plug-ins whose code changed since the step finished, without accepted changes."""
     present, found = own_plugins(step.spec), []
     for plugin, ran in record.plugins.items():
         now = present.get(plugin)

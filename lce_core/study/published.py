@@ -1,10 +1,11 @@
-"""Published weights of a variant: found by name, compared with the study, known by their digest.
+"""Find a variant's published weights by name, check them against the study and digest them.
 
-What config.json says is read as JSON: sizes have to be the base model's, and scaled frequencies,
-where it states any, those that the study's method has for a request of its target context. Files
-without such a statement are taken at their name: many published ones have none.
+The check reads config.json. Its sizes must equal the base model's. If it states scaled RoPE
+frequencies, they must equal the frequencies of the study's method for a request of the target
+context. Many published checkpoints state no scaling; their frequencies cannot be checked, so the
+folder's name is trusted.
 
-Loads no torch.
+This module does not import torch.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from lce_core.study.planned_data import Data
 from lce_core.study.spec import MethodEntry
 
 MOST_ADDED_TOKENS = 64
-"""Rows that a vocabulary may have beyond the base model's: padding, and tokens of training code."""
+"""Extra vocabulary rows allowed beyond the base model's, for padding and added tokens."""
 _AGREEMENT = 1e-6
-"""Largest relative difference of frequencies: published bases and factors are rounded."""
+"""Largest relative difference of frequencies. Published RoPE bases and factors are rounded."""
 _ADAPTER = "adapter_config.json"
 _LEARNED = "extension.safetensors"
 _INSERTED = "landmark_token_id"
@@ -39,18 +40,21 @@ def published_weights(
     folders: Mapping[str, Path],
     where: str,
 ) -> Data:
-    """Digest of a variant's published weights, or why they are out of reach; nothing for others.
+    """Check and digest a variant's published weights; a variant without `checkpoint` has none.
 
     Args:
-      base_model: what they were trained from.
-      variant: the study's entry.
-      target: context in tokens that it extends to.
-      folders: by the names that the user gave.
-      where: the entry, for errors.
+      base_model: The model from which the weights were trained.
+      variant: The study's entry.
+      target: Context length in tokens to which the variant extends the model.
+      folders: Folders by the names that the user gave.
+      where: Path of the entry in the study file, for errors.
+
+    Returns:
+      The digest, or the reason why the weights are missing.
 
     Raises:
-      SpecError: the folder holds something else than the entry says.
-      DataError: its config.json or a file of its weights cannot be read.
+      SpecError: if the folder's content contradicts the entry.
+      DataError: if config.json or a weights file cannot be read.
     """
     if variant.checkpoint is None:
         return Data(None, None)
@@ -68,10 +72,10 @@ def published_weights(
 
 
 def named_folder(name: str, folders: Mapping[str, Path]) -> Path:
-    """The folder that the user named.
+    """Return the folder that the user passed under this name.
 
     Raises:
-      UnavailableError: none has that name.
+      UnavailableError: if no folder has this name.
     """
     if name not in folders:
         raise UnavailableError(
@@ -84,10 +88,10 @@ def named_folder(name: str, folders: Mapping[str, Path]) -> Path:
 
 
 def published_folder(digest: str, folders: Mapping[str, Path]) -> Path:
-    """The named folder whose weights have this digest.
+    """Return the named folder whose weights have this digest.
 
     Raises:
-      StoreError: there is none any more.
+      StoreError: if no folder has it, for example because the weights changed after planning.
     """
     for folder in folders.values():
         if weights_digest(folder) == digest:
@@ -205,7 +209,7 @@ def _check_rope(
         share = float(stated.get("partial_rotary_factor", geometry.rotary_dim / geometry.head_dim))
         context = int(config.get("max_position_embeddings") or geometry.trained_context)
         is_plain = stated["rope_type"] == PLAIN and _close(stated["rope_theta"], geometry.theta)
-        with np.errstate(all="ignore"):  # what is not finite is refused as a table
+        with np.errstate(all="ignore"):  # non-finite values make `stated_table` or `agrees` fail
             said = stated_table(stated, geometry, context, target)
     except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise DataError(

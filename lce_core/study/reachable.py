@@ -1,9 +1,9 @@
-"""What a store has to keep: all that its studies' plans and locks name.
+"""Find the garbage collector's roots: the artifacts that plans and locks of studies name.
 
-A plan that was made where data are out of reach knows no ids of the cells that read them. What
-stands in the place of such a cell (its model, method, seed, task and length) is kept, whatever its
-id, and so is all that the study's earlier plans named: an artifact's place is that of whoever
-computed it first, which may have had another label or seed.
+A plan made on a machine without some input data has no ids for the cells that read the data. Every
+artifact in the place of such a cell (model, method, seed, benchmark, task, length) is kept,
+whatever its id. All artifacts named by the study's earlier plans are kept as well, because an
+artifact records the place of the step that first computed it, which may have another label or seed.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from lce_core.study.step_spec import KINDS
 
 
 def roots_of(store: Store, locks: Iterable[Path]) -> Roots:
-    """What the plans and locks in a store, and further locks, name.
+    """Collect the ids and places named by the plans and locks in a store and by further locks.
 
     Raises:
-      SpecError: there is none of them, so that everything would be garbage.
-      DataError: one of them cannot be read, so that what it names is not known.
+      SpecError: if there is no plan and no lock, because everything would then be garbage.
+      DataError: if a plan or lock cannot be read, because its ids are then unknown.
     """
     plans = [(path, _plan(path)) for path in sorted(store.home.glob("studies/*/plan.json"))]
     kept = [*sorted(store.home.glob(f"studies/*/{LOCK}")), *locks]
@@ -57,12 +57,12 @@ def roots_of(store: Store, locks: Iterable[Path]) -> Roots:
 _ALWAYS_NAMED = frozenset(
     name for name, kind in KINDS.items() if issubclass(kind, CellSpec | TrainingSpec)
 )
-"""Kinds of which plans of earlier versions name every step, too."""
+"""Kinds whose steps are all named even in plans of earlier versions, which have no `steps`."""
 
 
 def _places(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for cell in plan["cells"]:
-        # Plans of earlier versions do not say why a cell has no id.
+        # Plans of earlier versions do not record why a cell has no id: assume missing data.
         if cell["cell"] is None and cell.get("waits_for_data", True):
             yield {axis: cell[axis] for axis in CellSpec.place}
 
@@ -85,7 +85,7 @@ def _no_plan(path: Path, error: BaseException) -> DataError:
 
 
 def ids_before(store: Store, study: str) -> set[str]:
-    """Ids that a study's plans so far and the copy of its lock name; what is broken names none."""
+    """Return the ids named by a study's plans and by the copy of its lock; ignore a broken lock."""
     folder = store.home / "studies" / study
     with contextlib.suppress(DataError):
         return ids_of_study(folder).union(_lock(folder / LOCK).steps)

@@ -1,9 +1,9 @@
-"""Published training recipes as data: `training: {recipe: yarn}` in a study file.
+"""Load published training recipes, used as `training: {recipe: yarn}` in a study file.
 
-Each file of `lce_core/recipes` holds one recipe; every value stands there with the table, section
-or commit it is taken from, and with what contradicts it. A study's own keys come before a recipe's.
-Recipes are resolved when a study is read, so that identity holds plain values: a study that writes
-the same values out has the same ids.
+Each file of `lce_core/recipes` holds one recipe. Every value carries its source (table, section or
+commit) and any contradicting statement. Keys in the study override keys of the recipe. Recipes are
+resolved when the study is read, so fingerprints contain plain values: a study that writes out the
+same values has the same ids.
 """
 
 from __future__ import annotations
@@ -22,57 +22,57 @@ _SUFFIX = ".yaml"
 
 
 class Fact(Section):
-    """One value of a recipe and where it is from."""
+    """One value of a recipe with its source."""
 
     value: int | float | str
     source: str = Field(min_length=1)
     """Table or section of a paper, or repository@commit and file."""
     against: str | None = Field(default=None, min_length=1)
-    """What another place of the same work says instead."""
+    """Contradicting value elsewhere in the same work, with its place."""
 
 
 class Recipe(Section):
-    """A file of `lce_core/recipes`."""
+    """The content of one file in `lce_core/recipes`."""
 
     about: str
-    """Whose training this is."""
+    """The paper or project whose training the recipe describes."""
     training: dict[str, Fact]
-    """By key of `Training`."""
+    """Values by key of `Training`."""
     upsampling: dict[str, Fact] = Field(default_factory=dict)
-    """By key of `Upsampling`; of a study, not of one of its methods."""
+    """Values by key of `Upsampling`. They apply to a whole study, not to a single method."""
     train_tokens: Fact | None = None
     not_given: dict[str, str] = Field(default_factory=dict)
-    """What the source leaves open, or what a study cannot say, by key or word."""
+    """Details that the source omits or a study file cannot express, by key or topic."""
 
     def facts(self) -> Iterator[tuple[str, Fact]]:
-        """All values by the key they have in a study file."""
+        """Yield every value with its key in a study file, such as "training.precision"."""
         yield from ((f"training.{key}", fact) for key, fact in self.training.items())
         if self.train_tokens is not None:
             yield "train_tokens", self.train_tokens
         yield from ((f"upsampling.{key}", fact) for key, fact in self.upsampling.items())
 
     def of_entry(self) -> dict[str, Any]:
-        """Keys beside `training` that an entry of `methods` takes from the recipe."""
+        """Return the keys other than `training` that a `methods` entry takes from the recipe."""
         return {} if self.train_tokens is None else {"train_tokens": self.train_tokens.value}
 
     def of_study(self) -> dict[str, Any]:
-        """Keys beside `training` that a study takes from the recipe."""
+        """Return the keys other than `training` that a study takes from the recipe."""
         upsampling = {"upsampling": _values(self.upsampling)} if self.upsampling else {}
         return {**self.of_entry(), **upsampling}
 
 
 def recipe_names() -> list[str]:
-    """All recipes, sorted."""
+    """Return the names of all recipes, sorted."""
     folder = files("lce_core") / "recipes"
     names = (file.name for file in folder.iterdir())
     return sorted(name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX))
 
 
 def load_recipe(name: str, where: str = "recipe") -> Recipe:
-    """The recipe of this name.
+    """Load the recipe of this name; `where` names the key in errors.
 
     Raises:
-      SpecError: there is none, with the most similar one.
+      SpecError: if there is no such recipe; the error suggests the most similar name.
     """
     known = recipe_names()
     if name not in known:
@@ -82,7 +82,12 @@ def load_recipe(name: str, where: str = "recipe") -> Recipe:
 
 
 def resolved(training: Mapping[str, Any], where: str) -> tuple[Recipe | None, dict[str, Any]]:
-    """The recipe that a `training` mapping names, if any, and the mapping with its values."""
+    """Resolve `recipe` in a `training` mapping.
+
+    Returns:
+      The named recipe, or None, and the mapping with the recipe's values filled in. The mapping's
+      own keys override the recipe's.
+    """
     if "recipe" not in training:
         return None, dict(training)
     recipe = load_recipe(str(training["recipe"]), f"{where}.recipe")

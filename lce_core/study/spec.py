@@ -1,10 +1,10 @@
-"""The study file: what is computed.
+"""The content of a study file: `StudySpec` and its sections.
 
-`lce_core.study.study_file` reads a StudySpec from YAML and refuses every key it does not
-understand. What a step depends on goes into its fingerprint (`lce_core.study.plan`); Execution is
-recorded beside results and never hashed.
+`lce_core.study.study_file` reads a StudySpec from YAML and rejects unknown keys. Every field that a
+step depends on is part of the step's fingerprint (`lce_core.study.plan`). Execution settings are
+recorded beside results and are never part of a fingerprint.
 
-Loading this module loads no torch.
+This module does not import torch.
 """
 
 from __future__ import annotations
@@ -24,43 +24,45 @@ from lce_core.models import MODELS, LanguageModel
 from lce_core.recipe import STRICT, Evaluation, Positions, Section, Training, Upsampling
 
 _OF_TRAINING = ("train_length", "train_tokens", "training", "start_from")
-"""Keys of an entry of `methods` that say how it is trained."""
+"""Keys of an entry of `methods` that are allowed only for tuned variants."""
 MAX_NAME = 100
-"""Characters of a study's name: files, folders and database rows are named after it."""
+"""Maximum characters of a study's name, which names files, folders and database rows."""
 MAX_LABEL = 64
-"""Characters of a method's or model's label: both are part of a folder's name of 255 bytes."""
+"""Maximum characters of a label. A folder's name, at most 255 bytes, contains two labels."""
 MAX_SEEDS = 1000
 MAX_CELLS = 250_000
-"""A plan of 248,400 cells takes 172 s on two busy cores, and 1.3 GB; both grow with the cells."""
+"""Planning 248,400 cells takes 172 s on two busy cores and 1.3 GB; both grow with the cells."""
 
 
 class MethodEntry(Section):
-    """An entry of `methods`: a method, frozen or fine-tuned.
+    """A variant: an entry of `methods`, frozen or fine-tuned.
 
-    What it leaves out is the study's: `StudySpec.target_of` and its siblings say what holds.
+    Omitted keys default to the study's values; `StudySpec.target_of` and similar methods resolve
+    them.
     """
 
     method: Method
     label: str = Field(pattern=r"^[a-z0-9][a-z0-9_]*$", max_length=MAX_LABEL)
-    """Name in tables: the method's own unless two variants of one method are compared."""
+    """Name in tables. Defaults to the method's name; set it to compare variants of one method."""
     tuned: bool = False
     """Fine-tune on `train_tokens` at the target context before evaluating."""
     train_positions: Positions = "exact"
-    """Fine-tune on positions rounded to bf16 (`bf16`), or on angles rounded so (`bf16_angles`)."""
+    """Fine-tune on exact positions, on positions rounded to bf16 (`bf16`), or on rotation angles
+    rounded to bf16 (`bf16_angles`)."""
     target_context: int | None = Field(default=None, gt=0)
-    """Tokens of context this method extends to, frozen or tuned; None: the study's."""
+    """Context length in tokens to which the variant extends the model; None: the study's."""
     train_length: int | None = Field(default=None, gt=0)
-    """Tokens of a training row; None: the target context."""
+    """Length of a training row in tokens; None: the target context."""
     train_tokens: int | None = Field(default=None, gt=0)
-    """Tokens of its training; None: the study's."""
+    """Number of training tokens; None: the study's."""
     training: Training | None = None
-    """Its optimiser and schedule, complete; None: the study's."""
+    """Complete training settings (optimizer and schedule); None: the study's."""
     start_from: str | None = None
-    """Name of the tuned entry whose weights its training starts from; None: the base model's."""
+    """Name of the tuned variant whose weights initialise the training; None: the base model's."""
     checkpoint: str | None = Field(
         default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=MAX_NAME
     )
-    """Name of published weights that take the place of training, for `--model-folder`."""
+    """Name of published weights to evaluate instead of training; see `--model-folder`."""
 
     @model_validator(mode="after")
     def _of_training(self) -> MethodEntry:
@@ -113,12 +115,12 @@ class MethodEntry(Section):
 
     @property
     def is_tuned(self) -> bool:
-        """Whether it is evaluated with trained weights, of the study or published."""
+        """True if the variant is evaluated with weights tuned by the study or published."""
         return self.tuned or self.checkpoint is not None
 
     @property
     def name(self) -> str:
-        """Label and state, as in "yarn" or "yarn-tuned"."""
+        """The label, with "-tuned" appended for a tuned variant: "yarn" or "yarn-tuned"."""
         return f"{self.label}-tuned" if self.is_tuned else self.label
 
 
@@ -126,14 +128,14 @@ Length = Annotated[int, Field(gt=0)]
 
 
 class BenchmarkEntry(Section):
-    """One benchmark at some lengths."""
+    """An entry of `benchmarks`: a benchmark with its lengths, tasks and methods."""
 
     benchmark: Benchmark
     lengths: tuple[Length, ...] = Field(min_length=1)
-    """Evaluated context lengths in tokens, generated ones included."""
+    """Evaluated context lengths in tokens, including generated tokens."""
     tasks: tuple[str, ...] = Field(min_length=1)
     methods: tuple[str, ...] | None = Field(default=None, min_length=1)
-    """Names of the variants that are asked; None: all."""
+    """Names of the variants to evaluate; None: all."""
 
     @model_validator(mode="after")
     def _distinct(self) -> BenchmarkEntry:
@@ -143,12 +145,12 @@ class BenchmarkEntry(Section):
         return self
 
     def asks(self, variant: MethodEntry) -> bool:
-        """Whether this variant has cells of the entry."""
+        """Return True if the entry evaluates this variant."""
         return self.methods is None or variant.name in self.methods
 
 
 class StudySpec(BaseModel):
-    """A whole study: base models x methods x seeds x benchmarks x lengths."""
+    """A whole study: base models x methods x seeds x benchmarks x tasks x lengths."""
 
     model_config = STRICT
 
@@ -157,49 +159,49 @@ class StudySpec(BaseModel):
     hypothesis: str
     """What the study expects to find, written before it runs."""
     target_context: int = Field(gt=0)
-    """Tokens of context the methods extend to (C')."""
+    """Context length C' in tokens to which the methods extend the base models."""
     train_tokens: int | None = Field(default=None, gt=0)
-    """Tokens each tuned method is trained on, rounded down to whole steps."""
+    """Training tokens per tuned variant, rounded down to whole optimizer steps."""
     corpus: Corpus
     base_models: tuple[LanguageModel, ...] = Field(min_length=1)
     methods: tuple[MethodEntry, ...] = Field(min_length=1)
     training: Training | None = None
-    """Optimiser and schedule of the tuned methods; None in a study that trains none."""
+    """Training settings of the tuned variants; None if the study trains none."""
     benchmarks: tuple[BenchmarkEntry, ...] = Field(min_length=1)
     seeds: tuple[int, ...] = Field(min_length=1, max_length=MAX_SEEDS)
     upsampling: Upsampling = Upsampling()
     evaluation: Evaluation = Evaluation()
 
     def target_of(self, variant: MethodEntry) -> int:
-        """Tokens of context that a variant extends to."""
+        """Return the context length in tokens to which a variant extends the model."""
         return variant.target_context or self.target_context
 
     def train_length_of(self, variant: MethodEntry) -> int:
-        """Tokens of a row that a tuned variant is trained on last."""
+        """Return the row length in tokens of a tuned variant's last training run."""
         return variant.train_length or self.target_of(variant)
 
     def train_tokens_of(self, variant: MethodEntry) -> int:
-        """Tokens that a tuned variant is trained on.
+        """Return the number of tokens on which a tuned variant is trained.
 
         Raises:
-          SpecError: neither the variant nor the study says how many.
+          SpecError: if neither the variant nor the study sets `train_tokens`.
         """
         if tokens := variant.train_tokens or self.train_tokens:
             return tokens
         raise _untold("train_tokens", variant)
 
     def training_of(self, variant: MethodEntry) -> Training:
-        """Optimiser and schedule of a tuned variant.
+        """Return the training settings of a tuned variant.
 
         Raises:
-          SpecError: neither the variant nor the study has them.
+          SpecError: if neither the variant nor the study sets `training`.
         """
         if training := variant.training or self.training:
             return training
         raise _untold("training", variant)
 
     def start_of(self, variant: MethodEntry) -> MethodEntry | None:
-        """The tuned variant whose weights this one starts from, if any."""
+        """Return the tuned variant whose weights initialise this one's training, if any."""
         named = {other.name: other for other in self.methods if other.tuned}
         return None if variant.start_from is None else named[variant.start_from]
 
@@ -214,7 +216,7 @@ class StudySpec(BaseModel):
 
     @model_validator(mode="after")
     def _countable(self) -> StudySpec:
-        # First of all rules: the next ones go through all cells.
+        # This validator runs first because later ones iterate over all cells.
         if self.num_cells > MAX_CELLS:
             seeds, bases = len(self.seeds), len(self.base_models)
             raise SpecError(

@@ -1,4 +1,4 @@
-"""What training and evaluating cost: tokens, FLOPs by lengths and attention, and decoding."""
+"""Predict the cost of training and evaluation: tokens, FLOPs and decoding traffic."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from lce_core.rope import ContextLengths
 from lce_core.study.cost import attention_flops, cache_elements, matmul_parameters, training_flops
 
 _BATCH_TOKENS: int = Execution.model_fields["micro_batch_tokens"].default
-"""What fp32 texts are batched to; another micro-batch changes the price of their answers a bit."""
+"""Batch size in tokens assumed for fp32 decoding. Another micro-batch changes the cost slightly."""
 
 
 @dataclass(frozen=True)
 class Decoding:
-    """Tokens generated one after the other, if every answer is as long as it may be."""
+    """Cost of generated tokens, assuming that every answer has its maximum length."""
 
     tokens: int = 0
     flops: float = 0.0
     bytes: float = 0.0
-    """Read from memory: all weights in each pass, and the keys and values that a token attends."""
+    """Bytes read from memory: all weights once per pass, and the cached keys and values."""
     layer_passes: int = 0
-    """Layers that were passed for one more token of each text of a batch: what a host starts."""
+    """Layers executed, once per batch and generated position. Each costs kernel launches."""
 
     def __add__(self, other: Decoding) -> Decoding:
         return Decoding(
@@ -37,7 +37,7 @@ class Decoding:
         )
 
     def scaled(self, share: float) -> Decoding:
-        """The cost of a share of it."""
+        """Return the cost multiplied by `share`, a fraction."""
         return Decoding(
             round(share * self.tokens),
             share * self.flops,
@@ -48,7 +48,7 @@ class Decoding:
 
 @dataclass(frozen=True)
 class StepCost:
-    """Tokens of text through the model, and the FLOPs they take; what is generated, apart."""
+    """Tokens processed in parallel and their FLOPs, with the cost of generated tokens apart."""
 
     tokens: int = 0
     flops: float = 0.0
@@ -62,17 +62,17 @@ class StepCost:
         )
 
     def scaled(self, share: float) -> StepCost:
-        """The cost if only a share of the text's tokens pass; what is generated stays."""
+        """Return the cost if only a fraction of the text is processed; decoding is unchanged."""
         return StepCost(round(share * self.tokens), share * self.flops, self.decoding)
 
     @property
     def all_flops(self) -> float:
-        """FLOPs, those of generated tokens included."""
+        """FLOPs, including those of generated tokens."""
         return self.flops + self.decoding.flops
 
 
 def total_cost(costs: Sequence[StepCost]) -> StepCost:
-    """Sum of the costs, in one go: plans have a hundred thousand."""
+    """Sum costs field by field. Plans have 100,000 steps, so no intermediate sums are built."""
     decoding = [cost.decoding for cost in costs]
     return StepCost(
         sum(cost.tokens for cost in costs),
@@ -87,16 +87,25 @@ def total_cost(costs: Sequence[StepCost]) -> StepCost:
 
 
 def pretraining_cost(model: LanguageModel, tokens: int, length: int) -> StepCost:
-    """Cost of training from random weights on `tokens` tokens in rows of `length` tokens."""
+    """Return the cost of training from random weights on `tokens` tokens, `length` per row."""
     return StepCost(tokens, tokens * training_flops(model.shape, model.geometry, length))
 
 
 def finetune_cost(
     model: LanguageModel, method: Method, target: int, tokens: int, length: int
 ) -> StepCost:
-    """Cost of training with a method for `target` tokens of context, in rows of `length` tokens."""
+    """Return the cost of fine-tuning with a method.
+
+    Args:
+      model: The base model.
+      method: The method, which determines attention and trainable weights.
+      target: Target context in tokens.
+      tokens: Number of training tokens.
+      length: Length of a training row in tokens.
+    """
     weights, attention = _forward(model, method, target, length, training=True)
-    # Kept weights pass gradients on and get none; the few that low-rank methods train are left out.
+    # Frozen weights propagate gradients but receive none, so their backward pass costs one forward
+    # pass instead of two. The few weights of low-rank adapters are not counted.
     passes = 3 if method.lora() is None else 2
     return StepCost(tokens, tokens * (passes * weights + 3 * attention))
 
@@ -104,7 +113,7 @@ def finetune_cost(
 def evaluation_cost(
     model: LanguageModel, method: Method, target: int, tokens: int, length: float
 ) -> StepCost:
-    """Cost of `tokens` tokens of text through the model, in sequences of mean length `length`."""
+    """Return the cost of scoring `tokens` tokens in sequences of mean length `length`."""
     if not tokens:
         return StepCost()
     return StepCost(tokens, tokens * sum(_forward(model, method, target, length, training=False)))
@@ -118,10 +127,11 @@ def decoding_cost(
     length: float,
     precision: str,
 ) -> Decoding:
-    """Cost of answers to prompts of mean length `length`, each as long as it may be.
+    """Return the cost of generating maximum-length answers to prompts of mean length `length`.
 
-    The first token of an answer follows from the prompt's own pass. In bf16 every text passes by
-    itself, in fp32 as many together as fill a micro-batch (`lce_core.evaluation.decoding`).
+    The forward pass of the prompt already yields the first token of an answer. In bf16 each prompt
+    is answered alone; in fp32 as many prompts are batched as fill a micro-batch
+    (`lce_core.evaluation.decoding`).
     """
     tokens = answers.number * answers.longest
     if answers.longest < 2 or not answers.number:
@@ -143,12 +153,12 @@ def decoding_cost(
 
 
 def _keys_of_last(model: LanguageModel, method: Method, target: int, length: float) -> float:
-    """Keys that the last token of a sequence is scored with."""
+    """Return the mean number of keys to which the last token of a sequence attends."""
     lengths = ContextLengths(model.geometry.trained_context, target, request=round(length))
     scheme = method.attention(model.geometry, lengths)
     if scheme is None:
         return length
-    # What one token more adds to the pairs of the whole sequence.
+    # The last token's keys are the query-key pairs of `length` tokens minus those of `length - 1`.
     before = length - 1
     return max(1.0, length * scheme.mean_keys(length) - before * scheme.mean_keys(before))
 
@@ -156,7 +166,10 @@ def _keys_of_last(model: LanguageModel, method: Method, target: int, length: flo
 def _forward(
     model: LanguageModel, method: Method, target: int, length: float, *, training: bool
 ) -> tuple[float, float]:
-    """FLOPs of a token of text in matrix products with weights, and in attention."""
+    """Return the forward FLOPs per text token in weight products and in attention.
+
+    Inserted tokens multiply both by `block / (block - 1)`.
+    """
     geometry, growth = model.geometry, 1.0
     lengths = ContextLengths(geometry.trained_context, target, request=round(length))
     insertion = method.insertion(geometry)

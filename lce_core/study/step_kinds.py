@@ -1,7 +1,7 @@
-"""The kinds of step: token shards, packed rows, held-out text, base models, fine-tuning, cells.
+"""The step kinds: token shards, packed rows, held-out text, base models, fine-tuning, cells.
 
-A new kind is a class here and a function in `lce_core.runners`; whoever groups, prices, schedules
-or shows steps asks the class.
+To add a kind, define a class here and a function in `lce_core.runners`. Code that groups, prices,
+schedules or displays steps uses the class and needs no change.
 """
 
 from __future__ import annotations
@@ -47,26 +47,26 @@ SomeBenchmark = Annotated[Benchmark, BeforeValidator(partial(_plugin, BENCHMARKS
 
 
 class Tokenizer(Section):
-    """The tokenizer of a base model, whose other parameters do not matter for text."""
+    """Identity of a base model's tokenizer, so that models with the same one share text steps."""
 
     name: str
-    """The base model's plug-in."""
+    """Name of the base model's plug-in."""
     version: int
     weights: str | None = None
-    """Digest of the folder that takes the hub's place."""
+    """Digest of the local model folder; None for the hub."""
     parameters: Mapping[str, Any] = Field(default_factory=dict)
-    """Those of the base model that its tokenizer depends on."""
+    """Parameters of the base model that affect its tokenizer."""
 
 
 class _TextSpec(StepSpec):
     corpus: SomeCorpus
     digest: str | None
-    """The corpus's content."""
+    """Digest of the corpus's content."""
     tokenizer: Tokenizer
 
 
 class TokensSpec(_TextSpec):
-    """Token shards of a streamed corpus, which rows and held-out text are cut from."""
+    """Token shards of a streamed corpus, from which rows and held-out text are cut."""
 
     kind: ClassVar[str] = "tokens"
     version: ClassVar[int] = 1
@@ -83,7 +83,7 @@ class RowsSpec(_TextSpec):
     submitted_as: ClassVar[str] = "sample"
 
     row_length: int
-    """In tokens."""
+    """Row length in tokens."""
     num_rows: int
     upsampling: Upsampling
     seed: int
@@ -101,30 +101,30 @@ class HeldOutSpec(_TextSpec):
 
 
 class TrainingSpec(StepSpec):
-    """A training run on the rows that are its parent."""
+    """A training run on packed rows, its parent `rows`."""
 
     submitted_as: ClassVar[str] = "train"
     place: ClassVar[tuple[str, ...]] = ("base_model", "method", "seed")
     curve: ClassVar[str]
-    """Name of its loss by optimizer step, for charts."""
+    """Metric name of the loss per optimizer step, for charts."""
 
     base_model: SomeModel
     training: Training
     num_steps: int
     row_length: int
-    """In tokens."""
+    """Row length in tokens."""
     seed: int
 
     @staticmethod
     def curve_of(kind: str) -> str:
-        """The `curve` of a kind of training run."""
+        """Return the `curve` of a training kind."""
         spec = kind_named(kind)
         assert issubclass(spec, TrainingSpec), f"steps of kind {kind} train nothing"
         return spec.curve
 
     @property
     def num_tokens(self) -> int:
-        """Tokens of all optimizer steps."""
+        """Number of tokens in all optimizer steps."""
         return self.num_steps * self.training.tokens_per_step
 
 
@@ -137,12 +137,12 @@ class BaseSpec(TrainingSpec):
     curve: ClassVar[str] = "pretrain/loss"
 
     def cost(self, step: Step) -> StepCost:  # noqa: ARG002 - all of it is in the spec
-        """Forward and backward passes."""
+        """Predict the cost of all forward and backward passes."""
         return pretraining_cost(self.base_model, self.num_tokens, self.row_length)
 
 
 class FinetuneSpec(TrainingSpec):
-    """A base model, its parent `base` or the hub's, extended by training with a method."""
+    """Fine-tuning with a method, starting from the parent `base` or from the hub's weights."""
 
     kind: ClassVar[str] = "finetune"
     version: ClassVar[int] = 1
@@ -150,20 +150,23 @@ class FinetuneSpec(TrainingSpec):
     curve: ClassVar[str] = "train/loss"
 
     weights: str | None = None
-    """Digest of the folder that takes the hub's place."""
+    """Digest of the local model folder; None for the hub."""
     method: SomeMethod
     target_context: int
-    """In tokens."""
+    """Target context length in tokens."""
     train_positions: Positions = "exact"
 
     def cost(self, step: Step) -> StepCost:  # noqa: ARG002 - all of it is in the spec
-        """Forward and backward passes with the method's attention."""
+        """Predict the cost of all forward and backward passes with the method's attention."""
         target, length = self.target_context, self.row_length
         return finetune_cost(self.base_model, self.method, target, self.num_tokens, length)
 
 
 class CellSpec(StepSpec):
-    """One benchmark task at one length, with the weights of its parent `checkpoint` or the hub."""
+    """One benchmark task at one length, evaluated with the parent `checkpoint` or other weights.
+
+    Without a parent `checkpoint` the weights are published ones, a local folder's or the hub's.
+    """
 
     kind: ClassVar[str] = "cell"
     version: ClassVar[int] = 1
@@ -175,24 +178,24 @@ class CellSpec(StepSpec):
 
     base_model: SomeModel
     weights: str | None = None
-    """Digest of the folder that takes the hub's place."""
+    """Digest of the local model folder; None for the hub."""
     method: SomeMethod
     target_context: int
-    """In tokens."""
+    """Target context length in tokens."""
     benchmark: SomeBenchmark
     task: str
     eval_length: int
-    """In tokens."""
+    """Evaluated context length in tokens."""
     evaluation: Inference
     seed: int | None = None
-    """Of a benchmark that draws its samples."""
+    """Seed of a benchmark that draws its samples; None for other benchmarks."""
     data: str | None = None
-    """Digest of the data set the benchmark reads."""
+    """Digest of the benchmark's data set; None if it reads none."""
     published: str | None = None
-    """Digest of the folder with published weights, which nothing in the study trained."""
+    """Digest of the folder with published weights; None if the variant names none."""
 
     def cost(self, step: Step) -> StepCost:
-        """Of the sequences the data set is known to give, else of those the benchmark draws."""
+        """Predict the cost from the data set's known sequences or the benchmark's estimate."""
         answers = self.benchmark.answers(self.task)
         if "num_tokens" in step.axes:
             return self._with_answers(step.axes["num_tokens"], step.axes["mean_length"], answers)
@@ -200,12 +203,12 @@ class CellSpec(StepSpec):
         text = self.benchmark.text_tokens(self.task, held_out)
         tokens = self.benchmark.num_tokens(self.task, self.eval_length, text)
         length = float(self.eval_length)
-        if answers.number:  # then it is known how many sequences share the tokens
+        if answers.number:  # one sequence per answer, so the mean length is known
             length = min(length, tokens / answers.number)
         return self._with_answers(tokens, length, answers)
 
     def cost_of(self, sequences: Sequences) -> StepCost:
-        """Cost of a cell that took these sequences through the model."""
+        """Return the cost of a finished cell from its sequences, without decoding."""
         return self._cost(sequences.num_tokens, sequences.mean_length)
 
     def _with_answers(self, tokens: int, length: float, answers: Answers) -> StepCost:
@@ -225,14 +228,14 @@ class CellSpec(StepSpec):
 
     @classmethod
     def unit(cls, step: Step) -> tuple[object, ...]:
-        """Cells of one model at one length; of those that score running text, at all lengths."""
+        """Group the cells of one model at one length; text-scoring cells at all lengths."""
         axes = ("base_model", "method", "frozen", "seed")
         shared = "text" if _scores_text(step) else step.axes["eval_length"]
         return (*(step.axes[axis] for axis in axes), shared)
 
     @classmethod
     def unit_name(cls, step: Step) -> str:
-        """The model and the length."""
+        """Name the model and the length, as in "evaluate m-yarn-s0 at 4096"."""
         axes = step.axes
         row = axes["method"] if axes["frozen"] else f"{axes['method']}-tuned"
         what = "on text" if _scores_text(step) else f"at {axes['eval_length']}"
@@ -240,35 +243,40 @@ class CellSpec(StepSpec):
 
     @classmethod
     def is_divisible(cls, step: Step) -> bool:
-        """Not where windows are read off longer ones: another worker would compute them."""
+        """Return False for text-scoring cells: another worker would recompute shared windows."""
         return not _scores_text(step)
 
     @classmethod
     def rank(cls, step: Step) -> tuple[str, int]:
-        """The longest first, text after text: shorter windows are read off longer ones.
+        """Order text-scoring cells by text, then longest first; other cells longest first.
 
-        The losses of one text may be all that a worker has room for.
+        The losses of shorter windows are read from the losses of longer ones. Texts are processed
+        one after another because a worker's memory may hold the losses of only one text.
         """
         text = step.axes["task"] if _scores_text(step) else ""
         return text, -int(step.axes["eval_length"])
 
 
 def kind_named(kind: str) -> type[StepSpec]:
-    """The class of a kind; KeyError if there is none."""
+    """Return the class of a kind.
+
+    Raises:
+      KeyError: if there is no such kind.
+    """
     return KINDS[kind]
 
 
 def spec_of(step: Step) -> StepSpec:
-    """The step's spec with its plug-ins.
+    """Parse the step's spec and load its plug-ins.
 
     Raises:
-      SpecError: it was written by another version of a plug-in.
+      SpecError: if another version of the kind or of a plug-in wrote the spec.
     """
     return KINDS[step.kind].parse(step.spec)
 
 
 def step_cost(step: Step) -> StepCost:
-    """Predicted cost of one step."""
+    """Predict the cost of one step."""
     return spec_of(step).cost(step)
 
 

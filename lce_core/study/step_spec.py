@@ -1,4 +1,4 @@
-"""What every kind of step says of itself: its fields, version, order, unit, place and cost."""
+"""The base class of step kinds: fields, version, order, unit, place and cost."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from lce_core.store.steps import Step
 from lce_core.study.step_cost import StepCost
 
 KINDS: dict[str, type[StepSpec]] = {}
-"""Every class with a kind; filled as classes are defined, so ask `step_kinds` for what is in it."""
+"""Classes by kind. Class definitions fill it, so import `step_kinds` before reading it."""
 
 
 class StepSpec(Section):
-    """Base of the specs, one subclass for each kind of step.
+    """Base class of step specs, with one subclass per step kind.
 
-    Required fields are identity always, optional ones where they are given.
+    Required fields are always part of the identity; optional fields only if they are set.
     """
 
     kind: ClassVar[str]
     version: ClassVar[int]
     order: ClassVar[int]
-    """Lower ones start first: what others wait for, before what nobody waits for."""
+    """Scheduling order of kinds. Lower values start first because other steps wait for them."""
     submitted_as: ClassVar[str]
-    """Name of the Prefect task that computes its units."""
+    """Name of the Prefect task that computes units of this kind."""
     place: ClassVar[tuple[str, ...]] = ()
-    """Axes that tell a study's steps of this kind apart: what stands there again was changed."""
+    """Axes that identify a step within a study. Another id in the same place is a changed step."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **options: Any) -> None:
@@ -40,39 +40,39 @@ class StepSpec(Section):
 
     @classmethod
     def parse(cls, values: Mapping[str, Any]) -> Self:
-        """Inverse of `identity`.
+        """Parse the mapping that `identity` returned.
 
         Raises:
-          SpecError: the values were written by another version of this kind or of a plug-in.
+          SpecError: if another version of this kind or of a plug-in wrote the values.
         """
         try:
             return cls.model_validate(values)
         except ValidationError as error:
-            for one in error.errors():  # what a plug-in refuses says more than pydantic
+            for one in error.errors():  # a plug-in's own error is clearer than pydantic's
                 if isinstance(refusal := one.get("ctx", {}).get("error"), SpecError):
                     raise refusal from None
             raise spec_error(error, cls.kind, cls) from None
 
     def cost(self, step: Step) -> StepCost:  # noqa: ARG002 - of a kind that runs a model
-        """Predicted cost; steps that run no model cost nothing."""
+        """Predict the cost of a step. Steps that run no model cost nothing."""
         return StepCost()
 
     @classmethod
     def unit(cls, step: Step) -> tuple[object, ...]:
-        """Steps of a kind for which this is equal are one unit of work."""
+        """Return the grouping key: steps of one kind with equal keys form one unit of work."""
         return (step.fingerprint,)
 
     @classmethod
     def unit_name(cls, step: Step) -> str:
-        """Name of the step's unit, for people."""
+        """Return the display name of the step's unit."""
         return f"{step.kind} {step.name}"
 
     @classmethod
     def is_divisible(cls, step: Step) -> bool:  # noqa: ARG003 - of a kind with more steps in a unit
-        """Whether two workers are through with a unit sooner than one of them."""
+        """Return True if splitting a unit across two workers finishes it sooner."""
         return True
 
     @classmethod
     def rank(cls, step: Step) -> tuple[str, int]:  # noqa: ARG003 - of a kind with more in a unit
-        """Steps of a unit are computed in ascending order of this, else in the plan's."""
+        """Return the sort key within a unit; steps with equal keys keep the plan's order."""
         return "", 0

@@ -1,7 +1,7 @@
-"""Reading a study file: YAML of names and numbers into a `StudySpec`.
+"""Read a study file: parse YAML into a `StudySpec`.
 
-`plain_yaml` reads the YAML; every key is then checked by itself, so that each complaint names file,
-key, value, what belongs there and what to do.
+`plain_yaml` parses the YAML. Each key is then validated separately, so that every error names the
+file, the key, its value, the expected value and a remedy.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ S = TypeVar("S", bound=Section)
 
 
 def load_study(path: Path) -> StudySpec:
-    """Reads a study file.
+    """Read a study file.
 
     Raises:
-      SpecError: names file, key, value, what belongs there and what to do.
+      SpecError: if the file cannot be read or is not a valid study.
     """
     where = writable(str(path))
     if where != str(path):
@@ -64,7 +64,11 @@ def load_study(path: Path) -> StudySpec:
 
 
 def parse_study(text: str, where: str) -> StudySpec:
-    """Reads a study from YAML text; `where` names it in errors."""
+    """Parse a study from YAML text; `where` names the file in errors.
+
+    Raises:
+      SpecError: if the text is not a valid study.
+    """
     data = plain_yaml(text, where)
     if not isinstance(data, dict):
         raise SpecError(where, type(data).__name__, "a mapping", "start with `study: name`")
@@ -122,8 +126,8 @@ def _require_all(data: Mapping[str, Any], at: str) -> None:
 
 
 _OF_ENTRY = frozenset(MethodEntry.model_fields) - {"method"}
-"""Keys of an entry of `methods` that are no parameters of the method, unless it has one of that
-name: landmark's train_length is landmark's."""
+"""Keys of an entry of `methods` that belong to the entry. A method's parameter of the same name
+takes precedence: landmark's `train_length` is a parameter of landmark."""
 
 
 def _method(entry: dict[str, Any], where: str, training: Mapping[str, Any]) -> MethodEntry:
@@ -178,7 +182,7 @@ def _validated(section: type[S], fields: dict[str, Any], where: str) -> S:
 
 
 def _section(entry: object, where: str, section: type[S]) -> S:
-    # JSON mode takes what YAML gives (lists) and stays strict about numbers.
+    # JSON mode accepts YAML's lists for tuples and stays strict about numbers.
     try:
         return section.model_validate_json(canonical_json(_mapping(entry, where), where))
     except ValidationError as error:

@@ -1,9 +1,9 @@
-"""Units of work: what is submitted, retried and shown as one.
+"""Group steps into units of work, which are submitted, retried and displayed as one.
 
-A training run or a data set is a unit of one step. The cells of one model at one length are a unit
-together, so that the model is loaded once; each cell is still committed as it finishes. Cells that
-score running text are a unit at all lengths, text after text and the longest first: shorter windows
-are then read off longer ones where the method treats both alike, whichever worker takes the unit.
+A training run or a data step is a unit by itself. All cells of one model at one length form a unit,
+so that the model is loaded once; each cell is committed as soon as it finishes. Text-scoring cells
+of one model form a unit across all lengths, ordered by text and then longest first. The losses of
+shorter windows are then read from longer ones where the method treats both alike, on any worker.
 """
 
 from __future__ import annotations
@@ -23,35 +23,36 @@ from lce_core.study.step_kinds import BaseSpec, kind_named
 
 @dataclass(frozen=True)
 class Unit:
-    """Steps computed one after the other by one worker."""
+    """Steps that one worker computes one after another."""
 
     name: str
     kind: str
     steps: tuple[Step, ...]
     assists: bool = False
-    """Whether others compute the steps, and only parts of them are to be computed for these."""
+    """True if other workers compute the steps and this unit computes only parts for them."""
 
     @cached_property
     def needs(self) -> frozenset[str]:
-        """Fingerprints of the steps that must be done before."""
+        """Fingerprints of the parent steps, which must be done before the unit starts."""
         return frozenset(parent for step in self.steps for parent in step.parents.values())
 
     @property
     def is_divisible(self) -> bool:
-        """Whether it pays to give the unit's steps to several workers."""
+        """True if splitting the unit across several workers finishes it sooner."""
         return all(kind_named(self.kind).is_divisible(step) for step in self.steps)
 
     def to_json(self) -> dict[str, Any]:
-        """JSON form, small enough to be a parameter of a Prefect task."""
+        """Return the unit as JSON, small enough for a parameter of a Prefect task."""
         steps = [step.to_json() for step in self.steps]
         return {"name": self.name, "kind": self.kind, "steps": steps, "assists": self.assists}
 
 
 def units_to_do(plan: StudyPlan, states: Mapping[str, StepState]) -> list[Unit]:
-    """Units of all steps to do, in the order in which they should start.
+    """Group all steps to do into units, in the order in which the units should start.
 
-    Base models come first, being long and waited for; then all of the first seed, so that there is
-    something to compare early; and parents before those that need them.
+    Data steps and base models come first, because other steps wait for them. Then come all units
+    of the first seed, so that results can be compared early. Within a seed, kinds follow their
+    `order`, so that parents precede children.
     """
     groups: dict[tuple[object, ...], list[Step]] = {}
     for step in plan.steps.values():
@@ -65,16 +66,17 @@ def units_to_do(plan: StudyPlan, states: Mapping[str, StepState]) -> list[Unit]:
 def dearest_first(
     units: Iterable[Unit], plan: StudyPlan, seconds: Mapping[str, float], host: str
 ) -> list[Unit]:
-    """The units of `units_to_do`, among those of one seed and kind the dearest first.
+    """Sort units as `units_to_do` does, but longest first among units of one seed and kind.
 
-    So none of them is left over at the end. Units within a factor of two count as equally dear and
-    stand in an order of the host's own: hosts that begin at once do not all ask for the same.
+    Starting long units first avoids one long unit running alone at the end. Units whose predicted
+    time lies in the same power-of-two range are shuffled by a hash of host and name, so that hosts
+    that start together do not claim the same unit.
 
     Args:
-      units: of `plan`.
-      plan: says which seed comes first.
-      seconds: predicted, of each step.
-      host: whose order it is.
+      units: Units of `plan`.
+      plan: The plan, for the order of seeds.
+      seconds: Predicted seconds of each step, by fingerprint.
+      host: Name of the host that claims the units.
     """
     seed = _first_seeds(plan)
 
@@ -88,7 +90,7 @@ def dearest_first(
 
 
 def dependents(units: Iterable[Unit], lost: set[str]) -> list[Unit]:
-    """Units that can no longer run once the steps `lost` have failed, transitively."""
+    """Return the units that cannot run after the steps `lost` failed, transitively."""
     waiting, blocked = list(units), []
     while newly := [unit for unit in waiting if unit.needs & lost]:
         blocked += newly
@@ -98,7 +100,7 @@ def dependents(units: Iterable[Unit], lost: set[str]) -> list[Unit]:
 
 
 def _first_seeds(plan: StudyPlan) -> dict[str, int]:
-    """Place of the first seed whose cells need a step, or would if they could be."""
+    """Return, by fingerprint, the index of the first seed with a cell that needs the step."""
     found: dict[str, int] = {}
     for cell in sorted(plan.cells, key=lambda cell: plan.study.seeds.index(cell.seed)):
         needed = [step.fingerprint for step in (cell.step, cell.checkpoint) if step]
