@@ -1,1 +1,1 @@
-"""What a plan takes: seconds on a device, corrected by what has finished, and the time left."""
+"""Predict seconds per step on a device, calibrate on finished steps, estimate the time left."""

@@ -1,15 +1,15 @@
-"""Predicted seconds corrected by what steps have taken: lines through logarithms, and their error.
+"""Calibrate predicted seconds with the measured times of finished steps, and estimate the error.
 
-Steps fall into groups, from wide to narrow: ("cell",), ("cell", "ruler"), ("cell", "ruler",
-"yarn"). In each group of at least `LEAST` finished steps a line is put through the logarithms of
-measured over predicted seconds: the median ratio, or, where sizes differ enough and it fits better,
-the median slope of all pairs (Theil 1950, Sen 1968), which up to 29 % of odd steps do not move. A
-step is corrected by its narrowest such group. Beyond the sizes that were seen the ratio at the
-nearest end holds.
+Steps belong to nested groups, from wide to narrow: ("cell",), ("cell", "ruler"), ("cell", "ruler",
+"yarn"). Each group with at least `LEAST` finished steps gets a line in log-log space that maps
+predicted to measured seconds. The line has slope 1 and the median ratio as its level. If sizes
+differ enough and the fit improves, the slope is the median slope of all pairs (Theil 1950, Sen
+1968), an estimator that tolerates up to 29 % outliers. A step is calibrated by its narrowest group
+with a line. Outside the range of observed sizes the ratio at the nearest end applies.
 
-The error of a sum has two parts: what each step scatters, which evens out, and what a group's line
-is off by as a whole, which does not. Steps of one narrower group are taken to err alike: forty
-cells of two methods say as much of a third one as two cells do.
+The error of a sum has two parts. The scatter of single steps averages out; the error of a group's
+line does not. Steps of one narrower group are assumed to err alike: forty cells of two methods
+count as two observations when predicting a third method.
 """
 
 from __future__ import annotations
@@ -24,53 +24,55 @@ from numpy.typing import NDArray
 from lce_core.study.pricing.time_left import Group
 
 LEAST = 8
-"""Finished steps from which on a group corrects; fewer leave the prediction as it is."""
+"""Minimum number of finished steps in a group for its calibration; smaller groups have no line."""
 UNSEEN_SPREAD = 0.7
-"""Standard deviation of the logarithm that a prediction nothing corrects is taken to have: a factor
-of two either way."""
+"""Assumed standard deviation of the logarithm of an uncalibrated prediction: a factor of two in
+either direction."""
 _LEAST_RANGE = math.log(4)
-"""Of predicted seconds, for a slope: steps of one size do not tell it."""
+"""Minimum log range of predicted seconds for fitting a slope; steps of one size determine none."""
 _BETTER = 0.9
-"""Part of the ratio's spread that a slope has to leave."""
+"""A slope is used only if it reduces the spread below this fraction of the slope-1 spread."""
 _SLOPES = (0.5, 2.0)
 _NORMAL = 1.4826
-"""Standard deviations in a median absolute deviation, of normal errors."""
+"""Ratio of standard deviation to median absolute deviation for normal errors."""
 _MEDIAN = math.sqrt(math.pi / 2)
-"""Standard error of a median over that of a mean, of normal errors."""
+"""Ratio of the standard error of a median to that of a mean for normal errors."""
 _ODD = 3.0
-"""Standard deviations beyond which a residual counts as that many."""
+"""Residuals are clipped at this many standard deviations."""
 _SHORTEST = 1e-3
-"""Seconds that records resolve."""
+"""Resolution of the seconds in records."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A finished step: what was predicted of it, and what it took."""
+    """Predicted and measured seconds of a finished step."""
 
     group: Group
     predicted: float
     measured: float
     judged: float | None = None
-    """Predicted by what did not know of it, where the predictor was fitted to it: for the error."""
+    """Prediction of a predictor fitted without this step (cross-validation), for the error.
+
+    None if the predictor was not fitted to finished steps."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """Measured against predicted seconds of a group: log m = level + slope (log p - centre)."""
+    """Maps predicted seconds p to measured m: log m = level + slope (log p - centre)."""
 
     level: float
     slope: float
     centre: float
     low: float
     high: float
-    """Logarithms of the smallest and the largest predicted seconds that were seen."""
+    """`low` and `high`: logarithms of the smallest and largest predicted seconds in the fit."""
     spread: float
-    """Standard deviation of what remains, of the logarithm; outliers do not move it."""
+    """Robust standard deviation of the log residuals."""
     independent: int
-    """Finished steps, or narrower groups of them, which err independently."""
+    """Number of independent observations: finished steps, or narrower groups of them."""
 
     def seconds(self, predicted: float) -> float:
-        """What to expect where so many seconds were predicted; 0 of 0."""
+        """Return the calibrated seconds for `predicted` seconds; 0 if `predicted` is 0."""
         if predicted <= 0:
             return 0.0
         size = math.log(predicted)
@@ -79,16 +81,16 @@ class Line:
 
     @property
     def shared(self) -> float:
-        """Relative error of the line itself, in standard deviations."""
+        """Relative standard error of the line, which all steps of the group share."""
         return _relative(self.spread * _MEDIAN / math.sqrt(self.independent))
 
 
 def fitted_line(steps: Sequence[Seen], independent: int | None = None) -> Line:
-    """The line of some finished steps, at least one, all of more than 0 predicted seconds.
+    """Fit the line of finished steps.
 
     Args:
-      steps: the steps.
-      independent: see `Line`; None for as many as there are steps.
+      steps: At least one step, each with more than 0 predicted seconds.
+      independent: See `Line`; None: the number of steps.
     """
     x = np.log(np.array([one.predicted for one in steps]))
     y = np.log(np.array([max(one.measured, _SHORTEST) for one in steps]))
@@ -100,7 +102,8 @@ def fitted_line(steps: Sequence[Seen], independent: int | None = None) -> Line:
         if left < _BETTER * spread:
             level, slope, spread = tilted, tilt, left
     told = level + slope * (x - centre)
-    # Sums are asked for, and the dear steps make them; odd ones count as three deviations.
+    # Users need sums, which long steps dominate: shift the level until the sum of the fitted
+    # seconds equals the sum of the measured seconds, with residuals clipped at `_ODD` deviations.
     taken = told + np.clip(y - told, -_ODD * spread, _ODD * spread)
     level += float(np.log(np.exp(taken).sum() / np.exp(told).sum()))
     low, high = float(x.min()), float(x.max())
@@ -114,15 +117,15 @@ def fitted_line(steps: Sequence[Seen], independent: int | None = None) -> Line:
 
 @dataclass(frozen=True)
 class Expected:
-    """What some steps are expected to take."""
+    """Expected total seconds of a set of steps."""
 
     seconds: float
     error: float | None
-    """Relative, two standard deviations; None where less than half of it was ever measured."""
+    """Relative error, two standard deviations; None if less than half the time is calibrated."""
 
 
 class Correction:
-    """What finished steps say of predictions."""
+    """Correct predicted step times by the measured times of finished steps."""
 
     def __init__(self, seen: Iterable[Seen] = ()) -> None:
         by_group: dict[Group, list[Seen]] = {}
@@ -135,12 +138,12 @@ class Correction:
         }
 
     def seconds(self, group: Group, predicted: float) -> float:
-        """Corrected seconds of a step; the predicted ones where too little was seen."""
+        """Return the calibrated seconds of a step; `predicted` if no group of it has a line."""
         line = self.lines.get(self._place(group))
         return predicted if line is None else line.seconds(predicted)
 
     def expected(self, steps: Iterable[tuple[Group, float]]) -> Expected:
-        """Sum and error of steps given by group and corrected seconds."""
+        """Return the sum and error of steps given as (group, calibrated seconds)."""
         sums: dict[Group, float] = {}
         alike: dict[Group, dict[object, float]] = {}
         for number, (group, seconds) in enumerate(steps):
@@ -161,7 +164,7 @@ class Correction:
         return Expected(whole, 2 * math.sqrt(variance) / whole)
 
     def _place(self, group: Group) -> Group:
-        """The narrowest group with a line; the empty one if there is none."""
+        """Return the narrowest enclosing group with a line; () if there is none."""
         depths = range(len(group), 0, -1)
         return next((group[:depth] for depth in depths if group[:depth] in self.lines), ())
 
@@ -172,7 +175,7 @@ def _line(group: Group, steps: Sequence[Seen]) -> Line:
 
 
 def _level(values: NDArray[np.float64]) -> tuple[float, float]:
-    """Median and spread."""
+    """Return the median and the robust standard deviation (scaled MAD)."""
     level = float(np.median(values))
     return level, _NORMAL * float(np.median(np.abs(values - level)))
 
@@ -185,5 +188,5 @@ def _median_slope(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
 
 
 def _relative(spread: float) -> float:
-    """Relative standard deviation of a quantity whose logarithm has this one."""
+    """Return the relative standard deviation of a log-normal value with log deviation `spread`."""
     return math.sqrt(math.expm1(min(spread, 5.0) ** 2))

@@ -1,21 +1,22 @@
-"""What GPUs can do, for prices: peaks from data sheets, and the share of them that work reaches.
+"""GPU performance for the cost model: peaks from data sheets, and the achievable share of them.
 
-Peaks: NVIDIA's data sheets of the A100 (80 GB, SXM), H100 (SXM) and H200 (SXM), dense bf16 FLOP/s
-and bandwidth of the memory. Shares of a peak, FLOPs counted as in `lce_core.study.cost`, which
-leaves recomputation out:
+Peaks are dense bf16 FLOP/s and memory bandwidth from NVIDIA's data sheets of the A100 (80 GB, SXM),
+H100 (SXM) and H200 (SXM). Shares of a peak count FLOPs as `lce_core.study.cost` does, without
+recomputation:
 
-- A100, 0.48 (150 TFLOP/s): Llama-2-7B with FlashAttention-2 at 32k comes to 0.50 with everything
-  recomputed and 0.65 with nothing (computed from products at 250 TFLOP/s and attention at 200);
-  LongLoRA's full fine-tuning to 0.38 (computed from arXiv:2309.12307).
-- H100 and H200, training 0.38: the same sum gives 0.34 with FlashAttention-2 and 0.44 with cuDNN,
-  everything recomputed; torchtitan's Llama-3-8B at 8k, compiled, reaches 0.35 (December 2024).
-  Prefill 0.45: nothing is recomputed, and attention's forward pass is its faster half.
-- Memory, 0.8 of the peak: assumed.
-- Seconds of a layer for one more token, 6e-4: 37 kernels a layer are launched one after the other,
-  whatever the GPU. With it 7B decodes in 24 ms a token on an H100 and in 28 ms on an A100.
+- A100, 0.48 (150 TFLOP/s): Llama-2-7B with FlashAttention-2 at 32k reaches 0.50 with full
+  recomputation and 0.65 without (calculated with matrix products at 250 TFLOP/s and attention at
+  200). LongLoRA's full fine-tuning reaches 0.38 (calculated from arXiv:2309.12307).
+- H100 and H200, training, 0.38: the same calculation with full recomputation gives 0.34 with
+  FlashAttention-2 and 0.44 with cuDNN. torchtitan's compiled Llama-3-8B at 8k reaches 0.35
+  (December 2024). Prefill, 0.45: nothing is recomputed, and attention's forward pass is more
+  efficient than its backward pass.
+- Memory bandwidth, 0.8 of the peak: assumed.
+- Seconds per layer and decoded token, 6e-4: the host launches 37 kernels per layer one after
+  another on any GPU. With this value a 7B model takes 24 ms per token on an H100, 28 ms on an A100.
 
-Nothing of this was measured by this project on a GPU. A CPU has no entry: what it does is measured
-(`lce_core.study.pricing.speed`).
+This project has measured none of these values on a GPU. There is no CPU entry because
+`lce_core.study.pricing.speed` measures the CPU.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ class DeviceType:
     peak_flops: float
     """Dense bf16 FLOP/s."""
     bandwidth: float
-    """Bytes/s of its memory."""
+    """Memory bandwidth in bytes/s."""
     training_share: float
-    """Of the peak FLOP/s, in training."""
+    """Fraction of the peak FLOP/s reached in training."""
     prefill_share: float
-    """Of the peak FLOP/s, where prompts and windows are read."""
+    """Fraction of the peak FLOP/s reached when prompts and windows are processed."""
     memory_share: float = 0.8
     layer_seconds: float = 6e-4
-    """Of the host, to start a layer for one more token of each text of a batch."""
+    """Host seconds to launch one layer for one decoded token per sequence of a batch."""
 
 
 DEVICE_TYPES = {
@@ -52,5 +53,5 @@ DEVICE_TYPES = {
 
 
 def device_type_of(name: str) -> DeviceType | None:
-    """The entry for a device as its driver names it ("NVIDIA A100-SXM4-80GB"); None without one."""
+    """Return the entry for a driver's device name ("NVIDIA A100-SXM4-80GB"), or None."""
     return next((d for key, d in DEVICE_TYPES.items() if key in name.lower()), None)

@@ -1,4 +1,4 @@
-"""What the records of a store say of a device: steps that finished on it, their cost and time."""
+"""Read a store's records for the cost and time of steps that finished on a device."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from lce_core.study.step_cost import StepCost
 from lce_core.study.step_kinds import CellSpec, TrainingSpec, kind_named, spec_of
 
 MOST_RECORDS = 240
-"""Records of a kind that are read: more would make a plan slow and no better."""
+"""Maximum number of records read per kind. More slow down planning without improving the fit."""
 
 
 @dataclass(frozen=True)
 class Finished:
-    """A step that was computed: its cost and its time."""
+    """Cost and time of a computed step."""
 
     kind: str
     cost: StepCost
-    """Of what passed through the model: answers may have ended early."""
+    """Cost of the tokens actually processed; answers may have ended before their maximum length."""
     seconds: float
-    """Of one device, or of one worker on a CPU."""
+    """Seconds of one GPU, or of one worker on a CPU."""
     planned: StepCost
-    """Of what a plan foresees, whole answers included."""
+    """Cost that a plan predicts, with maximum-length answers."""
     group: Group
 
 
 def finished_on(device: str, store: Store, threads: int) -> list[Finished]:
-    """Steps that a device has computed, at most `MOST_RECORDS` of a kind.
+    """Return steps that a device has computed, at most `MOST_RECORDS` per kind.
 
     Args:
-      device: "cpu", which means CPUs like this machine's, or the name of a type of GPU.
-      store: where its records are.
-      threads: CPU threads of a worker; records of CPUs with others are not compared.
+      device: "cpu", which means CPUs of this machine's model, or a key of `DEVICE_TYPES`.
+      store: The store that holds the records.
+      threads: CPU threads per worker. CPU records with another number of threads are skipped.
     """
     return list(_finished(device, store, threads))
 
@@ -53,9 +53,9 @@ def _finished(device: str, store: Store, threads: int) -> Iterator[Finished]:
                 continue
             cost, planned = costs
             trains = issubclass(kind_named(record.kind), TrainingSpec)
-        except (SpecError, KeyError):  # of a plug-in that is not here, or is another by now
+        except (SpecError, KeyError):  # the plug-in is missing or has another version now
             continue
-        # Processes of a training run share it.
+        # The processes of a training run work in parallel: count the seconds of each.
         seconds = record.seconds * (record.execution.get("processes", 1) if trains else 1)
         group = group_of(record.kind, record.axes)
         yield Finished(record.kind, cost, seconds, planned, group)
@@ -71,10 +71,10 @@ def _ran_on(record: Record, threads: int) -> str | None:
 
 
 def _costs(record: Record) -> tuple[StepCost, StepCost] | None:
-    """What passed, without what came from caches and answers that ended early; what was planned.
+    """Return the cost of the tokens actually processed and the planned cost.
 
-    None of a cell over running text whose record, one of an earlier version, does not say how much
-    of it was read off other cells.
+    Return None for a text-scoring cell whose record, written by an earlier version, lacks
+    `passed_tokens`: it is unknown how many losses the cell took from other cells.
     """
     step = Step(
         record.kind,
@@ -95,6 +95,6 @@ def _costs(record: Record) -> tuple[StepCost, StepCost] | None:
         return None if spec.benchmark.scores_text else (foreseen, foreseen)
     share = min(1.0, tokens / max(1, planned.tokens + planned.decoding.tokens))
     cost = replace(planned.scaled(share), decoding=planned.decoding.scaled(share))
-    if spec.benchmark.scores_text:  # how much was read off other cells depended on the run
+    if spec.benchmark.scores_text:  # the share of losses taken from other cells varies by run
         return cost, cost
     return cost, foreseen

@@ -1,9 +1,9 @@
-"""Which part of a cell's text passes the model for it: the rest has passed for another already.
+"""Predict which fraction of a cell's text the model must process, given the evaluation caches.
 
 Windows of running text are scored once for all cells of a model (`lce_core.evaluation.loss_cache`),
-and the beginning that prompts share is kept from one to the next (`lce_core.evaluation.decoding`).
-Here the same is told from the plan alone, for prices. What a worker that starts in the middle of a
-unit or the cache's limit costs in addition is not foreseen.
+and the key-value cache of a prefix shared by prompts is reused (`lce_core.evaluation.decoding`).
+This module predicts both from the plan alone, for the cost model. It does not predict the extra
+cost of a worker that starts in the middle of a unit or of the cache's size limit.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from lce_core.study.step_kinds import CellSpec, spec_of
 
 
 def shares_of_text(steps: Iterable[Step]) -> dict[str, float]:
-    """Part of each cell's text that passes for it, by fingerprint; of those below 1 only.
+    """Return the fraction of its text that each cell processes, by fingerprint, if below 1.
 
     Args:
-      steps: what one run computes; steps other than cells are passed over.
+      steps: All steps of one run. Steps other than cells are ignored.
     """
     units: dict[object, list[tuple[Step, CellSpec]]] = {}
     found: dict[str, float] = {}
@@ -44,7 +44,11 @@ def shares_of_text(steps: Iterable[Step]) -> dict[str, float]:
 
 
 def _windows_passed_once(cells: list[tuple[Step, CellSpec]]) -> dict[str, float]:
-    """Of cells of one model in the order in which a worker takes them."""
+    """Return the fraction of windows that each cell scores itself.
+
+    Args:
+      cells: Text-scoring cells of one model, in the order in which a worker computes them.
+    """
     read: list[tuple[object, CellSpec, NDArray[np.int64]]] = []
     found: dict[str, float] = {}
     for step, spec in cells:
@@ -64,7 +68,10 @@ def _windows_passed_once(cells: list[tuple[Step, CellSpec]]) -> dict[str, float]
 
 
 def _read_off(spec: CellSpec, longer: CellSpec) -> bool:
-    """Whether windows of a cell are the beginnings of another's of the same model."""
+    """Return True if a cell's losses can be read from the longer windows of another cell.
+
+    Both cells belong to one model. In bf16 losses are only reused at equal length.
+    """
     if spec.eval_length == longer.eval_length:
         return True
     if spec.evaluation.precision == "bf16":
@@ -78,7 +85,7 @@ def _read_off(spec: CellSpec, longer: CellSpec) -> bool:
 
 
 def _follows_length(spec: CellSpec) -> bool:
-    """Whether prompts of different lengths have different frequencies and so share nothing."""
+    """Return True if RoPE frequencies depend on prompt length, so that prompts share no prefix."""
     lengths = _lengths(spec, spec.eval_length)
     return spec.method.length_dependent(spec.base_model.geometry, lengths)
 

@@ -1,11 +1,13 @@
-"""How many seconds a step takes somewhere: from a data sheet, from finished steps, or from a guess.
+"""Predict the seconds of a step on a device from a data sheet, finished steps or a calibration.
 
-    seconds = FLOPs / rate + the greater of bytes / bandwidth and FLOPs / rate while decoding
-              + seconds a layer x layers passed while decoding + seconds of a step of this kind
+    seconds = FLOPs / rate
+              + max(decoding bytes / bandwidth, decoding FLOPs / rate)
+              + seconds per layer x decoding layer passes
+              + fixed seconds per step of this kind
 
-On a GPU the numbers are those of `device_types`. On a CPU they are fitted to what the store's
-records of this machine say, for training and for cells apart. Where there are none, a product of
-matrices is timed, which takes a fraction of a second.
+GPU rates come from `device_types`. CPU rates are fitted to the store's records of this machine,
+separately for training and for cells. Without records, a matrix product is timed, which takes a
+fraction of a second.
 """
 
 from __future__ import annotations
@@ -32,8 +34,8 @@ Origin = Literal["data sheet", "measured", "guessed"]
 
 _CALIBRATION_SECONDS = 0.1
 _SHARE_OF_MATMUL = 0.4
-"""Of a large matrix product's FLOP/s in the small layers that CPUs are given; the toy study's cells
-reach 0.35 to 0.45 of it (2 cores of an EPYC, fp32)."""
+"""Fraction of a large matrix product's FLOP/s that the small models run on CPUs reach. The toy
+study's cells reach 0.35 to 0.45 (2 cores of an EPYC, fp32)."""
 _CPU_LAYER_SECONDS = 1e-3
 _SIDE = 512
 _FOLDS = 5
@@ -41,22 +43,22 @@ _COPIED_BYTES = 1 << 25
 _GUESSED_SECONDS = {
     "tokens": 60.0, "rows": 2.0, "held_out": 1.0, "base": 1.0, "finetune": 1.0, "cell": 0.05
 }  # fmt: skip
-"""Of a step beside its FLOPs, on a CPU on which nothing was measured."""
+"""Fixed seconds per step, by kind, on a CPU without records."""
 
 
 @dataclass(frozen=True)
 class Rates:
-    """What one kind of work runs at."""
+    """Rates of a device for one type of work, training or evaluation."""
 
     flops: float
-    """FLOP/s."""
+    """Compute rate in FLOP/s."""
     bandwidth: float = float("inf")
-    """Bytes/s while decoding."""
+    """Memory bandwidth in bytes/s while decoding."""
     layer_seconds: float = 0.0
-    """Of a layer that is passed for one more token."""
+    """Seconds per layer pass while decoding."""
 
     def seconds(self, cost: StepCost) -> float:
-        """Time of a step without what every step of its kind takes."""
+        """Return the seconds of a step without the fixed seconds per step."""
         decoding = cost.decoding
         read = max(decoding.bytes / self.bandwidth, decoding.flops / self.flops)
         return cost.flops / self.flops + read + decoding.layer_passes * self.layer_seconds
@@ -64,32 +66,32 @@ class Rates:
 
 @dataclass(frozen=True)
 class Speed:
-    """How fast steps are somewhere."""
+    """Predicts the seconds of steps on one device."""
 
     device: str
-    """"cpu", or a key of `DEVICE_TYPES`."""
+    """Device name: "cpu", or a key of `DEVICE_TYPES`."""
     origin: Origin
     training: Rates
     evaluation: Rates
     step_seconds: Mapping[str, float] = field(default_factory=dict)
-    """What a step takes beside, by kind."""
+    """Fixed seconds per step, by kind."""
 
     def seconds(self, kind: str, cost: StepCost) -> float:
-        """Predicted seconds of a step of this kind."""
+        """Predict the seconds of a step of this kind."""
         trains = issubclass(kind_named(kind), TrainingSpec)
         rates = self.training if trains else self.evaluation
         return rates.seconds(cost) + self.step_seconds.get(kind, 0.0)
 
 
 def speed_of(device: str, finished: Sequence[Finished]) -> Speed:
-    """The speed of a device.
+    """Return the speed of a device.
 
     Args:
       device: "cpu", which means this machine, or a key of `DEVICE_TYPES`.
-      finished: what this machine's CPU did (`lce_core.study.pricing.finished`).
+      finished: Steps finished on this machine's CPU (`lce_core.study.pricing.finished`).
 
     Raises:
-      SpecError: no such device.
+      SpecError: if the device is unknown.
     """
     if device == "cpu":
         return fitted(finished, timed_matmul)
@@ -104,7 +106,7 @@ def speed_of(device: str, finished: Sequence[Finished]) -> Speed:
 
 
 def from_data_sheet(device: DeviceType) -> Speed:
-    """The speed of a GPU by its peaks, and the shares of them that are reached."""
+    """Return the speed of a GPU from its peaks and the achievable shares."""
     memory = (device.bandwidth * device.memory_share, device.layer_seconds)
     return Speed(
         device.name,
@@ -115,7 +117,7 @@ def from_data_sheet(device: DeviceType) -> Speed:
 
 
 def fitted(finished: Sequence[Finished], calibrate: Callable[[], Rates]) -> Speed:
-    """This CPU's speed: measured where steps have finished, else what `calibrate` guesses."""
+    """Fit this CPU's speed to finished steps; use `calibrate` for work without finished steps."""
     kinds = {kind: [one for one in finished if one.kind == kind] for kind in _GUESSED_SECONDS}
     trained, evaluated = kinds["base"] + kinds["finetune"], kinds["cell"]
     beside = dict(_GUESSED_SECONDS)
@@ -139,10 +141,10 @@ def fitted(finished: Sequence[Finished], calibrate: Callable[[], Rates]) -> Spee
 
 @functools.cache
 def timed_matmul() -> Rates:
-    """A guess from one matrix product and one copy, by the CPU time that they take."""
+    """Estimate the rates from the CPU time of one matrix product and one memory copy."""
     square = np.ones((_SIDE, _SIDE), dtype=np.float32)
     long = np.ones(_COPIED_BYTES // 4, dtype=np.float32)
-    # Threads of one product wait for each other busily: beside other work that is most of the time.
+    # BLAS threads busy-wait for each other. On a loaded machine that would dominate the CPU time.
     with threadpool_limits(1, "blas"):
         product = _seconds(lambda: square @ square)
     copy = _seconds(lambda: long.copy())
@@ -154,18 +156,22 @@ def timed_matmul() -> Rates:
 
 
 def _seconds(work: Callable[[], object]) -> float:
-    """CPU seconds of one turn on one core, the best of as many as a fraction of a second holds."""
+    """Return the least CPU seconds of one call, over `_CALIBRATION_SECONDS` of repetitions."""
     work()
     best, end = float("inf"), time.monotonic() + _CALIBRATION_SECONDS
     while time.monotonic() < end:
-        begun = time.thread_time()  # whatever else this process and this machine do
+        begun = time.thread_time()  # excludes other threads and other processes
         work()
         best = min(best, time.thread_time() - begun)
     return max(best, 1e-9)
 
 
 def _fit(finished: Sequence[Finished]) -> tuple[Rates, float]:
-    """Rates and seconds of a step that fit: none negative, relative errors least, the sum right."""
+    """Fit rates and fixed seconds per step to finished steps.
+
+    Minimise the squared relative errors under non-negative weights, then scale all weights so that
+    the sum of the predictions equals the sum of the measured seconds.
+    """
     seconds = np.array([max(one.seconds, 1e-3) for one in finished])
     told = np.array(
         [
@@ -181,7 +187,11 @@ def _fit(finished: Sequence[Finished]) -> tuple[Rates, float]:
 
 
 def _non_negative(told: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Weights w >= 0 with the least |told w - 1|; the first of them is positive."""
+    """Return weights w >= 0, with w[0] > 0, that minimise |told w - 1|.
+
+    Solve least squares on every subset of columns that contains column 0. With at most four columns
+    that is at most eight problems.
+    """
     best, least = np.zeros(told.shape[1]), float("inf")
     scale = np.abs(told).max(axis=0)
     columns = [index for index in range(1, told.shape[1]) if scale[index]]
@@ -198,10 +208,10 @@ def _non_negative(told: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def correction_of(speed: Speed, finished: Sequence[Finished]) -> Correction:
-    """What finished steps say of a speed's predictions.
+    """Calibrate a speed's predictions on finished steps.
 
-    Of a speed that was fitted to them the error is that of fits without each fifth of them: else it
-    would seem better than it is.
+    If the speed was fitted to the same steps, the error is estimated by 5-fold cross-validation,
+    because the residuals of the fit would understate it.
     """
     judged: dict[int, float] = {}
     if speed.origin == "measured" and len(finished) >= LEAST:

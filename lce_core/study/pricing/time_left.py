@@ -1,10 +1,11 @@
-"""How long the rest of a run takes: predicted seconds, corrected by what has finished in it.
+"""Estimate the time left of a run from predicted seconds, calibrated by the run's finished steps.
 
-Each step has predicted seconds and a group, from wide to narrow: ("cell", "passkey", "yarn"). What
-finished corrects its groups by the ratio of measured to predicted seconds, and a group of which
-nothing has finished yet by the next wider one's. Steps of a unit follow each other, units wait for
-those they need, and so many run at the same time as there are slots. So the rest takes at least
-as long as all of it over the slots, and as its longest chain; the greater of the two is told.
+Each step has predicted seconds and a group such as ("cell", "passkey", "yarn"), from wide to
+narrow. A finished step calibrates its groups by the ratio of measured to predicted seconds. A group
+without finished steps uses the ratio of the next wider group. Steps of a unit run one after
+another, units wait for their parents, and at most `slots` slots are busy. The time left is at least
+the sum of all remaining seconds divided by the slots, and at least the longest dependency chain;
+the larger of the two bounds is the estimate.
 """
 
 from __future__ import annotations
@@ -16,52 +17,52 @@ from typing import Any
 from lce_core.study.units import Unit
 
 Group = tuple[str, ...]
-"""From wide to narrow: the kind, the benchmark of a cell, the method."""
+"""Names from wide to narrow: the step kind, the benchmark of a cell, the method."""
 
 _LEAST_REST = 0.1
-"""Part of a step's time that is taken to be left while it runs, however long it has."""
+"""Minimum fraction of a running step's time assumed left if the step reports no progress."""
 _TELLING = 0.25
-"""Part of a step after which its own progress alone says how long it takes."""
+"""Fraction done at which a step's own progress replaces the prediction completely."""
 
 
 @dataclass(frozen=True)
 class Predicted:
-    """What is known of a step before it runs."""
+    """Prediction for a step before it runs."""
 
     seconds: float
     group: Group
     places: int = 1
-    """Of the machine's, which it takes."""
+    """Number of the machine's slots that the step occupies."""
 
 
 @dataclass(frozen=True)
 class Running:
-    """A step that runs now."""
+    """Progress of a running step."""
 
     seconds: float
-    """Since it began."""
+    """Seconds since the step started."""
     done: float = 0.0
-    """Part of it, 0 to 1, as it says itself."""
+    """Fraction done, 0 to 1, as reported by the step."""
 
 
 class Pace:
-    """Measured over predicted seconds by group."""
+    """Ratios of measured to predicted seconds by group."""
 
     def __init__(self) -> None:
         self._sums: dict[Group, tuple[float, float, int]] = {}
 
     def learn(self, group: Group, predicted: float, measured: float) -> None:
-        """A step of this group took `measured` seconds where `predicted` were."""
+        """Record the predicted and measured seconds of a finished step."""
         for place in _places(group):
             before = self._sums.get(place, (0.0, 0.0, 0))
             self._sums[place] = (before[0] + predicted, before[1] + measured, before[2] + 1)
 
     def factor(self, group: Group, seconds: float = 0.0) -> float:
-        """What to multiply the predicted seconds of a step of this group with.
+        """Return the calibration factor for a step's predicted seconds.
 
-        A wider group's factor counts like one more step of the mean size of those that finished,
-        so one odd step does not rule and many do; or, if it is longer, like the step itself: what
-        takes a second says little about what takes hours.
+        The factor of the wider group is a prior. It weighs as much as one finished step of mean
+        size, so a single outlier has limited influence. If the step itself is longer (`seconds`),
+        the prior weighs as much as the step, because steps of a second predict little about hours.
         """
         factor = 1.0
         for place in _places(group):
@@ -73,27 +74,33 @@ class Pace:
 
 
 class TimeLeft:
-    """What is left of a run."""
+    """Tracks the remaining steps of a run and estimates the time left."""
 
     def __init__(
         self, units: Iterable[Unit], predicted: Mapping[str, Predicted], slots: int
     ) -> None:
-        """Of these units, parents first.
+        """Start with all units to do.
 
         Args:
-          units: all that is to do.
-          predicted: of each of their steps, by fingerprint.
-          slots: places of the machine, of which most units take one.
+          units: The units of the run, parents first.
+          predicted: Prediction for each step of the units, by fingerprint.
+          slots: Number of slots of the machine. Most units occupy one.
         """
         self._units = [([s.fingerprint for s in unit.steps], unit.needs) for unit in units]
         self._predicted, self._slots, self._pace = predicted, max(1, slots), Pace()
         self._left = {step for steps, _ in self._units for step in steps}
         self._whole = sum(predicted[step].seconds for step in self._left)
         self.is_measured = False
-        """Whether a step of this run has finished."""
+        """True once a step of this run has finished with a measured time."""
 
     def end(self, step: str, seconds: float | None = None) -> None:
-        """A step is no longer to do: computed in so many seconds, or there, failed or given up."""
+        """Remove a step from the remaining work.
+
+        Args:
+          step: Fingerprint of the step.
+          seconds: Measured seconds if this run computed the step; None if the step existed
+            already, failed or was given up.
+        """
         if step not in self._left:
             return
         self._left.remove(step)
@@ -104,13 +111,13 @@ class TimeLeft:
 
     @property
     def done(self) -> float:
-        """Part of the predicted seconds whose steps have ended, 0 to 1."""
+        """Fraction of the predicted seconds whose steps have ended, 0 to 1."""
         if not self._left or not self._whole:
             return 1.0
         return 1.0 - min(1.0, sum(self._predicted[s].seconds for s in self._left) / self._whole)
 
     def seconds(self, running: Mapping[str, Running]) -> float:
-        """Time until nothing is left; 0 exactly then."""
+        """Estimate the seconds until all steps have ended; 0 only if none remain."""
         rest = {step: self._rest(step, running.get(step)) for step in self._left}
         chains: dict[str, float] = {}
         for steps, needs in self._units:
@@ -127,20 +134,20 @@ class TimeLeft:
             return whole
         if not running.done:
             return max(whole - running.seconds, _LEAST_REST * whole)
-        # A step that has just begun says little: what it began with is spread over few parts.
+        # Early extrapolation is unreliable because startup time is spread over little progress.
         trust = min(1.0, running.done / _TELLING)
         told = (1 - trust) * whole + trust * running.seconds / running.done
         return (1 - running.done) * told
 
 
 def group_of(kind: str, axes: Mapping[str, Any]) -> Group:
-    """The group of a step."""
+    """Return a step's group: kind, benchmark (cells only) and method."""
     named = ("benchmark", "method") if "benchmark" in axes else ("method",)
     return (kind, *(str(axes.get(axis)) for axis in named))
 
 
 def spoken(seconds: float) -> str:
-    """A duration for people: "40 s", "6 min", "3.2 h", "12 d"."""
+    """Format a duration for display: "40 s", "6 min", "3.2 h", "12 d"."""
     for size, unit in ((1, "s"), (60, "min"), (3600, "h")):
         if seconds < 100 * size:
             number = seconds / size
