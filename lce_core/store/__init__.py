@@ -1,1 +1,1 @@
-"""What is kept and how it is found again: steps, their identity, artifacts, records, leases."""
+"""The store on disk: steps and their fingerprints, artifacts, records and leases."""

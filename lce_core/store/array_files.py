@@ -1,7 +1,7 @@
-"""Arrays in one file that may be lost or damaged at any time: read whole or not at all.
+"""Store named arrays in one file and reject a damaged file when reading.
 
-A safetensors file with the arrays and `digest`, their sha256. Equal arrays give equal bytes, so it
-does not matter which of two writers comes last.
+The file is a safetensors file with the arrays and an extra array `digest`, their sha256. Equal
+arrays give equal bytes, so concurrent writers of the same arrays do not conflict.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 def to_bytes(arrays: Arrays) -> bytes:
-    """The file's content."""
+    """Serialize the arrays together with their digest."""
     return bytes(save({**arrays, "digest": _digest(arrays)}))
 
 
 def from_bytes(content: bytes) -> dict[str, NDArray[Any]] | None:
-    """The arrays of `to_bytes`; None of content that is not whole."""
+    """Parse the output of `to_bytes`; return None if the content is damaged."""
     try:
         arrays: dict[str, NDArray[Any]] = load(content)
         digest = arrays.pop("digest")

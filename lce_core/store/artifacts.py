@@ -1,21 +1,23 @@
-"""The store: artifacts on disk are the only truth.
+"""The store: artifacts on disk are the only source of truth.
 
     home/artifacts/<kind>/<name>-<fingerprint12>/   an artifact; record.json is written last
-    home/artifacts/<kind>/.attempt-...              an unfinished one, swept when its lease is dead
-    home/progress/<fingerprint12>/                  resume points of a training run, sealed shards,
+    home/artifacts/<kind>/.attempt-...              an unfinished artifact, removed once its lease
+                                                    is stale
+    home/progress/<fingerprint12>/                  checkpoints of a training run, sealed shards,
                                                     parts of a long cell
-    home/failures/<fingerprint12>.json              what went wrong, how often
-    home/leases/                                    who computes what
-    home/studies/<study>/                           cells as last planned, their source, lock,
-                                                    and ids that only earlier plans named
-    home/prompts/<fingerprint>.safetensors          prompts that took long to build
-    home/verifications/                             cells computed again, and what differed
-    home/models/<name>/                             what `lce fetch` wrote of a base model
-    home/cache/files                                what is known of files, to save time
+    home/failures/<fingerprint12>.json              the last failure of a step and its attempts
+    home/leases/                                    leases of steps and parts being computed
+    home/studies/<study>/                           the last plan, its source file, the lock, and
+                                                    ids that only earlier plans named
+    home/prompts/<fingerprint>.safetensors          prompts that are slow to build
+    home/verifications/                             comparisons of recomputed cells
+    home/models/<name>/                             base models downloaded by `lce fetch`
+    home/cache/files                                cached facts about files, such as digests
     home/accepted_plugins.json                      digests of plug-ins that a user declared equal
 
-An artifact exists if its record is there and every file has the size and sha256 the record says.
-`ensure` is the only way in: done? -> lease -> done now? -> run in an attempt -> fsync -> rename.
+An artifact exists if its record exists and every file has the size and sha256 in the record.
+Only `ensure` and `ensure_if_free` add artifacts: check the record, acquire the lease, check the
+record again, compute in an attempt folder, fsync, rename.
 """
 
 from __future__ import annotations
@@ -48,55 +50,55 @@ from lce_core.store.study_folders import StudyFolders
 
 ATTEMPT = ".attempt-"
 ABANDONED_SECONDS = 3600.0
-"""Age from which on an unfinished file belongs to nobody: writing one takes seconds."""
+"""Age after which a temporary file counts as abandoned. Writing one takes seconds."""
 _WRITTEN_ASIDE = ("cache", "failures", "leases", "mlflow", "services", "studies/*", "verifications")
-"""Folders in which files are written aside, beside the home itself."""
+"""Folders, besides the home itself, in which temporary files are written before a rename."""
 _UNFINISHED = re.compile(r"\..+\.(?:[0-9a-f]{8}|[0-9a-f]{32})|\.files-[0-9a-f]{8}|\.probe-.+")
-"""Names of such files."""
+"""Matches the names of temporary files."""
 WAIT_SECONDS = 0.5
 
 
 @dataclass
 class Attempt:
-    """A step being computed: where to write, and where progress survives a crash."""
+    """A step being computed, with its output folder and its crash-safe progress folder."""
 
     step: Step
     out: Path
     progress: Path
     digests: dict[str, str] = field(default_factory=dict)
-    """sha256 of files in `out`, by path, that whoever wrote them has computed meanwhile."""
+    """sha256 of files in `out`, by relative path, if the writer has already computed it."""
     seconds_elsewhere: float = 0.0
-    """Spent on parts of the step by other processes, or by earlier attempts."""
+    """Seconds spent on the step by other processes or by earlier attempts."""
     plugins: dict[str, PluginCode] = field(default_factory=dict)
-    """The user's own plug-ins that compute the step, as `Record.plugins` keeps them."""
+    """The user's own plug-ins that compute the step, for `Record.plugins`."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What `ensure` found or did."""
+    """Result of `ensure`: the record, and whether this call computed it."""
 
     record: Record
     status: Literal["existing", "computed"]
 
 
 class Store:
-    """Artifacts below one home folder."""
+    """The artifacts and metadata below one home folder."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
         self.file_facts = FileFacts(home)
-        """What is known of files, the store's own and those that steps read."""
+        """Cached facts about files of the store and input files of steps."""
         self.failures = FailureNotes(home)
-        """What went wrong with steps that are not done."""
+        """Last failures of steps that are not done."""
         self.studies = StudyFolders(home)
-        """What was planned, and what is locked."""
+        """Plans and locks of studies."""
 
     def prepare(self) -> None:
-        """Creates the folders.
+        """Create the store's folders and check that the home is writable.
 
         Raises:
-          SpecError: the home cannot be written to by this user; nothing was computed.
-          StoreError: the disk is full or read-only, or something else lies in a folder's place.
+          SpecError: if this user cannot create or write to the home.
+          StoreError: if the disk is full or read-only, or a file is in the place of a folder.
         """
         for place in (self.home, *self.home.parents):
             if os.path.lexists(place) and not place.is_dir():
@@ -115,7 +117,7 @@ class Store:
             for kind in (self.home / "artifacts").iterdir():
                 if not kind.is_dir():
                     raise no_folder(kind)
-            # On other hosts, and in other containers, processes have the same pid.
+            # The probe's name must be unique across hosts and containers, where pids repeat.
             probe = self.home / "cache" / f".probe-{uuid.uuid4().hex}"
             probe.write_bytes(b"lce")
             probe.unlink()
@@ -126,31 +128,31 @@ class Store:
 
     @property
     def models(self) -> Path:
-        """Folder of the base models that `lce fetch` has written."""
+        """Folder of the base models downloaded by `lce fetch`."""
         return self.home / "models"
 
     @property
     def prompts(self) -> Path:
-        """Folder of the prompts that benchmarks have built; its files may go at any time."""
+        """Folder of cached benchmark prompts; its files may be deleted at any time."""
         return self.home / "prompts"
 
     def parts(self, step: Step) -> Parts:
-        """What is there of a step whose parts are computed by themselves."""
+        """Return the parts of a long step, which workers compute separately."""
         return Parts(self.home / "progress" / step.short, self.home / "leases")
 
     def listing(self) -> Listing:
-        """The artifacts' folders as they are now, for looking up many steps."""
+        """Take a snapshot of the artifact folders, for looking up many steps."""
         return Listing(self.home / "artifacts")
 
     def named(self, step: Step) -> Path:
-        """Folder of the step's artifact, if this step's name was the one it was computed under."""
+        """Return the artifact folder under the step's own name; the artifact may have another."""
         return self.home / "artifacts" / step.folder
 
     def path(self, step: Step, listing: Listing | None = None) -> Path:
-        """Folder of the step's artifact, there or not.
+        """Return the folder of the step's artifact, whether or not it exists.
 
-        The readable part of the name is no identity: an artifact that another label, seed or study
-        named is found by its fingerprint, in `listing` or else by looking now.
+        The readable part of a folder's name is not part of the identity. An artifact computed under
+        another label, seed or study is found by its fingerprint, in `listing` or else on disk.
         """
         named = self.named(step)
         if named.is_dir():
@@ -160,11 +162,14 @@ class Store:
         return self.find(step.fingerprint, step.kind) or named
 
     def find(self, fingerprint: str, kind: str | None = None) -> Path | None:
-        """Folder of the artifact with this fingerprint, of this kind or of any; None without it."""
+        """Return the artifact folder with this fingerprint, or None; `kind` restricts the search.
+
+        Only the first `SHORT` digits of the fingerprint are compared.
+        """
         return find(self.home / "artifacts", fingerprint, kind)
 
     def record(self, step: Step, listing: Listing | None = None) -> Record | None:
-        """The step's record if its artifact is complete and unchanged, else None."""
+        """Return the step's record if its artifact is complete and unchanged, else None."""
         folder = self.path(step, listing)
         try:
             record = Record.read(folder)
@@ -175,7 +180,7 @@ class Store:
         return record if self.is_intact(folder, record) else None
 
     def has_finished(self, fingerprint: str) -> bool:
-        """Whether an undamaged artifact begins with these digits of a fingerprint."""
+        """Return True if an undamaged artifact has these first digits of a fingerprint."""
         folder = self.find(fingerprint)
         if folder is None:
             return False
@@ -185,11 +190,11 @@ class Store:
             return False
 
     def is_intact(self, folder: Path, record: Record) -> bool:
-        """Whether every file in `folder` has the size and content its record says."""
+        """Return True if every file in `folder` has the size and sha256 in the record."""
         return all(self._intact(folder / name, entry) for name, entry in record.files.items())
 
     def records(self) -> Iterator[tuple[Path, Record]]:
-        """All readable records with their folders, in name order; files are not verified."""
+        """Yield all readable records with their folders, by path; files are not verified."""
         for path in sorted((self.home / "artifacts").glob(f"*/*/{RECORD}")):
             if path.parent.name.startswith("."):
                 continue
@@ -199,7 +204,7 @@ class Store:
                 continue
 
     def sample(self, most: int) -> Iterator[Record]:
-        """Records of at most so many artifacts of each kind, spread over their names."""
+        """Yield records of at most `most` artifacts per kind, evenly spaced over sorted names."""
         by_kind: dict[str, list[Path]] = {}
         for path in sorted((self.home / "artifacts").glob(f"*/[!.]*/{RECORD}")):
             by_kind.setdefault(path.parent.parent.name, []).append(path.parent)
@@ -214,9 +219,9 @@ class Store:
         run: Callable[[Attempt], Mapping[str, Any]],
         execution: Mapping[str, Any],
     ) -> Outcome:
-        """Returns the step's artifact, computing it if it is not there, exactly once.
+        """Return the step's artifact, and compute it first if it does not exist.
 
-        Waits while another live process computes it; otherwise as `ensure_if_free`.
+        Wait while another live process computes it. See `ensure_if_free` for arguments and errors.
         """
         while (outcome := self.ensure_if_free(step, run, execution)) is None:
             time.sleep(WAIT_SECONDS)
@@ -228,16 +233,22 @@ class Store:
         run: Callable[[Attempt], Mapping[str, Any]],
         execution: Mapping[str, Any],
     ) -> Outcome | None:
-        """Returns the step's artifact, computing it if it is not there and nobody computes it.
+        """Return the step's artifact, computing it if it does not exist and its lease is free.
 
-        What `run` returns becomes the record's result. On any error the attempt is removed and the
-        failure noted; earlier artifacts stay.
+        On any error the attempt is removed and the failure is recorded; other artifacts stay.
+
+        Args:
+          step: The step.
+          run: Computes the step into `Attempt.out` and returns the record's `result`.
+          execution: Execution settings to record.
 
         Returns:
-          None while another live process holds the step's lease; nothing was waited for.
+          The artifact's record, or None, without waiting, if another live process holds the lease.
 
         Raises:
-          Whatever `run` raises; LeaseLostError; OSError where the disk is full.
+          LeaseLostError: if another process took over the lease meanwhile.
+          OSError: if the disk is full.
+          Exception: any error that `run` raises.
         """
         if record := self.record(step):
             return Outcome(record, "existing")
@@ -252,10 +263,10 @@ class Store:
             return Outcome(self._compute(step, run, lease, execution), "computed")
 
     def sweep(self) -> list[str]:
-        """Removes what dead processes left: attempts, leases of parts, progress of finished steps.
+        """Remove leftovers of dead processes: attempts, part leases, progress of finished steps.
 
-        An attempt belongs to whoever holds its step's lease, on whichever host. A damaged artifact
-        is no finished step: what has been computed again of it stays.
+        An attempt is kept while any process, on any host, holds its step's lease. A step with a
+        damaged artifact does not count as finished, so the progress of its recomputation is kept.
 
         Returns:
           Names of the removed attempts.
@@ -274,7 +285,7 @@ class Store:
             for folder in sorted((self.home / "progress").glob("*")):
                 if is_over(folder.name):
                     remove(folder)
-            # Of a step that another host has done after it failed here.
+            # Another host may have finished a step after it failed here: drop the old failure.
             for short in filter(is_over, self.failures.all()):
                 self.failures.forget(short)
             for lease in sorted(leases.glob("*.json")):
@@ -285,7 +296,7 @@ class Store:
         return swept
 
     def _sweep_unfinished_files(self) -> None:
-        """Remove files that were being written when their writers were killed."""
+        """Remove temporary files whose writers were killed, after `ABANDONED_SECONDS`."""
         for place in ("", *_WRITTEN_ASIDE):
             for left in self.home.glob(f"{place}/.*" if place else ".*"):
                 with contextlib.suppress(OSError):  # another process may remove it first
@@ -294,7 +305,7 @@ class Store:
                         remove(left)
 
     def _remove_attempts(self, step: Step) -> None:
-        """Removes what dead owners of the step's lease left unfinished."""
+        """Remove attempts left by dead owners of the step's lease."""
         for folder in self.path(step).parent.glob(f"{ATTEMPT}{step.short}-*"):
             remove(folder)
 
@@ -312,9 +323,9 @@ class Store:
         failed = self.failures.of(step)
         try:
             if not handed.progress.is_dir():
-                remove(handed.progress)  # no folder: what it was is lost
+                remove(handed.progress)  # a file in the folder's place holds no usable progress
             attempt.mkdir(parents=True)
-            with self.file_facts.in_use():  # a step may ask for the digest of data that it reads
+            with self.file_facts.in_use():  # steps compute digests of their input data
                 result = run(handed)
             lease.require()
             record = Record(
@@ -338,14 +349,14 @@ class Store:
             record.write(attempt)
             sync(attempt)
             lease.require()
-            if os.path.lexists(final):  # damaged: `record` refused it, so it must not be served
+            if os.path.lexists(final):  # damaged, because `record` rejected it: move it away
                 final.rename(final.parent / f"{ATTEMPT}damaged-{uuid.uuid4().hex[:8]}")
             attempt.rename(final)
             sync(final.parent)
         except BaseException as error:
             shutil.rmtree(attempt, ignore_errors=True)
-            if isinstance(error, Exception):  # an interrupt by the user is no failure
-                with contextlib.suppress(OSError):  # a full disk must not hide the first error
+            if isinstance(error, Exception):  # KeyboardInterrupt is not a failure of the step
+                with contextlib.suppress(OSError):  # a full disk must not mask the original error
                     self.failures.add(step, error, execution)
             raise
         self.failures.forget(step.short)

@@ -1,7 +1,7 @@
-"""What a cell writes beside its record: two tables, by name, column and type, and raw arrays.
+"""File names and schemas of the two tables and the raw arrays in a cell's artifact.
 
-The runner writes the tables and the catalog reads them; both take the schemas from here. Arrays
-stay in the cell's folder, for programs.
+The runner writes the tables and the catalog reads them; both import the schemas from this module.
+The catalog does not load the arrays; they stay in the cell's folder for other programs.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ SAMPLES = pa.schema(
         "cluster": pa.string(),
     }
 )
-"""One row a scored request; the fields of `lce_core.benchmarks.Sample`."""
+"""One row per scored request, with the fields of `lce_core.benchmarks.Sample`."""
 
 TOKEN_NLL_FILE = "token_nll.parquet"
 TOKEN_NLL = pa.schema({"position_bin": pa.int64(), "nll": pa.float64()})
-"""One row a bin of positions: its first position, and the mean NLL in nats."""
+"""One row per position bin: the bin's first position and its mean NLL in nats."""
 
 ARRAYS_FILE = "arrays.safetensors"
-"""`CellResult.arrays` by name; only where a benchmark keeps any."""
+"""`CellResult.arrays` by name. The file exists only if the benchmark returns arrays."""

@@ -1,4 +1,4 @@
-"""What went wrong with a step, and how often: home/failures/<fingerprint12>.json."""
+"""Record the last failure of each step in home/failures/<fingerprint12>.json."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ from lce_core.store.steps import Step
 
 
 class FailureNotes:
-    """One note for each step whose last attempt failed."""
+    """Failure notes of a store, one per step whose last attempt failed."""
 
     def __init__(self, home: Path) -> None:
         self._folder = home / "failures"
 
     def of(self, step: Step) -> dict[str, Any] | None:
-        """The last failure of a step: class, message, attempts; None if none is noted."""
+        """Return the last failure of a step (class, message, attempts, ...), or None."""
         try:
             failure = read_mapping(self._file(step.short))
         except OSError as error:
             if error.errno in NOT_A_FILE:
                 return None
             raise
-        except ValueError:  # cut off by a full disk or a crash: it counts as none
+        except ValueError:  # truncated by a full disk or a crash: ignore the note
             return None
         return failure if _is_note(failure) else None
 
     def all(self) -> dict[str, dict[str, Any]]:
-        """Return every note by the first digits of the step's fingerprint; others count as none."""
+        """Return all valid notes by the first digits of the step's fingerprint."""
         found = {}
         for path in sorted(self._folder.glob("*.json")):
-            # It may be forgotten meanwhile: the step was done after all.
+            # Another process may finish the step and delete its note meanwhile.
             with contextlib.suppress(OSError, ValueError):
                 if _is_note(note := read_mapping(path)):
                     found[path.stem] = note
         return found
 
     def attempts(self) -> dict[str, int]:
-        """Failed attempts of every step with a failure, by the first digits of its fingerprint."""
+        """Count the failed attempts of each failed step, by first digits of its fingerprint."""
         return {short: note["attempts"] for short, note in self.all().items()}
 
     def add(self, step: Step, error: BaseException, execution: Mapping[str, Any]) -> None:
-        """Remembers why an attempt failed and under which execution, for plan and catalog."""
+        """Record an attempt's error and its data and model folders, for plans and the catalog."""
         last, kind = self.of(step) or {}, classify(error)
         memory = kind == "out_of_memory" or isinstance(error, WorkerLostError)
         write_json(
@@ -70,8 +70,8 @@ class FailureNotes:
         )
 
     def forget(self, short: str) -> None:
-        """Forget the note of the step whose fingerprint has these first digits."""
-        with contextlib.suppress(IsADirectoryError):  # no note, and not ours
+        """Delete the note of the step whose fingerprint has these first digits."""
+        with contextlib.suppress(IsADirectoryError):  # a folder here is not a note of ours
             self._file(short).unlink(missing_ok=True)
 
     def _file(self, short: str) -> Path:
@@ -79,7 +79,7 @@ class FailureNotes:
 
 
 def _is_note(content: Mapping[str, Any]) -> bool:
-    """Return whether a file holds what `FailureNotes.add` writes, of any version."""
+    """Return True if `content` is a failure note of this or an earlier version."""
     types = {"class": str, "message": str, "folder": str, "attempts": int, "folders": dict}
     others = {"axes": dict, "short_of_memory": int}
     return all(isinstance(content.get(name), kind) for name, kind in types.items()) and all(
@@ -88,6 +88,9 @@ def _is_note(content: Mapping[str, Any]) -> bool:
 
 
 def folders_of(execution: Mapping[str, Any]) -> dict[str, str]:
-    """Folders an execution names: with the same ones, data out of reach stays out of reach."""
+    """Return the data and model folders of an execution, sorted by name.
+
+    A failure of class "unavailable" is retried only if these folders changed.
+    """
     named = {**execution.get("data_folders", {}), **execution.get("model_folders", {})}
     return {name: str(folder) for name, folder in sorted(named.items())}

@@ -1,14 +1,14 @@
-"""Failure classes: which failures may pass when tried again, and how.
+"""Classify failures and decide which are retried, and how.
 
 | class | cause | retried |
 |---|---|---|
 | out_of_memory | CUDA or host memory | with half the micro-batch, same global batch |
 | transient | I/O, NCCL, lost worker, lost lease | after a growing pause |
-| disk_full | no space left, or a disk now read-only | never; the run stops, nothing done is lost |
-| non_finite | NaN or infinite loss or score | never; a later run only with --retry-failed |
-| data | bad data, bad request | never; a later run tries again |
-| unavailable | the cell cannot be | never; a later run only if it names other folders |
-| defect | anything else: most likely our bug | never; a later run tries again |
+| disk_full | no space left, or a disk now read-only | never; the run stops, finished steps stay |
+| non_finite | NaN or infinite loss or score | never; by a later run only with --retry-failed |
+| data | bad data, bad request | never; by a later run |
+| unavailable | the cell cannot be computed | never; by a later run only if its folders changed |
+| defect | anything else: most likely a bug in lce | never; by a later run |
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ FailureClass = Literal[
 ]
 
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
-"""What a disk refuses until somebody sees to it."""
+"""Error numbers of a disk that needs a user: no space, quota exceeded, read-only."""
 
 _FULL = (
     *map(os.strerror, _DISK),
-    # What SQLite says of the same, which gives no numbers.
+    # SQLite reports the same conditions by message, without an errno.
     "database or disk is full",
     "attempt to write a readonly database",
 )
@@ -47,7 +47,10 @@ RETRIED: frozenset[str] = frozenset({"out_of_memory", "transient"})
 
 
 def classify(error: BaseException) -> FailureClass:
-    """The class of a failure; decided by type and errno, by message only for NCCL and CUDA."""
+    """Return the class of a failure, by type and errno, else by message.
+
+    Messages are needed for CUDA, NCCL and databases, whose errors have neither.
+    """
     if isinstance(error, NonFiniteError):
         return "non_finite"
     if isinstance(error, UnavailableError):
@@ -71,12 +74,12 @@ def classify(error: BaseException) -> FailureClass:
 
 
 def full_disk_in(message: str) -> str | None:
-    """Return the part of a message that says a disk is full or read-only; None without one."""
+    """Return the part of a message that reports a full or read-only disk, or None."""
     return next((text for text in _FULL if text in message), None)
 
 
 def disk_full(home: Path, got: str) -> StoreError:
-    """Return the error of a disk that is full or read-only; what was finished stays."""
+    """Build the error for a full or read-only disk; `got` is the reason from the system."""
     return StoreError(
         f"LCE_HOME {home}",
         got,

@@ -1,18 +1,18 @@
-"""What follows from files, remembered: a file that is as it was is not read again.
+"""Cache facts derived from files, so that unchanged files are not read again.
 
-A digest, or how many bytes the prompts of a data set have, is remembered with the files it follows
-from: their paths, sizes, times of modification and of change, and inodes. While all of these are
-the same the files are not opened. Clocks of file systems tick, so a file that was changed right
-before it was read may be changed again without a trace: like git, this module remembers nothing of
-files younger than a tick, and nothing of files that changed while they were read. That takes a
-clock here that is not ahead of the file server's by as much as the files are old.
+A fact is a digest, for example, or the size of a data set's prompts. It is cached together with the
+state of its files: path, size, mtime, ctime and inode. While the state is unchanged the files are
+not opened. File system clocks have a limited resolution, so a file can change twice within one tick
+without a change of its times. As git does, this module caches nothing about files younger than a
+tick, and nothing about files that changed while they were read. The check assumes that the local
+clock is ahead of the file server's clock by less than the age of the files.
 
-The memory is one file of the store, home/cache/files, whose first line is the sha256 of the rest;
-damaged, it counts for nothing and is written anew. Several processes may save at once: each adds
-what it found to what is there, and renames a whole file into place. Losing it costs time only.
+The cache is the file home/cache/files. Its first line is the sha256 of the rest; a damaged cache is
+ignored and rewritten. Several processes may save concurrently: under a lock, each merges its facts
+into the file and renames the new file into place. Losing the cache costs only time.
 
-Plug-ins ask `fact_of` and `sha256_of`, which know no store: within `FileFacts.in_use` they
-remember, outside of it they compute.
+Plug-ins call `fact_of` and `sha256_of`, which need no store: inside `FileFacts.in_use` they use its
+cache, elsewhere they compute the fact.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ from lce_core.store.odd_files import put, read_file
 T = TypeVar("T")
 
 TICK_SECONDS = 2.0
-"""Changes closer to each other than this may leave equal times: FAT's clock is the coarsest."""
+"""Two changes within this time may have equal timestamps. FAT has the coarsest clock."""
 WORTH_A_HOME_BYTES = 1 << 28
-"""Where no home is yet, one is made for what took this much reading (a second or so), not for less:
-a plan of a small study leaves nothing behind."""
+"""If no home exists, `save` creates one only after reading this much (about a second), so that
+planning a small study leaves nothing behind."""
 _LOCK_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
 class _State:
-    """What tells files from other or changed ones without reading them."""
+    """Metadata that identifies an unchanged set of files without reading them."""
 
     mark: str
     newest: int
-    """The latest time of any of them, in nanoseconds since the epoch."""
+    """Latest mtime or ctime of any file, in nanoseconds since the epoch."""
     num_bytes: int
 
 
 class FileFacts:
-    """What one store's home remembers."""
+    """The cache of file facts of one store."""
 
     def __init__(self, home: Path) -> None:
         self._home, self._file = home, home / "cache" / "files"
@@ -72,17 +72,18 @@ class FileFacts:
         *,
         fresh: bool = False,
     ) -> T:
-        """A fact about `files`, computed only if it is not known of them as they are.
+        """Return a fact about `files`, computing it only if it is not cached for their state.
 
         Args:
-          what: the kind of fact, with the version of the code that finds it where that may change.
-          place: the file, or the folder that the files lie in.
-          files: all that the fact follows from.
-          compute: gives it, as a value that JSON brings back as it is (no tuples); may raise.
-          fresh: compute it anyway, and remember that instead of what was known.
+          what: Type of the fact; include a version if the code that computes it may change.
+          place: The file, or the folder that contains the files.
+          files: All files on which the fact depends.
+          compute: Computes the fact; the value must survive a JSON round trip (no tuples). It is
+            also called if a file is missing, and must then raise a useful error.
+          fresh: Compute the fact even if it is cached, and replace the cached value.
 
         Raises:
-          Whatever `compute` raises, which also has to say it where files cannot be looked at.
+          Exception: any error that `compute` raises.
         """
         if self._known is None:
             self._known = _read(self._file)
@@ -100,15 +101,15 @@ class FileFacts:
         return fact
 
     def sha256(self, path: Path, *, fresh: bool = False) -> str:
-        """sha256 of a file's bytes, 64 hex digits; `fresh` as in `of`.
+        """Return the sha256 of a file's bytes as 64 hex digits; `fresh` as in `of`.
 
         Raises:
-          OSError: the file cannot be read.
+          OSError: if the file cannot be read.
         """
         return self.of("sha256", path, [path], lambda: sha256_file(path), fresh=fresh)
 
     def save(self) -> None:
-        """Adds what is new here to the memory on disk, if that can be written."""
+        """Merge new facts into the cache file; ignore errors when writing it."""
         if self._new and (self._home.is_dir() or self._new_bytes >= WORTH_A_HOME_BYTES):
             with contextlib.suppress(OSError):
                 self._file.parent.mkdir(parents=True, exist_ok=True)
@@ -118,7 +119,7 @@ class FileFacts:
 
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:
-        """Within it `fact_of` and `sha256_of` remember here; saved where it ends without error."""
+        """Make `fact_of` and `sha256_of` use this cache; save it if the block raises no error."""
         token = _IN_USE.set(self)
         try:
             yield
@@ -131,13 +132,13 @@ _IN_USE: ContextVar[FileFacts | None] = ContextVar("file_facts", default=None)
 
 
 def fact_of(what: str, place: Path, files: Iterable[Path], compute: Callable[[], T]) -> T:
-    """As `FileFacts.of`, of the memory in use; computed where none is."""
+    """Call `FileFacts.of` on the cache in use; call `compute` if no cache is in use."""
     facts = _IN_USE.get()
     return compute() if facts is None else facts.of(what, place, files, compute)
 
 
 def sha256_of(path: Path) -> str:
-    """As `FileFacts.sha256`, of the memory in use; computed where none is."""
+    """Return a file's sha256 from the cache in use; compute it if no cache is in use."""
     facts = _IN_USE.get()
     return sha256_file(path) if facts is None else facts.sha256(path)
 
@@ -150,7 +151,7 @@ def _state(files: Iterable[Path]) -> _State | None:
         except OSError:
             return None
         times = (found.st_mtime_ns, found.st_ctime_ns)
-        # A file's content can be changed and its time of modification set back; not the other one.
+        # A program can set mtime back after changing a file, but it cannot set ctime.
         mark.update(f"{found.st_size} {times} {found.st_ino} ".encode())
         mark.update(os.fsencode(file.absolute()) + b"\n")
         newest, num_bytes = max(newest, *times), num_bytes + found.st_size

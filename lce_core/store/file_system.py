@@ -1,8 +1,8 @@
-"""What the file system of a store must give, tried out.
+"""Probe whether a file system supports a store.
 
-Locks that exclude, renames that replace, and times of files by a clock that agrees with this
-host's: leases rest on all three. Whether locks hold for other hosts as well, which one host cannot
-try, is read off the mount's options.
+Leases require exclusive locks (flock), atomic replacing renames, and file times from a clock that
+agrees with this host's. A single host cannot test whether locks hold across hosts; that is derived
+from the mount options.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lce_core.errors import SpecError
 from lce_core.store.lease import STALE_SECONDS
 
 MOST_SKEW_SECONDS = STALE_SECONDS / 3
-"""Beyond it a heartbeat that one clock dated could look stale, or fresh, by the other."""
+"""Maximum clock skew. With more, a live lease could look stale, or a stale lease live."""
 
 _MOUNTS = Path("/proc/self/mounts")
 _OBJECT_STORES = ("s3fs", "s3ql", "mountpoint-s3", "gcsfuse", "rclone", "goofys", "blobfuse")
@@ -40,26 +40,26 @@ _EXCLUDED = 3
 
 @dataclass(frozen=True)
 class Mount:
-    """Where a folder lies."""
+    """The mounted file system that contains a folder."""
 
     kind: str
-    """Type of the file system, such as ext4 or nfs4; "unknown" where the kernel does not say."""
+    """Type of the file system, such as ext4 or nfs4; "unknown" if /proc does not list it."""
     options: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
 class Probe:
-    """What was found out about a folder's file system."""
+    """Result of probing a folder's file system."""
 
     mount: Mount
     skew: float
     """Seconds by which the clock of the file system is ahead of this host's."""
     lacks: tuple[str, ...]
-    """What it does not give; empty where a store may lie there."""
+    """Missing features, as phrases for an error; empty if the file system suits a store."""
 
 
 def probe(folder: Path) -> Probe:
-    """Tries the file system of an existing folder, in which nothing is left behind."""
+    """Test the file system of an existing folder in a temporary folder, which is removed."""
     mount, skew, lacks = mount_of(folder), 0.0, list[str]()
     aside = folder / f".probe-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     aside.mkdir()
@@ -78,10 +78,10 @@ def probe(folder: Path) -> Probe:
 
 
 def require_fit(folder: Path) -> None:
-    """Refuses a folder on a file system on which leases do not hold.
+    """Raise an error if leases would not be safe on the folder's file system.
 
     Raises:
-      SpecError: names what is missing; nothing was computed.
+      SpecError: if a feature is missing; the error names it.
     """
     if lacks := probe(folder).lacks:
         raise SpecError(
@@ -93,10 +93,11 @@ def require_fit(folder: Path) -> None:
 
 
 def mount_of(folder: Path) -> Mount:
-    """The mount on which a folder lies, as the kernel lists it."""
+    """Return the mount that contains a folder, from /proc/self/mounts."""
     path, found, longest = folder.resolve(), Mount("unknown"), -1
     for point, mount in _mounts():
-        if path.is_relative_to(point) and len(point.parts) >= longest:  # a later one hides others
+        # A later mount on the same mount point hides earlier ones, hence >=.
+        if path.is_relative_to(point) and len(point.parts) >= longest:
             found, longest = mount, len(point.parts)
     return found
 
@@ -105,7 +106,7 @@ def _mounts() -> Iterator[tuple[Path, Mount]]:
     with contextlib.suppress(OSError):
         for line in _MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines():
             _, point, kind, options, *_ = line.split(" ")
-            point = point.encode().decode("unicode_escape")  # spaces are written \\040
+            point = point.encode().decode("unicode_escape")  # /proc writes a space as \\040
             yield Path(point), Mount(kind, frozenset(options.split(",")))
 
 
@@ -129,7 +130,7 @@ def _faults(trial: Callable[[Path], str | None], aside: Path) -> Iterator[str]:
 
 
 def _locks(aside: Path) -> str | None:
-    """Whether a lock of this process keeps another process out."""
+    """Test whether a lock of this process excludes another process; return the fault, if any."""
     path = aside / "lock"
     path.write_bytes(b"lce")
     with path.open("rb+") as file:
@@ -142,7 +143,10 @@ def _locks(aside: Path) -> str | None:
 
 
 def _renames(aside: Path) -> str | None:
-    """Whether a rename replaces a file under the eyes of a reader, and moves a folder whole."""
+    """Test whether renames are atomic; return the fault, if any.
+
+    A rename must replace a file while a reader keeps the old content, and must move a whole folder.
+    """
     old, new = aside / "old", aside / "new"
     old.write_text("old", encoding="utf-8")
     new.write_text("new", encoding="utf-8")
@@ -160,13 +164,14 @@ def _renames(aside: Path) -> str | None:
 
 
 def _skew(aside: Path) -> float:
-    """Seconds by which a file that is touched now is dated ahead of this host's clock."""
+    """Return the seconds by which the file system's clock is ahead of this host's."""
     path = aside / "clock"
     path.touch()
     os.utime(path, (1, 1))
     before = time.time()
     os.utime(path)
     after, dated = time.time(), path.stat().st_mtime
-    if before - 2.0 <= dated <= after + 2.0:  # some file systems keep whole seconds, or two
+    # Some file systems store times with a resolution of one or two seconds.
+    if before - 2.0 <= dated <= after + 2.0:
         return 0.0
     return dated - (before + after) / 2

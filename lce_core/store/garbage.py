@@ -1,9 +1,9 @@
-"""What a store holds that nothing reaches, and its removal.
+"""Find and remove unreachable artifacts and other leftovers of a store.
 
-An artifact is reached if its id is a root, or if a reached artifact was made from it. Removing is
-done under the lock under which leases are taken, and refused while one lives. Artifacts are first
-renamed to the names of unfinished attempts: whoever is killed in between leaves what the next run
-or the next collection sweeps, and nothing that is half there.
+An artifact is reachable if its id is a root or if it is an ancestor of a reachable artifact.
+Removal holds the lock of the leases and is refused while any lease is live. Artifacts are first
+renamed to the names of unfinished attempts. If the process is killed in between, no artifact is
+half removed: the next run or collection removes the attempts.
 """
 
 from __future__ import annotations
@@ -31,47 +31,49 @@ _NAMED = re.compile(rf".+-[0-9a-f]{{{SHORT}}}")
 
 @dataclass(frozen=True)
 class Roots:
-    """What has to stay, whatever it was made from included."""
+    """The artifacts to keep; their ancestors are kept as well."""
 
     ids: Collection[str] = ()
-    """First digits of fingerprints."""
+    """First digits of the fingerprints to keep."""
     places: tuple[Mapping[str, Any], ...] = ()
-    """Axes of cells without an id, as their data are not here: what stands there stays."""
+    """Axes of cells whose id is unknown because their data is missing. Artifacts with these axes
+    are kept."""
     kinds: Collection[str] | None = None
-    """Kinds of step of which `ids` has all; None: of every kind."""
+    """Step kinds for which `ids` is complete; artifacts of other kinds are kept. None: all kinds
+    are complete."""
 
     def name(self, short: str, kind: str, axes: Mapping[str, Any]) -> bool:
-        """Whether an artifact, or a failure, has to stay for its own sake."""
+        """Return True if an artifact or failure note is itself a root."""
         unsure = self.kinds is not None and kind not in self.kinds
         return short in self.ids or unsure or any(_agree(axes, one) for one in self.places)
 
 
 @dataclass(frozen=True)
 class Garbage:
-    """Something that goes."""
+    """A file or folder to remove."""
 
     path: Path
     what: str
-    """artifact, attempt, progress, failure or prompts."""
+    """Type of the garbage: artifact, attempt, progress, failure or prompts."""
     bytes: int
-    """Freed by it: a file with another link outside of what goes frees nothing."""
+    """Bytes freed. A file frees nothing while a hard link outside the garbage remains."""
     why: str
 
 
 @dataclass
 class _Holdings:
     folders: dict[str, list[Path]] = field(default_factory=dict)
-    """Of artifacts, by id; those without a readable record too."""
+    """Artifact folders by id, including folders without a readable record."""
     records: dict[str, Record] = field(default_factory=dict)
 
 
 def find_garbage(store: Store, roots: Roots, prompt_bytes: int) -> list[Garbage]:
-    """What would go, by path.
+    """List what a collection would remove, sorted by path.
 
     Args:
-      store: where.
-      roots: what has to stay.
-      prompt_bytes: most that the folder of prompts may hold; the oldest go first.
+      store: The store to search.
+      roots: The artifacts to keep.
+      prompt_bytes: Maximum size of the prompts folder; the oldest prompts are removed first.
     """
     held = _holdings(store)
     reached = _reached(held, roots)
@@ -92,16 +94,16 @@ def find_garbage(store: Store, roots: Roots, prompt_bytes: int) -> list[Garbage]
 
 
 def collect_garbage(store: Store, roots: Callable[[], Roots], prompt_bytes: int) -> list[Garbage]:
-    """Removes what `find_garbage` finds; gives what it was.
+    """Remove what `find_garbage` finds and return it.
 
     Args:
-      store: where.
-      roots: gives what has to stay, asked once no step can begin.
-      prompt_bytes: as in `find_garbage`.
+      store: The store to clean.
+      roots: Returns the artifacts to keep. Called under the lock, when no step can start.
+      prompt_bytes: Maximum size of the prompts folder.
 
     Raises:
-      SpecError: a process computes in the store; nothing was removed.
-      Whatever `roots` raises; nothing was removed.
+      SpecError: if a live process computes in the store; nothing was removed.
+      Exception: any error that `roots` raises; nothing was removed.
     """
     leases, renamed = store.home / "leases", []
     make_folder(leases)
@@ -122,7 +124,7 @@ def collect_garbage(store: Store, roots: Callable[[], Roots], prompt_bytes: int)
                 renamed.append(aside)
             else:
                 remove(one.path)
-    for aside in renamed:  # gigabytes of weights, for which no run has to wait
+    for aside in renamed:  # outside the lock, because deleting gigabytes of weights is slow
         remove(aside)
     return garbage
 
@@ -131,7 +133,7 @@ def _holdings(store: Store) -> _Holdings:
     held = _Holdings()
     for folder in sorted(store.home.glob("artifacts/*/*")):
         if folder.name.startswith(".") or not _NAMED.fullmatch(folder.name):
-            continue  # nothing that a store writes
+            continue  # not written by a store
         short = folder.name[-SHORT:]
         held.folders.setdefault(short, []).append(folder)
         with contextlib.suppress(OSError, ValueError):
@@ -164,7 +166,7 @@ def _agree(axes: Mapping[str, Any], place: Mapping[str, Any]) -> bool:
 
 
 def _of_steps(store: Store, held: _Holdings, reached: set[str], roots: Roots) -> Iterator[Garbage]:
-    """Progress and failures of steps that are finished, or that nothing will finish."""
+    """Yield progress and failure notes of steps that are finished or unreachable."""
     for folder in store.home.glob("progress/*"):
         if folder.name in held.records and store.has_finished(folder.name):
             yield Garbage(folder, "progress", 0, "its step is finished")
@@ -191,7 +193,7 @@ def _prompts(store: Store, most: int) -> Iterator[Garbage]:
 
 
 def _sized(found: list[Garbage]) -> list[Garbage]:
-    """Return the same with what each frees: a file's bytes go with the last link to it."""
+    """Fill in `bytes`. A file's bytes are freed with the last hard link to it."""
     links: Counter[tuple[int, int]] = Counter()
     sized = []
     for one in found:
@@ -205,7 +207,7 @@ def _sized(found: list[Garbage]) -> list[Garbage]:
 
 
 def _files(path: Path) -> Iterator[os.stat_result]:
-    """Yield the state of every regular file at or below a path; links are not followed."""
+    """Yield `lstat` of every regular file at or below a path; symbolic links are not followed."""
     places = [path]
     for folder, _, names in os.walk(path) if not path.is_symlink() else ():
         places += [Path(folder, name) for name in names]

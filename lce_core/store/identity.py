@@ -1,8 +1,8 @@
-"""Fingerprints: canonical JSON and its sha256.
+"""Compute fingerprints: the sha256 of canonical JSON.
 
-The encoder accepts only what has one spelling (str, bool, int, finite float, None, lists,
-string-keyed mappings) and raises on anything else, so that an object with an address in its
-repr, a set or a NaN can never slip into an id.
+The encoder accepts only values with a single JSON form (str, bool, int, finite float, None, lists,
+mappings with string keys) and raises an error for anything else. A NaN, a set or an object whose
+repr contains an address can therefore never enter a fingerprint.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from lce_core.errors import SpecError
 from lce_core.store.odd_files import open_file
 
 SHORT = 12
-"""Hex digits of a fingerprint that appear in names; 48 bits, ample for millions of cells."""
+"""Hex digits of a fingerprint used in names and ids: 48 bits, ample for millions of cells."""
 
 
 def canonical_json(value: object, where: str = "value") -> str:
-    """The one JSON spelling of `value`: sorted keys, no blanks, shortest float repr.
+    """Return the canonical JSON of `value`: sorted keys, no whitespace, shortest float repr.
 
     Raises:
-      SpecError: `value` holds something without a canonical spelling; names the place.
+      SpecError: if `value` contains something without a canonical form; the error names its place.
     """
     _check(value, where)
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
 def fingerprint(value: object, where: str = "value") -> str:
-    """sha256 of the canonical JSON, 64 hex digits."""
+    """Return the sha256 of the canonical JSON of `value` as 64 hex digits."""
     return hashlib.sha256(canonical_json(value, where).encode("ascii")).hexdigest()
 
 
 def sha256_file(path: Path) -> str:
-    """sha256 of a file's bytes, 64 hex digits, read in 1 MiB blocks."""
+    """Return the sha256 of a file's bytes as 64 hex digits, reading blocks of 1 MiB."""
     digest = hashlib.sha256()
     with open_file(path) as file:
         while block := file.read(1 << 20):

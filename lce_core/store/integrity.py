@@ -1,7 +1,7 @@
-"""What is wrong with an artifact, in words; and rereading all artifacts of a store.
+"""Describe the damage of an artifact, and reread all artifacts of a store to find damage.
 
-A plan trusts what is remembered of unchanged files (`lce_core.store.file_facts`). A byte that flips
-below the file system changes no time and no size, so only reading the file again finds it.
+Planning trusts cached digests of unchanged files (`lce_core.store.file_facts`). A bit flip below
+the file system changes neither times nor size, so only rereading the file detects it.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ CHANGED_CONTENT = "the content of a file is not what its record says"
 
 @dataclass
 class Reread:
-    """What rereading a store found."""
+    """Result of rereading a store."""
 
     num_artifacts: int = 0
     num_bytes: int = 0
     unsealed: int = 0
-    """Artifacts whose record has no seal, so that a changed field in it goes unnoticed."""
+    """Artifacts whose record has no seal, so that a changed field cannot be detected."""
     damage: dict[Path, str] = field(default_factory=dict)
-    """What is wrong, by the artifact's folder."""
+    """Description of the damage by artifact folder."""
 
 
 def what_is_wrong(folder: Path) -> str | None:
-    """Return what a look at names, sizes and record finds wrong; None if it finds nothing."""
+    """Check the record, file names and sizes; return a description of the damage, or None."""
     try:
         record = Record.read(folder)
     except SealError:
@@ -47,11 +47,11 @@ def what_is_wrong(folder: Path) -> str | None:
 
 
 def reread(store: Store, report: Callable[[int, int], None]) -> Reread:
-    """Read every byte of every artifact again, and correct what is remembered of its files.
+    """Read every byte of every artifact again and update the cached digests.
 
     Args:
-      store: its memory of file facts is saved at the end, also where an interrupt ends it.
-      report: called with the bytes read so far and the bytes of all artifacts.
+      store: The store. Its file facts are saved at the end, even after an interrupt.
+      report: Called with the bytes read so far and the total bytes of all artifacts.
     """
     found = Reread()
     folders = [
@@ -63,7 +63,7 @@ def reread(store: Store, report: Callable[[int, int], None]) -> Reread:
         for folder in folders:
             wrong = what_is_wrong(folder) or _reread(store, folder, found, total, report)
             if not folder.is_dir():
-                continue  # a run has moved it aside meanwhile
+                continue  # a concurrent run has moved the folder away
             found.num_artifacts += 1
             if wrong:
                 found.damage[folder] = wrong

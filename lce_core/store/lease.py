@@ -1,12 +1,12 @@
 """Leases: at most one live process computes a step.
 
-A lease is a small JSON file naming its owner: host, boot id, PID namespace, pid, the pid's start
-time. Where all of the first three agree an owner is alive exactly if that process is. From anywhere
-else, be it another host or another container on this one, whose pids mean other processes, it is
-alive while its heartbeat (the file's modification time, by the clock of the file system) is fresh.
-Taking, taking over and releasing all happen under one short kernel lock, which the kernel frees
-when its holder dies; a lease file itself may outlive its owner and is then stale. The file system
-has to have such locks (flock) and renames that replace.
+A lease is a small JSON file that names its owner: host, boot id, PID namespace, pid and start time
+of the process. If host, boot id and PID namespace equal those of the reader, the owner is alive
+exactly if its process is. Pids of other hosts or containers refer to other processes, so there an
+owner counts as alive while its heartbeat is fresh. The heartbeat is the lease file's modification
+time by the file system's clock. Processes acquire, take over and release leases under one
+short-lived flock, which the kernel releases if its holder dies. A lease file can outlive its owner
+and is then stale. The file system must support flock and atomic replacing renames.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from lce_core.store.processes import running, started
 
 HEARTBEAT_SECONDS = 10.0
 STALE_SECONDS = 90.0
-"""A lease from another host or container is stale after this long without a heartbeat."""
+"""A lease of another host or container is stale after this long without a heartbeat."""
 
 _OURS: set[str] = set()
-"""Tokens of the leases that this process has taken and not given back."""
+"""Tokens of the leases that this process has acquired and not yet released."""
 
 
 def owner() -> dict[str, Any]:
-    """This process, so that another one can tell whether it still lives."""
+    """Return the identity of this process, by which others decide whether it is alive."""
     return {
         **_place(),
         "pid": os.getpid(),
@@ -49,40 +49,46 @@ def owner() -> dict[str, Any]:
 
 
 def is_alive(lease: dict[str, Any], heartbeat_age: float) -> bool:
-    """Whether the owner of a lease still works on it."""
+    """Return True if the owner of a lease is alive.
+
+    Args:
+      lease: Content of the lease file.
+      heartbeat_age: Seconds since the last heartbeat, used for owners of other hosts or containers.
+    """
     if any(lease.get(name) != value for name, value in _place().items()):
         return heartbeat_age < STALE_SECONDS
     try:
         pid, since = int(lease["pid"]), float(lease["started"])
     except (KeyError, TypeError, ValueError, OverflowError):
         return False
-    # One of ours that could not be removed, because the file system failed, is nobody's.
+    # A lease of this process that is no longer in `_OURS` was released, but its file could not be
+    # removed because of a file system error.
     return running(pid, since) is not None and (pid != os.getpid() or lease.get("token") in _OURS)
 
 
 def locked(folder: Path) -> FileLock:
-    """The lock under which leases of `folder` are taken, released and judged."""
+    """Return the lock that guards acquiring, releasing and checking the leases of `folder`."""
     return FileLock(folder / ".lock")
 
 
 def is_held(folder: Path, name: str) -> bool:
-    """Whether a live process holds the lease `name`."""
+    """Return True if a live process holds the lease `name`."""
     held = _read(folder / f"{name}.json")
     return held is not None and is_alive(*held)
 
 
 @dataclass(frozen=True)
 class Holder:
-    """Who holds a lease, for people."""
+    """The owner of a lease, for display."""
 
     host: str
     pid: int
     since: float | None
-    """Seconds since the epoch by the holder's clock; None of one that does not say."""
+    """Acquisition time in seconds since the epoch by the holder's clock; None if not recorded."""
 
 
 def holders(folder: Path) -> dict[str, Holder]:
-    """Live holders of all leases in `folder`, by the lease's name."""
+    """Return the live holders of all leases in `folder`, by the lease's name."""
     found = {}
     for path in sorted(folder.glob("*.json")):
         held = _read(path)
@@ -98,55 +104,60 @@ def holders(folder: Path) -> dict[str, Holder]:
 
 
 class Lease:
-    """The right to compute one step, renewed by a heartbeat until released.
+    """The exclusive right to compute one step, renewed by a heartbeat until it is released.
 
-    Used as a context manager. `still_ours` must hold before anything is committed.
+    Use it as a context manager, and call `require` before every commit.
     """
 
     def __init__(self, path: Path, token: str, *, is_takeover: bool) -> None:
         self._path, self._token = path, token
         self.is_takeover = is_takeover
-        """Whether a dead owner held it, who may have left something half done."""
+        """True if a dead owner held the lease. It may have left unfinished files."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._beat, daemon=True)
 
     @classmethod
     def acquire(cls, folder: Path, name: str) -> Lease | None:
-        """Takes the lease `name`, also from a dead owner; None while a live process holds it."""
+        """Acquire the lease `name`, if need be from a dead owner; None if a live process has it."""
         path = folder / f"{name}.json"
-        # Judged and taken under one lock: of two processes that find an owner dead, one gets it.
+        # Check and acquire under one lock, so that only one of two processes that find the owner
+        # dead takes the lease over.
         with locked(folder):
             if is_held(folder, name):
                 return None
             is_takeover = os.path.lexists(path)
-            # The token tells apart two leases of one process, and one that was taken over.
+            # The token distinguishes leases of one process and detects a takeover.
             token = uuid.uuid4().hex
             aside = folder / f".{name}.{token}"
-            # Readers take no lock; thanks to the rename they never see half a file.
+            # Readers take no lock. The atomic rename ensures that they see a complete file.
             content = {**owner(), "token": token, "since": time.time()}
-            _OURS.add(token)  # before anybody can read it
+            _OURS.add(token)  # before the file is visible, or `is_alive` would call it dead
             try:
                 aside.write_text(json.dumps(content), encoding="utf-8")
                 put(aside, path)
             except OSError:
                 _OURS.discard(token)
                 with contextlib.suppress(OSError):
-                    aside.unlink(missing_ok=True)  # a full disk would fill up with them
+                    aside.unlink(missing_ok=True)  # do not leave a temporary file per attempt
                 raise
         return cls(path, token, is_takeover=is_takeover)
 
     def still_ours(self) -> bool:
-        """Whether no other process has taken the lease over.
+        """Return True if no other process has taken the lease over.
 
-        An answer about now, not a lock. A commit that follows at once may still meet another's only
-        if this process was silent past `STALE_SECONDS`; both have then computed the same numbers,
-        and each puts a whole folder in place.
+        The answer holds only at the time of the call. Two processes can commit the same step only
+        if this process sent no heartbeat for `STALE_SECONDS`. That is safe: both computed the same
+        numbers, and each commits by renaming a complete folder into place.
         """
         held = _read(self._path)
         return held is not None and held[0].get("token") == self._token
 
     def require(self) -> None:
-        """Raises LeaseLostError if another process has taken the lease over."""
+        """Check that this process still holds the lease.
+
+        Raises:
+          LeaseLostError: if another process has taken the lease over.
+        """
         if not self.still_ours():
             raise LeaseLostError(
                 self._path,
@@ -172,10 +183,11 @@ class Lease:
         self.release()
 
     def release(self) -> None:
-        """Gives the lease back, if it is still ours; nothing where that was done before."""
+        """Stop the heartbeat and release the lease if this process still holds it; idempotent."""
         self._stop.set()
         try:
-            # Under the lock, lest the file of someone who takes over in between be removed.
+            # Without the lock, another process could take over between the check and the removal,
+            # and its lease file would be removed.
             with locked(self._path.parent):
                 if self.still_ours():
                     self._path.unlink(missing_ok=True)
@@ -184,9 +196,10 @@ class Lease:
 
     def _beat(self) -> None:
         while not self._stop.wait(HEARTBEAT_SECONDS):
-            # A file server that hiccups must not end the heartbeat of a run of days.
+            # A brief file server error must not end the heartbeat of a run that takes days.
             with contextlib.suppress(OSError):
-                # Taken over in between, the beat freshens a live owner's file: no harm.
+                # If another process takes over between the two calls, this refreshes the
+                # heartbeat of a live owner, which is harmless.
                 if self.still_ours():
                     os.utime(self._path)
 
@@ -196,26 +209,27 @@ def _read(path: Path) -> tuple[dict[str, Any], float] | None:
         content = read_mapping(path)
         age = _now_of_file_system(path.parent) - path.stat().st_mtime
     except OSError as error:
-        # Not there, removed by another host while it was read (ESTALE), or no file at all.
+        # The file is missing, was removed by another host meanwhile (ESTALE), or is not a file.
         if error.errno in NOT_A_FILE:
             return None
         raise
     except ValueError:
-        # No lease: nobody's, and as old as can be, so the next one may take it.
+        # Invalid content: return a lease without owner and with maximum age, so that it is stale.
         return {}, time.time()
     if not isinstance(content.get("host"), str) or not isinstance(content.get("pid"), int):
-        return {}, time.time()  # no lease either
+        return {}, time.time()  # invalid as well
     return content, age
 
 
 def _now_of_file_system(folder: Path) -> float:
-    # Hosts' clocks differ; a file touched now is dated by the same clock as the heartbeats.
+    # Clocks of hosts differ. The time of a file touched now comes from the clock of heartbeats.
     clock = folder / ".clock"
     try:
         clock.touch()
     except OSError as error:
-        # Somebody else's store: who only looks has no better clock. A store that takes no writes
-        # from anybody is an error: a run that waits for others' leases would wait without end.
+        # A reader without write permission falls back to the local clock. Other errors, such as a
+        # read-only file system, are raised: there no heartbeat could ever be judged, and a run
+        # waiting for a lease would wait forever.
         if error.errno in (errno.EACCES, errno.EPERM):
             return time.time()
         raise
@@ -223,7 +237,7 @@ def _now_of_file_system(folder: Path) -> float:
 
 
 def _place() -> dict[str, Any]:
-    """Within what a pid names one process: a kernel since its start, and a PID namespace of it."""
+    """Return the scope in which a pid is unique: host, boot of its kernel, and PID namespace."""
     return {
         "host": socket.gethostname(),
         "boot": _boot_id(),
@@ -232,7 +246,7 @@ def _place() -> dict[str, Any]:
 
 
 def _pid_namespace() -> int | None:
-    """Number of this process's PID namespace, unique on its kernel; None where there are none."""
+    """Return the inode of this process's PID namespace; None if the system has no namespaces."""
     try:
         return Path("/proc/self/ns/pid").stat().st_ino
     except OSError:

@@ -1,7 +1,7 @@
-"""Which artifacts there are, from one look at their folders.
+"""List all artifact folders once, to look up many steps.
 
-Looking up each step of a plan by listing its kind's folder would take time that grows with the
-product of what is planned and what is there.
+Listing a kind's folder for every step of a plan would take time proportional to the number of
+planned steps times the number of artifacts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lce_core.store.odd_files import NOT_A_FILE
 
 
 class Listing:
-    """Folders of artifacts by kind and fingerprint, as they were when this was made."""
+    """Snapshot of the artifact folders by kind and short fingerprint."""
 
     def __init__(self, artifacts: Path) -> None:
         self._found: dict[tuple[str, str], Path] = {}
@@ -25,16 +25,16 @@ class Listing:
 
     @property
     def ids(self) -> set[str]:
-        """First digits of all fingerprints that are there."""
+        """First `SHORT` digits of the fingerprints of all listed artifacts."""
         return {short for _, short in self._found}
 
     def find(self, fingerprint: str, kind: str) -> Path | None:
-        """Folder of the artifact with this fingerprint, or None."""
+        """Return the folder of the artifact with this fingerprint, or None."""
         return self._found.get((kind, fingerprint[:SHORT]))
 
 
 def find(artifacts: Path, fingerprint: str, kind: str | None = None) -> Path | None:
-    """As `Listing.find`, of one artifact, as it is now; of any kind if none is given."""
+    """Search the disk for one artifact's folder; search all kinds if `kind` is None."""
     for folder in _names(artifacts) if kind is None else (kind,):
         for name in _names(artifacts / folder):
             if name.endswith(f"-{fingerprint[:SHORT]}"):
@@ -45,7 +45,7 @@ def find(artifacts: Path, fingerprint: str, kind: str | None = None) -> Path | N
 def _names(folder: Path) -> Iterator[str]:
     try:
         with os.scandir(folder) as found:
-            # Unfinished attempts begin with a dot.
+            # Names of unfinished attempts start with a dot.
             names = [entry.name for entry in found if not entry.name.startswith(".")]
     except OSError as error:
         if error.errno not in NOT_A_FILE:

@@ -1,8 +1,8 @@
-"""File modes: what lies in a folder may be read and written by whoever may use the folder.
+"""Give files the access mode of their folder.
 
-Libraries write through private temporary files (mode 0600), which a second user of a shared home
-could not read. A folder that was made plainly has the mode that the umask, or the file system's
-default access list, gives.
+Some libraries write files through private temporary files (mode 0600), which a second user of a
+shared home could not read. A folder's mode follows the umask or the file system's default ACL, so
+it shows the access that the user wants.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ _READ_AND_WRITE = 0o666
 
 
 def follow_folder(folder: Path) -> None:
-    """Give all files below a folder its own mode, without the right to execute."""
+    """Set the mode of all files below a folder to the folder's, without execute permission."""
     wanted = folder.stat().st_mode & _READ_AND_WRITE
     for place, _, names in os.walk(folder):
         for name in names:
             path = Path(place, name)
-            # A file system without modes gives every file the same, and may refuse to change it.
+            # A file system without modes may refuse chmod; ignore the error.
             with contextlib.suppress(OSError):
                 if path.lstat().st_mode & 0o777 != wanted and not path.is_symlink():
                     path.chmod(wanted)

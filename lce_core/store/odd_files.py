@@ -1,7 +1,7 @@
-"""Files of a home, read and replaced whatever lies in their place.
+"""Read and replace files of a home, even if something unexpected is in their place.
 
-A home lives for years on shared disks, where a file may become a folder, a link to nothing or a
-FIFO, which blocks whoever opens it. Whoever reads a file of a home does it here.
+A home exists for years on shared disks. A user may replace a file by a folder, a broken link or a
+FIFO, and opening a FIFO blocks. All code that reads files of a home must use this module.
 """
 
 from __future__ import annotations
@@ -21,16 +21,18 @@ from lce_core.errors import StoreError
 NOT_A_FILE = frozenset(
     (errno.ENOENT, errno.ENOTDIR, errno.ESTALE, errno.ELOOP, errno.EISDIR, errno.EINVAL)
 )
-"""Error numbers of `open_file` where there is no file; with others there is one, out of reach."""
+"""Error numbers of `open_file` that mean there is no regular file. Other numbers mean that the file
+exists or may exist but cannot be read."""
 
 
 def open_file(path: Path) -> BinaryIO:
-    """Open a regular file for reading, or what a link to one names.
+    """Open a regular file, or a link to one, for reading.
 
     Raises:
-      OSError: there is none; with a number of `NOT_A_FILE` where something else lies there.
+      OSError: if the file cannot be opened; with a number in `NOT_A_FILE` if there is no regular
+        file.
     """
-    # A FIFO without a writer would block; of a regular file the flag changes nothing.
+    # O_NONBLOCK: opening a FIFO without a writer would block. Regular files ignore the flag.
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
@@ -42,17 +44,21 @@ def open_file(path: Path) -> BinaryIO:
 
 
 def read_file(path: Path) -> bytes:
-    """Return a regular file's bytes; errors of `open_file`."""
+    """Return a regular file's bytes.
+
+    Raises:
+      OSError: as `open_file`, or if reading fails.
+    """
     with open_file(path) as file:
         return file.read()
 
 
 def read_mapping(path: Path) -> dict[str, Any]:
-    """Return the JSON mapping that a file holds.
+    """Read a JSON object from a file.
 
     Raises:
-      OSError: there is no such file, or it cannot be read.
-      ValueError: it holds something else.
+      OSError: if the file does not exist or cannot be read.
+      ValueError: if the content is not a JSON object.
     """
     try:
         content = json.loads(read_file(path))
@@ -64,7 +70,7 @@ def read_mapping(path: Path) -> dict[str, Any]:
 
 
 def put(aside: Path, path: Path) -> None:
-    """Rename `aside` to `path`, over the file there; a folder in its place is set aside."""
+    """Rename `aside` to `path`, replacing a file there; first rename a folder in its place."""
     try:
         aside.replace(path)
     except IsADirectoryError:
@@ -73,14 +79,14 @@ def put(aside: Path, path: Path) -> None:
 
 
 def make_way(path: Path) -> None:
-    """Let a file be written at `path`: remove a FIFO or a loop of links, set a folder aside."""
+    """Make `path` writable as a file: remove a FIFO or broken link, rename a folder."""
     with contextlib.suppress(FileNotFoundError):
         mode = path.lstat().st_mode
         if stat.S_ISLNK(mode):
             try:
                 mode = path.stat().st_mode
             except OSError:
-                mode = stat.S_IFIFO  # a link to nothing
+                mode = stat.S_IFIFO  # a broken link: treat it like a FIFO and remove it
         if stat.S_ISDIR(mode):
             _set_aside(path)
         elif not stat.S_ISREG(mode):
@@ -88,7 +94,7 @@ def make_way(path: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, a link, or a folder with all in it, as far as that can be done."""
+    """Remove a file, a link or a folder tree, ignoring errors."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -97,11 +103,11 @@ def remove(path: Path) -> None:
 
 
 def make_folder(path: Path) -> Path:
-    """Make a folder of a home, and those above it; return it.
+    """Create a folder of a home and its parents, if missing, and return it.
 
     Raises:
-      StoreError: something else lies in its place.
-      OSError: it cannot be made.
+      StoreError: if a file or broken link is in the place of the folder or a parent.
+      OSError: if the folder cannot be created.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -112,7 +118,7 @@ def make_folder(path: Path) -> Path:
 
 
 def no_folder(path: Path) -> StoreError:
-    """Return the error about something else in the place of a folder."""
+    """Build the error for a file or broken link in the place of a folder."""
     return StoreError(
         path,
         "a file, or a link to nothing",
@@ -126,5 +132,5 @@ def _is_odd(path: Path) -> bool:
 
 
 def _set_aside(path: Path) -> None:
-    # It is not ours, so somebody may miss what lies in it.
+    # lce did not create this folder, so keep its content under a new name.
     path.rename(path.with_name(f"{path.name}.set-aside-{uuid.uuid4().hex[:8]}"))

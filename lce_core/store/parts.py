@@ -1,12 +1,13 @@
-"""Parts of a step that takes hours: each is committed by itself, by whoever takes it first.
+"""Split a long step into parts that several workers compute and commit separately.
 
-    home/progress/<fingerprint12>/order.json        parts that are asked for
-    home/progress/<fingerprint12>/<name>.arrays     a part that is done
-    home/leases/<fingerprint12>.<name>.json         who computes a part
+    home/progress/<fingerprint12>/order.json        the requested parts
+    home/progress/<fingerprint12>/<name>.arrays     a finished part
+    home/leases/<fingerprint12>.<name>.json         the lease of a part
 
-Whoever computes the step asks for its parts, and anybody may compute one. A part is renamed into
-place and carries a digest. All of them go when the step is committed, as its other progress does;
-those of a step that nobody finishes go by `lce_core.store.garbage`.
+The worker that computes the step requests its parts. Any worker, that one included, may compute a
+part after it acquires the part's lease. A part contains a digest and is renamed into place.
+Committing the step removes its parts with its other progress. `lce_core.store.garbage` removes
+parts of steps that are never finished.
 """
 
 from __future__ import annotations
@@ -26,65 +27,66 @@ from lce_core.store.records import sync, write_json
 
 ORDER = "order.json"
 PART_LEASES = "*.*.json"
-"""Leases of parts, among those of steps."""
+"""Glob pattern of part leases in the folder of leases; names of step leases have only one dot."""
 
 
 class Parts:
-    """Parts of one step.
+    """The parts of one step.
 
     Args:
-      folder: of the step's progress.
-      leases: folder of the store's leases.
+      folder: The step's progress folder.
+      leases: The store's folder of leases.
     """
 
     def __init__(self, folder: Path, leases: Path) -> None:
         self.folder, self._leases = folder, leases
 
     def open(self) -> None:
-        """Makes room for parts."""
+        """Create the step's progress folder."""
         make_folder(self.folder)
 
     def ask(self, order: Mapping[str, Any]) -> None:
-        """Asks for parts, in the place of those that were asked for before.
+        """Request parts, replacing an earlier request.
 
         Args:
-          order: JSON; the keys of its `parts` are their names.
+          order: JSON object; the keys of its `parts` are the names of the parts.
         """
         write_json(self.folder / ORDER, order)
 
     def order(self) -> dict[str, Any] | None:
-        """What is asked for; None while nothing is."""
+        """Return the current request; None without a valid one."""
         with contextlib.suppress(OSError, ValueError):
             order = read_mapping(self.folder / ORDER)
             return order if isinstance(order.get("parts"), dict) else None
         return None
 
     def left(self) -> dict[str, bool]:
-        """Parts that are asked for and not there; whether somebody computes each."""
+        """Return the requested parts that are not done; True if a live worker computes the part."""
         order = self.order()
         names = order["parts"] if order else ()
         return {name: self._is_held(name) for name in names if not self.has(name)}
 
     def free(self) -> list[str]:
-        """Parts that are asked for, and that nobody has computed or computes."""
+        """Return the requested parts that are neither done nor being computed."""
         return [name for name, is_held in self.left().items() if not is_held]
 
     def has(self, name: str) -> bool:
-        """Whether a part lies there, whole or not."""
+        """Return True if the part's file exists; the content is not verified."""
         return self._file(name).is_file()
 
     def read(self, name: str) -> dict[str, NDArray[Any]] | None:
-        """A part; None without a whole one."""
+        """Read a part; return None if it is missing or damaged."""
         with contextlib.suppress(OSError):
             return from_bytes(read_file(self._file(name)))
         return None
 
     def write(self, name: str, arrays: Arrays) -> None:
-        """Commits a part.
+        """Commit a part.
 
         Raises:
-          FileNotFoundError: nobody asks for parts of this step any more.
-          OSError: the disk is full; nothing is left behind.
+          FileNotFoundError: if the progress folder is gone because the step was committed.
+          OSError: if the file cannot be written, for example on a full disk; the temporary file is
+            removed.
         """
         file = self._file(name)
         aside = file.with_name(f".{file.name}.{uuid.uuid4().hex[:8]}")
@@ -97,7 +99,7 @@ class Parts:
         sync(self.folder)
 
     def lease(self, name: str) -> Lease | None:
-        """The right to compute a part; None while another live process has it."""
+        """Acquire the lease of a part; return None while another live process holds it."""
         return Lease.acquire(self._leases, self._lease(name))
 
     def _is_held(self, name: str) -> bool:
@@ -111,5 +113,5 @@ class Parts:
 
 
 def folders_asking(home: Path) -> set[str]:
-    """First digits of the fingerprints of steps whose parts are asked for."""
+    """Return the first digits of the fingerprints of all steps with requested parts."""
     return {path.parent.name for path in (home / "progress").glob(f"*/{ORDER}")}

@@ -1,8 +1,8 @@
-"""Text that every file and server takes: Unicode without lone surrogates, and without NUL.
+"""Check for and replace characters that files and servers cannot store: surrogates and NUL.
 
-JSON, YAML, file names and tokenizers written in Python can put half of a surrogate pair into a
-string. UTF-8 has no bytes for it, and so neither have Parquet, DuckDB, MLflow and Prefect. NUL can
-be stored, but it ends the text for programs written in C.
+JSON, YAML, file names and tokenizers written in Python can produce strings with a lone surrogate
+(half of a surrogate pair). UTF-8 cannot encode it, so Parquet, DuckDB, MLflow and Prefect cannot
+store it. NUL can be stored, but programs written in C treat it as the end of the text.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Any
 from lce_core.errors import SpecError
 
 REPLACEMENT = "\ufffd"
-"""Unicode's own character in place of one that cannot be written."""
+"""Unicode's replacement character, written instead of a lone surrogate."""
 _LONE = re.compile("[\ud800-\udfff]")
 _REFUSED = re.compile("[\x00\ud800-\udfff]")
 
 
 def require_text(value: object, where: str) -> None:
-    """Refuse lone surrogates and NUL in the strings of nested lists and mappings.
+    """Check that no string in nested lists and mappings contains a lone surrogate or NUL.
 
     Raises:
-      SpecError: names the key, the character and its position in the text.
+      SpecError: if one does; the error names the key, the character and its position.
     """
     for place, text, found in _found(_REFUSED, value, where):
         raise SpecError(
@@ -35,12 +35,12 @@ def require_text(value: object, where: str) -> None:
 
 
 def lone_surrogates(value: object, where: str = "") -> list[str]:
-    """Return the places of strings that cannot be written as UTF-8."""
+    """Return the paths of all strings and keys that UTF-8 cannot encode."""
     return [place for place, _, _ in _found(_LONE, value, where)]
 
 
 def writable(value: Any) -> Any:
-    """Return `value` with U+FFFD in place of every lone surrogate."""
+    """Return `value` with every lone surrogate replaced by U+FFFD, in nested lists and mappings."""
     if isinstance(value, str):
         return _LONE.sub(REPLACEMENT, value)
     if isinstance(value, Mapping):
@@ -51,7 +51,7 @@ def writable(value: Any) -> Any:
 
 
 def _found(wanted: re.Pattern[str], value: object, where: str) -> Iterator[tuple[str, str, int]]:
-    """Yield the place, the text and the index of the first such character of each string."""
+    """Yield path, text and index of the first match for each string that contains one."""
     if isinstance(value, str):
         if match := wanted.search(value):
             yield writable(where), value, match.start()

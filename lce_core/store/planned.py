@@ -1,8 +1,8 @@
-"""What a study's plans have named: the ids of its last plan, and those of earlier ones.
+"""Read and write a study's plan, and keep the ids that earlier plans named.
 
-A plan replaces the one before it. Ids that only earlier ones named stay on a list beside it while
-the store holds their artifacts, so that `lce plan` can say what became of them. The list keeps
-nothing from `lce gc`, but where the last plan was made without its data.
+A new plan replaces the previous one. Ids that only earlier plans named stay in a list beside the
+plan while the store holds their artifacts, so that `lce plan` can explain what replaced them. The
+list protects artifacts from `lce gc` only if the last plan was made without some of its data.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ _PLAN = {
     "cells": list,
     "trainings": list,
 }
-"""Keys of a plan, and of its cells and training runs, that all readers rely on; plans of earlier
-versions lack others."""
+"""Keys and types that every valid plan has. `_CELL` and `_TRAINING` do the same for its cells and
+training runs. Plans of earlier versions may lack other keys."""
 
 
 def read_plan(file: Path) -> dict[str, Any]:
-    """Return a study's plan as `StudyPlan.to_json` has it.
+    """Read a plan that was written from `StudyPlan.to_json`.
 
     Raises:
-      OSError: there is no such file, or it cannot be read.
-      ValueError: it is no plan.
+      OSError: if the file does not exist or cannot be read.
+      ValueError: if the content is not a plan.
     """
     plan = read_mapping(file)
     _require(plan, _PLAN)
@@ -69,10 +69,12 @@ def _require(content: Any, types: Mapping[str, Any]) -> None:
 
 
 def planned_ids(plan: Mapping[str, Any]) -> Iterator[str]:
-    """The ids that a plan names, of versions without the list of all steps those of cells and runs.
+    """Yield the ids that a plan names.
+
+    A plan of an earlier version lists only cells, their parents and training runs, not all steps.
 
     Raises:
-      One of `UNREADABLE`, if it is no plan.
+      Exception: one of `UNREADABLE`, if the content is not a plan.
     """
     for cell in plan["cells"]:
         yield from (short for short in (cell["cell"], cell["checkpoint"]) if short)
@@ -82,23 +84,24 @@ def planned_ids(plan: Mapping[str, Any]) -> Iterator[str]:
 
 
 def ids_of_study(folder: Path) -> set[str]:
-    """Ids that the plans of the study in `folder` have named; those of a broken plan are lost."""
+    """Return the ids that the last and earlier plans in `folder` named; ignore unreadable files."""
     return _ids_in(folder / PLAN, planned_ids) | _ids_in(folder / EARLIER, lambda ids: ids["steps"])
 
 
 def replace_plan(folder: Path, plan: Mapping[str, Any], held: Collection[str]) -> None:
-    """Writes a study's plan.
+    """Write a study's plan and update the list of earlier ids.
 
     Args:
-      folder: the study's, in the store.
-      plan: `StudyPlan.to_json`.
-      held: ids of the artifacts that the store holds.
+      folder: The study's folder in the store.
+      plan: The output of `StudyPlan.to_json`.
+      held: Ids of the artifacts that the store holds.
     """
     earlier = ids_of_study(folder).intersection(held)
     with contextlib.suppress(*UNREADABLE):
         earlier.difference_update(planned_ids(plan))
     if earlier or (folder / EARLIER).exists():
-        # First: killed in between, the list names what the plan names too, which does no harm.
+        # Write the list first. If the process is killed before it writes the plan, the list only
+        # repeats ids of the old plan, which is harmless.
         write_json(folder / EARLIER, {"steps": sorted(earlier)})
     write_json(folder / PLAN, plan)
 

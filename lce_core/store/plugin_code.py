@@ -1,8 +1,8 @@
-"""Digests of the code of a user's own plug-ins, and which digests a user declared equal.
+"""Compute digests of the code of users' own plug-ins, and keep digests declared equal.
 
-VERSION alone says whether a plug-in's numbers changed. An author may forget to raise it, so records
-also keep a digest of the code that ran. Plug-ins shipped with lce need none: records name lce's
-version and commit.
+A plug-in's VERSION states whether its numbers changed. An author may forget to raise it, so records
+also contain a digest of the code that ran. Plug-ins shipped with lce need no digest, because
+records contain lce's version and commit.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from lce_core.store.odd_files import read_mapping
 from lce_core.store.records import write_json
 
 ACCEPTED = "accepted_plugins.json"
-"""File of a home that lists accepted digests by plug-in and VERSION."""
+"""File in the home that lists accepted digests by plug-in and VERSION."""
 
 Rooms = Mapping[str, Sequence[Path]]
-"""The user's folders by the package that they extend, such as "lce_core.methods"."""
+"""The user's plug-in subfolders by the package that they extend, such as "lce_core.methods"."""
 
 
 class PluginChange(BaseModel):
-    """A plug-in whose file is not the one that a finished step ran, under the same VERSION."""
+    """A plug-in whose code changed since a step finished, without a new VERSION."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -45,7 +45,7 @@ class PluginChange(BaseModel):
 
 
 class AcceptedCode:
-    """Digests that give the same numbers, by plug-in and VERSION, as the user declared."""
+    """Digests that the user declared equivalent, by plug-in and VERSION."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -60,7 +60,7 @@ class AcceptedCode:
         """Declare both digests of every change equal, for all later commands.
 
         Raises:
-          OSError: the home cannot be written to.
+          OSError: if the home cannot be written to.
         """
         with locked(self._home / "leases"):
             groups = self._read()  # another process may have accepted something meanwhile
@@ -74,7 +74,7 @@ class AcceptedCode:
         try:
             content = read_mapping(self._file)
         except (OSError, ValueError):
-            # Without the file nothing is accepted; the next acceptance writes it anew.
+            # A missing or damaged file accepts nothing; the next `accept` rewrites it.
             return {}
         return {key: digests for key, digests in content.items() if isinstance(digests, list)}
 
@@ -84,16 +84,16 @@ def _key(change: PluginChange) -> str:
 
 
 def code_digest(file: Path, rooms: Rooms) -> str:
-    """Return the sha256 of a plug-in's file and of every helper that it imports, and their names.
+    """Return a sha256 over a plug-in's file and its helpers, each with relative path and content.
 
-    Helpers are the modules of the plug-in's own folders that an `import` statement names, directly
-    or through another helper; of a package, all its modules. Modules imported by a computed name,
-    data files and installed libraries are left out. The digest depends on where a file lies within
-    the plug-in folder, and not on where that folder lies.
+    Helpers are modules in the user's plug-in folders that an `import` statement names, directly or
+    through another helper; importing a package includes all its modules. Modules imported by a
+    computed name, data files and installed libraries are not included. The digest depends on paths
+    relative to the plug-in folder, not on the location of that folder.
 
     Args:
-      file: the plug-in's file, or `__init__.py` of a plug-in that is a package.
-      rooms: the user's folders; `file` lies in one of them.
+      file: The plug-in's file, or `__init__.py` if the plug-in is a package.
+      rooms: The user's folders; one of them contains `file`.
     """
     contents: dict[str, bytes] = {}
     waiting = _modules(file.parent) if file.name == "__init__.py" else [file]
@@ -112,7 +112,7 @@ def code_digest(file: Path, rooms: Rooms) -> str:
 
 
 def _room_of(file: Path, rooms: Rooms) -> tuple[str, Path]:
-    """Return the package and folder that hold a file; package "" of one beside all rooms."""
+    """Return the package and folder that contain a file; package "" for a file beside `rooms`."""
     for package, folders in rooms.items():
         for folder in folders:
             if file.is_relative_to(folder):
@@ -122,16 +122,16 @@ def _room_of(file: Path, rooms: Rooms) -> tuple[str, Path]:
 
 
 def _package_of(file: Path, package: str, folder: Path) -> list[str]:
-    """Return the dotted package that a module's relative imports start from, in parts."""
+    """Return the parts of the package to which a module's relative imports refer."""
     return [*filter(None, package.split(".")), *file.parent.relative_to(folder).parts]
 
 
 def _imports(content: bytes, package: list[str]) -> Iterator[list[str]]:
-    """Yield the absolute names, in parts, of all that a module may import."""
+    """Yield the absolute dotted names, split at dots, that a module's import statements name."""
     try:
         tree = ast.parse(content)
     except (SyntaxError, ValueError, RecursionError):
-        # Python's own import says what is wrong with the file, and where.
+        # Importing the file reports the error with its line.
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -140,20 +140,20 @@ def _imports(content: bytes, package: list[str]) -> Iterator[list[str]]:
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else []
             module = node.module.split(".") if node.module else []
-            # `from package import name` may name a module or something within the package.
+            # In `from package import name`, `name` can be a module or an attribute.
             for alias in node.names:
                 yield [*base, *module, *alias.name.split(".")]
 
 
 def _found(name: list[str], folder: Path, rooms: Rooms) -> list[Path]:
-    """Return the user's files that an absolute name stands for; none for an installed library."""
+    """Return the user's files for an absolute module name; none for lce or installed libraries."""
     for package, folders in rooms.items():
         parts = package.split(".")
         if name[: len(parts)] == parts and len(name) > len(parts):
             return _first(folders, name[len(parts)])
     if any(package.split(".")[0] == name[0] for package in rooms):
-        return []  # lce's own modules, even if the plug-in folder lies in its checkout
-    # A user may have put the plug-in folder on PYTHONPATH.
+        return []  # a module of lce, even if the plug-in folder is inside lce's checkout
+    # The plug-in folder may be on PYTHONPATH, so absolute names can refer to files in it.
     return _first((folder, folder.parent), name[0])
 
 

@@ -1,7 +1,7 @@
-"""Which process a pid means: one that is used again names another process.
+"""Identify a process by pid and start time, because the system reuses pids.
 
-A start in seconds since the epoch would not do: the system computes it from its clock, and moves it
-for every process when somebody sets the clock.
+The start time counts from boot. A start time since the epoch would change for every process when a
+user sets the clock, because the system derives it from the clock.
 """
 
 from __future__ import annotations
@@ -14,21 +14,22 @@ import psutil
 
 
 def started(pid: int) -> float:
-    """Seconds from the start of the system to that of the process; since the epoch without /proc.
+    """Return a process's start time in seconds since boot; since the epoch without /proc.
 
     Raises:
-      psutil.NoSuchProcess: no process has that pid.
+      psutil.NoSuchProcess: if no process has this pid.
     """
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
-        # After the command, which stands in brackets and may hold anything: field 22 of proc(5).
+        # The start time is field 22 of proc(5). Split after the last ")", because field 2, the
+        # command in parentheses, may contain spaces and parentheses.
         ticks = int(stat.rpartition(")")[2].split()[19])
         return ticks / os.sysconf("SC_CLK_TCK")
     return float(psutil.Process(pid).create_time())
 
 
 def running(pid: int, at: float) -> psutil.Process | None:
-    """The process of that pid which started then, in seconds of `started`; None if it is gone."""
+    """Return the live process with this pid whose `started` value is `at`; None if it is gone."""
     with contextlib.suppress(psutil.NoSuchProcess):
         process = psutil.Process(pid)
         if abs(started(pid) - at) < 1.0 and process.status() != psutil.STATUS_ZOMBIE:

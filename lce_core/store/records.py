@@ -1,4 +1,4 @@
-"""What is written beside every artifact: record.json, and how this machine looks."""
+"""Read and write record.json of artifacts, and describe this machine's environment."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from lce_core.store.odd_files import put, read_file
 
 RECORD = "record.json"
 FORMAT = 2
-"""Since 2 every record carries a seal. Records of format 1 have none and stay valid."""
+"""Records have a seal since format 2. Records of format 1 have none and remain valid."""
 _SEAL = "seal"
 
 _LIBRARIES = (
@@ -37,7 +37,7 @@ class SealError(ValueError):
 
 
 class FileEntry(BaseModel):
-    """Size and content of one file of an artifact."""
+    """Size and sha256 of one file of an artifact."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -46,7 +46,7 @@ class FileEntry(BaseModel):
 
 
 class PluginCode(BaseModel):
-    """A plug-in of the user's own as it ran: its VERSION, and the digest of its code."""
+    """VERSION and code digest of a user's own plug-in at the time it ran."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -54,11 +54,11 @@ class PluginCode(BaseModel):
     sha256: str
     """`lce_core.store.plugin_code.code_digest` of the plug-in's file and its helpers."""
     file: str
-    """Where the plug-in's file lay."""
+    """Path of the plug-in's file when it ran."""
 
 
 class Record(BaseModel):
-    """One finished step. Written last: its presence means the artifact is complete."""
+    """The record of a finished step. It is written last, so its presence means completeness."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -72,23 +72,23 @@ class Record(BaseModel):
     axes: dict[str, Any]
     files: dict[str, FileEntry]
     result: dict[str, Any]
-    """What the step reports: scores of a cell, steps and tokens of a training run."""
+    """Results of the step, such as a cell's scores or a training run's steps and tokens."""
     environment: dict[str, Any]
     execution: dict[str, Any]
     started_at: str
-    """UTC, ISO 8601."""
+    """Start time in UTC, ISO 8601."""
     finished_at: str
     seconds: float
-    """Of one worker: those of several that computed parts of the step are added up."""
+    """Worker seconds, summed over all workers that computed parts of the step."""
     attempts: int
-    """Attempts it took, the successful one included."""
+    """Number of attempts, including the successful one."""
     plugins: dict[str, PluginCode] = {}
-    """The user's own plug-ins that the spec names, by kind and name ("methods/mine"). Empty without
-    any, and in records of older versions of lce, which kept no digests."""
+    """The user's own plug-ins in the spec, by "kind/name", such as "methods/mine". Empty in records
+    of older versions of lce, which kept no digests."""
 
     @property
     def is_sealed(self) -> bool:
-        """Return True if a changed field would be noticed: records of format 1 have no seal."""
+        """True if the record has a seal that detects changed fields (format 2 and later)."""
         return self.format > 1
 
     @classmethod
@@ -96,19 +96,19 @@ class Record(BaseModel):
         """Read and verify `folder`/record.json.
 
         Raises:
-          OSError: the file cannot be read.
-          SealError: the content is not what was written.
-          ValueError: the file is no record.
+          OSError: if the file cannot be read.
+          SealError: if the content does not match the seal.
+          ValueError: if the file is not a record.
         """
         return cls.parse(read_file(folder / RECORD))
 
     @classmethod
     def parse(cls, written: bytes) -> Record:
-        """Verify the content of a record.json.
+        """Parse and verify the content of a record.json.
 
         Raises:
-          SealError: the content is not what was written.
-          ValueError: the content is no record.
+          SealError: if the content does not match the seal.
+          ValueError: if the content is not a record.
         """
         try:
             content = json.loads(written)
@@ -123,28 +123,28 @@ class Record(BaseModel):
             raise ValueError(f"{RECORD} is nested too deeply") from None
 
     def write(self, folder: Path) -> None:
-        """Write `folder`/record.json with its seal, by renaming a whole file into place."""
+        """Write `folder`/record.json with its seal, atomically by rename."""
         content = self.model_dump(mode="json")
         if not self.plugins:
-            del content["plugins"]  # older versions of lce refuse fields that they do not know
+            del content["plugins"]  # older versions of lce reject unknown fields
         write_json(folder / RECORD, sealed(content))
 
 
 def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record's JSON content with the sha256 of that content as its last field."""
+    """Return a record's JSON content with its seal, the sha256 of the content, as last field."""
     bare = {key: value for key, value in content.items() if key != _SEAL}
     return {**bare, _SEAL: _seal_of(bare)}
 
 
 def _seal_of(content: Mapping[str, Any]) -> str:
-    # A parsed number is written as it was: Python's shortest repr of a float survives the way.
+    # Parsing and writing again keeps every number, because repr gives a float's shortest form.
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(canonical.encode("ascii")).hexdigest()
 
 
 def environment() -> dict[str, Any]:
-    """Code, libraries and hardware of this process; no secrets, no environment variables."""
-    # A process may load torch after it made its first artifact.
+    """Describe code, libraries and hardware of this process, without environment variables."""
+    # Only `_host` is cached: a process may import torch after it wrote its first artifact.
     return {**_host(), "instructions": _instructions(), "accelerators": _accelerators()}
 
 
@@ -162,7 +162,10 @@ def _host() -> dict[str, Any]:
 
 
 def git_state(folder: Path) -> dict[str, Any]:
-    """Commit and dirty flag of the checkout that holds `folder`; nulls outside a checkout."""
+    """Return commit and dirty flag of the checkout that contains `folder`.
+
+    Both are None outside a checkout of lce.
+    """
 
     def git(*arguments: str) -> str | None:
         try:
@@ -173,7 +176,7 @@ def git_state(folder: Path) -> dict[str, Any]:
             return None
         return answer.stdout.strip() if answer.returncode == 0 else None
 
-    # An installed copy may lie inside somebody else's checkout: ours tracks this very file.
+    # An installed copy may be inside another project's checkout. Only lce's tracks this file.
     if not git("ls-files", "--error-unmatch", "records.py"):
         return {"commit": None, "dirty": None}
     changed = git("status", "--porcelain", "--untracked-files=no")
@@ -181,7 +184,7 @@ def git_state(folder: Path) -> dict[str, Any]:
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Writes JSON aside and renames it into place, so that readers never see half a file."""
+    """Write JSON to a temporary file and rename it, so that readers never see a partial file."""
     aside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
     try:
         with aside.open("w", encoding="utf-8") as file:
@@ -192,12 +195,12 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
         put(aside, path)
     except BaseException:
         with contextlib.suppress(OSError):
-            aside.unlink(missing_ok=True)  # a full disk would fill up with them
+            aside.unlink(missing_ok=True)  # do not leave a temporary file per attempt
         raise
 
 
 def sync(path: Path) -> None:
-    """Makes a file's content, or the names in a folder, survive a crash of the machine."""
+    """Call fsync, so that a file's content or a folder's entries survive a machine crash."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -217,7 +220,7 @@ def _versions() -> dict[str, str]:
 
 @functools.cache
 def cpu_name() -> str:
-    """The model of this machine's CPU."""
+    """Return the model name of this machine's CPU."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -227,12 +230,12 @@ def cpu_name() -> str:
 
 
 def _loaded_torch() -> Any:
-    """Only asked of processes that loaded it anyway: a planner must not pay for it."""
+    """Return torch if this process has imported it; importing it would slow down planning."""
     return sys.modules.get("torch")
 
 
 def _instructions() -> str | None:
-    """Vector instructions that torch's CPU kernels use here: on them rounding depends."""
+    """Return the instruction set of torch's CPU kernels, on which rounding depends."""
     torch = _loaded_torch()
     return None if torch is None else torch.backends.cpu.get_cpu_capability()
 

@@ -1,7 +1,8 @@
-"""Renames a database that cannot be used, so that a new one can take its place.
+"""Rename an unusable database so that a new one can take its place.
 
-Catalog, MLflow's database and Prefect's are made from the store or hold the history of runs only.
-A damaged one therefore stops no command. It is never deleted: a user may want to look into it.
+The catalog is built from the store; the databases of MLflow and Prefect hold only the history of
+runs. A damaged database therefore must not stop a command. It is renamed, never deleted, so that a
+user can inspect it.
 """
 
 from __future__ import annotations
@@ -14,24 +15,24 @@ from pathlib import Path
 from lce_core.errors import StoreError
 
 SIDE_FILES = ("-wal", "-shm", "-journal", ".wal")
-"""Ends of the names of files that SQLite and DuckDB write beside a database."""
+"""Suffixes of the files that SQLite and DuckDB write beside a database."""
 
 
 def set_aside(path: Path, why: str, along: Sequence[Path] = ()) -> None:
     """Rename a database with its side files, and print one line about it to standard error.
 
-    The caller holds the lock of whoever makes the database.
+    The caller must hold the lock under which the database is created.
 
     Args:
-      path: the database, a file or whatever lies in its place.
-      why: what is wrong with it, to follow "it is": "damaged (...)", "a folder".
-      along: further files or folders that only this database knows; renamed as well.
+      path: The database, or whatever is in its place.
+      why: What is wrong with it, as a phrase that follows "it is": "damaged (...)", "a folder".
+      along: Further files or folders that only this database refers to; renamed as well.
 
     Raises:
-      StoreError: the folder takes no new name.
+      StoreError: if a file cannot be renamed.
     """
     mark = _free_mark(path)
-    # Side files go first: a new database beside an old write-ahead log would replay it.
+    # Rename side files first: a new database beside an old write-ahead log would replay the log.
     sides = [path.with_name(path.name + end) for end in SIDE_FILES]
     moves = [(side, f"{path.name}{mark}{side.name[len(path.name) :]}") for side in sides]
     moves += [(one, f"{one.name}{mark}") for one in (*along, path)]
@@ -55,7 +56,7 @@ def set_aside(path: Path, why: str, along: Sequence[Path] = ()) -> None:
 
 
 def _free_mark(path: Path) -> str:
-    """Return an end of a name that nothing beside `path` has yet."""
+    """Return an unused suffix for the renamed database, such as ".set-aside-<UTC time>"."""
     first = mark = time.strftime(".set-aside-%Y%m%dT%H%M%SZ", time.gmtime())
     number = 1
     while path.with_name(path.name + mark).exists():

@@ -1,8 +1,8 @@
-"""Steps, the units of identity: a kind, a spec, parents, and the fingerprint of these three.
+"""Steps: a kind, a spec, parents, and the fingerprint of these three.
 
-A step carries its spec as JSON, the form in which it travels to workers and lies in records, so
-that whoever only reads the store needs no plug-in. `lce_core.study.step_kinds` has the typed specs.
-The name is for people and takes no part in the identity.
+A step contains its spec as JSON, as workers receive it and records store it, so that code that only
+reads the store needs no plug-in. `lce_core.study.step_kinds` defines the typed specs. The name is
+for display and is not part of the identity.
 """
 
 from __future__ import annotations
@@ -15,43 +15,44 @@ from lce_core.errors import SpecError
 from lce_core.store.identity import SHORT, fingerprint
 
 MAX_NAME_BYTES = 220
-"""With the id behind it, a name stays within the 255 bytes that file systems take."""
+"""Maximum length of a name. With the id appended it stays below the file system limit of 255."""
 
 
 class Spec(Protocol):
-    """What a step depends on, besides its parents."""
+    """Everything that a step depends on except its parents."""
 
     @property
     def kind(self) -> str:
-        """The kind of step, and the folder of its artifacts."""
+        """Step kind; also the name of the folder of its artifacts."""
 
     @property
     def version(self) -> int:
-        """Raised when the kind's code, or a default of the study file, changes its numbers.
+        """Version of the kind.
 
-        Plug-ins have a VERSION of their own.
+        Raise it when a change of the kind's code, or of a default of the study file, changes
+        results. Plug-ins have their own VERSION.
         """
 
     def identity(self) -> dict[str, Any]:
-        """JSON values: what differs here differs in the fingerprint."""
+        """Return the JSON values that enter the fingerprint."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One thing to compute exactly once."""
+    """A unit of computation that is computed once and identified by its fingerprint."""
 
     kind: str
     name: str
     """Readable part of the artifact's folder name."""
     spec: Mapping[str, Any]
-    """`Spec.identity` of what the step depends on, besides its parents."""
+    """The output of `Spec.identity`."""
     parents: Mapping[str, str]
-    """Fingerprints of the steps before it, by role."""
+    """Fingerprints of the parent steps, by role."""
     lineage: Mapping[str, Any]
-    """The spec with the parents' lineages nested by role: what a rerun's reason is read from."""
+    """The spec with the parents' lineages nested by role, used to explain why a step is rerun."""
     fingerprint: str
     axes: Mapping[str, Any] = field(default_factory=dict)
-    """Where the step stands in the study (method, seed, length, ...); not identity."""
+    """Coordinates in the study (method, seed, length, ...); not part of the identity."""
 
     @property
     def folder(self) -> str:
@@ -60,11 +61,11 @@ class Step:
 
     @property
     def short(self) -> str:
-        """First hex digits of the fingerprint, as used in names and views."""
+        """First `SHORT` hex digits of the fingerprint, used as id in names and views."""
         return self.fingerprint[:SHORT]
 
     def to_json(self) -> dict[str, Any]:
-        """JSON form; `Step(**payload)` is its inverse."""
+        """Return the step as JSON; `Step(**payload)` restores it."""
         return {key: getattr(self, key) for key in self.__dataclass_fields__}
 
 
@@ -74,10 +75,10 @@ def make_step(
     parents: Mapping[str, Step],
     axes: Mapping[str, Any] | None = None,
 ) -> Step:
-    """A step with its fingerprint.
+    """Build a step and compute its fingerprint and lineage.
 
     Raises:
-      SpecError: the spec holds something without a canonical JSON form, or the name is too long.
+      SpecError: if the spec has no canonical JSON form or the name is too long.
     """
     if len(name.encode()) > MAX_NAME_BYTES:
         raise SpecError(
@@ -94,7 +95,7 @@ def make_step(
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Fields in which two lineages differ, as "place: old -> new", shallowest first."""
+    """List the fields that differ between two lineages as "path: old -> new", shallowest first."""
     before, after = _flat(old), _flat(new)
     changed = [key for key in {**before, **after} if before.get(key) != after.get(key)]
     changed.sort(key=lambda key: (key.count("."), key))

@@ -1,4 +1,4 @@
-"""What a home keeps of each study: home/studies/<study>/ with its plan, source and lock."""
+"""Read and write home/studies/<study>/, which holds a study's plan, source path and lock."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _SOURCE = "source.json"
 
 
 class StudyFolders:
-    """One folder for each study that was ever planned or locked in this home."""
+    """The folders of all studies that were planned or locked in this home."""
 
     def __init__(self, home: Path) -> None:
         self._folder = home / "studies"
         self._artifacts = home / "artifacts"
 
     def save_plan(self, study: str, plan: Mapping[str, Any], source: str) -> None:
-        """Writes the study's cells, for the catalog, and the file they were read from."""
+        """Write a study's plan, which the catalog reads, and the path of its study file."""
         folder = self._made(study)
         replace_plan(folder, plan, Listing(self._artifacts).ids)
         write_json(folder / _SOURCE, {"file": source})
 
     def keep_lock(self, study: str, text: str) -> None:
-        """Keeps a study's lock: what it names stays, whatever the study is planned as later."""
+        """Store a copy of a study's lock. Artifacts in it are kept even if a later plan differs."""
         folder = self._made(study)
         aside = folder / f".{LOCK}.{uuid.uuid4().hex[:8]}"
         try:
@@ -42,27 +42,27 @@ class StudyFolders:
             aside.unlink(missing_ok=True)
 
     def source(self, study: str) -> str | None:
-        """The file a study was last planned from; None if it never was."""
+        """Return the path of the file from which a study was last planned, or None."""
         try:
             return str(read_mapping(self._folder / study / _SOURCE)["file"])
         except (OSError, ValueError, KeyError):
             return None
 
     def plan(self, study: str) -> dict[str, Any] | None:
-        """Return a study as last planned; None if it never was.
+        """Return a study's last plan; None if there is none.
 
         Raises:
-          OSError: the file cannot be read.
-          ValueError: the file is no plan.
+          OSError: if the file cannot be read.
+          ValueError: if the file is not a plan.
         """
         path = self._folder / study / PLAN
         return _plan(path) if path.exists() else None
 
     def plans(self) -> list[dict[str, Any]]:
-        """Return all studies as last planned, by name, for whoever shows them.
+        """Return the last plans of all studies, sorted by name, for display.
 
-        What cannot be read of one study never hides another: such a plan is left out, and text that
-        cannot be written is replaced, each with a line on standard error.
+        An unreadable plan is skipped and lone surrogates are replaced, each with a line on standard
+        error, so that one broken study does not hide the others.
         """
         plans = []
         for path in sorted(self._folder.glob(f"*/{PLAN}")):
@@ -79,7 +79,7 @@ class StudyFolders:
 
 def _plan(path: Path, *, say: bool = False) -> dict[str, Any]:
     plan = read_plan(path)
-    # Plans are ASCII, so that a lone surrogate is spelt "\\ud800"; most plans hold no such thing.
+    # Plans are ASCII, so a lone surrogate appears as "\\ud800". Plans without "\\u" need no check.
     if b"\\u" not in read_file(path) or not (places := lone_surrogates(plan)):
         return plan
     if say:

@@ -1,8 +1,8 @@
-"""What a command says when something was raised that is no `LceError`.
+"""Convert exceptions other than `LceError` into errors for the user.
 
-A home may be on a disk that is full, read-only or broken, and any file of it may have become
-something else: nobody can foresee every place where that shows. Such errors are told in one
-sentence that names the file. Everything else is a defect of lce, whose traceback is kept in a file.
+The disk of a home can be full, read-only or broken, and any of its files can be replaced by
+something else. Such errors can appear anywhere; they are reported in one sentence that names the
+file. Every other exception is a bug in lce; its traceback is written to a file.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from lce_core.errors import DefectError, LceError, StoreError
 from lce_core.store.failures import classify, disk_full, full_disk_in
 
 FULL_BYTES = 1 << 20
-"""With less free disk space than this, an error of a database is put down to the disk."""
+"""Free space below which an I/O or database error is attributed to a full disk."""
 _DATABASES = ("_duckdb", "aiosqlite", "duckdb", "mlflow", "pyarrow", "sqlalchemy", "sqlite3")
-"""Packages whose errors come from the disk, but have no number of the operating system's."""
+"""Packages that raise disk errors without an errno."""
 
 
 def explained(error: Exception, home: Path) -> LceError:
-    """Return the error to show in the place of one that nobody foresaw.
+    """Return the error to show to the user instead of an unexpected exception.
 
     Args:
-      error: anything that was raised.
-      home: the store's folder.
+      error: Any exception; an `LceError` is returned unchanged.
+      home: The store's folder.
     """
     if isinstance(error, LceError):
         return error
@@ -52,7 +52,7 @@ def explained(error: Exception, home: Path) -> LceError:
 
 
 def _disk(error: Exception, home: Path) -> str | None:
-    """Return why the disk of `home` takes nothing, if that is what the error is about."""
+    """Return the disk's fault (full or read-only) if it explains the error, else None."""
     for one in _chain(error):
         if classify(one) == "disk_full":
             strerror = one.strerror if isinstance(one, OSError) else None
@@ -81,7 +81,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _kept(error: Exception) -> str:
-    """Return the file that the traceback was written to; print it where none can be written."""
+    """Write the traceback to a temporary file and return its path; print it if that fails."""
     text = "".join(traceback.format_exception(error))
     try:
         with tempfile.NamedTemporaryFile(

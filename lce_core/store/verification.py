@@ -1,7 +1,7 @@
-"""Cells computed again, and how far the second result agrees with the first.
+"""Compare recomputed cells with the committed results.
 
-What is found is kept in home/verifications/<cell>-<time>.json, one file each time, beside the
-artifacts and apart from them: verifying changes no result and no id.
+Each verification is written to home/verifications/<cell>-<time>.json, separate from the artifacts.
+Verifying changes no result and no id.
 """
 
 from __future__ import annotations
@@ -33,65 +33,65 @@ class _Section(BaseModel):
 
 
 class Metric(_Section):
-    """One metric of a cell, twice."""
+    """Committed and recomputed value of one metric of a cell."""
 
     metric: str
     committed: float | None
     again: float | None
-    """None where only the other one has it."""
+    """Recomputed value. `committed` or `again` is None if that result lacks the metric."""
 
     @property
     def difference(self) -> float | None:
-        """How far apart they are, in the metric's unit."""
+        """Absolute difference of `committed` and `again`; None if either is missing."""
         if self.committed is None or self.again is None:
             return None
         return abs(self.committed - self.again)
 
 
 class Verification(_Section):
-    """One cell, computed again."""
+    """Result of recomputing one cell."""
 
     cell: str
     fingerprint: str
     verified_at: str
-    """UTC, ISO 8601."""
+    """Time of the verification in UTC, ISO 8601."""
     committed_at: str
     environment: str
-    """Id of the environment it was computed again in, as in the catalog; empty with an error."""
+    """Id, as in the catalog, of the environment of the recomputation; empty after an error."""
     same_environment: bool
     tolerance: float
-    """Relative difference up to which values agree."""
+    """Maximum relative difference of values that agree."""
     metrics: list[Metric] = []
     num_samples: int = 0
-    """Scored requests of the first result."""
+    """Number of scored requests, of the result that has more."""
     num_same_samples: int = 0
-    """Those of which the second has every field the same."""
+    """Number of requests with every field equal in both results."""
     largest_sample_difference: float | None = None
-    """Of two scores of a request; None without requests."""
+    """Largest absolute difference of a request's two scores; None without requests."""
     largest_nll_difference: float | None = None
-    """Of the mean losses of a bin of positions, in nats; None without bins."""
+    """Largest absolute difference of a position bin's two mean NLLs in nats; None without bins."""
     identical: bool = False
-    """Bit for bit: scores, samples, losses and arrays."""
+    """True if scores, samples, losses and arrays are bit-identical."""
     agrees: bool = False
-    """Every score, each sample's score and each bin's loss within the tolerance."""
+    """True if every metric, every sample's score and every bin's NLL is within the tolerance."""
     error: str | None = None
-    """Why it could not be computed again."""
+    """Reason why the cell could not be recomputed; None if it was."""
 
 
 def sampled(steps: Sequence[T], prints: Callable[[T], str], sample: str, seed: int) -> list[T]:
-    """A seeded sample, at least one, in the order given.
+    """Draw a seeded sample of steps and return it in the given order.
 
-    Each step is drawn by a digest of seed and fingerprint, so a study that has grown is asked
-    mostly for the same cells again.
+    Steps are ranked by a hash of seed and fingerprint, so the sample of a study that has grown
+    contains mostly the same cells.
 
     Args:
-      steps: what to draw from.
-      prints: gives a step's fingerprint.
-      sample: a share such as "5%", or a number of cells.
-      seed: another one gives another sample.
+      steps: The steps from which to draw.
+      prints: Returns a step's fingerprint.
+      sample: A percentage such as "5%", rounded up, or a number of cells.
+      seed: Seed of the hash.
 
     Raises:
-      SpecError: the sample is neither a share above 0 and up to 100 % nor a number from 1.
+      SpecError: if the sample is neither a percentage in (0, 100] nor an integer of at least 1.
     """
     number = re.fullmatch(r"(\d+(?:\.\d+)?)(%?)", sample.strip())
     size = float(number[1]) if number else 0.0
@@ -114,12 +114,12 @@ def sampled(steps: Sequence[T], prints: Callable[[T], str], sample: str, seed: i
 def compare(
     committed: tuple[Path, Record], again: tuple[Path, Record], tolerance: float
 ) -> Verification:
-    """How far two results of one cell agree.
+    """Compare two results of one cell.
 
     Args:
-      committed: folder and record of the first.
-      again: of the second.
-      tolerance: relative difference up to which values agree; 0: the same numbers.
+      committed: Folder and record of the committed result.
+      again: Folder and record of the recomputed result.
+      tolerance: Maximum relative difference of values that agree; 0 requires equal numbers.
     """
     (old_folder, old), (new_folder, new) = committed, again
     before, after = _scores(old), _scores(new)
@@ -154,13 +154,13 @@ def compare(
 
 
 def not_computed(record: Record, error: str, tolerance: float) -> Verification:
-    """The verification of a cell that could not be computed again."""
+    """Build the verification of a cell that could not be recomputed."""
     about = _about(record, tolerance)
     return Verification(**about, environment="", same_environment=False, error=error)
 
 
 def keep(home: Path, verification: Verification) -> Path:
-    """Writes it into the store; returns its file."""
+    """Write a verification into the store and return its path."""
     folder = make_folder(home / VERIFICATIONS)
     time = re.sub(r"\D", "", verification.verified_at.partition("+")[0])
     file = folder / f"{verification.cell}-{time}.json"
@@ -169,7 +169,7 @@ def keep(home: Path, verification: Verification) -> Path:
 
 
 def kept(home: Path) -> Iterator[Verification]:
-    """All that a store holds, by cell and time; what cannot be read is left out."""
+    """Yield all readable verifications of a store, sorted by cell and time."""
     for file in sorted((home / VERIFICATIONS).glob("*.json")):
         try:
             yield Verification.model_validate_json(read_file(file))
@@ -192,7 +192,7 @@ def _scores(record: Record) -> dict[str, float]:
 
 
 def _pairs(old: Path, new: Path, name: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Rows of a table of both, side by side; an empty one where the other has no more."""
+    """Pair the rows of a table of both results; pad the shorter table with empty rows."""
     before, after = (pq.read_table(folder / name).to_pylist() for folder in (old, new))
     longest = max(len(before), len(after))
     filled = ([*rows, *({} for _ in range(longest - len(rows)))] for rows in (before, after))
@@ -200,7 +200,7 @@ def _pairs(old: Path, new: Path, name: str) -> list[tuple[dict[str, Any], dict[s
 
 
 def _same(old: dict[str, Any], new: dict[str, Any]) -> bool:
-    # A NaN is what it was, though it does not equal itself.
+    # Two NaN values count as equal.
     return old.keys() == new.keys() and all(
         old[name] == new[name] or (old[name] != old[name] and new[name] != new[name])
         for name in old
