@@ -1,13 +1,14 @@
-"""Who may talk to a server of ours: a secret of the home, and a guard in front of the server.
+"""Control access to the servers that lce starts, with a secret per home and a guard per server.
 
-Every server binds loopback, which every user of the machine and every page in a browser can reach.
-So a request passes only with the server's secret, from the server's own origin, under one of the
-server's own names. Each server's secret is derived from the one that lies in the home: browsers
-send a cookie of 127.0.0.1 to every port, so a cookie that leaks from one server opens no other. A
-cookie holds a digest of the secret, so it opens nothing behind the guard that asks for the secret.
+Servers bind to loopback, which every user of the machine and every web page in a browser can reach.
+The guard therefore accepts a request only with the server's secret, from the server's own origin
+and under one of the server's own host names. Each server's secret is derived from the home's
+secret. Browsers send a cookie of 127.0.0.1 to every port; because secrets differ, a cookie leaked
+from one server does not open another. A cookie contains a digest of the secret, so it does not
+authenticate to an application behind the guard that itself requires the secret.
 
-Whoever sends a secret asks for a proof first, because another user may listen on the port of a
-server that has ended: the server shows that it knows the secret without saying it.
+Clients request a proof before they send a secret, because another user may listen on the port of a
+server that has ended. The proof shows that the server knows the secret without revealing it.
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ from filelock import FileLock
 from lce_core.errors import ServiceError
 
 USER = "lce"
-"""User name of HTTP Basic authentication, which wants one."""
+"""User name for HTTP Basic authentication, which requires one."""
 LOGIN = "/lce-login"
-"""Path of the page that logs a browser in; the secret stands behind `#` and reaches no log."""
+"""Path of the login page. The link has the secret in its fragment (`#`), which is never logged."""
 PROOF = "/lce-proof"
-"""Path that answers a nonce (the query) with `proof`, to anybody."""
+"""Path that answers a nonce, given as query, with `proof`; it requires no secret."""
 MAX_LOGIN_BYTES = 1024
-"""No secret is longer; a client that sends more gets its answer without being read to the end."""
+"""Maximum bytes read of a login request. Secrets are shorter; a longer body is not read fully."""
 MIN_SECRET_BYTES = 32
 SECRET_VARIABLE = "LCE_SERVER_SECRET"
-"""Environment variable that hands a server its secret: others can read its command line."""
+"""Environment variable that passes a server its secret. Other users could read a command line."""
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -80,52 +81,52 @@ login();
 
 
 def server_secret(home: Path, server: str) -> str:
-    """Return the secret of one server of `home`, the same at every call.
+    """Derive the secret of one server from the home's secret; equal at every call.
 
-    The home's secret is made at the first call, in a file that only its owner can read.
+    The first call creates the home's secret in a file that only its owner can read.
 
     Raises:
-      ServiceError: the file belongs to another user, or others can read it.
+      ServiceError: if the file belongs to another user or is readable by others.
     """
     digest = hmac.new(_home_secret(home), server.encode(), hashlib.sha256).digest()
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
 
 def new_secret() -> str:
-    """Return a random secret for a server that ends with the process that starts it."""
+    """Return a random secret for a server that lives no longer than the process that starts it."""
     return secrets.token_urlsafe(32)
 
 
 def auth_string(secret: str) -> str:
-    """Return `user:password`, the form of HTTP Basic authentication and of Prefect's settings."""
+    """Return `user:password`, the format of HTTP Basic authentication and Prefect's settings."""
     return f"{USER}:{secret}"
 
 
 def authorization(secret: str) -> str:
-    """Return the value of the header `Authorization` that carries `secret`."""
+    """Return the value of an `Authorization` header with `secret` as Basic password."""
     return f"Basic {base64.b64encode(auth_string(secret).encode()).decode()}"
 
 
 def login_link(url: str, secret: str, page: str = "") -> str:
-    """Return the address that logs a browser in at the server of `url` (scheme, host, port).
+    """Return the link that logs a browser in to a server.
 
     Args:
-      url: address of the server, such as http://127.0.0.1:5000.
-      secret: the server's secret.
-      page: path, query and fragment of the page to open then; the server's first page if empty.
+      url: Address of the server, such as http://127.0.0.1:5000.
+      secret: The server's secret.
+      page: Path, query and fragment of the page to open after login; the root page if empty.
     """
     query = f"?page={quote(page, safe='')}" if page else ""
     return f"{url.rstrip('/')}{LOGIN}{query}#{secret}"
 
 
 def proof(secret: str, port: int, nonce: str) -> str:
-    """Return what only the server on `port` that knows `secret` can answer to `nonce`."""
+    """Return the HMAC of port and nonce, which proves that the server on `port` has `secret`."""
     message = f"proof {port} {nonce}"
     return hmac.new(secret.encode(), message.encode(), hashlib.sha256).hexdigest()
 
 
 class Guard:
-    """ASGI middleware that answers 403 or 401 unless host, origin and secret are right."""
+    """ASGI middleware that responds 403 for a wrong host or origin and 401 for a wrong secret."""
 
     def __init__(
         self,
@@ -140,14 +141,15 @@ class Guard:
         """Guard `app`.
 
         Args:
-          app: the server behind the guard.
-          secret: what a request has to carry, as HTTP Basic password or Bearer token; the login
-            page exchanges it for a cookie.
-          port: where the server listens, which is part of its name in a browser.
-          local_storage: what the login page writes into the browser's local storage, for a page
-            that sends its own header `Authorization`.
-          in_band_websockets: `app` asks for a secret inside a WebSocket, so a handshake needs none.
-          open_paths: paths that tell nothing, such as /health, and need no secret.
+          app: The ASGI application behind the guard.
+          secret: The secret that a request must contain as Basic password or Bearer token. The
+            login page exchanges it for a cookie.
+          port: Port on which the server listens, for checking host and origin.
+          local_storage: Entries that the login page writes into the browser's local storage, for
+            applications whose pages set their own `Authorization` header.
+          in_band_websockets: True if `app` authenticates inside a WebSocket, so that the handshake
+            needs no secret.
+          open_paths: Paths that reveal nothing, such as /health, and need no secret.
         """
         self.app = app
         self.secret = secret
@@ -159,7 +161,7 @@ class Guard:
         self.in_band_websockets = in_band_websockets
         self.open_paths = frozenset(open_paths)
         sockets = " ".join(f"ws://{host}" for host in sorted(self.hosts))
-        # Pages load and send nothing elsewhere: no telemetry, no fonts, no text of a study.
+        # Pages must neither load from nor send to other servers: no telemetry, no web fonts.
         self.policy = (
             "default-src 'self' 'unsafe-inline' 'unsafe-eval' data: blob:; "
             f"connect-src 'self' data: blob: {sockets}; "
@@ -167,7 +169,7 @@ class Guard:
         ).encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or answer it."""
+        """Forward the request to the application, or respond to it."""
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
@@ -198,15 +200,15 @@ class Guard:
             )
 
     def _refusal(self, headers: Mapping[str, str]) -> str:
-        """Say why no secret helps this request; empty if one would."""
+        """Return why the request is refused even with the secret; empty if it is not."""
         host = headers.get("host", "")
-        # A page whose name points to 127.0.0.1 (DNS rebinding) sends that name.
+        # DNS rebinding: a foreign domain that resolves to 127.0.0.1 sends its own name as Host.
         if host not in self.hosts:
             return f"Host is {host[:100]!r}; expected one of {', '.join(sorted(self.hosts))}."
         origin = headers.get("origin")
         if origin is not None and origin != f"http://{host}":
             return f"Origin is {origin[:100]!r}; expected 'http://{host}'."
-        # An origin of loopback on another port shares our cookies, and a GET may name no origin.
+        # Pages of other loopback ports share our cookies, and a GET may have no Origin header.
         foreign = headers.get("sec-fetch-site") in ("cross-site", "same-site")
         opens_page = headers.get("sec-fetch-dest") == "document"
         if foreign and not opens_page:
@@ -214,7 +216,7 @@ class Guard:
         return ""
 
     def _confining(self, send: Send) -> Send:
-        """Add to pages the policy that they talk to this server only."""
+        """Add the content security policy to HTML responses."""
 
         async def confined(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -264,7 +266,7 @@ def _headers(scope: Scope) -> dict[str, str]:
 
 
 def _secrets(headers: Mapping[str, str]) -> list[str]:
-    """List the secrets of a request's header `Authorization`."""
+    """Return the secret in a request's `Authorization` header, as a list of one or none."""
     scheme, _, value = headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
         return [value]
@@ -278,7 +280,7 @@ def _secrets(headers: Mapping[str, str]) -> list[str]:
 
 
 def _cookies(headers: Mapping[str, str], name: str) -> list[str]:
-    """List the values of a request's cookie `name`: one or none."""
+    """Return the value of a request's cookie `name`, as a list of one or none."""
     try:
         cookies = SimpleCookie(headers.get("cookie", ""))
     except CookieError:
@@ -287,7 +289,7 @@ def _cookies(headers: Mapping[str, str], name: str) -> list[str]:
 
 
 async def _body(receive: Receive) -> bytes:
-    """Read a request's body, as far as a secret could reach."""
+    """Read a request's body until it ends or exceeds `MAX_LOGIN_BYTES`."""
     body = b""
     while len(body) <= MAX_LOGIN_BYTES:
         message = await receive()
@@ -325,7 +327,7 @@ def _home_secret(home: Path) -> bytes:
     file = home / "services" / "secret"
     file.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(file.with_name(".secret.lock")):
-        # A crash of the machine may leave an empty file: anybody could guess that secret.
+        # A machine crash can leave an empty file, which would be a guessable secret.
         if not file.exists() or file.stat().st_size < MIN_SECRET_BYTES:
             new = file.with_name(".secret.new")
             new.unlink(missing_ok=True)

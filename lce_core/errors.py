@@ -1,22 +1,22 @@
-"""Every error this project raises on purpose, in one form: got X; expected Y; do Z.
+"""All errors that this project raises deliberately, in one form: got X; expected Y; do Z.
 
 LceError
 +-- SpecError             the request is wrong; nothing was computed or written
-+-- UnavailableError      a cell cannot be here: it becomes a row with this reason
++-- UnavailableError      a cell cannot be computed; the report shows it with this reason
 +-- DataError             data is unreadable or not what it claims to be
 +-- NonFiniteError        a loss or score became NaN or infinite
-+-- StoreError            the store contradicts itself, or its disk is full
++-- StoreError            the store is inconsistent, or its disk is full
 |   +-- LeaseLostError    another process took the lease over; the attempt must not be committed
-+-- ServiceError          a server (Prefect, MLflow) or browser is not there or does not start
-|   +-- PrefectMovedError Prefect no longer has what a plug-in of ours wraps
++-- ServiceError          a server (Prefect, MLflow) or browser is missing or does not start
+|   +-- PrefectMovedError Prefect no longer has the API that a plug-in of lce wraps
 +-- WorkerLostError       a process ended in the middle of a step
-+-- ProcessFailedError    a launched process raised what nobody meant to raise
-+-- DefectError           something was raised that nobody meant to raise: our bug
-+-- StepsFailedError      steps of a unit failed; its others are done
-+-- StudyIncompleteError  units of a study failed; all others are done
++-- ProcessFailedError    a launched process raised an unexpected exception
++-- DefectError           an unexpected exception was raised: a bug in lce
++-- StepsFailedError      some steps of a unit failed; its other steps are done
++-- StudyIncompleteError  some units of a study failed; all other units are done
 
-`lce_core.store.failures` says which of them are worth another attempt, `flows.cli` with which code
-a command ends, docs/errors.md lists all messages.
+`lce_core.store.failures` decides which errors are retried, `flows.cli` assigns exit codes, and
+docs/errors.md lists all messages.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ E = TypeVar("E", bound="LceError")
 
 
 class LceError(Exception):
-    """Base of all errors raised on purpose.
+    """Base class of all errors that lce raises deliberately.
 
     Args:
-      where: the key, file, option or function concerned.
-      got: what was found there, a fact.
-      expected: a noun phrase: what belongs there.
-      remedy: an imperative in lower case, without a final period.
-      details: further lines below the message (the end of a log, a list).
+      where: The key, file, option or function concerned.
+      got: The value or fact found there.
+      expected: The expected value, as a noun phrase.
+      remedy: The action to take, as an imperative in lower case without a final period.
+      details: Further lines below the message, such as the end of a log.
     """
 
     def __init__(
         self, where: str | Path, got: object, expected: str, remedy: str, details: str = ""
     ) -> None:
-        # Strings alone, so that every error crosses processes as it is.
+        # Convert everything to strings, so that every error can be pickled across processes.
         super().__init__(str(where), str(got), str(expected), str(remedy), str(details))
 
     @property
@@ -54,17 +54,17 @@ class LceError(Exception):
 
     @property
     def got(self) -> str:
-        """What was found."""
+        """The value or fact found there."""
         return self.parts[1]
 
     @property
     def expected(self) -> str:
-        """What belongs there."""
+        """The expected value."""
         return self.parts[2]
 
     @property
     def remedy(self) -> str:
-        """What to do."""
+        """The action to take."""
         return self.parts[3]
 
     @property
@@ -74,11 +74,11 @@ class LceError(Exception):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """where, got, expected, remedy, details; `restored` is the inverse."""
+        """The tuple (where, got, expected, remedy, details), from which `restored` rebuilds it."""
         return self.args
 
     def within(self, where: str) -> Self:
-        """The same finding at a place that the raising code does not know."""
+        """Return a copy with another `where`, for callers that know the full path of the value."""
         return _made(type(self), (where, *self.parts[1:]))
 
     def __str__(self) -> str:
@@ -86,7 +86,7 @@ class LceError(Exception):
         return f"{message}:\n{self.details}" if self.details else message
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Subclasses build the parts from arguments of their own, so __init__ cannot be called.
+        # Bypass __init__, because subclasses have other constructor arguments than the parts.
         rebuild = copyreg.__newobj__  # type: ignore[attr-defined]
         return rebuild, (type(self), *self.parts), self.__dict__
 
@@ -127,7 +127,7 @@ class WorkerLostError(LceError):
     """A process ended in the middle of a step (killed, out of memory, crashed)."""
 
     fingerprint: str | None = None
-    """Of the step it was computing, if it had begun one."""
+    """Fingerprint of the step that the process was computing, if any."""
 
 
 class ProcessFailedError(LceError):
@@ -142,19 +142,19 @@ class StepsFailedError(LceError):
     """Some steps of a unit failed; the others of the unit are done.
 
     Args:
-      unit: the unit's name.
-      failed: the end events of these steps: fingerprint, class, error, message.
+      unit: Name of the unit.
+      failed: End events of the failed steps, with fingerprint, class, error and message.
     """
 
     held: tuple[str, ...] = ()
-    """Fingerprints of steps that were left to other processes."""
+    """Fingerprints of steps skipped because other processes hold their leases."""
 
     def __init__(self, unit: str, failed: Sequence[Mapping[str, Any]]) -> None:
         self.failed = tuple(failed)
         first = self.failed[0]
         more = f" (and {len(self.failed) - 1} more steps)" if len(self.failed) > 1 else ""
         self.reason = f"{first['class']}: {first['error']}: {first['message']}{more}"
-        """Why the first of them failed, and how many more did."""
+        """The first failure, and the number of further failed steps."""
         super().__init__(
             unit,
             f"{len(self.failed)} failed step{'s' * (len(self.failed) > 1)}",
@@ -168,9 +168,9 @@ class StudyIncompleteError(LceError):
     """Some units of a study failed; the others are done.
 
     Args:
-      study: its name.
-      failures: the reason of each unit that failed, by unit.
-      num_blocked: number of units that wait for these.
+      study: Name of the study.
+      failures: Reason of each failed unit, by name of the unit.
+      num_blocked: Number of units that cannot run because they depend on failed units.
     """
 
     def __init__(self, study: str, failures: Mapping[str, str], num_blocked: int) -> None:
@@ -187,7 +187,7 @@ class StudyIncompleteError(LceError):
 
 
 def restored(name: str, parts: Sequence[str]) -> LceError | None:
-    """The error of class `name` with these `parts`; None if no such class is defined here."""
+    """Rebuild an error from its class name and `LceError.parts`; None for an unknown class."""
     kind = globals().get(name)
     if isinstance(kind, type) and issubclass(kind, LceError):
         return _made(kind, parts)
@@ -195,7 +195,7 @@ def restored(name: str, parts: Sequence[str]) -> LceError | None:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A remedy for an unknown name: the known ones, the most similar first if one is similar."""
+    """Return a remedy for an unknown name: the most similar known name, if any, and all others."""
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     if close:

@@ -1,4 +1,4 @@
-"""How work that takes long says how far it is."""
+"""Types of the callbacks through which long-running work reports its progress."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 Report = Callable[[Mapping[str, Any]], None]
-"""Called with one row of a step's log: names and JSON values."""
+"""Callback for one row of a step's log, a mapping of names to JSON values."""
 Progress = Callable[[int, int], None]
-"""Called with (done, in all)."""
+"""Callback for progress, called with (done, total)."""
 
 
 def no_progress(done: int, total: int) -> None:
-    """Where nobody listens."""
+    """Ignore progress; the default for callers without a listener."""

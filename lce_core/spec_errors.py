@@ -1,4 +1,4 @@
-"""What pydantic finds wrong with a request, in the four parts of this project's errors."""
+"""Convert pydantic's validation errors into `SpecError` with its four parts."""
 
 from __future__ import annotations
 
@@ -11,15 +11,22 @@ from pydantic import BaseModel, ValidationError
 from lce_core.errors import SpecError, did_you_mean
 
 MAX_SHOWN = 200
-"""Characters of a value that an error quotes."""
+"""Maximum characters of a value quoted in an error."""
 
 
 def spec_error(
     error: ValidationError, where: str, model: type[BaseModel], label: str = ""
 ) -> SpecError:
-    """Turns pydantic's complaints into one place, finding, expectation and remedy.
+    """Convert a validation error into one `SpecError`.
 
-    A key that is unknown comes first: what else is wrong most often follows from it.
+    If a key is unknown, report that key, because it usually causes the other errors (a misspelt key
+    is also missing). Otherwise report the first error. Further errors are only counted.
+
+    Args:
+      error: The validation error.
+      where: Path of the validated mapping, as prefix of the error's place.
+      model: The model that was validated, for its known keys.
+      label: Name of the model in the message; the class name if empty.
     """
     found = error.errors(include_url=False)
     first = min(found, key=lambda one: one["type"] != "extra_forbidden")
@@ -42,14 +49,18 @@ def spec_error(
 
 
 def _own_finding(error: ValueError, place: str, got: str) -> SpecError:
-    """Of a rule in the model itself: ours has four parts, somebody else's is one sentence."""
+    """Convert an error raised by a validator of the model.
+
+    A `SpecError` keeps its parts under the new place; the message of any other ValueError becomes
+    the expectation.
+    """
     if isinstance(error, SpecError):
         return error.within(f"{place}{_joint(place)}{error.where}")
     return SpecError(place, got, f"values that fit together ({error})", "change one of them")
 
 
 def _expectation(message: str) -> str:
-    """What pydantic's `message` asks for, as a noun phrase."""
+    """Rephrase a pydantic message such as "Input should be greater than 0" as a noun phrase."""
     if found := re.match(r"(?:Input|Value) should be ((?:less|greater|a multiple).*)", message):
         return f"a value {found[1]}".replace("value a multiple", "value that is a multiple")
     if found := re.match(r"(?:Input|Value) should be (.*)", message):
