@@ -1,1 +1,1 @@
-"""Pictures of the results. They read the catalog and nothing else."""
+"""Reports, charts and the dashboard of study results. The catalog is their only data source."""

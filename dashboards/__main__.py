@@ -1,4 +1,4 @@
-"""`python -m dashboards`: writes a study's report. `lce report` runs it as a process of its own.
+"""Write a study's report: `python -m dashboards`. `lce report` starts it in a separate process.
 
 Exit codes are those of `lce`, with one message: 2 if the request is wrong, 3 if the catalog is
 damaged or the browser that prints a PDF fails.
@@ -25,7 +25,7 @@ WRITERS = {"html": write_report, "md": write_markdown, "latex": write_latex}
 
 
 def main() -> int:
-    """Writes the report; returns the exit code."""
+    """Write the report and return the exit code."""
     guard_terminal()
     parser = argparse.ArgumentParser(prog="python -m dashboards")
     parser.add_argument("--catalog", type=Path, required=True)

@@ -1,9 +1,9 @@
-"""How much each method gains on the untouched base model at the same tokens, in nats.
+"""Difference in NLL (nats per token) between each method and the frozen base model, by position.
 
-Losses of two methods over the same text rise and fall together, so that the difference of a bin of
-positions says much more than two means with an interval each. Positions are told apart by how many
-times the trained context they lie in: up to it, up to twice, four times, ... it. Intervals are by
-bootstrap over bins: they cover the tokens that were read, and another text is another question.
+The losses of two methods on the same text rise and fall together. The paired difference in a bin of
+positions therefore has a much narrower interval than the difference of two separate means.
+Positions are grouped into bands that start at 0, 1, 2, 4, ... times the trained context. Intervals
+are bootstrapped over bins of positions: they cover the tokens that were read, not other texts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BASE = "none"
 
 @dataclass(frozen=True)
 class Band:
-    """Positions from `begin` up to `end`, in tokens; `end` is not of it."""
+    """A half-open range of positions in tokens: `begin` is included, `end` is not."""
 
     begin: int
     end: int
@@ -28,20 +28,20 @@ class Band:
 
 @dataclass(frozen=True)
 class Difference:
-    """A method's NLL less the base model's, mean over bins of positions; below 0 is better."""
+    """Mean NLL of a method minus that of the base model, in nats per token; negative is better."""
 
     method: str
     frozen: bool
     by_band: tuple[Estimate | None, ...]
-    """In the order of `bands`; None where the two share no bin."""
+    """One estimate per band, in the order of the bands; None where no bin has both values."""
 
 
 def bands(trained: int | None, length: int) -> tuple[Band, ...]:
-    """Positions within the trained context, from it to twice it, from there to four times, ...
+    """Return the bands of positions: [0, trained), [trained, 2 * trained), ... up to `length`.
 
     Args:
-      trained: tokens of the base model's trained context; None if nobody said: one band then.
-      length: evaluated tokens.
+      trained: trained context of the base model in tokens; None if unknown: returns one band.
+      length: evaluated length in tokens.
     """
     edges = [0]
     while edges[-1] < length:
@@ -50,11 +50,13 @@ def bands(trained: int | None, length: int) -> tuple[Band, ...]:
 
 
 def differences(rows: Sequence[Row], found: Sequence[Band]) -> list[Difference]:
-    """Every other method against the base model; nothing where that was not evaluated.
+    """Compare every other method with the base model, bin by bin.
+
+    Returns an empty list if the base model has no values.
 
     Args:
-      rows: of `nll_by_position`, of one base model, task and length.
-      found: bands of positions; a bin lies where its first position does.
+      rows: rows of the view `nll_by_position` for one base model, task and length.
+      found: bands of positions; a bin belongs to the band of its first position.
     """
     base = _bins(select(rows, method=BASE, frozen=True))
     told = []
@@ -67,12 +69,12 @@ def differences(rows: Sequence[Row], found: Sequence[Band]) -> list[Difference]:
 
 
 def band_label(band: Band) -> str:
-    """As the head of a column."""
+    """Return the column header of a band, such as "1,024 to 2,048"."""
     return f"{band.begin:,} to {band.end:,}" if band.begin else f"to {band.end:,}"
 
 
 def difference_text(found: Estimate | None) -> str:
-    """With its sign, and its interval in brackets; "" without a value."""
+    """Format a difference and its interval, as "+0.012 [-0.003, +0.027]"; "" for None."""
     if found is None:
         return ""
     if found.low is None or found.high is None:

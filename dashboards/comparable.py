@@ -1,4 +1,4 @@
-"""Numbers that may stand in one column: means over the same tasks, or one task at a time."""
+"""Rows that can share a column: means over the same tasks, or one task at a time."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from dashboards.contents import Row, select
 
 
 def comparable(benchmarks: Sequence[Row], scores: Sequence[Row]) -> list[Row]:
-    """Rows of `benchmark_by_length`; those of tasks where methods were asked different ones.
+    """Return rows of `benchmark_by_length`, split by task where methods have different tasks.
+
+    A mean over code and books cannot be compared with a mean over code alone.
 
     A mean over code and books says nothing beside a mean over code alone.
 
     Args:
-      benchmarks: of the view benchmark_by_length, of one base model.
-      scores: of the view score_by_length, of the same.
+      benchmarks: rows of the view benchmark_by_length for one base model.
+      scores: rows of the view score_by_length for the same base model.
     """
     found: list[Row] = []
     for name in dict.fromkeys(row["benchmark"] for row in benchmarks):
@@ -32,11 +34,13 @@ def comparable(benchmarks: Sequence[Row], scores: Sequence[Row]) -> list[Row]:
 
 
 def is_best(row: Row, tasks: Sequence[Row]) -> bool:
-    """Whether it is the first of several on its task at its length, all asked the same.
+    """Return True if the row ranks first on its task and length among comparable rows.
+
+    At least two rows must have a value, and all of them the same task set.
 
     Args:
-      row: of the view score_by_length.
-      tasks: its rows of the same base model and benchmark.
+      row: a row of the view score_by_length.
+      tasks: rows of that view for the same base model and benchmark.
     """
     column = select(tasks, task=row["task"], eval_length=row["eval_length"])
     sets = [other["task_set"] for other in column if other["value"] is not None]

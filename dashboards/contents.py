@@ -1,7 +1,7 @@
-"""What the report shows of one study, read from the catalog in a handful of queries.
+"""Load everything that the report shows about one study, with one query per table.
 
-Nothing is computed here: means, ranges over seeds and what is best are the catalog's. Each file of
-`sql/` is the query of the field of its name.
+The catalog has already computed means, ranges over seeds and best values; nothing is computed here.
+The query of each field of `Contents` is the file of that name in `sql/`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SQL = Path(__file__).parent / "sql"
 
 @dataclass(frozen=True)
 class Contents:
-    """Rows of the catalog for one study; the columns are those of the views."""
+    """Catalog rows of one study; the columns are those of the views."""
 
     study: str
     studies: list[Row]
@@ -31,7 +31,7 @@ class Contents:
     overview: list[Row]
     """One row per method, in the study's order."""
     families: list[Row]
-    """What each method changes."""
+    """One row per method, with the method family."""
     scores: list[Row]
     """Default metrics of tasks against length, mean over seeds."""
     standing: list[Row]
@@ -39,36 +39,36 @@ class Contents:
     positions: list[Row]
     """Negative log-likelihood by position, at the longest length."""
     curves: list[Row]
-    """The same in 32 bins."""
+    """Negative log-likelihood by position, averaged into 32 bins."""
     benchmarks: list[Row]
     """Benchmarks against length, mean over tasks and seeds."""
     intervals: list[Row]
     """Default metric of each done cell, with its interval over samples."""
     differences: list[Row]
-    """Where a method surely differs from the base model on the same prompts."""
+    """Methods that differ significantly from the base model on the same prompts."""
     depths: list[Row]
-    """Needles found, by length and depth."""
+    """Share of needles found, by length and depth."""
     shots: list[Row]
-    """Many-shot accuracy against examples, with intervals."""
+    """Many-shot accuracy by number of examples, with intervals."""
     trainings: list[Row]
     """Training loss against tokens, in 32 bins, mean over seeds."""
     papers: list[Row]
-    """Our values beside those that papers print."""
+    """Our values next to those printed in papers."""
     agreement: list[Row]
-    """How far the papers' order of methods is ours."""
+    """Rank agreement between each paper's order of methods and ours."""
     violations: list[Row]
-    """What differs between compared cells and is not the method."""
+    """Factors other than the method that differ between compared cells."""
     costs: list[Row]
     """Seconds, tokens and FLOPs of each method."""
     missing: list[Row]
-    """Cells without a result, those with the same reason together."""
+    """Cells without a result, grouped by reason."""
     environments: list[Row]
-    """Environments of the done cells."""
+    """Environments in which the done cells were computed."""
     run: list[Row]
     """One row: what was run, and when."""
 
     def of(self, base_model: str) -> Contents:
-        """The rows of one base model, and those of the study as a whole."""
+        """Return the rows of one base model, together with rows that belong to the whole study."""
         kept = {
             field.name: [row for row in rows if row.get("base_model", base_model) == base_model]
             for field in fields(self)
@@ -78,10 +78,10 @@ class Contents:
 
 
 def read_contents(catalog: Path, study: str) -> Contents:
-    """Reads one study.
+    """Read one study from the catalog.
 
     Raises:
-      SpecError: there is no catalog, it does not hold the study, or an earlier version made it.
+      SpecError: the catalog or the study does not exist, or an earlier version made the catalog.
     """
     with open_catalog(catalog) as connection:
         known = [row["study"] for row in _rows(connection, "SELECT DISTINCT study FROM studies")]
@@ -106,7 +106,7 @@ def read_contents(catalog: Path, study: str) -> Contents:
 
 
 def select(rows: Sequence[Row], **values: object) -> list[Row]:
-    """The rows whose columns have these values."""
+    """Return the rows whose columns equal the given values."""
     return [row for row in rows if all(row[name] == value for name, value in values.items())]
 
 

@@ -1,4 +1,4 @@
-"""Rows of a study by what they change: no chart holds more lines than an eye can follow."""
+"""Group methods into families, so that no chart has more lines than readers can follow."""
 
 from __future__ import annotations
 
@@ -17,52 +17,52 @@ TITLES = {
 }
 OTHERS = "Other methods"
 NO_EXTENSION = "No extension"
-"""Of the base model and of what trains it without a change."""
+"""Title of the controls: the base model, frozen and fine-tuned without an extension method."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One row of the study: a method, frozen or tuned."""
+    """A method, frozen or tuned: one table row of the study."""
 
     method: str
     frozen: bool
 
     @classmethod
     def of(cls, row: Row) -> Variant:
-        """The variant that a row of a view is about."""
+        """Return the variant that a row of a catalog view describes."""
         return cls(row["method"], row["frozen"])
 
     @property
     def label(self) -> str:
-        """The method, and "tuned" if it was."""
+        """Method name, followed by "tuned" for a tuned variant."""
         return self.method if self.frozen else f"{self.method} tuned"
 
     @property
     def is_control(self) -> bool:
-        """Whether it extends nothing."""
+        """True if the variant has no context extension."""
         return self.method == CONTROL
 
 
 @dataclass(frozen=True)
 class Family:
-    """Variants that change the same thing."""
+    """Variants that change the same part of the model."""
 
     key: str
-    """Short and the same in every study: for colours and the order."""
+    """Short identifier, equal in all studies; selects the colour and the order."""
     title: str
     variants: tuple[Variant, ...]
 
 
 def controls(contents: Contents) -> tuple[Variant, ...]:
-    """What extends nothing: the base model, as it is and fine-tuned."""
+    """Return the variants without context extension: the base model, frozen and fine-tuned."""
     return tuple(one for one in map(Variant.of, contents.overview) if one.is_control)
 
 
 def families(contents: Contents) -> list[Family]:
-    """All variants but the controls, families and members in the study's order.
+    """Return all variants except the controls, grouped by family, in the study's order.
 
     Args:
-      contents: of one base model.
+      contents: rows of one base model.
     """
     known = {Variant.of(row): row["family"] for row in contents.families}
     order = [one for one in map(Variant.of, contents.overview) if not one.is_control]
@@ -73,17 +73,19 @@ def families(contents: Contents) -> list[Family]:
 
 
 def ordered(contents: Contents) -> list[Variant]:
-    """All variants: the controls, then family by family.
+    """Return all variants: the controls first, then family by family.
 
     Args:
-      contents: of one base model.
+      contents: rows of one base model.
     """
     found = families(contents)
     return [*controls(contents), *(one for family in found for one in family.variants)]
 
 
 def panels(found: Sequence[Family], shown: Sequence[Variant]) -> list[Family]:
-    """The families as panels of at most `MOST_LINES` of the shown variants, empty ones left out.
+    """Return the families as panels of at most `MOST_LINES` shown variants.
+
+    A larger family is split into frozen and tuned variants, then in the study's order.
 
     What is too many is parted into frozen and tuned, then by order.
     """

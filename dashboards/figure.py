@@ -1,4 +1,4 @@
-"""A figure of the report: pictures, what they show, the same as a table, and both as files."""
+"""HTML figures of the report: SVG pictures, a table of their values, and download buttons."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ Value = str | int | float | bool | None
 
 @dataclass(frozen=True)
 class Table:
-    """The numbers of a figure, one row each; values unrounded."""
+    """The values of a figure, unrounded."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Value]]
 
     def html(self) -> str:
-        """Rounded for people; `data-value` has the number as it is."""
+        """Return an HTML table with rounded numbers; `data-value` keeps the unrounded number."""
         head = "".join(f'<th scope="col">{escape(name)}</th>' for name in self.columns)
         body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in self.rows)
         return (
@@ -31,16 +31,16 @@ class Table:
 def figure(
     title: str, says: str, pictures: Iterable[str], table: Table, kind: str = "panels"
 ) -> str:
-    """The figure as HTML.
+    """Return the figure as HTML.
 
     Args:
-      title: Its heading; files are named after it.
-      says: What to see in it, as HTML.
+      title: Heading; also the name of downloaded files.
+      says: Caption as HTML.
       pictures: SVG elements.
-      table: What they show.
-      kind: How the pictures stand: a class of `report.css`.
+      table: Values that the pictures show.
+      kind: Layout of the pictures: a class of `report.css`.
     """
-    # What may be wider than its frame is scrolled by keyboard too.
+    # Make a picture that may be wider than its frame scrollable by keyboard.
     focus = ' tabindex="0" role="group" aria-label="picture"' if kind == "wide" else ""
     shown = "".join(f'<div class="panel"{focus}>{picture}</div>' for picture in pictures)
     return (

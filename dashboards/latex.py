@@ -1,8 +1,8 @@
-"""A study's means as LaTeX tables for a paper: one for each base model and benchmark.
+"""A study's means as LaTeX tables for a paper: one table per base model and benchmark.
 
-They need the package booktabs and nothing else. A row is a method, a column a length; tasks stand
-apart where a mean would be over different ones. The best of a column is bold, what surely differs
-from the base model has a mark, and what has a cell missing is a dash.
+The tables need only the package booktabs. Rows are methods and columns are lengths. A benchmark
+whose methods have different tasks gets one table per task. The best value of a column is bold, a
+significant difference from the base model has a mark, and a mean with a missing cell is a dash.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ _ESCAPES = str.maketrans(
 
 
 def write_latex(catalog: Path, study: str, out: Path) -> Path:
-    """Writes the tables of one study into one file; returns it.
+    """Write the tables of one study into one file and return its path.
 
     Args:
-      catalog: The catalog, as `catalog.build` makes it.
-      study: Name of a study in it.
-      out: The file, to be read from a document.
+      catalog: Path of the catalog that `catalog.build` makes.
+      study: Name of a study in the catalog.
+      out: The `.tex` file, to be included in a document.
 
     Raises:
-      SpecError: there is no catalog, it does not hold the study, or the file cannot be written.
+      SpecError: the catalog or the study does not exist, or the file cannot be written.
     """
     contents = read_contents(catalog, study)
     lines = [f"% {study}: lce report {study} --format latex; needs booktabs"]
@@ -105,11 +105,11 @@ def _cell(rows: list[Row], one: Variant, length: int, sure: Mapping[Place, str])
 
 
 def _sure(contents: Contents, rows: list[Row]) -> dict[Place, str]:
-    """Verdicts by the place of a row; the means of a benchmark with one task are that task's."""
+    """Map places to verdicts; the mean of a one-task benchmark takes the task's verdict."""
     found = verdicts(contents)
     told = {}
     for row in rows:
-        benchmark = row["benchmark"].split("\n")[0]  # a task that `comparable` has set apart
+        benchmark = row["benchmark"].split("\n")[0]  # `comparable` appends the task after a newline
         tasks = {one["task"] for one in select(contents.scores, benchmark=benchmark)}
         task = row.get("task") or (tasks.pop() if len(tasks) == 1 else None)
         verdict = found.get(place({**row, "benchmark": benchmark, "task": task}))

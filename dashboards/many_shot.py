@@ -1,4 +1,4 @@
-"""What a picture of many-shot learning holds, the same in every form of the report."""
+"""Data of the many-shot charts, shared by the HTML and Markdown reports."""
 
 from __future__ import annotations
 
@@ -8,17 +8,22 @@ from dashboards.contents import Row, select
 from dashboards.families import Variant
 
 DECADE = 10
-"""Times the fewest examples beyond which their axis is logarithmic."""
+"""Use a logarithmic axis if the largest number of examples exceeds this multiple of the smallest.
+"""
 
 
 def pictured(rows: Sequence[Row]) -> Iterator[tuple[int, list[Row]]]:
-    """Each length whose methods were shown different numbers of examples, and what stands in it.
+    """Yield each length with at least two different numbers of examples, and the rows to draw.
+
+    A control without results at a length is drawn at its own longest length, as in LCEG's Figure 2,
+    because the base model cannot read more than its own context. If the rows contain no extension
+    method, the controls' own lengths are used.
 
     A control that was not asked there stands in at its longest length, as in LCEG's Figure 2: the
     base model has no more than its own context. Controls alone are shown where there is no method.
 
     Args:
-      rows: of the query shots, of one base model.
+      rows: rows of the query `shots` for one base model.
     """
     variants = list(dict.fromkeys(map(Variant.of, rows)))
     extended = {row["eval_length"] for row in rows if not Variant.of(row).is_control}
@@ -35,12 +40,12 @@ def pictured(rows: Sequence[Row]) -> Iterator[tuple[int, list[Row]]]:
 
 
 def spans_a_decade(rows: Sequence[Row]) -> bool:
-    """Whether the examples of these rows need a logarithmic axis."""
+    """Return True if the numbers of examples need a logarithmic axis."""
     shots: list[int] = [row["shots"] for row in rows]
     return 0 < DECADE * min(shots) < max(shots)
 
 
 def chance(rows: Sequence[Row]) -> float | None:
-    """Accuracy of a guess; None where the classes are the base model's own key tokens."""
+    """Return the accuracy of guessing; None if the classes are the base model's own key tokens."""
     known: list[float] = [row["chance"] for row in rows if row["chance"] is not None]
     return known[0] if known else None

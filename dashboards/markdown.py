@@ -1,10 +1,11 @@
-"""A study's results as a folder to keep beside code: Markdown, pictures, and every score as CSV.
+"""Write a study's results as a folder for a code repository: Markdown, pictures and a CSV file.
 
-README.md has the hypothesis, who is first at each length and how sure that is, the findings on each
-line, the pictures, what each method gains on the base model at the same tokens, a table for each
-task and where the numbers come from.
-A value stands with its interval: over samples where the study has one seed, else the range over its
-seeds. scores.csv has every metric of every cell unrounded, and its sha256 stands in README.md.
+README.md contains the hypothesis, the best method at each length and how sure the ranking is, the
+findings on each line of the hypothesis, the pictures, the NLL difference of each method from the
+base model on the same tokens, a table for each task, and the origin of the numbers.
+
+Each value has an interval: over samples if the study has one seed, otherwise the range over its
+seeds. scores.csv contains every metric of every cell unrounded; README.md states its sha256.
 """
 
 from __future__ import annotations
@@ -37,15 +38,15 @@ _SCORES = (
 
 
 def write_markdown(catalog: Path, study: str, out: Path) -> Path:
-    """Writes the folder of one study; returns its page.
+    """Write the folder of one study and return the path of README.md.
 
     Args:
-      catalog: The catalog, as `catalog.build` makes it.
-      study: Name of a study in it.
-      out: The folder; it is made if need be, and files of the same name are replaced.
+      catalog: Path of the catalog that `catalog.build` makes.
+      study: Name of a study in the catalog.
+      out: The folder; created if missing. Files of the same name are replaced.
 
     Raises:
-      SpecError: there is no catalog, it does not hold the study, or the folder cannot be written.
+      SpecError: the catalog or the study does not exist, or the folder cannot be written.
     """
     contents = read_contents(catalog, study)
     with open_catalog(catalog) as connection:
@@ -159,7 +160,7 @@ def _table(contents: Contents, rows: Sequence[Row]) -> Iterator[str]:
     first, sure = rows[0], verdicts(contents)
     lengths = sorted({row["eval_length"] for row in rows})
     title = f"{plain(first['benchmark'])} {plain(first['task'])}"
-    known = next((row for row in rows if row["metric"]), None)  # of what is not done it is unknown
+    known = next((row for row in rows if row["metric"]), None)  # None if not done
     if known:
         better = "higher" if known["higher_is_better"] else "lower"
         title += f": {plain(known['metric'])}, {better} is better"

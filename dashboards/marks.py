@@ -1,7 +1,7 @@
-"""Marks on scores that surely differ from the base model's, the same in every form of the report.
+"""Marks on scores that differ significantly from the base model's, used by every report format.
 
-A mark stands only where the paired test on the same prompts says so: p_Holm below 0.05, an interval
-without zero, and every seed on the same side (the view paired_difference).
+A mark requires a significant paired test on the same prompts: p_Holm below 0.05, an interval that
+excludes zero, and the same sign in every seed (the view paired_difference).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dashboards.contents import Contents, Row
 
 MARKS = {"better": "\u25b2", "worse": "\u25bc"}
-"""By verdict."""
+"""Mark by verdict."""
 LEGEND = (
     f"{MARKS['better']} better, {MARKS['worse']} worse than the base model on the same prompts, by"
     " a paired test: p_Holm below 0.05. No mark: not sure, or too few prompts to say."
@@ -19,10 +19,10 @@ Place = tuple[object, ...]
 
 
 def verdicts(contents: Contents) -> dict[Place, str]:
-    """`better` or `worse` than the base model, by place; nothing where that is not sure."""
+    """Return `better` or `worse` for each place that differs significantly from the base model."""
     return {place(row): row["verdict"] for row in contents.differences}
 
 
 def place(row: Row) -> Place:
-    """Where a score stands; of a mean over several tasks, which has none, without task."""
+    """Return the key of a score's row; the task is None for a mean over several tasks."""
     return tuple(row.get(name) for name in _PLACE)

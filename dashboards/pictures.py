@@ -1,8 +1,8 @@
-"""Pictures for papers and pages without scripts: heat maps, and curves by position, as SVG.
+"""Heat maps and curves as SVG files for papers and for pages without scripts.
 
-A row of the heat map is a method, a column a length; a panel holds one benchmark. Colours are
-cividis, which people with any kind of colour vision read alike, and each field has its number.
-Curves are small multiples: a panel shows one method, with the control in grey behind it.
+A row of the heat map is a method, a column a length; a panel holds one benchmark. The colour map is
+cividis, which is readable with any kind of colour vision, and each field shows its number. Curves
+are small multiples: a panel shows one method, with the control in grey behind it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ MAP = "cividis"
 ABSENT = "#eeeeee"
 PANELS_IN_A_ROW = 4
 BINS_OF_A_CURVE = 24
-"""Bins of position that a curve has at most; more of them are averaged, or they would be noise."""
+"""Maximum number of points per curve. Finer bins are averaged, because they are too noisy to read.
+"""
 _STYLE: Any = {
     "font.size": 9.0,
     "text.color": INK,
@@ -35,18 +36,17 @@ _STYLE: Any = {
     "axes.labelcolor": INK,
     "xtick.color": INK,
     "ytick.color": INK,
-    "svg.hashsalt": "lce",  # equal pictures are equal files
+    "svg.hashsalt": "lce",  # the same picture gives the same bytes
     "svg.fonttype": "none",
 }
 
 
 def heat_maps(rows: Sequence[Row], trained_context: int | None, out: Path) -> None:
-    """One panel per benchmark, methods by lengths, all in one SVG.
+    """Write one SVG with a panel per benchmark: methods down, lengths across.
 
     Args:
-      rows: of one base model, in the study's order, as `dashboards.comparable` gives them.
-      trained_context: of the base model in tokens; longer lengths are set apart by a line. None if
-        nobody said.
+      rows: rows of one base model from `dashboards.comparable`, in the study's order.
+      trained_context: trained context in tokens, drawn as a line between columns; None if unknown.
       out: the file.
     """
     methods = list(dict.fromkeys((row["method"], row["frozen"]) for row in rows))
@@ -70,11 +70,11 @@ def heat_maps(rows: Sequence[Row], trained_context: int | None, out: Path) -> No
 
 
 def curves_by_position(rows: Sequence[Row], trained_context: int | None, out: Path) -> None:
-    """Negative log-likelihood against position, one small panel per method, as SVG.
+    """Write negative log-likelihood against position as SVG, one small panel per method.
 
     Args:
-      rows: of the view nll_by_position, of one base model, task and length.
-      trained_context: of the base model in tokens, drawn as a line; None if nobody said.
+      rows: rows of the view nll_by_position for one base model, task and length.
+      trained_context: trained context in tokens, drawn as a line; None if unknown.
       out: the file.
     """
     longest = rows[0]["eval_length"]
@@ -94,10 +94,10 @@ def curves_by_position(rows: Sequence[Row], trained_context: int | None, out: Pa
 
 
 def curves_by_shots(rows: Sequence[Row], out: Path) -> None:
-    """Accuracy against the examples in the prompt, one small panel per method, as SVG.
+    """Write accuracy against the number of examples as SVG, one small panel per method.
 
     Args:
-      rows: of the query shots, of one base model, as `many_shot.pictured` gives them.
+      rows: rows of the query `shots` for one base model, from `many_shot.pictured`.
       out: the file.
     """
     shots, guess = sorted({row["shots"] for row in rows}), chance(rows)
@@ -107,7 +107,7 @@ def curves_by_shots(rows: Sequence[Row], out: Path) -> None:
             axes.axhline(guess, color=GREY, linewidth=0.8, linestyle=":")
 
     def points(mine: Sequence[Row]) -> list[tuple[float, float]]:
-        # What is missing breaks the line.
+        # matplotlib breaks the line at NaN.
         found = {row["shots"]: row["value"] for row in mine}
         return [(at, math.nan if found[at] is None else found[at]) for at in sorted(found)]
 
@@ -135,7 +135,7 @@ def _by_method(
 def _small_multiples(
     curves: Mapping[tuple[str, bool], list[tuple[float, float]]], behind: Callable[[Axes], None]
 ) -> Figure:
-    """A panel for each method but the control, which is behind each in grey."""
+    """Draw a panel for each method, with the control in grey behind each one."""
     control = curves.get((CONTROL, True), [])
     shown = {method: curve for method, curve in curves.items() if method != (CONTROL, True)}
     shown = shown or dict(curves)
@@ -155,7 +155,7 @@ def _small_multiples(
 
 
 def label(method: str, frozen: bool) -> str:
-    """The method, and "tuned" if it was."""
+    """Return the method name, followed by "tuned" for a tuned variant."""
     return method if frozen else f"{method} tuned"
 
 
@@ -200,7 +200,7 @@ def _heat_map(
 
 
 def _thinned(rows: Sequence[Row]) -> list[tuple[float, float]]:
-    """Middle and mean of groups of neighbouring bins, those without a value left out."""
+    """Average groups of neighbouring bins, skipping bins without a value."""
     known = [(row["position_bin"], row["nll"]) for row in rows if row["nll"] is not None]
     size = max(1, math.ceil(len(known) / BINS_OF_A_CURVE))
     groups = [known[start : start + size] for start in range(0, len(known), size)]

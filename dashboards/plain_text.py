@@ -1,4 +1,4 @@
-"""Foreign text in Markdown: shown as it was written, never as a link, an image, HTML or a table."""
+"""Escape untrusted text for Markdown, so that it never becomes a link, image, HTML or table."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ _ESCAPED = re.compile(
     r"|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])"  # emphasis; never within a name
 )
 _BRACKET = re.compile(r"(\[[-+.,e\d ]*\d[-+.,e\d ]*\](?![(\[:]))|[][]")
-"""Those of an interval, which begins no link, and any other."""
+"""Matches the brackets of an interval (group 1), which cannot start a link, or any other bracket.
+"""
 _ENTITIES = (
     (re.compile(r"&(?=#?\w+;)"), "&amp;"),
     (re.compile(r"<(?=[A-Za-z/!?])"), "&lt;"),
-    # What GitHub makes links of by itself.
+    # GitHub turns these into links automatically.
     (re.compile("://"), ":&#47;&#47;"),
     (re.compile(r"(?i)\bwww\."), "www&#46;"),
     (re.compile("@"), "&#64;"),
@@ -24,13 +25,16 @@ _BLOCK = re.compile(r"^([#>+=-]|:(?=-))|^(\d+)([.)])")
 
 
 def plain(text: str) -> str:
-    """Return one line of Markdown that shows the text.
+    """Return one line of Markdown that shows the text literally.
+
+    The line may start a list item or paragraph, or stand in a table. Line breaks become spaces.
+    Control characters and characters that reorder text become escapes.
 
     It may stand at the beginning of a list item or paragraph, and in a table. Line breaks become
     spaces; control characters and such as reorder text are shown as escapes.
     """
     line = visible(" ".join(text.split()))
-    # A number at the start would begin an ordered list, a dash a list, a # a heading.
+    # At the start of a line, a number begins an ordered list, a dash a list, a # a heading.
     found = _BLOCK.match(line)
     start = "" if not found else f"\\{found[1]}" if found[1] else f"{found[2]}\\{found[3]}"
     line = _ESCAPED.sub(r"\\\g<0>", line[found.end() :] if found else line)
@@ -41,5 +45,5 @@ def plain(text: str) -> str:
 
 
 def file_name(*parts: object) -> str:
-    """Return a name of a file that is safe in a folder, in Markdown and in an address."""
+    """Return a file name that is safe in a folder, in Markdown and in a URL."""
     return re.sub(r"[^A-Za-z0-9_.-]", "_", "-".join(map(str, parts)))

@@ -1,7 +1,7 @@
-"""The report as a PDF for papers and mail: its page, printed by a Chromium of this machine.
+"""Print the HTML report as a PDF with a locally installed Chromium.
 
-So the PDF has what the page has, drawn by the same style sheets; `page/print.css` says what is
-different on paper. Its text can be searched, its pictures are vectors, its headings an outline.
+The PDF uses the page's own style sheets; `page/print.css` contains the differences for paper. The
+text is searchable, pictures are vector graphics, and headings form the outline.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from dashboards.writing import folder_beside, write_whole
 from lce_core.errors import ServiceError
 
 SECONDS = 120.0
-"""Time that a browser may take: many times what the largest report takes on a busy machine."""
+"""Time limit for the browser: many times what the largest report takes on a busy machine."""
 OPTIONS = (
     "--headless",
     "--no-pdf-header-footer",
     "--generate-pdf-document-outline",
     "--disable-gpu",
-    "--disable-dev-shm-usage",  # containers have little of it, and a page that outgrows it crashes
-    # It asks nobody for anything; the page itself allows no request.
+    "--disable-dev-shm-usage",  # /dev/shm is small in containers, and a large page crashes
+    # Keep the browser offline; the page's own policy blocks requests already.
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-extensions",
@@ -33,42 +33,42 @@ OPTIONS = (
 
 
 def write_pdf(catalog: Path, study: str, out: Path, browser: Path) -> Path:
-    """Writes the report of one study as a PDF on A4; returns `out`.
+    """Write the report of one study as an A4 PDF and return `out`.
 
     Args:
-      catalog: The catalog, as `catalog.build` makes it, in the folder of its store.
-      study: Name of a study in it.
-      out: The PDF; its folder is made if need be, an earlier one is replaced.
+      catalog: Path of the catalog that `catalog.build` makes, in the folder of its store.
+      study: Name of a study in the catalog.
+      out: The PDF; its folder is created if missing, an existing file is replaced.
       browser: A Chromium or Chrome.
 
     Raises:
-      SpecError: there is no catalog, it does not hold the study, or the file cannot be written.
-      ServiceError: the browser does not print.
+      SpecError: the catalog or the study does not exist, or the file cannot be written.
+      ServiceError: the browser fails to print.
     """
     return print_page(report_page(catalog, study, on_paper=True), out, browser)
 
 
 def print_page(page: str, out: Path, browser: Path, seconds: float = SECONDS) -> Path:
-    """Prints a page as it is once it has loaded and its scripts have run; returns `out`.
+    """Print a page to PDF after it has loaded and its scripts have run; return `out`.
 
     Args:
-      page: HTML that needs nothing else.
-      out: The PDF; whatever goes wrong, an earlier one stays as it is.
+      page: HTML that references no other file.
+      out: The PDF; an existing file is kept if printing fails.
       browser: A Chromium or Chrome.
-      seconds: Time that it may take.
+      seconds: Time limit.
 
     Raises:
       SpecError: the file cannot be written.
       ServiceError: the browser does not start, ends without a PDF, or takes too long.
     """
-    # Beside the file and not in /tmp, of which a browser installed as a snap sees its own.
+    # Not in /tmp: a browser installed as a snap has a private /tmp.
     with folder_beside(out) as folder:
         source, printed, log = folder / "page.html", folder / "page.pdf", folder / "log"
         source.write_text(page, encoding="utf-8")
         command = [
             str(browser),
             *OPTIONS,
-            *(["--no-sandbox"] if os.geteuid() == 0 else []),  # root cannot have it
+            *(["--no-sandbox"] if os.geteuid() == 0 else []),  # required for root
             f"--user-data-dir={folder / 'profile'}",
             f"--print-to-pdf={printed}",
             source.as_uri(),
@@ -87,7 +87,7 @@ def print_page(page: str, out: Path, browser: Path, seconds: float = SECONDS) ->
 
 
 def _run(command: list[str], log: Path, seconds: float) -> str:
-    """Runs a program with all that it starts; returns what went wrong, or nothing."""
+    """Run a program in its own process group; return an error description, or "" on success."""
     with log.open("wb") as said:
         try:
             process = subprocess.Popen(
@@ -104,7 +104,7 @@ def _run(command: list[str], log: Path, seconds: float) -> str:
         except subprocess.TimeoutExpired:
             return f"no end after {seconds:g} s"
         finally:
-            if process.poll() is None:  # out of time, or interrupted
+            if process.poll() is None:  # timed out or interrupted: kill its child processes too
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
     return f"exit code {code}" if code else ""

@@ -1,9 +1,8 @@
-"""A study as one static HTML file that needs nothing else: no server, no network, no other file.
+"""Render a study as one self-contained static HTML file: no server, network or other file needed.
 
-The first screen says what was expected and what came out, and shows every method at every length;
-below are the details, section by section. It reads the catalog only, and every number in it is a
-number there. The same catalog always gives the same bytes, but for links to the study's runs in
-MLflow, which are at the end where it has any.
+The first screen shows the hypothesis, the main findings, and every method at every length. The
+sections below give the details. All numbers come from the catalog. The same catalog always gives
+the same bytes, except for the final section, which links to the study's runs in MLflow.
 """
 
 from __future__ import annotations
@@ -59,29 +58,29 @@ _OF_THE_STUDY: tuple[tuple[str, str, Callable[[Contents], str]], ...] = (
 
 
 def write_report(catalog: Path, study: str, out: Path) -> Path:
-    """Writes the report of one study; returns `out`.
+    """Write the report of one study and return `out`.
 
     Args:
       catalog: The catalog, as `catalog.build` makes it, in the folder of its store.
       study: Name of a study in it.
-      out: The HTML file; its folder is made if need be, an earlier report is replaced.
+      out: The HTML file; its folder is created if missing, an existing report is replaced.
 
     Raises:
-      SpecError: there is no catalog, it does not hold the study, or the file cannot be written.
+      SpecError: the catalog or the study does not exist, or the file cannot be written.
     """
     return write_whole(out, report_page(catalog, study))
 
 
 def report_page(catalog: Path, study: str, *, on_paper: bool = False) -> str:
-    """The report of one study as text.
+    """Return the report of one study as HTML text.
 
     Args:
       catalog: The catalog, as `catalog.build` makes it, in the folder of its store.
       study: Name of a study in it.
-      on_paper: Whether it is to be printed: with all tables of tasks open, as wide as a sheet.
+      on_paper: Render for printing: all task tables are open and fit the width of a sheet.
 
     Raises:
-      SpecError: there is no catalog, or it does not hold the study.
+      SpecError: the catalog or the study does not exist.
     """
     contents = read_contents(catalog, study)
     with open_catalog(catalog) as connection:
@@ -99,14 +98,14 @@ def render(
     *,
     on_paper: bool = False,
 ) -> str:
-    """The page as text.
+    """Render the page as HTML text.
 
     Args:
-      contents: what the catalog holds of the study.
-      found: what it found.
-      said: the lines of its hypothesis with what bears on each.
-      pages: where its runs are in MLflow.
-      on_paper: whether it is to be printed.
+      contents: catalog rows of the study.
+      found: all claims of the study.
+      said: the lines of the hypothesis, each with its related claims.
+      pages: addresses of the study's runs in MLflow; None to omit the section.
+      on_paper: render for printing.
     """
     parts = [*_parts(contents, found, said, on_paper=on_paper)]
     if body := mlflow_links.section(contents, pages):
@@ -118,13 +117,13 @@ def render(
     )
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        # The browser itself then refuses any request this page might make.
+        # This policy makes the browser refuse every network request of the page.
         '<meta http-equiv="Content-Security-Policy" content="default-src \'none\';'
         " style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n"
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<link rel="icon" href="data:,">\n'
         f"<title>{escape(contents.study)}</title>\n<style>\n{_asset('report.css')}</style>\n"
-        # Of its own, so that a saved picture takes it along.
+        # A separate element, because report.js copies it into saved pictures.
         f'<style id="of-figures">\n{_asset("figures.css")}</style>\n'
         f'<style media="print">\n{_asset("print.css")}</style>\n</head>\n<body>\n<main>\n'
         f"{header.section(contents, [one.sentence for one in headline(found)])}\n"
@@ -137,7 +136,7 @@ def render(
 def _parts(
     contents: Contents, found: Sequence[Claim], said: Sequence[Answer], *, on_paper: bool
 ) -> Iterator[tuple[str, str, str]]:
-    """Key, title and body of each section that has something to show."""
+    """Yield the key, title and body of each section that is not empty."""
     several = len(contents.studies) > 1
     for study in contents.studies:
         base = study["base_model"]

@@ -1,4 +1,4 @@
-"""Files that are there as a whole, or as they were."""
+"""Atomic file writes: a file is complete or unchanged."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from lce_core.errors import SpecError
 
 
 def write_whole(out: Path, content: str | bytes) -> Path:
-    """Writes a file aside and renames it; its folder is made if need be. Returns `out`.
+    """Write to a temporary file and rename it to `out`; return `out`.
+
+    The folder is created if missing.
 
     Raises:
       SpecError: the file cannot be written.
@@ -29,10 +31,10 @@ def write_whole(out: Path, content: str | bytes) -> Path:
 
 @contextmanager
 def folder_beside(out: Path) -> Iterator[Path]:
-    """A folder for what a file is made of, gone afterwards with all that is in it.
+    """Create a temporary folder next to `out`; it is deleted on exit.
 
     Raises:
-      SpecError: the file's folder is not there and cannot be made, or takes no other.
+      SpecError: the parent folder cannot be created or is not writable.
     """
     try:
         out.parent.mkdir(parents=True, exist_ok=True)

@@ -1,1 +1,1 @@
-"""The studies in a browser, live: `lce dashboard`. It knows the catalog and nothing else."""
+"""Live dashboard in a browser: `lce dashboard`. The catalog is its only data source."""

@@ -1,4 +1,4 @@
-"""`python -m dashboards.app`: serves the dashboard until it is stopped. `lce dashboard` becomes it.
+"""Serve the dashboard until stopped: `python -m dashboards.app`. `lce dashboard` execs it.
 
 Exit codes are those of `lce`: 2, with one message, if the request is wrong.
 """
@@ -17,13 +17,13 @@ from lce_core.terminal import guard_terminal
 
 
 def main() -> int:
-    """Serves; returns the exit code."""
-    guard_terminal(coloured=True)  # Streamlit's
+    """Serve the dashboard and return the exit code."""
+    guard_terminal(coloured=True)  # Streamlit colours its output
     parser = argparse.ArgumentParser(prog="python -m dashboards.app")
     parser.add_argument("--catalog", type=Path, required=True)
     parser.add_argument("--port", type=int, required=True)
     asked = parser.parse_args()
-    # Handed over by the environment, which other users cannot read.
+    # Passed in the environment, because other users can read command lines.
     secret = os.environ.pop(SECRET_VARIABLE, "") or new_secret()  # noqa: TID251
     try:
         serve(asked.catalog, asked.port, secret)

@@ -1,6 +1,7 @@
-"""What a sample asked, from a process that builds its prompt again: `python -m lce_core.prompts`.
+"""Rebuild a sample's prompt in a subprocess: `python -m lce_core.prompts`.
 
-A page needs neither tokenizers nor benchmarks; whoever opens a sample waits for them once.
+The dashboard process therefore loads neither tokenizers nor benchmarks; only a viewer who opens a
+sample waits for them.
 """
 
 from __future__ import annotations
@@ -20,22 +21,22 @@ _LOOK_SECONDS = 0.25
 
 @dataclass(frozen=True)
 class Answer:
-    """What the process said."""
+    """Result of the subprocess."""
 
     found: dict[str, Any] | None
-    """As `lce_core.prompts.wording.to_json` gives it; None where there is nothing to see."""
+    """Output of `lce_core.prompts.wording.to_json`; None if the prompt cannot be shown."""
     reason: str = ""
-    """Why there is nothing."""
+    """Why the prompt cannot be shown."""
 
 
 def ask(home: Path, cell: str, sample: int, waiting: Callable[[float], object]) -> Answer:
-    """The sample with its prompts, or why they cannot be shown.
+    """Return the sample with its prompts, or the reason why they cannot be shown.
 
     Args:
       home: the store's folder.
-      cell: its id.
-      sample: its number.
-      waiting: called with the seconds so far; where it raises, the process is ended.
+      cell: id of the cell.
+      sample: number of the sample in the cell.
+      waiting: called with the elapsed seconds; an exception from it kills the subprocess.
     """
     command = [sys.executable, "-m", "lce_core.prompts", "--home", str(home)]
     process = subprocess.Popen(
@@ -58,7 +59,7 @@ def ask(home: Path, cell: str, sample: int, waiting: Callable[[float], object]) 
                         return Answer(None, _too_long(cell, sample))
                     waiting(seconds)
         finally:
-            process.kill()  # nothing where it has ended
+            process.kill()  # no effect after a normal exit
     if process.returncode:
         return Answer(None, complaint.strip() or f"the process ended with {process.returncode}")
     return Answer(json.loads(said))

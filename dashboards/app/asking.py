@@ -1,6 +1,6 @@
-"""Questions to the catalog: each opens the file, asks and closes it, so that no writer waits.
+"""Run catalog queries; each opens the file, reads and closes it, so that no writer waits.
 
-Answers are kept until another catalog takes the file's place.
+Results are cached until the catalog file is replaced.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ _KEPT = 64
 
 @dataclass(frozen=True)
 class Catalog:
-    """The file of the results catalog, which may be replaced at any time."""
+    """The results catalog; its file may be replaced at any time."""
 
     path: Path
 
     def written(self) -> datetime:
-        """When the catalog was written, UTC."""
+        """Return the catalog's modification time in UTC."""
         return datetime.fromtimestamp(self.path.stat().st_mtime, UTC)
 
     def rows(self, name: str, **parameters: str | int | bool) -> list[Row]:
-        """The answer to `sql/<name>.sql` of the dashboard, or of the report.
+        """Return the rows of `sql/<name>.sql` of the dashboard or else of the report.
 
         Raises:
-          SpecError: there is no catalog, or it lacks what is asked for.
+          SpecError: the catalog does not exist, or lacks a table or column of the query.
         """
         found = self.path.stat() if self.path.exists() else None
         stamp = found and (found.st_ino, found.st_mtime_ns, found.st_size)
@@ -43,7 +43,7 @@ class Catalog:
 def _answer(
     path: Path, stamp: tuple[int, ...] | None, name: str, parameters: tuple[tuple[str, Any], ...]
 ) -> tuple[Row, ...]:
-    del stamp  # is there to tell one catalog from the next
+    del stamp  # part of the cache key: differs after the file is replaced
     columns, rows = run_query(path, _query(name), parameters=dict(parameters))
     return tuple(dict(zip(columns, row, strict=True)) for row in rows)
 

@@ -1,4 +1,4 @@
-"""What all pages are about: a study and one of its base models, chosen at the side."""
+"""The study and base model that all pages show, chosen in the sidebar."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from dashboards.families import Variant
 
 @dataclass(frozen=True)
 class Chosen:
-    """A study on a base model."""
+    """The selected study and base model."""
 
     catalog: Catalog
     study: str
     base_model: str
     facts: Row
-    """Its row of the view `studies`."""
+    """Row of the view `studies`."""
 
     def rows(self, name: str, **more: str | int | bool) -> list[Row]:
-        """The answer to a query that takes the study, and its rows of the base model."""
+        """Run a query on the study; return rows of its base model or of no base model."""
         found = self.catalog.rows(name, study=self.study, **more)
         return [row for row in found if row.get("base_model", self.base_model) == self.base_model]
 
     def variants(self) -> list[Variant]:
-        """Its rows, in the study's order."""
+        """Return the study's variants in the study's order."""
         return list(dict.fromkeys(Variant.of(row) for row in self.rows("overview")))
 
 
 def choose(catalog: Catalog) -> Chosen | None:
-    """Draws the pickers; None where the catalog holds no study."""
+    """Draw the sidebar pickers; return None if the catalog holds no study."""
     known = catalog.rows("all_studies")
     if not known:
         return None
@@ -44,7 +44,7 @@ def choose(catalog: Catalog) -> Chosen | None:
 
 
 def picked(key: str, options: Sequence[str], label: str) -> str:
-    """One of several, which the address of the page says and every page remembers."""
+    """Draw a picker whose value is kept in the page's URL and across pages."""
     options = list(dict.fromkeys(options))
     remembered = st.session_state.get(f"last_{key}")
     index = options.index(remembered) if remembered in options else 0

@@ -1,6 +1,6 @@
-"""What of a long text is shown: its beginning, the places that matter, its end, as text in HTML.
+"""Shorten long texts to their start, the marked spans, and their end, as escaped HTML.
 
-Whatever stands in the text is escaped; of HTML there are the marks around the places alone.
+The text is escaped; the only HTML elements are `mark` around spans and `i` for omissions.
 """
 
 from __future__ import annotations
@@ -9,22 +9,22 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 WHOLE = 6000
-"""Characters of a text that is shown whole."""
+"""Texts up to this many characters are shown whole."""
 BEGINNING, END, AROUND = 1500, 1200, 500
 MOST_PLACES = 8
-"""Places around which the text of a long one is shown."""
+"""Marked spans that are shown in a shortened text; later spans may be omitted."""
 _SEEN = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"}
-"""Control characters as symbols, which a browser shows."""
+"""Replace control characters by Unicode symbols that a browser displays."""
 
 Span = tuple[int, int]
 
 
 def shown(length: int, places: Sequence[Span]) -> list[Span]:
-    """Parts of a text that are shown, in order and apart from each other.
+    """Return the spans of a text that are shown, sorted and disjoint.
 
     Args:
-      length: of the text, in characters.
-      places: what matters: first character, and the one after the last; ascending.
+      length: length of the text in characters.
+      places: half-open spans (start, end) to keep visible, ascending.
     """
     if length <= WHOLE:
         return [(0, length)]
@@ -41,7 +41,7 @@ def shown(length: int, places: Sequence[Span]) -> list[Span]:
 
 
 def as_html(text: str, places: Sequence[Span]) -> str:
-    """The parts that are shown, with `mark` around places and the size of what is left out."""
+    """Return the shown parts, with `mark` around the spans and the number of omitted characters."""
     parts, at = [], 0
     for first, last in shown(len(text), places):
         if first > at:

@@ -1,4 +1,4 @@
-"""Colours of the report's pictures, for charts that Vega draws; light or dark, as the page is."""
+"""Colours of the report's figures for Vega charts, in the page's light or dark theme."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ _CSS = Path(__file__).parents[1] / "page" / "figures.css"
 NUM_COLOURS = 6
 STEPS = 11
 NAMES = alt.Axis(labelLimit=190, labelOverlap=False, labelFlush=False)
-"""An axis that names every method."""
+"""Axis that labels every method instead of dropping labels that overlap."""
 PAGE = """<style>
 .stMainBlockContainer {padding: 3rem 2rem 4rem}
 [data-testid="stCaptionContainer"] {opacity: 1}
 [data-testid="stCaptionContainer"] p {color: color-mix(in srgb, currentColor 78%, transparent)}
 </style>"""
-"""Less of nothing at the edges; captions that stand out enough to be read."""
+"""Reduce the page's padding and raise the contrast of captions."""
 
 
 def is_dark() -> bool:
-    """Whether the page is dark."""
+    """Return True if the page uses the dark theme."""
     return st.context.theme.type == "dark"
 
 
 def colour(name: str) -> str:
-    """A colour of `figures.css`: page, text, soft, line, grid, control, frame, c0, h0, ..."""
+    """Return a colour of `figures.css` by name: page, text, soft, line, grid, c0, h0, ..."""
     return palettes()[is_dark()][name]
 
 
 def series(number: int) -> str:
-    """The colour of the nth line of a chart."""
+    """Return the colour of the nth series; colours repeat after `NUM_COLOURS`."""
     return colour(f"c{number % NUM_COLOURS}")
 
 
 def ramp() -> list[str]:
-    """Eleven steps from the worst to the best."""
+    """Return eleven colours from the worst to the best score."""
     return [colour(f"h{step}") for step in range(STEPS)]
 
 
 @functools.cache
 def palettes() -> tuple[dict[str, str], dict[str, str]]:
-    """Colours by name: for light pages, and for dark ones."""
+    """Parse `figures.css` into two maps from names to colours: the light and the dark theme."""
     light, dark = _CSS.read_text(encoding="utf-8").split(
         "@media screen and (prefers-color-scheme: dark)"
     )

@@ -1,7 +1,7 @@
-"""Points of a chart on any axes: means over whatever is on none of them, all or nothing.
+"""Aggregate cells into chart points: each point is a mean over all dimensions not on an axis.
 
-A mean is drawn only if every planned cell behind it is done, and `Points.uneven` says where means
-that are drawn together are over different parts.
+A mean is drawn only if every planned cell behind it is done. `Points.uneven` flags means over
+different tasks, seeds or lengths.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ DIMENSIONS = {
     "seed": "seed",
     "train_length": "length trained at (tokens)",
 }
-"""What tells points apart, with its name."""
+"""Dimensions that can distinguish points, with their displayed names."""
 COSTS = {"seconds": "seconds a cell", "tokens": "tokens a cell", "flops": "FLOPs a cell"}
 _PARTS = ("benchmark", "task", "seed", "eval_length")
 
 
 @dataclass(frozen=True)
 class Measure:
-    """A score of a benchmark, or what a cell costs."""
+    """A benchmark's score, or a cost of a cell."""
 
     name: str
     benchmark: str | None = None
@@ -39,27 +39,28 @@ class Measure:
 
     @property
     def is_logarithmic(self) -> bool:
-        """Whether ratios count, not differences."""
+        """True if the axis is logarithmic: for perplexities and costs."""
         return self.unit == "perplexity" or self.benchmark is None
 
 
 @dataclass(frozen=True)
 class Points:
-    """What a chart shows, and what it leaves out."""
+    """Points to draw, and points left out."""
 
     drawn: list[dict[str, Any]]
-    """Values of the dimensions, `x` and `y` or `y` alone, and `num_cells` behind y."""
+    """For each point: the values of its dimensions, `y`, `x` if that is a measure, and `num_cells`
+    (the cells behind `y`)."""
     gaps: list[dict[str, Any]]
-    """Values of the dimensions of points without all of their cells."""
+    """Dimension values of points with unfinished cells."""
     uneven: bool
-    """Whether two points are means over different tasks, seeds or lengths."""
+    """True if two points are means over different tasks, seeds or lengths."""
 
 
 def measures(rows: Sequence[Row]) -> list[Measure]:
-    """What can be drawn, each benchmark's default metric first.
+    """Return the measures that can be drawn, each benchmark's default metric first.
 
     Args:
-      rows: of `cell_scores`.
+      rows: rows of the query `cell_scores`.
     """
     found: dict[tuple[str, str], tuple[bool, Measure]] = {}
     for row in rows:
@@ -74,15 +75,15 @@ def measures(rows: Sequence[Row]) -> list[Measure]:
 
 
 def points(rows: Sequence[Row], by: Sequence[str], y: Measure, x: Measure | None = None) -> Points:
-    """One point for each combination of the dimensions.
+    """Return one point for each combination of the dimensions' values.
 
     Args:
-      rows: of `cell_scores`.
-      by: dimensions that tell points apart.
-      y: what is drawn.
-      x: what it is drawn against, where that is no dimension.
+      rows: rows of the query `cell_scores`.
+      by: dimensions that distinguish points.
+      y: measure on the vertical axis.
+      x: measure on the horizontal axis; None if that axis is a dimension.
     """
-    # A cost beside a score is that of the score's cells.
+    # A cost drawn against a score covers only the cells of that score's benchmark.
     shared = {one.benchmark for one in (x, y) if one and one.benchmark}
     own = {
         measure: [row for row in rows if len(shared) != 1 or row["benchmark"] in shared]
@@ -131,10 +132,11 @@ def _means(
 def _asked(
     rows: Sequence[Row], measure: Measure
 ) -> Mapping[tuple[Any, ...], tuple[Row, float | None]]:
-    """Planned cells that the measure is of, by what they are, each with its value if it is done."""
+    """Return the measure's planned cells, each with its row and value (None if not done)."""
     scored = measure.benchmark is not None
     rows = [row for row in rows if not scored or row["benchmark"] == measure.benchmark]
-    # Some metrics are of some tasks only; what is not done may be of any.
+    # A metric may exist for some tasks only. Rows of unfinished cells have no metric, so take
+    # the tasks from finished cells.
     tasks = {row["task"] for row in rows if row["metric"] == measure.column}
     found: dict[tuple[Any, ...], tuple[Row, float | None]] = {}
     for row in rows:
@@ -151,5 +153,5 @@ def _asked(
 
 
 def dimension(row: Row, name: str) -> Any:
-    """A row's value of a dimension."""
+    """Return a row's value of a dimension."""
     return Variant.of(row).label if name == "variant" else row[name]

@@ -1,4 +1,4 @@
-"""Streamlit's server on loopback, with nothing of it that leaves this machine."""
+"""Serve Streamlit on loopback, without any request that leaves this machine."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from lce_core.errors import SpecError
 ADDRESS = "127.0.0.1"
 SCRIPT = Path(__file__).parent / "entry" / "script.py"
 OPTIONS: dict[str, Any] = {
-    "global.developmentMode": False,  # what it is where it lies in no site-packages
+    "global.developmentMode": False,  # Streamlit enables it when installed outside site-packages
     "server.address": ADDRESS,
-    "server.headless": True,  # opens no browser, asks for no e-mail address
-    # A page of another name that points here, as in DNS rebinding, gets no answer.
+    "server.headless": True,  # neither opens a browser nor asks for an e-mail address
+    # Reject requests with another Host header, as in DNS rebinding.
     "server.allowedHosts": [ADDRESS, "localhost"],
     "server.fileWatcherType": "none",
     "browser.gatherUsageStats": False,
     "browser.serverAddress": ADDRESS,
     "client.toolbarMode": "minimal",
     "client.showErrorLinks": False,
-    # Of each theme: a colour for both would be a theme of its own, light by day and by night.
+    # Set per theme: one common colour would create a custom theme without a dark variant.
     "theme.light.primaryColor": "#227b9d",
-    "theme.dark.primaryColor": "#227b9d",  # a lighter one is too light for white words on it
+    "theme.dark.primaryColor": "#227b9d",  # a lighter one has too little contrast with white text
     "logger.hideWelcomeMessage": True,
     "logger.level": "warning",
 }
-"""By Streamlit's names; they go before a config.toml of the user's."""
+"""Streamlit configuration; takes precedence over the user's config.toml."""
 
 
 def serve(catalog: Path, port: int, secret: str) -> None:
-    """Serves until SIGINT or SIGTERM.
+    """Serve until SIGINT or SIGTERM.
 
     Args:
-      catalog: the file, which may be replaced at any time.
-      port: port on loopback; free.
-      secret: what every request has to carry.
+      catalog: path of the catalog, which may be replaced at any time.
+      port: a free port on loopback.
+      secret: token that every request must carry.
 
     Raises:
       SpecError: Streamlit is not installed, or there is no catalog.
@@ -51,21 +51,21 @@ def serve(catalog: Path, port: int, secret: str) -> None:
     from starlette.middleware import Middleware
     from streamlit.starlette import App
 
-    # Loaded before somebody waits for it: half of what the first view would take.
+    # Import before the first request: these imports are half of the first view's time.
     for module in ("altair", "pandas", "streamlit.elements.vega_charts", "dashboards.app.shell"):
         importlib.import_module(module)
     app = App(SCRIPT, middleware=[Middleware(Guard, secret=secret, port=port)])
     sys.stdout.write(f"{login_link(f'http://{ADDRESS}:{port}', secret)}  (Ctrl-C stops it)\n")
     sys.stdout.flush()
-    # The script's own place and arguments, which Streamlit takes from here.
+    # Streamlit reads the script's path and arguments from sys.argv.
     sys.argv = [str(SCRIPT), str(catalog)]
-    # The server has shut down when the signal that ended it is raised again.
+    # The server raises the signal again after its shutdown.
     with contextlib.suppress(KeyboardInterrupt):
         app.run(config={**OPTIONS, "server.port": port})
 
 
 def require_streamlit(module: str = "streamlit") -> None:
-    """Raises a SpecError unless the module is installed."""
+    """Raise a SpecError unless the module is installed."""
     if importlib.util.find_spec(module) is None:
         raise SpecError(
             "lce dashboard",

@@ -1,4 +1,4 @@
-"""The frame of all pages: where one is, which study it is about, and how old the catalog is."""
+"""Frame of all pages: navigation, the selected study, and the age of the catalog."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _PAGES: tuple[tuple[str, str, Callable[[Chosen], None]], ...] = (
 
 
 def show(path: Path) -> None:
-    """The page that the address names.
+    """Show the page that the URL names.
 
     Args:
-      path: the catalog.
+      path: path of the catalog.
     """
     catalog = Catalog(path)
     st.set_page_config(page_title="lce", layout="wide")
@@ -49,7 +49,7 @@ def _framed(catalog: Catalog, title: str, view: Callable[[Chosen], None]) -> Cal
 
 
 def framed(catalog: Catalog, title: str, view: Callable[[Chosen], None]) -> None:
-    """One page in its frame; what the catalog cannot answer is said instead."""
+    """Show one page in its frame; a SpecError is displayed instead of the page."""
     st.html(PAGE)
     try:
         with st.sidebar:
@@ -79,7 +79,7 @@ def _age(catalog: Catalog) -> None:
 
 
 def _mlflow(catalog: Catalog, study: str) -> None:
-    """Where its runs are, if MLflow has any; the addresses answer while `lce up` runs."""
+    """Link the study's MLflow pages, if MLflow has its runs. The links work while `lce up` runs."""
     pages = pages_of(catalog.path.parent, study)
     if pages is not None:
         st.link_button("All methods in MLflow", pages.methods, help="While `lce up` runs.")

@@ -1,4 +1,4 @@
-"""Tables of rows, as people read them: chosen columns under plain names."""
+"""Show rows as tables: selected columns with readable headers."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ def table(
     key: str,
     on_select: Literal["rerun", "ignore"] = "ignore",
 ) -> int | None:
-    """Shows the rows; text is shown as it is, never as Markdown.
+    """Show the rows; text is displayed literally, never as Markdown.
 
     Args:
-      rows: of the catalog.
-      columns: heads by column, in the order to show.
-      key: of the element.
-      on_select: "rerun" lets a row be selected.
+      rows: rows of the catalog.
+      columns: header by column name, in display order.
+      key: Streamlit key of the element.
+      on_select: "rerun" makes rows selectable.
 
     Returns:
-      Number of the selected row.
+      Index of the selected row; None if no row is selected.
     """
     shown = [{head: row[column] for column, head in columns.items()} for row in rows]
     config: dict[str, Any] = {
@@ -47,13 +47,13 @@ def table(
     )
     if on_select == "ignore":
         return None
-    # The state of a table that takes selections; a table that takes none gives no state.
+    # With on_select="rerun", st.dataframe returns a state; its type does not say so.
     picked: list[int] = cast(Any, state)["selection"]["rows"]
     return picked[0] if picked and picked[0] < len(rows) else None
 
 
 def text_of(value: object) -> str:
-    """A value as the tables of `lce sql` show it."""
+    """Format a value as `lce sql` does in its tables."""
     if isinstance(value, float):
         return number_text(value)
     return f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,1 +1,1 @@
-"""Marks and axes as inline SVG; what they show comes as plain values."""
+"""Draw charts as inline SVG from plain values."""

@@ -1,4 +1,4 @@
-"""Needles found by length (across) and depth (down) for one method, as a small SVG."""
+"""Share of needles found by length (across) and depth (down) for one method, as a small SVG."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def depth_grid_svg(
     depths: Sequence[float],
     values: Mapping[tuple[int, float], float],
 ) -> str:
-    """The grid as an `<svg>` element.
+    """Return the grid as an `<svg>` element.
 
     Args:
-      one: Whose it is.
+      one: The method, frozen or tuned.
       lengths: Columns, in tokens.
       depths: Rows, 0 (start of the text) to 100 (its end).
       values: Share found, 0 to 1, by length and depth.

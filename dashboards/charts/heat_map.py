@@ -1,7 +1,7 @@
-"""Methods by columns as coloured fields, each with its number, as SVG.
+"""Heat map of methods (rows) by lengths (columns) as SVG, with the number in each field.
 
-Colours are eleven steps of one scale whose lightness rises or falls throughout, so that people with
-any kind of colour vision read it alike; `figures.css` has one for light and one for dark pages.
+Colours are eleven steps of a scale with monotonic lightness, which is readable with any kind of
+colour vision. `figures.css` defines one scale for light and one for dark pages.
 """
 
 from __future__ import annotations
@@ -22,54 +22,54 @@ TOP = 40.0
 
 @dataclass(frozen=True)
 class Block:
-    """Neighbouring columns of one benchmark."""
+    """Adjacent columns of one benchmark."""
 
     name: str
     lengths: tuple[int, ...]
-    """In tokens."""
+    """Lengths in tokens, one per column."""
 
 
 @dataclass(frozen=True)
 class Field:
-    """What stands where a row and a column meet."""
+    """Content of one field of the heat map."""
 
     text: str
     told: str
     value: float | None = None
     level: float | None = None
-    """0 for the worst to 1 for the best; None where there is no value."""
+    """Colour level from 0 (worst) to 1 (best); None without a value."""
     is_best: bool = False
 
 
 @dataclass(frozen=True)
 class HeatMap:
-    """What a map shows."""
+    """Content of a heat map."""
 
     title: str
     blocks: Sequence[Block]
     families: Sequence[Family]
     fields: Mapping[tuple[Variant, str, int], Field]
-    """By row, block and length."""
+    """Fields by row, block name and length."""
     won: Mapping[Variant, float]
-    """Share of its comparisons that a row wins; a column of its own at the right."""
+    """Share of comparisons that a row wins; shown in an extra column at the right."""
     trained: int | None
-    """Trained context in tokens: longer lengths are set apart by a line."""
+    """Trained context in tokens: a line separates the longer lengths."""
 
     @property
     def left(self) -> float:
-        """X where the fields begin, behind the names of the rows."""
+        """X of the first column, right of the row names."""
         names = [one.label for family in self.families for one in family.variants]
         return max(110.0, max(map(len, names), default=0) * LETTER + 12)
 
     @property
     def width(self) -> float:
-        """Width in pixels."""
+        """Total width in pixels."""
         _, _, right = _columns(self)
         return right + (GAP + WON if self.won else 0)
 
 
 def heat_map_svg(shown: HeatMap) -> str:
-    """The map as an `<svg>` element."""
+    """Return the heat map as an `<svg>` element."""
     places, lines, _ = _columns(shown)
     right = shown.width
     parts = [*_heads(shown, places)]
@@ -92,7 +92,7 @@ def _rows(family: Family) -> float:
 
 
 def _columns(shown: HeatMap) -> tuple[dict[tuple[str, int], float], list[float], float]:
-    """Left edge of each column, x of the lines at the trained context, and the right edge."""
+    """Return each column's left edge, the x of trained-context lines, and the right edge."""
     places, lines, x = {}, [], shown.left
     for block in shown.blocks:
         for number, length in enumerate(block.lengths):
@@ -102,7 +102,7 @@ def _columns(shown: HeatMap) -> tuple[dict[tuple[str, int], float], list[float],
                 x += BREAK
             places[block.name, length] = x
             x += FIELD
-        # A name that is wider than its columns needs room up to the next one.
+        # Leave room for a benchmark name that is wider than its columns.
         x = max(x, places[block.name, block.lengths[0]] + len(block.name) * LETTER_OF_HEAD)
         x += GAP
     return places, lines, x - GAP

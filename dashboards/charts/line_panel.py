@@ -1,7 +1,7 @@
-"""A panel of small multiples as SVG: at most six lines in colour, the base model in grey behind.
+"""Draw one panel of small multiples as SVG: up to six coloured lines, the base model in grey.
 
-All panels of a figure share their axes. Where seeds are missing there is no value: the line is
-broken, and a small cross shows the mean of the others.
+All panels of a figure share their axes. A mean with missing seeds has no value: the line breaks,
+and a small cross shows the mean over the finished seeds.
 """
 
 from __future__ import annotations
@@ -30,43 +30,43 @@ CROSS = "M-3.5-3.5L3.5 3.5M-3.5 3.5L3.5-3.5"
 
 @dataclass(frozen=True)
 class Axes:
-    """What the panels of a figure share."""
+    """Axes and labels that the panels of a figure share."""
 
     title: str
-    """Of the figure."""
+    """Title of the figure."""
     x_name: str
     y_name: str
     landmarks: Mapping[str, int | None]
-    """Vertical lines: name and x."""
+    """Vertical lines: x by name; None is not drawn."""
     xs: Sequence[float]
-    """All values of x."""
+    """All x values, which determine the axis."""
     ys: Sequence[float]
-    """All values of y; those of at least one mark."""
+    """All y values, which determine the axis; at least one."""
     levels: Mapping[str, float | None] = field(default_factory=dict)
-    """Horizontal lines: name and y."""
+    """Horizontal lines: y by name; None is not drawn."""
     x_scale: Callable[[Sequence[float], float, float], tuple[scales.Scale, list[float]]] = (
         scales.lengths
     )
     log_y: bool = False
     marks: bool = True
-    """Whether each point gets a mark of its own; without, points are a line only."""
+    """Draw a mark at each point; if False, draw only the line and invisible pointer targets."""
     counted: str = "seed"
-    """What a point is the mean of."""
+    """Unit that each mean is taken over, in the singular: "seed" or "cell"."""
     legend_lines: int = 3
-    """Lines of the longest legend."""
+    """Rows of the longest legend in the figure."""
 
 
 def line_panel_svg(
     axes: Axes, name: str, lines: Sequence[Line], behind: Sequence[Line], colours: Mapping[str, int]
 ) -> str:
-    """The panel as an `<svg>` element.
+    """Return the panel as an `<svg>` element.
 
     Args:
-      axes: What it shares with the others.
-      name: Its title.
-      lines: In colour and in the legend.
-      behind: In grey.
-      colours: Number of each method's colour and mark.
+      axes: Axes that the panels share.
+      name: Title of the panel.
+      lines: Lines drawn in colour.
+      behind: Lines drawn in grey, behind the others.
+      colours: Colour and mark number by method.
     """
     top = LEGEND + LEGEND_LINE * axes.legend_lines + 30
     base = top + PLOT
@@ -132,8 +132,8 @@ def _grid(
         if value is not None and x.low <= value <= x.high:
             at = x(value)
             parts.append(f'<path class="landmark" d="M{at:g} {top - 12:g}V{base:g}"/>')
-            # Above the plot, or marks at its upper edge would lie on the word; before its line at
-            # the right edge, where it would not fit behind it.
+            # Write the name above the plot, clear of marks at the upper edge. Near the right edge,
+            # write it left of the line, because it does not fit on the right.
             side, anchor = (3, "start") if at < WIDTH - 70 else (-3, "end")
             parts.append(text(name, at + side, top - 4, f"tick landmark-name {anchor}"))
     for name, level in axes.levels.items():

@@ -1,4 +1,4 @@
-"""What a chart draws: the points of each row of the study, and the gaps between them."""
+"""Data of a line chart: the points of each variant and the gaps between them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Point:
-    """One plotted row of the catalog: a mean over all planned seeds, or cells, and its range."""
+    """A plotted point: a mean over all planned seeds or cells, with its range."""
 
     x: int
-    """Length or position in tokens."""
+    """Position on the x axis: a length or position in tokens, or a number of examples."""
     value: float
     lowest: float
     highest: float
@@ -20,21 +20,21 @@ class Point:
 
 @dataclass(frozen=True)
 class Gap:
-    """A row of the catalog without a value: some planned seeds are not done."""
+    """A point without a value, because some planned seeds are not done."""
 
     x: int
     value_of_done: float | None
-    """Mean over the seeds that are; None if there are none."""
+    """Mean over the finished seeds; None if none is finished."""
     num_seeds: int
-    """Seeds that are done."""
+    """Number of finished seeds."""
     num_planned: int
     missing: str
-    """Which seeds are not done, and why."""
+    """The unfinished seeds, and why."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """One row of the study: a method, frozen or tuned; points and gaps by x."""
+    """Points and gaps of one variant (a method, frozen or tuned), sorted by x."""
 
     method: str
     frozen: bool
@@ -43,18 +43,18 @@ class Line:
 
     @property
     def label(self) -> str:
-        """The method, and "tuned" if it was."""
+        """Method name, followed by "tuned" for a tuned variant."""
         return self.method if self.frozen else f"{self.method} tuned"
 
     @property
     def ends(self) -> list[tuple[int, float]]:
-        """Places (x, value) of all marks, gaps with a value included, by x."""
+        """(x, value) of all marks, including gaps with a mean over finished seeds; sorted by x."""
         known = [(gap.x, gap.value_of_done) for gap in self.gaps if gap.value_of_done is not None]
         return sorted([*((point.x, point.value) for point in self.points), *known])
 
     @property
     def runs(self) -> list[list[Point]]:
-        """The points that a stroke joins: those with no gap between them."""
+        """Points grouped into strokes: a stroke never crosses a gap."""
 
         def gaps_before(point: Point) -> int:
             return sum(gap.x < point.x for gap in self.gaps)

@@ -1,4 +1,4 @@
-"""Axes of a chart: from data to pixels, and where the ticks are."""
+"""Chart axes: map data to pixels and choose ticks."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Scale:
-    """A linear or logarithmic axis between two pixels."""
+    """A linear or logarithmic axis between two pixel positions."""
 
     low: float
     high: float
     start: float
-    """Pixel of `low`."""
+    """Pixel position of `low`."""
     end: float
-    """Pixel of `high`."""
+    """Pixel position of `high`."""
     logarithmic: bool = False
 
     def __call__(self, value: float) -> float:
-        """The pixel of a value; the value must be positive on a logarithmic axis."""
+        """Return the pixel position of a value, which must be positive on a logarithmic axis."""
         low, high, at = self.low, self.high, value
         if self.logarithmic:
             low, high, at = math.log(low), math.log(high), math.log(at)
@@ -29,7 +29,7 @@ class Scale:
 
 
 def linear(values: Sequence[float], start: float, end: float) -> tuple[Scale, list[float]]:
-    """A linear axis that holds all values and begins and ends at a tick; and its ticks."""
+    """Return a linear axis that spans all values and ends at ticks, and its ticks."""
     low, high = min(values), max(values)
     span = (high - low) or abs(high) or 1.0
     step = _round_step(span / 4)
@@ -40,7 +40,7 @@ def linear(values: Sequence[float], start: float, end: float) -> tuple[Scale, li
 
 
 def within(values: Sequence[float], start: float, end: float) -> tuple[Scale, list[float]]:
-    """A linear axis that ends with the values, so that no room is wasted; and its round ticks."""
+    """Return a linear axis that ends at the largest value, to save space, and its round ticks."""
     scale, ticks = linear(values, start, end)
     low, high = min(scale.low, min(values)), max(values)
     if low == high:  # one value, at the first tick
@@ -49,7 +49,7 @@ def within(values: Sequence[float], start: float, end: float) -> tuple[Scale, li
 
 
 def logarithmic(values: Sequence[float], start: float, end: float) -> tuple[Scale, list[float]]:
-    """A logarithmic axis a little wider than the values, with ticks at 1, 2, 5, 10, ..."""
+    """Return a logarithmic axis, 8 % wider than the values at each end, and its ticks."""
     low, high = min(values) / 1.08, max(values) * 1.08
     candidates = [
         digit * 10.0**power
@@ -57,25 +57,25 @@ def logarithmic(values: Sequence[float], start: float, end: float) -> tuple[Scal
         for digit in ((1, 2, 5) if high / low < 1e3 else (1,))
     ]
     ticks = [tick for tick in candidates if low <= tick <= high]
-    if len(ticks) < 2:  # less than an octave: a logarithmic axis is nearly linear
+    if len(ticks) < 2:  # short range: nearly linear, so use linear ticks
         ticks = [tick for tick in linear([low, high], 0, 1)[1] if low <= tick <= high]
     return Scale(low, high, start, end, logarithmic=True), ticks
 
 
 def lengths(values: Sequence[float], start: float, end: float) -> tuple[Scale, list[float]]:
-    """A base-2 logarithmic axis of token counts; a tick at each power of two in between."""
+    """Return a base-2 logarithmic axis of token counts, with a tick at each power of two."""
     low, high = min(values), max(values)
     if low == high:
         low, high = low / 2, high * 2
     powers = range(math.ceil(math.log2(low) - 1e-9), math.floor(math.log2(high) + 1e-9) + 1)
     ticks = [2.0**power for power in powers]
-    if len(ticks) < 2:  # within an octave
+    if len(ticks) < 2:  # at most one power of two in range
         ticks = sorted(set(values)) if min(values) < max(values) else ticks or [float(values[0])]
     return Scale(low, high, start, end, logarithmic=True), ticks
 
 
 def tick_label(value: float) -> str:
-    """A tick as text, without needless zeros."""
+    """Format a tick: "2,048", "1.5M", "3B"; trailing zeros are dropped."""
     for size, unit in ((1e12, ""), (1e9, "B"), (1e6, "M")):
         if abs(value) >= size:
             return f"{value / size:.4g}{unit}" if unit else f"{value:.3g}"

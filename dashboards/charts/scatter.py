@@ -1,4 +1,4 @@
-"""Two scores of each method against each other, as SVG; names where nothing is better on both."""
+"""Scatter plot of two scores per method as SVG; methods on the Pareto front are labelled."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ WIDTH, HEIGHT = 340.0, 300.0
 LEFT, RIGHT, TOP, BOTTOM = 40.0, 14.0, 44.0, 40.0
 LETTER, MARK = 6.2, 4.0
 STEPS_ASIDE = (4.0, 19.0, -9.0, 34.0, -24.0, 49.0, 64.0)
-"""How far below its point a name may stand, the nearest first."""
+"""Vertical label offsets from the point in pixels, in order of preference."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """One of the two scores."""
+    """Name and direction of one of the two scores."""
 
     name: str
     higher_is_better: bool
@@ -31,12 +31,12 @@ def scatter_svg(
     found: Sequence[Family],
     points: Mapping[Variant, tuple[float, float]],
 ) -> str:
-    """The chart as an `<svg>` element.
+    """Return the chart as an `<svg>` element.
 
     Args:
       title: Name of the chart.
-      axes: x and y.
-      found: Colours and shapes; the controls may be a family too.
+      axes: The x and the y axis.
+      found: Families, which set colours and shapes; the controls may be one.
       points: x and y of each variant; at least one.
     """
     x_scale, x_ticks = _scale(axes[0], [x for x, _ in points.values()], LEFT + 8, WIDTH - RIGHT - 8)
@@ -89,7 +89,7 @@ def _axis_name(axis: Axis) -> str:
 def _is_beaten(
     point: tuple[float, float], points: Iterable[tuple[float, float]], axes: tuple[Axis, Axis]
 ) -> bool:
-    """Whether another point is as good on both axes and better on one."""
+    """Return True if another point is at least as good on both axes and better on one."""
 
     def signed(one: tuple[float, float]) -> tuple[float, ...]:
         return tuple(
@@ -107,7 +107,7 @@ def _is_beaten(
 def _names(
     labels: Sequence[tuple[tuple[float, float], Variant]], marks: Sequence[tuple[float, float]]
 ) -> list[str]:
-    """A name near each point, over no other name or mark; without room there is none."""
+    """Label each point without covering another label or mark; omit labels that do not fit."""
     parts: list[str] = []
     taken = [(y - MARK, y + MARK, x - MARK, x + MARK) for x, y in marks]
     for (x, y), one in sorted(labels, key=lambda label: label[0]):
@@ -133,5 +133,5 @@ def _names(
 def _overlap(
     one: tuple[float, float, float, float], other: tuple[float, float, float, float]
 ) -> bool:
-    """Whether two boxes (top, bottom, left, right) share a place."""
+    """Return True if two boxes (top, bottom, left, right) overlap."""
     return one[0] < other[1] and other[0] < one[1] and one[2] < other[3] and other[2] < one[3]

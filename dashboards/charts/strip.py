@@ -1,4 +1,4 @@
-"""Shares of comparisons won as dots, a lane for each family, as SVG."""
+"""Strip chart of the share of comparisons won, one lane per family, as SVG."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ WIDTH, LEFT, RIGHT, TOP, LANE, BOTTOM = 460.0, 8.0, 10.0, 30.0, 42.0, 34.0
 
 
 def strip_svg(title: str, found: Sequence[Family], won: Mapping[Variant, float]) -> str:
-    """The chart as an `<svg>` element: right is better.
+    """Return the chart as an `<svg>` element; right is better.
 
     Args:
       title: Name of the chart.
-      found: Lanes from above; members without a share are left out.
-      won: Share of its comparisons that a variant wins, 0 to 1.
+      found: Families, one lane each from the top; members without a share are omitted.
+      won: Share of comparisons won by each variant, 0 to 1.
     """
     span = WIDTH - LEFT - RIGHT
     base = TOP + LANE * len(found)

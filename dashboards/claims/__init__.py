@@ -1,15 +1,15 @@
-"""What a study has found, as sentences that its tests support.
+"""Findings of a study as sentences, each supported by a statistical test.
 
     with open_catalog(path) as connection:
-        found = claims(connection, "toy")       # every claim, in the order of a report
-        first = headline(found)                 # at most three, for a first screen
-        at = firsts(found, "toy_llama", 128)    # who is best at each length beyond the trained one
-    said = answers(connection, "toy")       # each line of the hypothesis, and what bears on it
+        found = claims(connection, "toy")       # every claim, in report order
+        first = headline(found)                 # at most three, for the first screen
+        at = firsts(found, "toy_llama", 128)    # best methods at each length beyond 128
+    said = answers(connection, "toy")       # each line of the hypothesis with its claims
 
-All of it is read from the views `paired_difference`, `effective_length`, `perplexity_agreement` and
-`studies`. A claim says `beats` only where the view's verdict says `better`; otherwise what the
-study could have seen, or that it has too few samples to see anything. No number is computed here.
-`python -m dashboards.claims` prints them; `lce claims STUDY` runs it.
+All numbers come from the views `paired_difference`, `effective_length`, `perplexity_agreement` and
+`studies`; none is computed here. A claim says `beats` only if the view's verdict is `better`.
+Otherwise the claim states the smallest detectable difference, or that the samples are too few.
+`python -m dashboards.claims` prints the claims; `lce claims STUDY` runs it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`python -m dashboards.claims`: prints what a study found. `lce claims` runs it.
+"""Print the findings of a study: `python -m dashboards.claims`. `lce claims` runs it.
 
 Exit codes are those of `lce`: 2, with one message, if the request is wrong, 3 if the catalog
 is damaged.
@@ -22,11 +22,11 @@ from lce_core.terminal import guard_terminal
 
 WIDTH = 80
 ORDER = {"best": "Best", "order": "Perplexity and the rest"}
-"""Headings of what is printed where no method is asked for."""
+"""Headings by topic, printed if no method is given."""
 
 
 def main() -> int:
-    """Prints the claims; returns the exit code."""
+    """Print the claims and return the exit code."""
     guard_terminal()
     parser = argparse.ArgumentParser(prog="python -m dashboards.claims")
     parser.add_argument("--catalog", type=Path, required=True)
@@ -52,7 +52,7 @@ def main() -> int:
 
 
 def _of(found: list[Claim], method: str) -> list[Claim]:
-    """Raises SpecError where no claim mentions the method."""
+    """Return the claims that mention the method; raise SpecError if there are none."""
     chosen = [one for one in found if one.mentions(method)]
     if not chosen:
         known = sorted({one.method for one in found if one.method})

@@ -1,4 +1,4 @@
-"""A sentence and the numbers in it."""
+"""A finding: one sentence and its numbers."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 Topic = Literal["best", "base", "pair", "length", "order"]
-"""Who is best of all at a benchmark and a length; a method against the base model; two other
-methods; how long a context a method uses; whether perplexity predicts a benchmark."""
+"""What the claim is about: `best` is the best method at a benchmark and length, `base` a method
+against the base model, `pair` two other methods, `length` the effective context length of a method,
+`order` whether perplexity predicts a benchmark."""
 Verdict = Literal[
     "better",
     "not in every seed",
@@ -22,48 +23,50 @@ Verdict = Literal[
 
 @dataclass(frozen=True)
 class Claim:
-    """One finding, with its sentence. What does not apply to its topic is None."""
+    """One finding and its sentence. Fields that do not apply to the topic are None."""
 
     topic: Topic
     verdict: Verdict
     text: str
-    """One sentence without its full stop, in ASCII."""
+    """One ASCII sentence without the full stop."""
     base_model: str
     benchmark: str
     eval_length: int | None = None
-    """Tokens; None for how long a context a method uses."""
+    """Evaluated length in tokens; None for topic `length`."""
     task: str | None = None
-    """None for the mean over several tasks."""
+    """Task name; None for the mean over several tasks."""
     method: str | None = None
-    """The better one, where one is."""
+    """First method of the comparison; the better one if the difference is significant."""
     frozen: bool | None = None
     other_method: str | None = None
     other_frozen: bool | None = None
     difference: float | None = None
-    """Of the first method less the other, in the unit of the benchmark."""
+    """Score of the first method minus that of the other, in the benchmark's unit."""
     low: float | None = None
     high: float | None = None
-    """Of a 95 % interval of the difference, the length in tokens, or Kendall's correlation."""
+    """Upper end of the 95 % interval (`low` is the lower end) of the difference, the effective
+    length in tokens, or Kendall's correlation."""
     value: float | None = None
-    """Of the first method: its score, or the tokens it uses; Kendall's correlation of an order."""
+    """Score or effective length (tokens) of the first method; Kendall's correlation for topic
+    `order`."""
     p_holm: float | None = None
     holm_family: str | None = None
-    """Comparisons that `p_holm` holds for."""
+    """Name of the family of comparisons that `p_holm` is corrected for."""
     num_samples: int | None = None
-    """Independent prompts or documents."""
+    """Number of independent prompts or documents."""
     num_seeds: int | None = None
     smallest_detectable: float | None = None
     at_target: bool = False
-    """Whether it is at the longest length of its benchmark up to the target context."""
+    """True at the benchmark's longest evaluated length that does not exceed the target context."""
 
     @property
     def sentence(self) -> str:
-        """The text as a sentence of its own; names stay as they are: None is not `none`."""
+        """The text as a full sentence; a method or model name at the start keeps its case."""
         if self.text.startswith((self.method or self.base_model, self.base_model)):
             return f"{self.text}."
         return f"{self.text[:1].upper()}{self.text[1:]}."
 
     def mentions(self, method: str, frozen: bool | None = None) -> bool:
-        """Whether it is about this method."""
+        """Return True if either side is this method; `frozen` None matches both variants."""
         named = ((self.method, self.frozen), (self.other_method, self.other_frozen))
         return any(name == method and frozen in (None, state) for name, state in named)

@@ -1,4 +1,4 @@
-"""All claims of a study, from the views of the catalog."""
+"""Collect all claims of a study from the catalog's views."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     import duckdb
 
 _FIRST = (PERPLEXITY, "passkey", "needle", "ruler", "longbench")
-"""Benchmarks in the order of the papers' overviews; others follow by name."""
+"""Benchmarks in the order of the papers' overviews; all others follow alphabetically."""
 
 
 def claims(connection: duckdb.DuckDBPyConnection, study: str) -> list[Claim]:
-    """Every claim of a study: by base model, benchmark and length, who is best, then pair by pair.
+    """Return every claim, sorted by base model, benchmark and length; the best method comes first.
 
     Args:
-      connection: the catalog, as `catalog.queries.open_catalog` opens it.
-      study: name of a study in it.
+      connection: the catalog, opened by `catalog.queries.open_catalog`.
+      study: name of a study in the catalog.
 
     Raises:
-      SpecError: the catalog does not hold the study, or was made by an earlier version.
+      SpecError: the catalog lacks the study, or an earlier version made the catalog.
     """
     views = read_views(connection, study)
     found = _marked([*pairs(views), *leaders(views), *_orders(views), *_lengths(views)], views)
@@ -46,10 +46,11 @@ def claims(connection: duckdb.DuckDBPyConnection, study: str) -> list[Claim]:
 
 
 def headline(found: Sequence[Claim]) -> list[Claim]:
-    """At most three claims of each base model that answer what a study is for.
+    """Return at most three claims per base model that summarize the study.
 
-    At the target context: who is best at perplexity, who at the benchmark with the most samples,
-    and whether the first predicts the second. With several base models each says its own.
+    All are at the target context: the best method by perplexity, the best at the benchmark with the
+    most samples, and whether perplexity predicts that benchmark. If there are several base models,
+    each sentence names its own.
     """
     chosen: list[Claim] = []
     for base_model in dict.fromkeys(one.base_model for one in found):
@@ -68,19 +69,19 @@ def headline(found: Sequence[Claim]) -> list[Claim]:
 
 
 def told_apart(found: Sequence[Claim]) -> list[Claim]:
-    """Claims with their base model said, where they are of several."""
+    """Prefix each sentence with its base model if the claims concern more than one."""
     if len({one.base_model for one in found}) < 2:
         return list(found)
     return [replace(one, text=f"{one.base_model}, {one.text}") for one in found]
 
 
 def firsts(found: Sequence[Claim], base_model: str, trained: int | None) -> dict[int, list[Claim]]:
-    """Who is best at each benchmark, by length beyond the trained context.
+    """Return the best methods at each benchmark, by length beyond the trained context.
 
     Args:
       found: claims of a study.
-      base_model: whose.
-      trained: tokens of its trained context; None if nobody said.
+      base_model: base model to select.
+      trained: trained context in tokens; None if unknown: returns all lengths.
     """
     by_length: dict[int, list[Claim]] = {}
     for one in found:
@@ -91,7 +92,7 @@ def firsts(found: Sequence[Claim], base_model: str, trained: int | None) -> dict
 
 
 def _marked(found: list[Claim], views: Views) -> list[Claim]:
-    """With those that are at the target."""
+    """Set `at_target` on the claims at the longest length up to the target context."""
     longest: dict[tuple[str, str], int] = {}
     for one in found:
         length = one.eval_length or 0
@@ -133,7 +134,7 @@ def _lengths(views: Views) -> Iterator[Claim]:
 def _orders(views: Views) -> Iterator[Claim]:
     for row in views.orders:
         if row["kendall_low"] is None or row["p_holm"] is None:
-            continue  # too few methods, or all alike
+            continue  # too few methods, or all have equal scores
         who = "methods" if row["methods"] == "all" else "methods with exact attention"
         where = wording.at(row["eval_length"], views.trained(row["base_model"]))
         what = row["benchmark"].replace("_", " ")

@@ -1,9 +1,9 @@
-"""A study's hypothesis, line by line, each with the claims that bear on it.
+"""Split a study's hypothesis into lines and select the claims related to each.
 
-A line is prose, and whether it holds is for a reader to say. What is found here is what to read:
-the methods that a line names, on the benchmarks and at the lengths that it speaks of; where it
-speaks of none, at the target context, or else the longest at which these methods were asked. Lines
-that name no method get the claims of the base model, or of who is best.
+A line is prose; readers decide whether it holds. The selected claims concern the methods that the
+line names, on its benchmarks and lengths. A line without a length gets claims at the target
+context, or at the longest length at which its methods were evaluated. A line without a method gets
+claims about the base model or about the best method.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     import duckdb
 
 MOST = 8
-"""Claims below a line."""
+"""Maximum number of claims per line."""
 
 _GENERIC = {"base", "dynamic", "landmark", "rope", "self", "small"}
-"""First words of labels that alone mean something else, or another method."""
+"""First words of labels that have another meaning, or mean another method, on their own."""
 _ABOUT = {
     PERPLEXITY: (PERPLEXITY,),
     "retriev": ("passkey", "needle", "ruler"),
@@ -37,7 +37,7 @@ _ABOUT = {
     "ruler": ("ruler",),
     "short context": ("short_context",),
 }
-"""Benchmarks by a word that speaks of them."""
+"""Benchmarks by the word stem that refers to them."""
 _ALONE = ("without training", "without fine tuning", "frozen", "untouched")
 _TUNED = ("tune", "trained on", "steps")
 _OF_BASE = ("the base", "base model", "the model", "untouched model")
@@ -46,28 +46,28 @@ _TIMES = {"twice": 2, "two times": 2, "four times": 4, "eight times": 8, "sixtee
 
 @dataclass(frozen=True)
 class Answer:
-    """A line of the hypothesis, and what the study found that bears on it."""
+    """A line of the hypothesis with its related claims."""
 
     base_model: str
     line: str
     claims: tuple[Claim, ...]
-    """Empty where no claim of the study does."""
+    """Related claims; empty if the study has none."""
 
     @property
     def speaks_of_holding(self) -> bool:
-        """Whether a claim says that a score holds, which `wording.HOLDS` explains."""
+        """True if a claim uses the word "holds", which `wording.HOLDS` explains."""
         return any(one.topic == "length" for one in self.claims)
 
 
 def answers(connection: duckdb.DuckDBPyConnection, study: str) -> list[Answer]:
-    """Every sentence of the hypothesis, for each base model; none without a hypothesis.
+    """Return every sentence of the hypothesis for each base model; empty without a hypothesis.
 
     Args:
       connection: the catalog.
-      study: name of a study in it.
+      study: name of a study in the catalog.
 
     Raises:
-      SpecError: as `claims`.
+      SpecError: see `claims`.
     """
     views, found = read_views(connection, study), claims(connection, study)
     return [
@@ -98,7 +98,7 @@ def _bearing(line: str, found: Sequence[Claim], trained: int | None) -> list[Cla
     if spoken:
         picked = _of_methods(chosen, spoken, of_base=of_base)
         if not picked and not lengths:
-            # Not asked at the longest length of all: where they were asked last.
+            # Not evaluated at the target: use each benchmark's longest evaluated length.
             own = [one for one in found if one.benchmark in benchmarks and _fits(one, words)]
             own = _of_methods(own, spoken, of_base=of_base)
             last = {one.benchmark: 0 for one in own}
@@ -117,7 +117,7 @@ def _bearing(line: str, found: Sequence[Claim], trained: int | None) -> list[Cla
 
 
 def _spread(picked: Sequence[Claim]) -> list[Claim]:
-    """Benchmarks in turn, in each means over several tasks before single tasks."""
+    """Interleave benchmarks; within each, means over several tasks precede single tasks."""
     several = {(one.topic, one.benchmark) for one in picked if one.task is None}
     queues: dict[str, list[Claim]] = {}
     for one in sorted(
@@ -129,12 +129,12 @@ def _spread(picked: Sequence[Claim]) -> list[Claim]:
 
 
 def _plain(text: str) -> str:
-    """In small letters and words parted by one space each, with a space at both ends."""
+    """Lowercase the text and separate words by single spaces, with a space at both ends."""
     return f" {' '.join(re.findall(r'[a-z0-9,.]*[a-z0-9]', text.lower().replace('-', ' ')))} "
 
 
 def _named(words: str, labels: set[str]) -> dict[str, str]:
-    """By label, the name under which a line speaks of it; `NTK` is every label that begins so."""
+    """Map labels to the name used in the line; "ntk" matches every label that starts with it."""
     found: dict[str, str] = {}
     rest = words
     names = sorted({one for label in labels for one in _names(label)}, key=len, reverse=True)
@@ -146,7 +146,7 @@ def _named(words: str, labels: set[str]) -> dict[str, str]:
 
 
 def _names(label: str) -> Iterator[str]:
-    """The label in words, and its beginnings that still mean it."""
+    """Yield the label as words, then the shorter prefixes that still identify it."""
     words = label.lower().replace("-", "_").split("_")
     yield " ".join(words)
     for number in range(1, len(words)):
@@ -161,7 +161,7 @@ def _benchmarks(words: str, found: Sequence[Claim]) -> set[str]:
 
 
 def _lengths(line: str, words: str, found: Sequence[Claim], trained: int | None) -> set[int]:
-    """Lengths that a line speaks of, where there are claims at them."""
+    """Return the lengths mentioned in a line for which claims exist."""
     known = {one.eval_length for one in found if one.eval_length}
     spoken = {int(n.replace(",", "")) for n in re.findall(r"\d[\d,]*\d", line)}
     spoken |= {factor * trained for word, factor in _TIMES.items() if trained and word in words}
@@ -169,7 +169,7 @@ def _lengths(line: str, words: str, found: Sequence[Claim], trained: int | None)
 
 
 def _fits(one: Claim, words: str) -> bool:
-    """Of frozen methods only where a line says so, and of tuned ones only where it says that."""
+    """Return True if the claim matches the line's wording about frozen or tuned methods."""
     if one.topic not in ("base", "pair"):
         return True
     named = ((one.method, one.frozen), (one.other_method, one.other_frozen))
@@ -182,16 +182,18 @@ def _fits(one: Claim, words: str) -> bool:
 def _of_methods(found: Sequence[Claim], spoken: Mapping[str, str], *, of_base: bool) -> list[Claim]:
     alone = _against_controls(found, spoken, of_base=of_base)
     both = [one for one in found if one.topic == "pair" and _compares(one, spoken)]
-    # Whom a line compares comes first; a method alone is held against its control.
+    # Put first the comparison that the line makes: with the base model, or between methods.
     return [*alone, *both] if of_base else [*both, *alone]
 
 
 def _against_controls(
     found: Sequence[Claim], spoken: Mapping[str, str], *, of_base: bool
 ) -> list[Claim]:
-    """Methods that a line speaks of against the model that had the same training and no method.
+    """Return claims that compare a named method with a control.
 
-    Tuned ones against the base model only where the line speaks of that, or there is no other.
+    A tuned method is compared with the tuned control (same training, no extension). Its comparison
+    with the frozen base model is kept only if the line mentions the base model or no comparison
+    with the tuned control exists.
     """
     at_base, at_control = (
         [(one, side) for one in found if (side := _beside(one, control)) and side[0] in spoken]
@@ -204,7 +206,7 @@ def _against_controls(
 
 
 def _beside(one: Claim, control: Method) -> tuple[str | None, bool | None] | None:
-    """The method that a claim holds against a control; None if it is not about one."""
+    """Return the method that a claim compares with the control; None for other claims."""
     if one.topic not in ("base", "pair"):
         return None
     sides = (one.method, one.frozen), (one.other_method, one.other_frozen)
@@ -212,6 +214,6 @@ def _beside(one: Claim, control: Method) -> tuple[str | None, bool | None] | Non
 
 
 def _compares(one: Claim, spoken: Mapping[str, str]) -> bool:
-    """Two methods that a line speaks of by different names."""
+    """Return True if the claim compares two methods that the line names differently."""
     first, other = spoken.get(one.method or ""), spoken.get(one.other_method or "")
     return first is not None and other is not None and first != other

@@ -1,4 +1,4 @@
-"""Who is best at a benchmark and a length, of the methods that were asked the same."""
+"""Best method at each benchmark and length, among methods evaluated on the same tasks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dashboards.claims.views import Row, Views, first, other_labels
 
 
 def leaders(views: Views) -> Iterator[Claim]:
-    """Of the methods that were asked the tasks that most pairs share."""
+    """Yield one claim per benchmark, profile and length, over the task set shared by most pairs."""
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in views.pairs:
         key = (row["base_model"], row["benchmark"], row["profile"], row["eval_length"])
@@ -21,7 +21,7 @@ def leaders(views: Views) -> Iterator[Claim]:
         counts: dict[str, int] = {}
         for row in rows:
             counts[row["tasks"]] = counts.get(row["tasks"], 0) + 1
-        # All tasks together, where two methods share them; else the task that most share.
+        # Prefer the set with the most tasks, then the set shared by the most pairs.
         usual = max(counts, key=lambda tasks: (tasks.count(","), counts[tasks]))
         yield _leader(
             [row for row in rows if row["tasks"] == usual],
@@ -88,7 +88,7 @@ def _leader(rows: list[Row], trained: int | None, several: bool) -> Claim:
 
 
 def _first_of(own: Sequence[Row], same: Sequence[Row], level: Sequence[Row]) -> str:
-    """Who is first, and who is so with it: the same on every prompt, or of the same score."""
+    """Name the leader, the methods with identical results, and those with an equal score."""
     leader, number = wording.label(*first(own[0])), len(own) + 1
     if len(same) > wording.NAMED:
         others = f", {wording.listed(other_labels(level))} level with them" if level else ""
@@ -102,7 +102,7 @@ def _first_of(own: Sequence[Row], same: Sequence[Row], level: Sequence[Row]) -> 
 
 
 def _beats_all(rows: Sequence[Row]) -> str:
-    """With the one that comes next, and by how much."""
+    """Name all others with the runner-up, and the leader's margin over it."""
     closest = min(rows, key=lambda row: abs(row["difference"]))
     (name,) = other_labels([closest])
     others = f"all others, {name} as the next" if len(rows) > 1 else name

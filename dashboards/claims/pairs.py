@@ -1,4 +1,4 @@
-"""One method against another, on the prompts that both were asked."""
+"""Comparisons of two methods on the prompts that both were evaluated on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ _UNDECIDED = ("the same", "no difference found", "too few")
 
 
 def pairs(views: Views) -> Iterator[Claim]:
-    """Each pair once, from the better side; without a better one, as the rows come."""
+    """Yield one claim per pair, from the better method's side.
+
+    Undecided comparisons with the base model are reported from the method's side; other undecided
+    pairs from the first row found.
+    """
     several = with_more_tasks(views.pairs, "tasks")
     seen = set()
     for row in views.pairs:
@@ -24,7 +28,7 @@ def pairs(views: Views) -> Iterator[Claim]:
         if row["verdict"] == "not in every seed" and not ahead:
             continue
         if row["verdict"] in _UNDECIDED and first(row) == BASE:
-            continue  # said from the method's side
+            continue  # reported from the method's side
         seen.add(key)
         yield _pair(row, views.trained(row["base_model"]), row["benchmark"] in several)
 
@@ -53,7 +57,7 @@ def _pair(row: Row, trained: int | None, several: bool) -> Claim:
 
 
 def _said(row: Row, several: bool) -> str:
-    """What was found between two methods."""
+    """Word the result of a comparison by its verdict."""
     ours, theirs = (wording.label(*one) for one in (first(row), other(row)))
     what, p_holm = wording.measured(row, several), wording.p_value(row["p_holm"])
     seeds, seen = wording.seeds(row), row["smallest_detectable"]
@@ -83,6 +87,6 @@ def _said(row: Row, several: bool) -> str:
 
 
 def ahead(row: Row) -> str:
-    """By how much, whichever direction is better."""
+    """Return the absolute difference with its interval, whichever direction is better."""
     low, high = sorted((abs(row["ci_low"]), abs(row["ci_high"])))
     return wording.estimate(abs(row["difference"]), low, high)

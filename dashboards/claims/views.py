@@ -1,4 +1,4 @@
-"""The rows of the catalog that claims rest on, and what each row is about."""
+"""Load the catalog rows that claims are based on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Method = tuple[str, bool]
 
 BASE: Method = ("none", True)
 CONTROL: Method = ("none", False)
-"""The base model after the training that tuned methods had."""
+"""The base model with the same training as the tuned methods, but without an extension."""
 PERPLEXITY = "perplexity"
 _QUERIES = {
     "studies": "FROM studies WHERE study = $study",
@@ -29,7 +29,7 @@ _QUERIES = {
 
 @dataclass(frozen=True)
 class Views:
-    """Rows of one study."""
+    """Rows of one study, by view."""
 
     studies: list[Row]
     pairs: list[Row]
@@ -37,21 +37,21 @@ class Views:
     orders: list[Row]
 
     def trained(self, base_model: str) -> int | None:
-        """Tokens of the base model's trained context."""
+        """Return the base model's trained context in tokens; None if unknown."""
         (length,) = (s["trained_context"] for s in self.studies if s["base_model"] == base_model)
         return None if length is None else int(length)
 
     def target(self, base_model: str) -> int:
-        """Tokens that the study's methods extend to."""
+        """Return the target context of the study's methods in tokens."""
         (length,) = (s["target_context"] for s in self.studies if s["base_model"] == base_model)
         return int(length)
 
 
 def read_views(connection: duckdb.DuckDBPyConnection, study: str) -> Views:
-    """The views that claims rest on.
+    """Read the views that claims are based on.
 
     Raises:
-      SpecError: the catalog does not hold the study, or was made by an earlier version.
+      SpecError: the catalog lacks the study, or an earlier version made the catalog.
     """
     import duckdb
 
@@ -72,22 +72,22 @@ def read_views(connection: duckdb.DuckDBPyConnection, study: str) -> Views:
 
 
 def first(row: Row) -> Method:
-    """The method of whose score `value` is."""
+    """Return the first method of a comparison, whose score is the column `value`."""
     return row["method"], row["frozen"]
 
 
 def other(row: Row) -> Method:
-    """Whom it is compared with."""
+    """Return the method that the first one is compared with."""
     return row["other_method"], row["other_frozen"]
 
 
 def other_labels(rows: Sequence[Row]) -> list[str]:
-    """Those whom the first is compared with."""
+    """Return the labels of the methods that the first one is compared with."""
     return [wording.label(*other(row)) for row in rows]
 
 
 def with_more_tasks(rows: Sequence[Row], column: str) -> set[str]:
-    """Benchmarks that have more than one choice of tasks in that column."""
+    """Return the benchmarks with more than one distinct task or task set in the column."""
     tasks: dict[str, set[str]] = {}
     for row in rows:
         tasks.setdefault(row["benchmark"], set()).add(row[column])

@@ -1,4 +1,4 @@
-"""How methods, lengths and numbers are said."""
+"""Format methods, lengths and numbers for sentences."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 NAMED = 4
-"""Methods that a sentence names; the others are counted."""
+"""Methods that a sentence lists by name; further methods are counted."""
 
 COULD_SEE = (
     "The method none is the base model as it is. Differences are those on the same prompts, with"
@@ -18,16 +18,16 @@ HOLDS = (
     "A method holds a score up to the length to which it keeps 90 % of the accuracy, or exceeds by"
     " at most 10 % the perplexity, that the base model has within its context."
 )
-"""What words of the sentences mean, for readers of a page."""
+"""Explanations of the sentences' terms for report readers."""
 
 
 def label(method: str, frozen: bool) -> str:
-    """As in every table of a study."""
+    """Return the label that all tables use: the method, and "tuned" if it was."""
     return method if frozen else f"{method} tuned"
 
 
 def at(eval_length: int, trained: int | None) -> str:
-    """Where: how many times the trained context, beyond it."""
+    """Return "at 4,096 tokens", or "at 4x (4,096 tokens)" beyond the trained context."""
     tokens = f"{eval_length:,} tokens"
     if not trained or eval_length <= trained:
         return f"at {tokens}"
@@ -35,7 +35,7 @@ def at(eval_length: int, trained: int | None) -> str:
 
 
 def number(value: float, *others: float | None) -> str:
-    """Two decimals; three if it, and what stands beside it, is small."""
+    """Format with 2 decimals; 3 if the largest number is below 0.0995, none from 1,000."""
     size = max(abs(one) for one in (value, *others) if one is not None)
     if size >= 1000:
         return f"{value:,.0f}"
@@ -43,7 +43,7 @@ def number(value: float, *others: float | None) -> str:
 
 
 def estimate(value: float, low: float | None, high: float | None) -> str:
-    """With its interval in brackets, where it has one."""
+    """Format the value, followed by its interval in brackets if it has one."""
     said = number(value, low, high)
     if low is None or high is None:
         return said
@@ -51,12 +51,12 @@ def estimate(value: float, low: float | None, high: float | None) -> str:
 
 
 def p_value(p_holm: float) -> str:
-    """With Holm's name."""
+    """Format as "p_Holm 0.012" or "p_Holm < 0.001"."""
     return "p_Holm < 0.001" if p_holm < 0.001 else f"p_Holm {p_holm:.3f}".rstrip("0").rstrip(".")
 
 
 def seeds(row: Mapping[str, Any]) -> str:
-    """How many; of tuned methods one or few say little about another training run."""
+    """Return the number of seeds, noting when the result may not hold for other training runs."""
     count, tuned = row["num_seeds"], not (row["frozen"] and row["other_frozen"])
     if count == 1:
         return "1 seed, so of this training run only" if tuned else "1 seed"
@@ -67,7 +67,7 @@ def seeds(row: Mapping[str, Any]) -> str:
 
 
 def too_few(number: int, of: str = "") -> str:
-    """That so many independent samples, of something, are."""
+    """State that this number of independent samples is too small; `of` names what they sample."""
     return (
         f"{number} independent sample{of} is too few"
         if number == 1
@@ -76,13 +76,13 @@ def too_few(number: int, of: str = "") -> str:
 
 
 def measured(row: Mapping[str, Any], several: bool) -> str:
-    """A benchmark; with its tasks where the study has claims over others too."""
+    """Return the benchmark's name; with its tasks if the study compares other tasks of it too."""
     name = str(row["benchmark"]).replace("_", " ")
     return f"{name} ({row['tasks']})" if several else name
 
 
 def listed(names: Sequence[str]) -> str:
-    """The first few, and how many more."""
+    """Join names, giving the first few and the number of the rest."""
     if len(names) > NAMED + 1:
         names = [*names[:NAMED], f"{len(names) - NAMED} more"]
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

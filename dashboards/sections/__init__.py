@@ -1,1 +1,1 @@
-"""The parts of the report, each from the contents of a study; empty where there is nothing."""
+"""Sections of the report. Each renders HTML from a study's contents, or "" if it is empty."""

@@ -1,4 +1,4 @@
-"""Score against length, by family."""
+"""Section: score against length, by family."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from dashboards.figure import figure
 from dashboards.sections.panels import family_panels, lines_of, lines_table
 
 MOST_TASKS = 3
-"""Of a benchmark, up to which each has a figure; more of them have one of their mean."""
+"""Benchmarks with at most this many tasks get a figure per task; others one figure of their mean.
+"""
 
 
 def section(contents: Contents) -> str:
-    """A figure for each task, or benchmark of many, that was asked at more than one length.
+    """Return a figure for each task or benchmark with results at two or more lengths.
 
     Args:
-      contents: of one base model.
+      contents: rows of one base model.
     """
     return "".join(
         _figure(contents, title, counted, rows)
@@ -28,12 +29,13 @@ def section(contents: Contents) -> str:
 
 
 def _asked(contents: Contents) -> Iterator[tuple[str, str, list[Row]]]:
-    """Title, what a mean is over, and rows of each figure."""
+    """Yield the title, the unit of the mean ("cell" or "seed"), and the rows of each figure."""
     for benchmark in dict.fromkeys(row["benchmark"] for row in contents.scores):
         rows = select(contents.scores, benchmark=benchmark)
         means = select(comparable(contents.benchmarks, contents.scores), benchmark=benchmark)
         tasks = list(dict.fromkeys(row["task"] for row in rows))
-        # A line over means of other tasks at another length would rise or fall with the tasks.
+        # Draw a mean only if its tasks are equal at all lengths: otherwise a change of tasks would
+        # look like an effect of length.
         if len(tasks) > MOST_TASKS and len({row["task_set"] for row in means}) == 1:
             known = [row for row in rows if row["metric"] is not None]
             metric = known[0]["metric"] if known else None
@@ -81,7 +83,7 @@ def _figure(contents: Contents, title: str, counted: str, rows: list[Row]) -> st
 
 
 def _with_intervals(contents: Contents, rows: list[Row]) -> list[Row]:
-    """Rows of one seed with their cell's interval, where it has one, for the range of seeds."""
+    """Replace the range over seeds by the cell's 95 % interval, where one exists."""
     axes = ("method", "frozen", "benchmark", "task", "eval_length")
     known = {tuple(row[name] for name in axes): row for row in contents.intervals}
     found = []

@@ -1,4 +1,4 @@
-"""The hypothesis line by line, and what bears on each."""
+"""Section: the hypothesis line by line, each with its related claims."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dashboards.claims.wording import HOLDS
 
 
 def section(said: Sequence[Answer]) -> str:
-    """Each sentence of the hypothesis with the claims about what it names; "" without one.
+    """Return the lines of the hypothesis with their claims; "" if no line has a claim.
 
     Args:
-      said: of one base model.
+      said: lines of the hypothesis for one base model.
     """
     if not any(answer.claims for answer in said):
         return ""

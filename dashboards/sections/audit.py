@@ -1,4 +1,4 @@
-"""What differs between compared cells and is not the method."""
+"""Section: factors other than the method that differ between compared cells."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dashboards.figure import Table
 
 
 def section(contents: Contents) -> str:
-    """The violations of control in the whole study; a sentence where there are none."""
+    """Return a table of the study's control violations, or a sentence if there are none."""
     if not contents.run[0]["done"]:
         return ""
     if not contents.violations:

@@ -1,4 +1,4 @@
-"""What each method took."""
+"""Section: cost of each method."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dashboards.figure import Table
 
 
 def section(contents: Contents) -> str:
-    """Time, tokens and FLOPs by method, in the study's order.
+    """Return a table of time, tokens and FLOPs by method, in the study's order.
 
     Args:
-      contents: of one base model.
+      contents: rows of one base model.
     """
     known = {Variant.of(row): row for row in contents.costs if row["cells"]}
     if not known:

@@ -1,4 +1,4 @@
-"""Where in the text a needle is found: length by depth, a grid for each method."""
+"""Section: needles found by length and depth, one grid per method."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dashboards.figure import Table, figure
 
 
 def section(contents: Contents) -> str:
-    """The grids of all methods; nothing where no needle was asked for.
+    """Return the grids of all methods; "" if the study has no needle benchmark.
 
     Args:
-      contents: of one base model.
+      contents: rows of one base model.
     """
     rows = contents.depths
     if not rows:

@@ -1,4 +1,4 @@
-"""Perplexity against downstream scores at the same length."""
+"""Section: perplexity against downstream scores at the same length."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dashboards.families import NO_EXTENSION, Family, Variant, controls, familie
 from dashboards.figure import Table, figure
 
 FEWEST = 3
-"""Methods from which on a picture says something."""
+"""Minimum number of methods in a scatter plot."""
 
 
 def section(contents: Contents) -> str:
-    """A panel for each benchmark that shares a length with perplexity.
+    """Return a panel for each benchmark that shares a length with a perplexity benchmark.
 
     Args:
-      contents: of one base model.
+      contents: rows of one base model.
     """
     rows = [
         row for row in comparable(contents.benchmarks, contents.scores) if row["value"] is not None
@@ -64,7 +64,7 @@ def section(contents: Contents) -> str:
 def _shared(
     texts: list[Row], rows: list[Row], target: int
 ) -> tuple[str, int, dict[Variant, tuple[float, float]]] | None:
-    """The text and length with most methods in both; of equals the target, then the longest."""
+    """Choose the text and length that share most methods; ties prefer the target length."""
     best: tuple[tuple[int, bool, int], str, int, dict[Variant, tuple[float, float]]] | None = None
     for text in dict.fromkeys(row["benchmark"] for row in texts):
         for length in sorted({row["eval_length"] for row in rows}):

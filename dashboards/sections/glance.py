@@ -1,4 +1,4 @@
-"""The first look: methods by lengths for perplexity and retrieval, and where families stand."""
+"""Section: overview of all methods by length for perplexity and retrieval, and family ranks."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from dashboards.figure import Table, figure
 
 RETRIEVAL = ("needle", "passkey", "long_eval", "ruler")
 WORST = 1.5
-"""Times the best perplexity of its column from which a field has the colour of the worst."""
+"""Perplexity relative to the best of its column at which a field gets the colour of the worst."""
 PADDING = 42.0
-"""Of a figure, in pixels."""
+"""Horizontal padding of a figure in pixels."""
 WIDEST = 1360.0
-"""Width of both maps, in pixels, up to which they stand side by side."""
+"""Maximum total width in pixels at which both maps stand side by side."""
 MOST_FRAMES = 3
-"""Best methods of a column up to which they are framed: a best that many share is not news."""
+"""Frame the best methods of a column only if at most this many share the best value."""
 _ABSENT = {"failed": "failed", "missing": "-", "unavailable": "n/a"}
 
 
 def section(contents: Contents) -> str:
-    """Both heat maps, of the benchmarks that have begun, and the families' standing.
+    """Return the heat maps of benchmarks with results, and the families' ranks.
 
     Args:
-      contents: of one base model.
+      contents: rows of one base model.
     """
     trained = contents.studies[0]["trained_context"]
     won = {name: _won(contents, name) for name in ("perplexity", "retrieval")}
@@ -62,7 +62,7 @@ def _won(contents: Contents, measure: str) -> dict[Variant, float]:
 
 
 def _ordered(contents: Contents, won: Mapping[str, Mapping[Variant, float]]) -> list[Family]:
-    """Families and their members, the best first; the controls before all."""
+    """Sort families and their members by share of comparisons won; controls come first."""
 
     def share(one: Variant) -> float:
         known = [shares[one] for shares in won.values() if one in shares]
@@ -84,7 +84,7 @@ def _map(
     won: Mapping[Variant, float],
     trained: int | None,
 ) -> tuple[str, float]:
-    """The figure, and the width of its picture."""
+    """Return the figure and the width of its picture in pixels."""
     names = list(dict.fromkeys(row["benchmark"] for row in rows))
     if name == "retrieval":
         names.sort(key=lambda one: RETRIEVAL.index(one.partition("\n")[0]))
@@ -172,7 +172,7 @@ def _level(row: Row, known: Sequence[float]) -> float:
 
 
 def _short(value: float) -> str:
-    """Three digits, for a field."""
+    """Format with about three digits, to fit a field."""
     if abs(value) >= 1e5:
         return f"{value:.0e}".replace("e+0", "e").replace("e+", "e")
     return f"{value:.2f}" if abs(value) < 10 else f"{value:.1f}" if value < 100 else f"{value:.0f}"

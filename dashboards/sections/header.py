@@ -1,4 +1,4 @@
-"""What was asked, what came out, and what was run."""
+"""Page header: the hypothesis, the main findings, and what was run."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from html import escape
 from dashboards.contents import Contents, Row
 
 MOST_SENTENCES = 3
-"""Of the answer on the first screen; the others are folded below it."""
+"""Findings shown on the first screen; the rest are folded below them."""
 
 
 def section(contents: Contents, claims: Sequence[str]) -> str:
-    """The head of the page.
+    """Return the page header.
 
     Args:
-      contents: of the whole study.
-      claims: What the study found, the most telling first; plain text.
+      contents: rows of the whole study.
+      claims: findings as plain text, the most important first.
     """
     asked = contents.studies[0]["hypothesis"]
     parts = [f"<h1>{escape(contents.study)}</h1>"]

@@ -1,4 +1,4 @@
-"""Who is first at each length beyond the trained context, and how sure that is."""
+"""Section: the best method at each length beyond the trained context."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from dashboards.contents import Contents
 
 
 def section(contents: Contents, found: Sequence[Claim]) -> str:
-    """The first of each benchmark, length by length; "" where no two methods can be compared.
+    """Return the best methods of each benchmark by length; "" if no two methods are comparable.
 
     Args:
-      contents: of one base model.
-      found: claims of the study.
+      contents: rows of one base model.
+      found: all claims of the study.
     """
     (study,) = contents.studies
     trained = study["trained_context"]

@@ -1,4 +1,4 @@
-"""Where the runs of the study are in MLflow, on the machine that has them."""
+"""Section: links to the study's runs in MLflow, on the machine that stores them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from dashboards.families import Variant
 
 
 def section(contents: Contents, pages: MlflowPages | None) -> str:
-    """Links to the study's charts and to each method's run; nothing where MLflow has none.
+    """Return links to the study's charts and to each method's run; "" if MLflow has none.
 
     Args:
-      contents: of the whole study.
-      pages: its pages in the MLflow UI.
+      contents: rows of the whole study.
+      pages: addresses of the study in the MLflow UI, or None.
     """
     if pages is None:
         return ""

@@ -1,4 +1,4 @@
-"""Cells without a result, the machines, and how to run the study again."""
+"""Sections: cells without a result, the machines, and the commands that repeat the study."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dashboards.families import Variant
 
 
 def missing(contents: Contents) -> str:
-    """Cells without a result, those with the same reason in one row."""
+    """Return the table of cells without a result, one row per reason."""
     if not contents.missing:
         return ""
     count = sum(row["cells"] for row in contents.missing)
@@ -33,11 +33,11 @@ def missing(contents: Contents) -> str:
 
 
 def origin(contents: Contents) -> str:
-    """Environments, and the commands that give the same numbers."""
+    """Return the environments, and the commands that reproduce the numbers."""
     commits = dict.fromkeys(row["git_commit"] for row in contents.environments if row["git_commit"])
     commands = [
         *(f"git checkout {commit}" for commit in list(commits)[-1:]),
-        "make .venv/installed",  # earlier commits have no shorter name for it
+        "make .venv/installed",  # a target that earlier commits have as well
         f".venv/bin/lce run {contents.study}",
         f".venv/bin/lce sql \"FROM scores WHERE study = '{contents.study}'\"",
     ]

@@ -1,4 +1,4 @@
-"""Small multiples by family: what the sections with lines share."""
+"""Small multiples by family, shared by the sections with line charts."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from dashboards.figure import Table
 
 
 def lines_of(rows: Sequence[Row], x: str, value: str) -> dict[Variant, Line]:
-    """A line for each variant; rows without a value are gaps.
+    """Return a line for each variant; rows without a value become gaps.
 
     Args:
-      rows: with `num_seeds`, and, where values may be missing, the columns of score_by_length.
-      x: column of x.
-      value: column of y.
+      rows: need `num_seeds`; where values may be missing, also the columns of score_by_length.
+      x: name of the x column.
+      value: name of the y column.
     """
     lines = {}
     for one in dict.fromkeys(map(Variant.of, rows)):
@@ -46,13 +46,13 @@ def lines_of(rows: Sequence[Row], x: str, value: str) -> dict[Variant, Line]:
 def family_panels(
     contents: Contents, axes: Axes, lines: Mapping[Variant, Line], with_controls: bool = True
 ) -> list[str]:
-    """A panel for each family, with the controls in grey; those alone where there is nothing else.
+    """Return a panel per family with the controls in grey, or one panel of the controls alone.
 
     Args:
-      contents: of one base model.
-      axes: of the figure; `xs`, `ys` and `legend_lines` are set here.
-      lines: by variant.
-      with_controls: whether the controls' lines are drawn.
+      contents: rows of one base model.
+      axes: axes of the figure; this function sets `xs`, `ys` and `legend_lines`.
+      lines: lines by variant.
+      with_controls: draw the controls' lines.
     """
     drawn = {one: line for one, line in lines.items() if line.ends}
     if not drawn:
@@ -85,7 +85,10 @@ def lines_table(
     counted: str = "seed",
     whiskers: tuple[str, str] = ("lowest seed", "highest seed"),
 ) -> Table:
-    """The points of all lines: means of what is `counted`, with whiskers that end at `whiskers`."""
+    """Return the points of all lines as a table.
+
+    Each point is a mean over `counted` units; `whiskers` names the columns of the range's ends.
+    """
     return Table(
         ("method", "weights", x_name, y_name, *whiskers, f"{counted}s"),
         [

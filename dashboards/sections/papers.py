@@ -1,4 +1,4 @@
-"""What papers print beside what this study found."""
+"""Section: figures printed in papers next to the study's own."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _NONE = (
 
 
 def section(contents: Contents) -> str:
-    """The papers' values beside ours, and how far the orders agree; a sentence where none match.
+    """Return our values next to the papers' and the rank agreement; a sentence if none match.
 
     Args:
-      contents: of one base model.
+      contents: rows of one base model.
     """
     if not contents.run[0]["done"]:
         return ""

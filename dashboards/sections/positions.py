@@ -1,4 +1,4 @@
-"""Loss by position, by family: a figure for each text and length, the longest first."""
+"""Section: loss by position, one figure per text and length, the longest length first."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from lce_core.statistics.estimates import Estimate
 
 
 def section(contents: Contents) -> str:
-    """A figure for each text and length whose loss by position was kept.
+    """Return a figure for each text and length that has losses by position.
 
     Args:
-      contents: of one base model.
+      contents: rows of one base model.
     """
     study = contents.studies[0]
     figures = []
@@ -52,7 +52,7 @@ def section(contents: Contents) -> str:
 
 
 def _against_base(contents: Contents, benchmark: str, task: str, length: int) -> str:
-    """A table of what each method gains on the base model at the same tokens; "" without that."""
+    """Return a table of NLL differences from the base model on the same tokens, or ""."""
     study = contents.studies[0]
     rows = select(contents.positions, benchmark=benchmark, task=task, eval_length=length)
     parts = bands(study["trained_context"], length)

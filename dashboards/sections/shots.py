@@ -1,4 +1,4 @@
-"""Accuracy against the examples in the prompt, by family: many-shot learning."""
+"""Section: many-shot accuracy by number of examples in the prompt, by family."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from dashboards.sections.panels import family_panels, lines_of
 
 
 def section(contents: Contents) -> str:
-    """A figure for each length with more than one number of examples.
+    """Return a figure for each length with two or more numbers of examples.
 
     Args:
-      contents: of one base model.
+      contents: rows of one base model.
     """
     return "".join(_figure(contents, *found) for found in pictured(contents.shots))
 

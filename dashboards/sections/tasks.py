@@ -1,4 +1,4 @@
-"""Every benchmark task by task, as tables: RULER, LongBench and whatever else was asked."""
+"""Section: scores of every benchmark by task, as tables."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from dashboards.marks import LEGEND, MARKS, Place, place, verdicts
 Column = tuple[str, int]
 """Task and length in tokens."""
 MOST_COLUMNS = 10
-"""Of a table on paper."""
+"""Maximum number of columns of a printed table."""
 
 
 def section(contents: Contents) -> str:
-    """A table for each benchmark, folded.
+    """Return a collapsed table for each benchmark.
 
     Args:
-      contents: of one base model.
+      contents: rows of one base model.
     """
     return _tables(contents, on_paper=False)
 
 
 def on_paper(contents: Contents) -> str:
-    """The same unfolded; a benchmark has as many tables as its columns need on sheets of A4.
+    """Return open tables, split into as many as the columns need on A4 sheets.
 
     Args:
-      contents: of one base model.
+      contents: rows of one base model.
     """
     return _tables(contents, on_paper=True)
 
@@ -59,7 +59,7 @@ def _columns(rows: list[Row]) -> list[Column]:
 
 
 def _sheets(columns: Sequence[Column]) -> Iterator[list[Column]]:
-    """The columns table by table; those of a task stay together while they fit."""
+    """Split columns into tables; columns of a task stay together if they fit."""
     sheet: list[Column] = []
     for task in dict.fromkeys(task for task, _ in columns):
         mine = [column for column in columns if column[0] == task]

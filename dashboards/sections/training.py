@@ -1,4 +1,4 @@
-"""Training loss against tokens, by family."""
+"""Section: training loss against tokens, by family."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dashboards.sections.panels import family_panels, lines_of, lines_table
 
 
 def section(contents: Contents) -> str:
-    """The curves of the tuned methods; nothing where none was trained.
+    """Return the loss curves of the tuned methods; "" if none was trained.
 
     Args:
-      contents: of one base model.
+      contents: rows of one base model.
     """
     title = "Training loss"
     axes = Axes(title, "tokens", "nats per token", {}, (), (), x_scale=scales.within, marks=False)

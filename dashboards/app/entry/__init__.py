@@ -1,1 +1,1 @@
-"""Alone in its folder, which Streamlit makes the first to import from: it hides no module."""
+"""Folder of the script alone: Streamlit puts it first in sys.path, so it must hide no module."""

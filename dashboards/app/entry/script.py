@@ -1,4 +1,4 @@
-"""What Streamlit runs for every view of a page; the catalog is its argument."""
+"""Script that Streamlit runs for every page view; its argument is the catalog's path."""
 
 import sys
 from pathlib import Path

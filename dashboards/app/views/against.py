@@ -1,4 +1,4 @@
-"""One method against another, or all others, on the same prompts, with the tests of the catalog."""
+"""Page: compare a method with one other or with all others, using the catalog's paired tests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COLOURS = {
 
 
 def page(chosen: Chosen) -> None:
-    """Pickers, differences with their intervals, and the table with tests."""
+    """Draw the pickers, the differences with their intervals, and the table of tests."""
     row = st.container(horizontal=True)
     variants = {one.label: one for one in chosen.variants()}
     tuned = next((n for n, one in enumerate(variants.values()) if not one.is_control), 0)
@@ -84,7 +84,7 @@ def _other(row: Row) -> str:
 def _chart(rows: list[Row]) -> alt.LayerChart | alt.FacetChart:
     rows = sorted(rows, key=lambda row: (row["eval_length"], row["task"] or "", row["difference"]))
     parts = [(_other(row), row["task"] or "mean", f"{row['eval_length']:,}") for row in rows]
-    # What is the same in all lines is said by the pickers.
+    # Label lines only by what differs; the pickers show the common values.
     differ = [number for number in range(3) if len({part[number] for part in parts}) > 1] or [0]
     shown = ("difference", "ci_low", "ci_high", "p_holm", "verdict", "test")
     lines = [

@@ -1,4 +1,4 @@
-"""From a benchmark down to one prompt: what is found where, each answer with its reference."""
+"""Page: from a benchmark's mean scores down to a single answer, its reference and its prompt."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ALL = "all"
 
 
 def page(chosen: Chosen) -> None:
-    """Pickers, methods by lengths, depths by lengths of one method, its answers, one of them."""
+    """Draw the pickers, the score maps, the table of answers, and the selected answer."""
     asked = chosen.rows("answered")
     if not asked:
         st.info("No prompt of this study has been answered yet.")
@@ -110,7 +110,7 @@ def _grid(
     order: list[str],
     goes: dict[str, str],
 ) -> None:
-    """Mean scores by length and `y`; a click sets the pickers that `goes` names, by column."""
+    """Draw mean scores by length and `y`; a click sets the pickers that `goes` maps columns to."""
     key = f"by_{y}"
     clicked = alt.selection_point(name="field", fields=["length", y], toggle=False)
     columns = sorted({field["length"] for field in fields})
@@ -187,7 +187,7 @@ def _short(depth: float) -> str:
 
 
 def _answer(chosen: Chosen, row: Row) -> None:
-    """One sample as a whole; text of models and data is shown, never rendered."""
+    """Show one sample in full; text of models and data is displayed literally, never rendered."""
     left, right = st.columns(2)
     left.caption(f"Answer, score {text_of(row['score'])}")
     left.code(row["prediction"] or "", language=None, wrap_lines=True)

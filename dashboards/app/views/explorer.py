@@ -1,4 +1,4 @@
-"""Any score, or what it costs, against anything else: a chart, and the same as a table."""
+"""Page: any score or cost against any dimension or other measure, as a chart and a table."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NONE = "nothing"
 
 
 def page(chosen: Chosen) -> None:
-    """Pickers of axes and cells, a panel for each value of a dimension, and the points' table."""
+    """Draw the pickers, one panel per value of the panel dimension, and the table of points."""
     rows = chosen.rows("cell_scores")
     known = {measure.name: measure for measure in measures(rows)}
     row = st.container(horizontal=True)
@@ -43,7 +43,7 @@ def page(chosen: Chosen) -> None:
     if x in known:
         by = list(dict.fromkeys([*by, "variant", "eval_length"]))
     if "variant" in by and "family" not in by:
-        by.append("family")  # of a method there is one
+        by.append("family")  # one per method
     found = points(kept, by, y, known.get(x))
     _notes(found, by, y)
     if not found.drawn:
@@ -61,7 +61,7 @@ def page(chosen: Chosen) -> None:
 
 
 def _kept(rows: list[Row], y: Measure) -> list[Row]:
-    """The rows of methods, tasks, lengths and seeds that are wanted; nothing chosen is all."""
+    """Return the rows that match the filters; an empty filter keeps all rows."""
     mine = [row for row in rows if y.benchmark in (None, row["benchmark"])]
     with st.expander("Only some methods, tasks, lengths or seeds"):
         for name in ("variant", "task", "eval_length", "seed"):
@@ -75,7 +75,10 @@ def _kept(rows: list[Row], y: Measure) -> list[Row]:
 
 
 def _stays(row: Row, name: str, wanted: Sequence[Any], y: Measure) -> bool:
-    """Whether a row is among those wanted; the tasks are y's, and what is across has its own."""
+    """Return True if the row passes the filter.
+
+    Task filters apply to y's benchmark only: rows of x's benchmark always pass.
+    """
     is_across = name == "task" and y.benchmark not in (None, row["benchmark"])
     return is_across or dimension(row, name) in wanted
 
@@ -99,7 +102,7 @@ def _notes(found: Points, by: Sequence[str], y: Measure) -> None:
 
 @dataclass(frozen=True)
 class _Axes:
-    """What is where; x is a dimension or a measure."""
+    """What each chart channel shows; x is either a dimension or a measure."""
 
     y: Measure
     name: str
@@ -110,12 +113,12 @@ class _Axes:
 
     @property
     def is_line(self) -> bool:
-        """Whether points that differ along x alone are joined."""
+        """True if points that differ only along x are joined by a line."""
         return self.dimension in _NUMBERS
 
 
 def _in_runs(found: Points, along: str) -> list[dict[str, Any]]:
-    """The points with the number of gaps before them on their line: no stroke crosses one."""
+    """Number the gaps before each point of a line, so that no stroke crosses a gap."""
 
     def line(point: Mapping[str, Any]) -> tuple[Any, ...]:
         return tuple(point[name] for name in DIMENSIONS if name in point and name != along)
@@ -131,7 +134,7 @@ def _in_runs(found: Points, along: str) -> list[dict[str, Any]]:
 
 def _panels(drawn: list[dict[str, Any]], axes: _Axes) -> None:
     by_panel: dict[Any, list[dict[str, Any]]] = {}
-    # The control is of no family's; it stands in each panel, in grey.
+    # The control belongs to no family: repeat it in grey in each panel.
     shared = axes.panel == "family" and axes.hue == "variant"
     control = [point for point in drawn if shared and _is_control(point["variant"])]
     for point in drawn:
@@ -167,7 +170,7 @@ def _are_disjoint(panels: Mapping[Any, list[dict[str, Any]]], hue: str) -> bool:
 
 
 def _hues(values: Sequence[Any]) -> dict[Any, tuple[str, str]]:
-    """Colour and shape by value; colours come again with another shape."""
+    """Return colour and shape by value; when colours repeat, the shape changes."""
     return {
         value: (series(number), _SHAPES[number // NUM_COLOURS % len(_SHAPES)])
         for number, value in enumerate(values)
@@ -189,7 +192,7 @@ def _title(panel: str, value: Any) -> str:
 
 
 def _domain(drawn: list[dict[str, Any]]) -> list[float]:
-    """Lowest and highest y, the same in all panels."""
+    """Return the lowest and highest y; all panels share this range."""
     values = [point["y"] for point in drawn]
     return [min(values), max(values)]
 

@@ -1,4 +1,4 @@
-"""What became of every cell, live while a study runs, and why where it has no result."""
+"""Page: the status of every cell, live while a study runs, with the reasons for missing results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _HEADS = alt.Axis(labelAngle=-90, labelLimit=170, labelOverlap=False, orient="to
 
 @st.fragment(run_every=REFRESH_SECONDS)
 def page(chosen: Chosen) -> None:
-    """The matrix, what is wrong in it, and the cells of the field that is clicked."""
+    """Draw the matrix, the table of problems, and the cells of the clicked field."""
     if hypothesis := chosen.facts["hypothesis"]:
         with st.expander("What was expected"):
             st.text(hypothesis)

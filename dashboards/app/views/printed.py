@@ -1,4 +1,4 @@
-"""What the papers print: beside ours where a study has planned the same, and table by table."""
+"""Page: figures printed in papers, next to ours where the study planned the same, and by table."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ERRATA = {
 
 
 def page(chosen: Chosen) -> None:
-    """Ours beside theirs, how far the orders agree, their tables, and where they contradict."""
+    """Draw ours next to the papers' values, the rank agreement, printed tables and errata."""
     beside = chosen.rows("papers")
     if beside:
         st.caption("Accuracies are from 0 to 1; differences are ours less the paper's.")

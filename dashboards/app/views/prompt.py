@@ -1,4 +1,4 @@
-"""What the model was given for one sample: a short prompt whole, of a long one what matters."""
+"""Show the prompts of one sample: short ones whole, long ones as excerpts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BOX = (
 
 
 def show(home: Path, cell: str, sample: int) -> None:
-    """Draws the prompts of a sample under what is known of them, or why there are none."""
+    """Draw the prompts of a sample below their origin, or the reason why there are none."""
     answer = _answer(home, cell, sample)
     if answer.found is None:
         st.warning("This prompt cannot be shown.")
@@ -43,11 +43,11 @@ def show(home: Path, cell: str, sample: int) -> None:
 
 
 def _answer(home: Path, cell: str, sample: int) -> Answer:
-    """From the process, or as it was shown last: every other click draws the page again."""
+    """Return the prompts, cached for the last sample, because every click reruns the page."""
     key = (str(home), cell, sample)
     if _LAST not in st.session_state or st.session_state[_LAST][0] != key:
         place = st.empty()
-        # Whoever goes elsewhere meanwhile makes this raise, which ends the process.
+        # If the viewer leaves the page, this callback raises and `ask` kills the subprocess.
         answer = ask(
             home,
             cell,

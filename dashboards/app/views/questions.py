@@ -1,4 +1,4 @@
-"""A box for SQL: one reading statement, a few seconds, the first rows; locked as `lce sql` is."""
+"""Page: one read-only SQL statement with limits of time and size, locked down like `lce sql`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from lce_core.errors import SpecError
 MOST_ROWS = 1000
 MOST_SECONDS = 10.0
 MOST_BYTES = 32 << 20
-"""Of rows that a browser is sent."""
+"""Maximum size of the rows sent to the browser."""
 _HEIGHT = 140
 
 
 def page(chosen: Chosen) -> None:
-    """The box, its answer, and what can be asked."""
+    """Draw the query box, the result, and the list of views."""
     first = (
         "SELECT method, frozen, benchmark, eval_length, value\nFROM benchmark_by_length\n"
         f"WHERE study = '{chosen.study}' AND is_best\nORDER BY benchmark, eval_length"
@@ -56,7 +56,7 @@ def _answer(chosen: Chosen, query: str) -> None:
     seconds, shown = time.perf_counter() - clock, rows[:MOST_ROWS]
     more = f"the first {MOST_ROWS:,} rows; there are more" if len(rows) > MOST_ROWS else None
     st.caption(f"{more or f'{len(rows):,} rows'}, {seconds:.2f} s")
-    # Names may repeat and values may be lists: numbers of columns tell them apart.
+    # Column names may repeat, so use column numbers as keys.
     heads = {str(number): _head(columns, number) for number in range(len(columns))}
     table([{str(n): _plain(cell) for n, cell in enumerate(row)} for row in shown], heads, "answer")
     st.download_button(
