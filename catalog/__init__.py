@@ -1,5 +1,5 @@
-"""The DuckDB catalog: what the store holds, as views anyone can query.
+"""The DuckDB catalog: the contents of the store as SQL views.
 
-`build` makes the file from records and plans; `queries` reads it. Both are free of torch, Prefect
-and MLflow. The file is a projection: delete it and `lce rebuild catalog` brings it back.
+`build` writes the file from records and plans; `queries` reads it. Neither imports torch, Prefect
+or MLflow. The file is a projection: `lce rebuild catalog` recreates it after a deletion.
 """

@@ -1,9 +1,9 @@
-"""Answers a statement that a user wrote in a process of its own: `python -m catalog.apart`.
+"""Run a user's SQL statement in a separate process: `python -m catalog.apart`.
 
-DuckDB's memory limit misses much of what functions of text and lists, and values of gigabytes,
-allocate. The kernel counts all of it (RLIMIT_DATA), so the worst statement ends its own process
-with an error instead of exhausting the machine. The request goes to standard input as JSON; rows
-come back as lines of JSON, with values that JSON lacks as {"type": "text"}.
+DuckDB's memory limit does not count large values and much of what text and list functions allocate.
+The kernel counts all of it (RLIMIT_DATA): an expensive statement fails in its own process instead
+of exhausting the machine's memory. The request is JSON on standard input. Rows are returned as
+lines of JSON; a value of a type that JSON lacks is written as {"type": "text"}.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from catalog.limits import QUERY_SECONDS, Limits, limits, out_of_memory, too_slo
 from lce_core.errors import SpecError, restored
 
 _GRACE_SECONDS = 5.0
-"""Longest wait after the time limit, for a statement that DuckDB does not interrupt."""
+"""Extra time after the limit for a statement that DuckDB cannot interrupt."""
 
 Rows = list[tuple[Any, ...]]
 
@@ -43,19 +43,19 @@ def answer_apart(
     most_bytes: int | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> tuple[list[str], Rows]:
-    """Column names and rows of one read-only query, as `catalog.queries.run_query` gives them.
+    """Return column names and rows of one read-only query, as `catalog.queries.run_query` does.
 
     Args:
-      path: The catalog.
-      sql: One statement that reads.
-      seconds: Time limit.
-      most_rows: Rows after which no more are read; None: all of them.
-      memory: Bytes that the process may take; None: half of what is free, at most 4 GB.
-      most_bytes: Bytes of rows to return; None: an eighth of the memory.
-      environment: Variables of the process; None: those of this one.
+      path: Path of the catalog.
+      sql: One read-only statement.
+      seconds: Time limit in seconds.
+      most_rows: Maximum number of rows to read; None: all rows.
+      memory: Memory limit of the process in bytes; None: half of the free memory, at most 4 GB.
+      most_bytes: Maximum size of the rows in bytes; None: an eighth of the memory limit.
+      environment: Environment variables of the process; None: inherited.
 
     Raises:
-      SpecError: as `run_query`.
+      SpecError: see `run_query`.
     """
     within = limits(memory)
     if most_bytes is not None:
@@ -66,7 +66,7 @@ def answer_apart(
         "seconds": seconds,
         "most_rows": most_rows,
     }
-    with tempfile.TemporaryDirectory(prefix="lce-sql-") as folder:  # gone even if DuckDB dies
+    with tempfile.TemporaryDirectory(prefix="lce-sql-") as folder:  # deleted even if DuckDB crashes
         request |= {"temporary": folder, "within": asdict(within)}
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "catalog.apart"],
@@ -84,7 +84,7 @@ def answer_apart(
         finally:
             is_stuck = not stuck.is_alive()
             stuck.cancel()
-            process.kill()  # nothing where it has ended
+            process.kill()  # no effect after a normal exit
             process.wait()
     if not is_whole:
         if is_stuck:
@@ -94,11 +94,13 @@ def answer_apart(
 
 
 def main() -> int:
-    """Answer the request on standard input; return the exit code."""
+    """Answer the request on standard input and return the exit code."""
     asked = json.load(sys.stdin)
     within = Limits(**asked["within"])
     tempfile.tempdir = asked["temporary"]
-    from catalog.queries import read_blocks  # before the limit: DuckDB itself is no part of a query
+    from catalog.queries import (
+        read_blocks,
+    )  # import before the limit: DuckDB's own memory does not count
 
     _limit_memory(within.memory)
     try:
@@ -119,8 +121,8 @@ def main() -> int:
 
 
 def _limit_memory(size: int) -> None:
-    """Limit what this process allocates; systems that do not count it keep DuckDB's limit."""
-    with contextlib.suppress(ValueError, OSError):  # a lower limit of the user's holds
+    """Limit this process's allocations; where the kernel ignores this, DuckDB's limit remains."""
+    with contextlib.suppress(ValueError, OSError):  # a lower limit set by the user stays
         resource.setrlimit(resource.RLIMIT_DATA, (size, size))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
@@ -132,7 +134,7 @@ def _send(message: dict[str, Any]) -> None:
 def _received(
     process: subprocess.Popen[str], request: dict[str, Any]
 ) -> tuple[list[str], Rows, bool]:
-    """Columns, rows, and whether the process said all that it had to say."""
+    """Parse the columns, the rows, and whether the output is complete."""
     assert process.stdin
     assert process.stdout
     columns: list[str] = []
@@ -141,7 +143,7 @@ def _received(
         with contextlib.suppress(BrokenPipeError), process.stdin:
             process.stdin.write(json.dumps(request))
         for line in process.stdout:
-            if not line.endswith("\n"):  # it died while it wrote
+            if not line.endswith("\n"):  # the process died while writing
                 break
             message = json.loads(line)
             if "error" in message and (error := restored("SpecError", message["error"])):
@@ -170,11 +172,11 @@ _READ: dict[str, Callable[[Any], Any]] = {
     "dict": lambda pairs: {_unpacked(key): _unpacked(value) for key, value in pairs},
     "str": str,
 }
-"""Values that JSON lacks, by the name of their type."""
+"""Parsers of values that JSON lacks, by type name."""
 
 
 def _packed(value: Any) -> Any:
-    """A value as JSON has it."""
+    """Return a value that JSON can represent."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, list):

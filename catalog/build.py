@@ -1,10 +1,10 @@
-"""Builds the catalog from the store and swaps it in.
+"""Build the catalog from the store and replace the old file atomically.
 
-The new file is written aside and renamed over the old one, so that there is one writer, readers are
-never blocked, and a reader with the old file open keeps its snapshot. A damaged or foreign file in
-its place is set aside, never overwritten. All tables are materialised:
-the file needs no other file. It has the storage version of DuckDB 1.0, which every later release
-opens.
+The new file is written to a temporary folder and renamed over the old one. There is one writer,
+readers never block, and a reader that has the old file open keeps its snapshot. A damaged or
+foreign file in the catalog's place is moved aside, never overwritten. All tables are materialised,
+so the file depends on no other file. It uses the storage version of DuckDB 1.0, which every later
+release opens.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _VIEWS = (
     "paper_tables",
 )
 _PAPER_VIEWS = ("paper_training", "paper_figures")
-"""Views in the schemas that `paper_table_views` creates."""
+"""Views that belong to the schemas created by `paper_table_views`."""
 _REFERENCE = Path(__file__).parent / "reference"
 _PAPER_TABLES = {
     "score": "scores",
@@ -64,20 +64,20 @@ _PAPER_TABLES = {
     "erratum": "errata",
     "place": "tables",
 }
-"""The papers' figures: file by table."""
+"""CSV file of the papers' figures by table."""
 _FORM = "AUTO_DETECT false, DELIM ',', QUOTE '\"', ESCAPE '\"', NEW_LINE '\\n'"
 
 
 def build_catalog(store: Store, path: Path | None = None) -> Path:
-    """Builds the catalog of everything in the store; returns its path.
+    """Build the catalog of everything in the store and return its path.
 
     Args:
-      store: Records and plans; damaged artifacts are noted, never an error.
-      path: Where the catalog goes; by default `catalog.duckdb` in the store's home.
+      store: The store; damaged artifacts are recorded in the catalog and raise no error.
+      path: Path of the catalog; by default `catalog.duckdb` in the store's home.
 
     Raises:
-      OSError: the folder cannot be written to; an earlier catalog stays as it was.
-      StoreError: a damaged file lies in the catalog's place and cannot be renamed.
+      OSError: the folder is not writable; an existing catalog is unchanged.
+      StoreError: a damaged file in the catalog's place cannot be renamed.
     """
     path = path or store.home / CATALOG
     with _only_builder(path):
@@ -86,7 +86,7 @@ def build_catalog(store: Store, path: Path | None = None) -> Path:
 
 
 def refresh_catalog(store: Store, path: Path | None = None) -> Path:
-    """As `build_catalog`, but keeps a catalog that a build would give again."""
+    """Build the catalog only if the store or code changed since the last build; return its path."""
     path = path or store.home / CATALOG
     with _only_builder(path):
         state = state_digest(store, _MAKER)
@@ -96,7 +96,7 @@ def refresh_catalog(store: Store, path: Path | None = None) -> Path:
 
 
 def _is_current(path: Path, state: str) -> bool:
-    """Whether the file is the one that was built from a store in this state."""
+    """Return True if the file is unchanged and was built from this state of the store."""
     note = noted(note_beside(path))
     return note.get("store") == state and path.is_file() and is_as_built(path)
 
@@ -107,8 +107,12 @@ def _only_builder(path: Path) -> FileLock:
 
 
 def _build(store: Store, path: Path, state: str) -> None:
-    """Builds; `state` is older than what is read, so that a change meanwhile is built next time."""
-    from catalog.extraction import extract  # pyarrow, which nobody else here needs
+    """Build the catalog and note `state`.
+
+    `state` was computed before the store is read. A change in between therefore makes the note
+    outdated, and the next refresh builds again.
+    """
+    from catalog.extraction import extract  # imports pyarrow, which only this function needs
 
     with _aside(path) as aside:
         write_tables(extract(store), aside)
@@ -119,14 +123,14 @@ def _build(store: Store, path: Path, state: str) -> None:
 
 
 def _opened_for_writing(path: Path) -> str | None:
-    # The log belongs to the file that is there; the new catalog would replay it.
+    # DuckDB would replay the old file's write-ahead log into the new catalog.
     log = path.with_name(f"{path.name}.wal")
     return f"changed by another program ({log.name} lies beside it)" if log.exists() else None
 
 
 @contextlib.contextmanager
 def _aside(path: Path) -> Iterator[Path]:
-    # Under the lock nobody else builds, so every other aside folder was left by a dead builder.
+    # The lock excludes other builders, so every existing temporary folder is a crashed build's.
     for left in path.parent.glob(f".{path.name}.aside-*"):
         shutil.rmtree(left, ignore_errors=True)
     folder = path.with_name(f".{path.name}.aside-{uuid.uuid4().hex[:8]}")
@@ -138,8 +142,8 @@ def _aside(path: Path) -> Iterator[Path]:
 
 
 def write_tables(tables: Mapping[str, pa.Table], path: Path) -> None:
-    """Writes a catalog, views included, of tables as `extract` gives them; `path` must be new."""
-    from catalog.comparisons import fill_comparisons  # scipy, which no reader of a catalog needs
+    """Write a catalog with views from the tables of `extract`; `path` must not exist."""
+    from catalog.comparisons import fill_comparisons  # imports scipy, which readers do not need
 
     path.write_bytes(_without_rows())
     with _attached(path) as connection:
@@ -152,7 +156,11 @@ def write_tables(tables: Mapping[str, pa.Table], path: Path) -> None:
 
 @functools.cache
 def _without_rows() -> bytes:
-    """The catalog of an empty store; kept, for a few hundred views take longer than most rows."""
+    """Return the catalog of an empty store.
+
+    The result is cached, because creating a few hundred views takes longer than inserting most
+    stores' rows.
+    """
     with tempfile.TemporaryDirectory(prefix="lce-catalog-") as folder:
         path = Path(folder) / CATALOG
         with _attached(path) as connection:
@@ -171,7 +179,7 @@ def _sql(name: str) -> str:
 
 @contextlib.contextmanager
 def _attached(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection that writes to `path`, in one transaction: each commit waits for the disk."""
+    """Open a connection that writes to `path` in one transaction, as a commit waits for disk."""
     config: dict[str, str | bool | int | float | list[str]] = {
         "autoinstall_known_extensions": "false",
         "autoload_known_extensions": "false",
@@ -190,7 +198,7 @@ def _attached(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def load_papers(connection: duckdb.DuckDBPyConnection) -> None:
-    """Fills the tables of `sql/papers.sql` with the figures that the papers print."""
+    """Fill the tables of `sql/papers.sql` with the figures printed in the papers."""
     for table, file in _PAPER_TABLES.items():
         place = str(_REFERENCE / f"{file}.csv").replace("'", "''")
         connection.execute(

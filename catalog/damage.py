@@ -1,8 +1,7 @@
-"""Says why the file in the catalog's place cannot be used, without changing it.
+"""Diagnose the file in the catalog's place without changing it.
 
-Only damage counts, another storage version, and databases that are no catalog. A file that is
-locked, out of reach, or too large for memory is healthy as far as anybody knows: whoever opens it
-reports what is wrong.
+Reports damage, an unsupported storage version, and databases that are not catalogs. A file that is
+locked, unreadable, or too large for memory is treated as healthy; opening it reports the problem.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _DAMAGED = (
     "encrypted",
     "deserialize",
 )
-"""Parts of DuckDB's messages about a file that it cannot read; its classes do not say."""
+"""Parts of DuckDB's messages about files that it cannot read; the exception classes do not tell."""
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
@@ -34,10 +33,10 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
 
 
 def catalog_damage(path: Path) -> str | None:
-    """Return what is wrong with a catalog, to follow "it is"; None if nothing is, or no file.
+    """Return the problem of a catalog, worded to follow "it is"; None if healthy or missing.
 
-    A file that nobody touched since it was built costs one look at its size and times. Of any other
-    every block is read, because DuckDB opens a file whose damage lies further in.
+    An unchanged file is recognized by its size and times. For any other file every block is read,
+    because DuckDB opens files that are damaged in later blocks.
     """
     try:
         found = path.stat()
@@ -66,12 +65,12 @@ def catalog_damage(path: Path) -> str | None:
 
 
 def note_beside(path: Path) -> Path:
-    """Return the file that says what a catalog was built from."""
+    """Return the path of the note that records what a catalog was built from."""
     return path.with_name(f".{path.name}.origin.json")
 
 
 def marks(path: Path) -> dict[str, str]:
-    """Return what the note says of a catalog just built, so that a change shows later."""
+    """Return note entries that identify a catalog just built, to detect later changes."""
     return {"sha256": sha256_file(path), "stat": _times(path)}
 
 

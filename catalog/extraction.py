@@ -1,8 +1,8 @@
-"""Turns the store into Arrow tables, one per table of `sql/schema.sql`.
+"""Convert the store to Arrow tables, one per table of `sql/schema.sql`.
 
-Rows come in the order of studies, plans and artifact folders, so that the same store always gives
-the same tables. A cell or training run whose files are intact but cannot be understood gives no
-rows and counts as damaged: one bad file never spoils the catalog.
+Rows are ordered by study, plan position and artifact folder, so the same store always gives the
+same tables. A cell or training run with intact files that cannot be parsed gives no rows and counts
+as damaged: one bad file must not break the catalog.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _NUMBERS = (
     ("predicted_", "predicted", ("tokens", "flops")),
     ("prompt_tokens_", "prompt_tokens", ("mean", "min", "max")),
 )
-"""Prefix of the columns, where they lie in a cell's result, and under which names."""
+"""(Column prefix, key in a cell's result, names below that key)."""
 _UNREADABLE = (OSError, ValueError, KeyError, LceError, pa.ArrowException)
 
 
@@ -90,7 +90,7 @@ class _Loss(_Form):
 
 
 def extract(store: Store) -> dict[str, pa.Table]:
-    """All rows of the catalog by table name; tables without rows are left out."""
+    """Return all rows of the catalog by table name; tables without rows are omitted."""
     holdings, plans = take_stock(store), store.studies.plans()
     environments = {
         short: fingerprint(record.environment)[:SHORT] for short, record in holdings.records.items()
@@ -98,7 +98,8 @@ def extract(store: Store) -> dict[str, pa.Table]:
     tables = {
         **_cell_contents(plans, holdings),
         "loss": _table(_loss_rows(plans, holdings)),
-        # After the contents: what turned out unreadable above is damaged below.
+        # Keep this order: reading the contents above marks unreadable cells as damaged for the
+        # tables below.
         "study": _table(_study_rows(plans)),
         "cell": _table(_cell_rows(plans, holdings)),
         "artifact": _table(_artifact_rows(holdings, environments)),
@@ -174,14 +175,14 @@ def _study_rows(plans: list[Row]) -> Iterator[Row]:
 
 
 def _cell_rows(plans: list[Row], holdings: Holdings) -> Iterator[Row]:
-    installed = frozenset(METHODS.names())  # a look into folders
+    installed = frozenset(METHODS.names())  # reads the plug-in folders, so do it once
     for plan in plans:
         for position, cell in enumerate(plan["cells"]):
             yield {
                 "study": plan["study"],
                 "position": position,
                 **{axis: cell[axis] for axis in _AXES},
-                # Plans of earlier versions had one target for all methods.
+                # Earlier versions planned one target context for all methods.
                 "target_context": cell.get("target_context", plan["target_context"]),
                 **cell_status(cell, holdings, plan.get("kinds", {})),
                 **_measured(cell["cell"], holdings),
@@ -192,7 +193,7 @@ def _cell_rows(plans: list[Row], holdings: Holdings) -> Iterator[Row]:
 def _measured(short: str | None, holdings: Holdings) -> Row:
     record = holdings.intact(short) if short else None
     result = record.result if record else {}
-    read = result.get("data")  # records of earlier versions do not say
+    read = result.get("data")  # missing in records of earlier versions
     return {
         **{
             f"{prefix}{what}": (result.get(kind) or {}).get(what)
@@ -206,9 +207,9 @@ def _measured(short: str | None, holdings: Holdings) -> Row:
 def _family(cell: Row, holdings: Holdings, installed: Container[str]) -> str | None:
     record = holdings.records.get(cell["cell"] or "")
     method = record.spec.get("method") if record else None
-    # A study may give a method another label.
+    # A study may relabel a method, so read the registered name from the record.
     name = str(method["name"]) if isinstance(method, Mapping) else cell["method"]
-    # A method of somebody's own folder may not be installed here.
+    # A method from a user's own folder may not be installed on this machine.
     return METHODS.load(name).family if name in installed else None
 
 
@@ -269,8 +270,8 @@ def _verification_rows(store: Store) -> Iterator[Row]:
 
 def _read_parquet(path: Path, schema: pa.Schema) -> pa.Table:
     try:
-        # Files are small and many: threads, a file system and a cast for each would cost more than
-        # what they are for.
+        # There are many small files: threads, a file system object and a cast per file would cost
+        # more time than reading the files.
         file = pq.ParquetFile(pa.BufferReader(path.read_bytes()))
         table = file.read(columns=schema.names, use_threads=False)
         return table if table.schema == schema else table.select(schema.names).cast(schema)
@@ -290,7 +291,7 @@ def _with(table: pa.Table, **constants: Any) -> pa.Table:
 
 
 def _joined(tables: list[pa.Table]) -> pa.Table:
-    # In few chunks: DuckDB reads thousands of small ones in twice the time.
+    # Combine chunks: DuckDB takes twice as long to read thousands of small ones.
     return pa.concat_tables(tables).combine_chunks() if tables else _table(())
 
 

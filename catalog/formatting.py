@@ -1,8 +1,8 @@
-"""Rows as text: a table for people, CSV or JSON for programs.
+"""Format rows as a table for people, or as CSV or JSON for programs.
 
-A table is made to fit: columns with one value throughout are said once above it, long names are
-broken at underscores, and what is still too wide goes on in a second table that repeats the columns
-by which rows are told apart. CSV and JSON hold every value unrounded and every text unchanged.
+Tables fit the given width: columns with a constant value are stated once above the table, long
+names break at underscores, and columns that still do not fit continue in a second table that
+repeats the key columns. CSV and JSON hold every value unrounded and every text unchanged.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ Rows = Sequence[Sequence[Any]]
 
 
 def format_rows(columns: Sequence[str], rows: Rows, form: str, width: int = WIDTH) -> str:
-    """Rows as `table`, `csv` or `json`, without a closing newline.
+    """Return rows as `table`, `csv` or `json`, without a trailing newline.
 
     Raises:
-      SpecError: there is no such format.
+      SpecError: the format is unknown.
     """
     if form == "table":
         return _table([visible(name) for name in _distinct(columns)], rows, width)
@@ -48,7 +48,7 @@ def format_rows(columns: Sequence[str], rows: Rows, form: str, width: int = WIDT
 
 def _csv(columns: Sequence[str], rows: Rows) -> str:
     lines: list[str] = []
-    # The writer quotes a carriage return only where it is part of the end of a line.
+    # csv.writer quotes a carriage return only if the line terminator contains one.
     end = "\r\n"
     writer = csv.writer(SimpleNamespace(write=lines.append), lineterminator=end)
     writer.writerow(columns)
@@ -96,14 +96,14 @@ def _table(columns: list[str], rows: Rows, width: int) -> str:
 
 @dataclass(frozen=True)
 class _Grid:
-    """Cells as text, by row and column number, and which columns are numbers."""
+    """Cells as text by row and column number, with a flag for numeric columns."""
 
     columns: list[str]
     cells: list[list[str]]
     numeric: list[bool]
 
     def widths(self, shown: Sequence[int], width: int) -> dict[int, int]:
-        """Width of each shown column; empty if they do not fit. Only text may be folded."""
+        """Return each shown column's width; empty if they do not fit. Only text may wrap."""
         widths, least = {}, {}
         for i in shown:
             longest = max(len(row[i]) for row in self.cells)
@@ -117,14 +117,14 @@ class _Grid:
             if widths[widest] == least[widest]:
                 return {}
             widths[widest] -= min(excess, widths[widest] - least[widest])
-        for i in shown:  # unbroken names where there is room for them
+        for i in shown:  # use spare room to keep column names unbroken
             more = len(self.columns[i]) - widths[i]
             if 0 < more <= room - sum(widths.values()):
                 widths[i] += more
         return widths
 
     def blocks(self, shown: list[int], width: int) -> list[list[int]]:
-        """The columns of each table, keys first in each; empty if no such split fits."""
+        """Split columns into tables that fit, key columns first in each; empty if impossible."""
         if self.widths(shown, width):
             return [shown]
         keys = self._keys(shown)
@@ -139,7 +139,7 @@ class _Grid:
         return blocks
 
     def block(self, shown: list[int], width: int) -> str:
-        """One table."""
+        """Return one table as text."""
         widths = self.widths(shown, width)
         heads = [_folded_name(self.columns[i], widths[i]) for i in shown]
         height = max(len(head) for head in heads)
@@ -151,7 +151,7 @@ class _Grid:
         return "\n".join(line.rstrip() for line in lines)
 
     def constants(self, shown: list[int], width: int) -> str:
-        """The columns with one value throughout, as "name=value", and those with none."""
+        """State the columns with a constant value as "name=value", and list the empty columns."""
         empty = [self.columns[i] for i in shown if self.cells[0][i] == _NULL]
         said = [f"{self.columns[i]}={self.cells[0][i]}" for i in shown]
         lines = _folded("  ".join(text for text in said if not text.endswith(f"={_NULL}")), width)
@@ -160,7 +160,7 @@ class _Grid:
         return "".join(f"{line}\n" for line in lines if line) + "\n" * any(lines)
 
     def one_below_the_other(self, width: int) -> str:
-        """Each row as a block of "name  value" lines."""
+        """Return each row as a block of "name  value" lines."""
         name_width = max(len(name) for name in self.columns)
         indent = " " * (name_width + _GAP)
         blocks = []
@@ -174,7 +174,7 @@ class _Grid:
         return ("\n" + "-" * width + "\n").join(blocks)
 
     def _keys(self, shown: list[int]) -> list[int]:
-        """The first columns that together tell every row apart; none if all are needed."""
+        """Return the shortest column prefix that identifies every row; empty if all are needed."""
         for number in range(1, len(shown)):
             keys = shown[:number]
             if len({tuple(row[i] for i in keys) for row in self.cells}) == len(self.cells):
@@ -208,7 +208,7 @@ def _short(cell: Any) -> str:
 
 
 def number_text(value: float) -> str:
-    """Four digits, at most four decimals; an exponent only where these would hide the value."""
+    """Format with four digits, at most four decimals; below 1e-3 or from 1e6 with an exponent."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
     if not 1e-3 <= abs(value) < 1e6:
@@ -238,7 +238,7 @@ def _folded_name(name: str, width: int) -> list[str]:
 
 
 def _folded(text: str, width: int) -> list[str]:
-    """Lines of at most `width`, broken at blanks where there are any."""
+    """Wrap text to lines of at most `width`, at blanks where possible."""
     lines = []
     for line in text.splitlines() or [""]:
         rest = line
@@ -252,7 +252,7 @@ def _folded(text: str, width: int) -> list[str]:
 
 
 def _distinct(columns: Sequence[str]) -> list[str]:
-    """Names with a number added where one repeats, so that no column hides another."""
+    """Number repeated names, so that no column hides another."""
     named: list[str] = []
     for column in columns:
         name, number = column, 1

@@ -1,7 +1,7 @@
-"""What a store holds: records by id, what is wrong with the damaged ones, and noted failures.
+"""List the contents of a store: records by id, reasons for damage, and noted failures.
 
-Records name their files; no other file is looked at. An artifact that is not what its record says
-is damaged, with a reason; that is a fact for the catalog, never an error.
+Only files named in records are read. An artifact that does not match its record counts as damaged,
+with a reason: the catalog reports it and raises no error.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ class Holdings:
     folders: dict[str, Path] = field(default_factory=dict)
     records: dict[str, Record] = field(default_factory=dict)
     damage: dict[str, str] = field(default_factory=dict)
-    """What is wrong, by short fingerprint."""
+    """Reason for the damage, by short fingerprint."""
     failures: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Steps whose last attempt failed, as `FailureNotes.add` wrote them."""
+    """Notes of steps whose last attempt failed, as `FailureNotes.add` writes them."""
 
     def intact(self, short: str) -> Record | None:
-        """The record of an undamaged artifact; None if it is damaged or not there."""
+        """Return the record of an undamaged artifact; None if it is damaged or missing."""
         return None if short in self.damage else self.records.get(short)
 
     def file(self, short: str, name: str) -> Path:
-        """A file of an artifact.
+        """Return the path of an artifact's file.
 
         Raises:
-          StoreError: the record names no such file.
+          StoreError: the record does not list the file.
         """
         if name not in self.records[short].files:
             raise StoreError(
@@ -49,7 +49,7 @@ class Holdings:
         return self.folders[short] / name
 
     def trouble(self, short: str, folder: str) -> str | None:
-        """What is wrong with the artifact expected in `folder`; None if it is not there at all."""
+        """Return what is wrong with the artifact expected in `folder`; None if it is missing."""
         if short in self.damage:
             return self.damage[short]
         if short not in self.records and (self.artifacts / folder).is_dir():
@@ -58,12 +58,12 @@ class Holdings:
 
 
 def take_stock(store: Store) -> Holdings:
-    """Verifies everything in the store (unchanged files are not hashed again)."""
+    """Verify every artifact in the store; files unchanged since the last check are not hashed."""
     holdings = Holdings(store.home / "artifacts", failures=store.failures.all())
     for folder, record in store.records():
         step = _step(record)
         if store.path(step) != folder:
-            continue  # a second copy under another name
+            continue  # a copy under another name
         holdings.folders[step.short], holdings.records[step.short] = folder, record
         if not store.is_intact(folder, record):
             holdings.damage[step.short] = what_is_wrong(folder) or CHANGED_CONTENT

@@ -1,4 +1,4 @@
-"""How much memory, disk and result a statement may take."""
+"""Limits of memory, disk and result size for SQL statements."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ if TYPE_CHECKING:
 
 QUERY_SECONDS = 60.0
 MAX_MEMORY_BYTES = 4 << 30
-"""Default upper bound, however much memory is free."""
+"""Upper bound of the default limit, however much memory is free."""
 MIN_MEMORY_BYTES = 256 << 20
-"""Python and DuckDB take 100 MB before they have read a row."""
+"""Lower bound: Python and DuckDB use 100 MB before they read a row."""
 _SHARE_OF_FREE_MEMORY = 0.5
 _SHARE_OF_FREE_DISK = 0.25
 _SHARE_OF_DUCKDB = 0.6
-"""DuckDB's own limit lies below that of its process: it does not count every allocation."""
+"""DuckDB's limit as a share of its process's limit. It is lower because DuckDB does not count every
+allocation."""
 _SHARE_OF_RESULT = 0.125
-"""A result exists up to four times at once: rows, text of cells, aligned lines, whole text."""
+"""A result exists up to four times at once: as rows, cell texts, aligned lines and the whole text.
+"""
 _MORE = "select fewer rows or columns, or allow more with `lce sql --memory 8GB`"
 _CGROUP = Path("/sys/fs/cgroup")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -34,23 +36,23 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds of one statement in bytes."""
+    """Limits of one statement in bytes."""
 
     memory: int
-    """Memory of the process that runs the statement."""
+    """Memory limit of the process that runs the statement."""
     spill: int
-    """Temporary files that DuckDB writes when its memory is full."""
+    """Size limit of the temporary files that DuckDB writes when its memory is full."""
     result: int
-    """Rows as Python objects."""
+    """Size limit of the rows as Python objects."""
 
     @property
     def database(self) -> int:
-        """DuckDB's `memory_limit`."""
+        """DuckDB's `memory_limit` in bytes."""
         return int(self.memory * _SHARE_OF_DUCKDB)
 
     def apply(self, connection: duckdb.DuckDBPyConnection, spill_folder: Path) -> None:
-        """Set the bounds of a connection; DuckDB makes the folder when it needs one."""
-        # As settings of `duckdb.connect`, DuckDB 2.0 shows the size of the folder and ignores it.
+        """Set the limits on a connection; DuckDB creates the spill folder when needed."""
+        # Use SET: DuckDB 2.0 ignores the folder's size limit when passed to `duckdb.connect`.
         connection.execute(f"SET memory_limit = '{self.database}B'")
         folder = str(spill_folder).replace("'", "''")
         connection.execute(f"SET temp_directory = '{folder}'")
@@ -58,11 +60,11 @@ class Limits:
 
 
 def limits(memory: int | None = None, disk: Path | None = None) -> Limits:
-    """Return the bounds that hold now.
+    """Return the current limits.
 
     Args:
-      memory: Bytes of memory to allow; None: half of what is free, from 256 MB to 4 GB.
-      disk: A folder on the disk that takes temporary files; None: the system's folder for them.
+      memory: Memory limit in bytes; None: half of the free memory, from 256 MB to 4 GB.
+      disk: A folder on the disk for temporary files; None: the system's temporary folder.
     """
     if memory is None:
         share = int(free_memory() * _SHARE_OF_FREE_MEMORY)
@@ -73,24 +75,24 @@ def limits(memory: int | None = None, disk: Path | None = None) -> Limits:
 
 
 def free_memory(cgroup: Path = _CGROUP) -> int:
-    """Return the bytes of memory free for this process: of the machine or of its container."""
+    """Return the free memory in bytes, of the machine or of the container if it has less."""
     free = int(psutil.virtual_memory().available)
     try:
         allowed = int((cgroup / "memory.max").read_text(encoding="ascii"))
         used = int((cgroup / "memory.current").read_text(encoding="ascii"))
         stat = (cgroup / "memory.stat").read_text(encoding="ascii")
-    except (OSError, ValueError):  # no container, or "max": no limit of its own
+    except (OSError, ValueError):  # no cgroup file, or "max": no container limit
         return free
-    # The kernel counts cached files as used and drops them when memory is short.
+    # The kernel counts the page cache as used but drops it when memory is short.
     cached = re.search(r"^file (\d+)$", stat, re.MULTILINE)
     return min(free, max(0, allowed - used + (int(cached[1]) if cached else 0)))
 
 
 def bytes_of(size: str, option: str) -> int:
-    """Return the bytes that a size such as `8GB` or `512MB` stands for.
+    """Parse a size such as `8GB` or `512MB` into bytes.
 
     Raises:
-      SpecError: the text is no size, or the size is too small for any query.
+      SpecError: the text is not a size, or the size is too small for any query.
     """
     found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,9})?) ?([KMGT]?)I?B?", size.strip().upper())
     number = int(float(found[1]) * _UNITS[found[2]]) if found else 0
@@ -105,13 +107,13 @@ def bytes_of(size: str, option: str) -> int:
 
 
 def in_words(size: int) -> str:
-    """Return a number of bytes as text: 256 MB, 1.5 GB."""
+    """Format bytes as text: 256 MB, 1.5 GB."""
     unit = "GB" if size >= 1 << 30 else "MB"
     return f"{size / (1 << 30 if unit == 'GB' else 1 << 20):.3g} {unit}"
 
 
 def too_slow(sql: str, seconds: float) -> SpecError:
-    """Return the error of a statement that reached its time limit."""
+    """Return the error for a statement that reached its time limit."""
     return SpecError(
         "SQL",
         f"{sql} after {seconds:g} s",
@@ -121,7 +123,7 @@ def too_slow(sql: str, seconds: float) -> SpecError:
 
 
 def out_of_memory(sql: str, message: str, within: Limits) -> SpecError:
-    """Return the error of a statement that reached a limit of memory or temporary files."""
+    """Return the error for a statement that reached a limit of memory or temporary files."""
     return SpecError(
         "SQL",
         f"{sql} ({message})",
@@ -132,7 +134,7 @@ def out_of_memory(sql: str, message: str, within: Limits) -> SpecError:
 
 
 def too_large(sql: str, num_rows: int, within: Limits) -> SpecError:
-    """Return the error of a statement whose first rows are larger than an answer may be."""
+    """Return the error for a statement whose result exceeds the size limit."""
     return SpecError(
         "SQL",
         f"{sql} (more than {in_words(within.result)} in the first {num_rows:,} rows)",

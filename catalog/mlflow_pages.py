@@ -1,9 +1,9 @@
-"""Addresses of a study's pages in the MLflow UI, for whoever links to them: the only place.
+"""URLs of a study's pages in the MLflow UI; the only module that builds them.
 
-MLflow makes up the numbers of experiments and runs when they are written, so the projection notes
-them beside its database (mlflow/pages.json), and they are read from there: without MLflow, and
-whether or not its UI runs. Its address is that of the UI that `lce up` has started over the store
-(services/mlflow.json), or the one it would have by default.
+MLflow assigns ids to experiments and runs when they are written. The projection therefore notes the
+ids beside its database (mlflow/pages.json), and this module reads them without importing MLflow and
+without a running UI. The server address is that of the UI started by `lce up` for the store
+(services/mlflow.json), or the default address.
 """
 
 from __future__ import annotations
@@ -18,38 +18,38 @@ from lce_core.store.odd_files import read_mapping
 
 DEFAULT_SERVER = "http://127.0.0.1:5000"
 METHODS_VIEW = "methods"
-"""The saved view with one line a method, the mean over its seeds."""
+"""Saved view with one line per method: the mean over its seeds."""
 EXPERIMENTS_PATH = "#/experiments?workflowType=machine_learning"
-"""Path of the list of experiments: without its query MLflow opens on pages for chat agents."""
+"""URL path of the experiment list. Without this query MLflow opens its pages for chat agents."""
 SEEDS_VIEW = "seeds"
-"""The saved view of the seeds' own runs, grouped by method."""
+"""Saved view of the runs per seed, grouped by method."""
 
 
 @dataclass(frozen=True)
 class MlflowPages:
-    """Addresses of one study's pages."""
+    """URLs of one study's pages."""
 
     server: str
-    """Of the MLflow UI, such as http://127.0.0.1:5000."""
+    """Base URL of the MLflow UI, such as http://127.0.0.1:5000."""
     study: str
     experiment_id: str
     runs: Mapping[str, str]
-    """Ids of runs, by `run_key`."""
+    """Run ids by `run_key`."""
 
     @property
     def methods(self) -> str:
-        """Charts with one line for every method: its mean over seeds against length."""
+        """URL of charts with one line per method: the mean over seeds against length."""
         return self._view(METHODS_VIEW)
 
     @property
     def seeds(self) -> str:
-        """The same from the seeds' own runs: mean, and a band from the lowest to the highest."""
+        """URL of charts of the runs per seed: mean, and band from lowest to highest seed."""
         return self._view(SEEDS_VIEW)
 
     def run(
         self, base_model: str, method: str, frozen: bool, seed: int | None = None
     ) -> str | None:
-        """The run of a method, or of one of its seeds; None where nothing of it is done."""
+        """Return the URL of a method's run or of one seed's run; None if MLflow has no such run."""
         run_id = self.runs.get(run_key(self.study, base_model, method, frozen, seed))
         return None if run_id is None else f"{self._experiment}/runs/{quote(run_id)}"
 
@@ -62,42 +62,45 @@ class MlflowPages:
 
 
 def pages_of(home: Path, study: str) -> MlflowPages | None:
-    """The pages of a study; None where MLflow does not show it yet.
+    """Return the pages of a study; None if MLflow does not show it yet.
 
     Args:
-      home: folder of the store.
-      study: its name.
+      home: the store's folder.
+      study: name of the study.
     """
     noted = _noted(home).get(study)
     try:
         return None if noted is None else MlflowPages(server(home), **noted)
-    except TypeError:  # noted by another version
+    except TypeError:  # written by another version
         return None
 
 
 def studies_with_pages(home: Path) -> list[str]:
-    """Names of the studies that MLflow shows."""
+    """Return the names of the studies that MLflow shows."""
     return sorted(_noted(home))
 
 
 def note_pages(home: Path, study: str, experiment_id: str, runs: Mapping[str, str]) -> None:
-    """Notes where a study is; those of other studies stay. One process at a time may."""
+    """Note a study's pages, keeping those of other studies.
+
+    The file is not locked: only one process at a time may call this.
+    """
     pages = asdict(MlflowPages("", study, experiment_id, dict(sorted(runs.items()))))
     del pages["server"]
     note_path(home).parent.mkdir(parents=True, exist_ok=True)
-    # Who reads pages, as the dashboard does before its first view, needs nothing of records.
+    # Imported here, because readers such as the dashboard's first view do not need records.
     from lce_core.store.records import write_json
 
     write_json(note_path(home), {**_noted(home), study: pages})
 
 
 def note_path(home: Path) -> Path:
-    """The file in which the pages are noted."""
+    """Return the path of the file with the noted pages."""
     return home / "mlflow" / "pages.json"
 
 
 def server(home: Path) -> str:
-    """Address of the MLflow UI of a store."""
+    """Return the base URL of the store's MLflow UI."""
     try:
         return str(read_mapping(home / "services" / "mlflow.json")["url"])
     except (OSError, ValueError, KeyError):
@@ -105,23 +108,23 @@ def server(home: Path) -> str:
 
 
 def run_key(study: str, base_model: str, method: str, frozen: bool, seed: int | None = None) -> str:
-    """What names the run of a method for good, or that of one of its seeds."""
+    """Return the permanent key of a method's run, or of the run of one of its seeds."""
     row = f"{study}/{base_model}/{row_name(method, frozen)}"
     return row if seed is None else f"{row}/seed-{seed}"
 
 
 def row_name(method: str, frozen: bool) -> str:
-    """What a row of a study is called in MLflow."""
+    """Return the name of a variant in MLflow: the method, with "-tuned" if it is not frozen."""
     return method if frozen else f"{method}-tuned"
 
 
 def experiment_path(experiment_id: str) -> str:
-    """Path of an experiment below the address of the UI."""
+    """Return the URL path of an experiment."""
     return f"#/experiments/{quote(experiment_id)}"
 
 
 def view_path(experiment_id: str, view: str) -> str:
-    """Path of a saved view of an experiment, drawn as charts."""
+    """Return the URL path of an experiment's saved view, shown as charts."""
     query = f"viewStateShareKey={quote(view)}&compareRunsMode=CHART&workflowType=machine_learning"
     return f"{experiment_path(experiment_id)}/runs?{query}"
 

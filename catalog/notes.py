@@ -1,4 +1,4 @@
-"""Notes beside projections: digests by name, in JSON. `catalog.origin` says of what."""
+"""JSON notes beside projections, with digests by name. `catalog.origin` defines the digests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lce_core.store.odd_files import read_mapping
 
 
 def noted(note: Path) -> dict[str, str]:
-    """Return digests by name; empty without a readable note."""
+    """Return the noted digests by name; empty if the note is missing or unreadable."""
     try:
         return read_mapping(note)
     except (OSError, ValueError):
@@ -18,9 +18,9 @@ def noted(note: Path) -> dict[str, str]:
 
 
 def add_to_note(note: Path, digests: Mapping[str, str]) -> None:
-    """Notes these digests; those of other names stay."""
-    # Readers, who come here for one note, need nothing of records.
+    """Add digests to the note, keeping those under other names."""
+    # Imported here, because readers of notes do not need records.
     from lce_core.store.records import write_json
 
-    with contextlib.suppress(OSError):  # without a note the next call makes it again
+    with contextlib.suppress(OSError):  # without a note the next call rebuilds the projection
         write_json(note, {**noted(note), **digests})

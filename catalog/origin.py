@@ -1,9 +1,9 @@
-"""What a projection of the store was made from, noted beside it, so that it is not made again.
+"""Detect whether a projection of the store is current, from a note beside it.
 
-The note holds digests by name: one of everything that making it looks at, taken before it looks. A
-projection is current if that is as noted: whatever was added, changed or lost in the store makes it
-outdated, and so does other code. A lost note costs making it once more. The catalog, which shows
-the whole store, and MLflow, which shows one study at a time, both ask here.
+The note holds digests by name. One covers every input of the projection and is computed before the
+inputs are read. The projection is current if that digest is unchanged: any addition, change or loss
+in the store makes it outdated, and so does changed code. A lost note costs one rebuild. The catalog
+(the whole store) and MLflow (one study at a time) both use this module.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from lce_core.store.verification import VERIFICATIONS
 
 @dataclass(frozen=True)
 class Maker:
-    """The code that decides what becomes of a store in a projection."""
+    """The code that produces a projection from a store."""
 
     folders: tuple[Path, ...]
-    """Of our own source."""
+    """Source folders of this project."""
     libraries: tuple[str, ...]
 
 
 def state_digest(store: Store, maker: Maker, study: str | None = None) -> str:
-    """sha256 over all that making a projection would look at: 64 hex digits.
+    """Return the sha256 of all inputs of a projection, as 64 hex digits.
 
-    Plans, records and failures count by their content, the files that records name by size and
-    times, the code by its source.
+    Plans, records and failures are hashed by content, the files that records name by size and
+    times, and the code by its source.
 
     Args:
-      store: what is projected.
-      maker: the code that does.
-      study: look only at this study's plan and at the artifacts that it names.
+      store: the store to project.
+      maker: the code that makes the projection.
+      study: restrict the inputs to this study's plan and the artifacts that it names.
     """
     shown = _all(store.home) if study is None else _of_study(store.home, study)
     digest = hashlib.sha256()
@@ -63,7 +63,7 @@ def _code(maker: Maker) -> Iterator[tuple[str, str]]:
 def _all(home: Path) -> Iterator[tuple[object, ...]]:
     looked_at = ("studies/*/plan.json", "failures/*.json", f"{VERIFICATIONS}/*.json")
     for path in sorted(path for pattern in looked_at for path in home.glob(pattern)):
-        # Plans are written anew by every run, so their times say nothing.
+        # Every run rewrites its plan, so hash the content and not the modification time.
         yield path.relative_to(home).as_posix(), _sha256(_read(path))
     for kind in _folders(home / "artifacts"):
         for artifact in _folders(kind):
@@ -73,7 +73,7 @@ def _all(home: Path) -> Iterator[tuple[object, ...]]:
 def _of_study(home: Path, study: str) -> Iterator[tuple[object, ...]]:
     file = home / "studies" / study / PLAN
     yield study, _sha256(_read(file))
-    with contextlib.suppress(OSError, ValueError):  # without a plan nothing is shown
+    with contextlib.suppress(OSError, ValueError):  # without a plan there is nothing to project
         plan = read_plan(file)
         for planned in (*plan["cells"], *plan["trainings"]):
             if (folder := planned["folder"]) is not None:
@@ -81,13 +81,13 @@ def _of_study(home: Path, study: str) -> Iterator[tuple[object, ...]]:
 
 
 def _artifact(folder: Path) -> tuple[str | None, list[tuple[object, ...]]]:
-    """An artifact may be without a readable record, or not be there."""
+    """Return an artifact's record digest and the times of its files; the record may be missing."""
     content = _read(folder / RECORD)
     return _sha256(content), [(name, *_times(folder / name)) for name in _named(content)]
 
 
 def _folders(folder: Path) -> list[Path]:
-    # Unfinished attempts, which begin with a dot, are no artifacts and change all the time.
+    # Skip unfinished attempts: their names start with a dot, and they change constantly.
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         names = sorted(e.name for e in entries if not e.name.startswith(".") and e.is_dir())
         return [folder / name for name in names]
@@ -109,7 +109,7 @@ def _times(path: Path) -> tuple[int, ...]:
         found = path.stat()
     except OSError:
         return ()
-    # The time of change too: a file's content can be changed and its other time set back.
+    # Include ctime: after a change of content a program can reset mtime, but not ctime.
     return found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 

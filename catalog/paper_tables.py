@@ -1,9 +1,8 @@
-"""SQL views in the shape of the papers' tables: one schema a paper, one view a table.
+"""SQL views that mirror the papers' tables: one schema per paper, one view per table.
 
-`catalog/reference/tables.csv` lists the tables with the axes of their rows and columns;
-`scores.csv` and `hyperparameters.csv` hold the printed figures, from which the columns follow.
-Views that are no pivot of printed figures are written by hand: `sql/paper_training.sql` and
-`sql/paper_figures.sql`.
+`catalog/reference/tables.csv` lists the tables with the axes of their rows and columns. The columns
+follow from the printed figures in `scores.csv` and `hyperparameters.csv`. Views that are not pivots
+of printed figures are written by hand in `sql/paper_training.sql` and `sql/paper_figures.sql`.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 Row = dict[str, str]
-"""A line of a CSV file: field by name."""
+"""A line of a CSV file: values by field name."""
 _REFERENCE = Path(__file__).parent / "reference"
 
 _FIELDS = {"task": "task", "length": "eval_length", "benchmark": "paper_benchmark", "unit": "unit"}
@@ -44,14 +43,14 @@ _KEYS = {
 }
 """Columns that tell the rows of a table of scores apart, with their comments."""
 _BESIDE_OURS = "lceg.table_7"
-"""The one table of settings that also shows ours; its view is written by hand."""
+"""The only table of settings that also shows ours; its view is written by hand."""
 _SETTING_KEYS = {
     "method": {"paper_method": "Method as the paper names it.", "method": "Label of the method."},
     "model": {"paper_method": "Model as the paper names it."},
     "length": {"eval_length": "Context in tokens."},
 }
 _ALWAYS = ("base_model", "paper_method", "method", "frozen")
-"""Keys that every table has, empty or not."""
+"""Key columns of every table, even if empty."""
 
 
 def paper_table_views() -> str:
@@ -98,7 +97,7 @@ def _name_of(axis: str, value: str) -> str:
 
 
 def _column_name(values: dict[str, str]) -> str:
-    """Return the column's name: `at_4k`, `pg19_4k`, `passkey_tokens`, ..."""
+    """Return a figure's column name, such as `at_4k`, `pg19_4k` or `passkey_tokens`."""
     return "_".join(_name_of(*pair) for pair in values.items()).replace("_at_", "_")
 
 
@@ -117,7 +116,7 @@ def _axes(listed: str) -> list[str]:
 
 
 def _columns_of(table: Row, figures: list[Row]) -> dict[str, tuple[str, list[Row]]]:
-    """Return, by column, the SQL condition of its figures and the figures."""
+    """Return the SQL condition and the figures of each column, by column name."""
     found: dict[str, tuple[str, list[Row]]] = {}
     for figure in figures:
         values = {axis: figure[_FIELDS[axis]] for axis in _axes(table["column_axis"])}
@@ -127,7 +126,7 @@ def _columns_of(table: Row, figures: list[Row]) -> dict[str, tuple[str, list[Row
 
 
 def _keys_of(table: Row, figures: list[Row]) -> list[str]:
-    """Return the key columns that the table fills."""
+    """Return the key columns that have values in this table."""
     filled = [axis for axis in _axes(table["row_axis"]) if axis != "method"]
     filled += [
         name
@@ -142,7 +141,7 @@ def _lengths_of(figure: Row) -> str:
 
 
 def _lengths_differ(figures: list[Row], keys: list[str], columns: list[str]) -> bool:
-    """Return True if the columns of one row stand on different lengths, unseen in their names."""
+    """Return True if a row's columns have different lengths that their names do not show."""
     if "length" in columns:
         return False
     seen: dict[tuple[str, ...], set[str]] = {}

@@ -1,8 +1,8 @@
-"""Reads the catalog: one read-only query at a time, with limits of time, memory and result.
+"""Read the catalog: one read-only query at a time, with limits of time, memory and result size.
 
-The file is opened read-only, without access to other files, and with its settings locked, so that
-SQL of unknown origin can do no harm. Whatever is wrong with a query is a SpecError. A statement
-that a user wrote runs in a process of its own (`catalog.apart`): DuckDB does not count all memory.
+The file is opened read-only, without access to other files and with locked settings, so that
+untrusted SQL is harmless. Every error in a query becomes a SpecError. Statements written by users
+run in a separate process (`catalog.apart`), because DuckDB does not count all memory.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from catalog.limits import (
 from lce_core.errors import SpecError, StoreError
 
 CATALOG = "catalog.duckdb"
-"""Name of the file in the store's home."""
+"""File name of the catalog in the store's home."""
 
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
     "python_enable_replacements": "false",
-    # Sums of floats in one order: the same catalog gives the same digits every time.
+    # One thread: floats are summed in a fixed order, so results have the same digits every time.
     "threads": "1",
 }
-# MULTI is PIVOT with columns found in the data: DuckDB counts its temporary type as a statement.
 _DAMAGE = (
     duckdb.FatalException,
     duckdb.InternalException,
     duckdb.IOException,
     duckdb.SerializationException,
 )
-"""What DuckDB raises while it reads a damaged file."""
+"""DuckDB's exceptions while reading a damaged file."""
+# MULTI is a PIVOT without listed columns: DuckDB counts its temporary type as a statement.
 _READS = {"SELECT", "EXPLAIN", "MULTI"}
 _READ_ONLY = "one statement that reads: SELECT (or FROM, WITH, DESCRIBE, SHOW, PIVOT, EXPLAIN)"
 _ROWS_AT_A_TIME = 10_000
@@ -58,25 +58,25 @@ _CONTAINERS = (list, tuple, dict)
 
 
 def open_catalog(path: Path, within: Limits | None = None) -> duckdb.DuckDBPyConnection:
-    """Opens the catalog for reading; close it, or use it as a context manager.
+    """Open the catalog for reading; close it, or use it as a context manager.
 
     The connection keeps the file it opened even when a new catalog is swapped in.
 
     Args:
-      path: The catalog.
-      within: Bounds of memory and temporary files; None: those that `catalog.limits` gives now.
+      path: Path of the catalog.
+      within: Limits of memory and temporary files; None: the current ones of `catalog.limits`.
 
     Raises:
-      SpecError: there is no catalog at `path`, or the file is not one.
+      SpecError: the file at `path` does not exist or is not a catalog.
     """
     expected = "the catalog, a DuckDB file made from the store"
     remedy = "let `lce run STUDY` make it as it finishes, or `lce rebuild catalog` make it again"
     if not path.is_file():
         raise SpecError(path, "no such file", expected, remedy)
-    # Attached to an instance of its own: connecting to the path again would, within one process,
-    # give the instance that is open already and with it the file from before the last swap.
+    # Attach the file to a separate instance. A second `duckdb.connect(path)` in one process would
+    # return the open instance, and with it the file from before the last swap.
     connection = duckdb.connect(":memory:", config=_CONFIG)
-    # DuckDB removes the folder when the connection closes.
+    # DuckDB deletes the folder when the connection closes.
     spill = Path(tempfile.gettempdir()) / f"lce-sql-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     (within or limits()).apply(connection, spill)
     place = str(path).replace("'", "''")
@@ -100,15 +100,15 @@ def run_query(
     most_rows: int | None = None,
     within: Limits | None = None,
 ) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """Column names and rows of one read-only query.
+    """Return column names and rows of one read-only query.
 
     Args:
-      path: The catalog.
-      sql: One statement that reads; a closing semicolon is fine.
-      limit: Seconds after which the query is stopped.
-      parameters: Values of the `$name`s in the statement.
-      most_rows: Rows after which no more are read; None: all of them.
-      within: Bounds of memory, temporary files and result; None: those that hold now.
+      path: Path of the catalog.
+      sql: One read-only statement; a closing semicolon is allowed.
+      limit: Time limit in seconds.
+      parameters: Values of the statement's `$name` parameters.
+      most_rows: Maximum number of rows to read; None: all rows.
+      within: Limits of memory, temporary files and result; None: the current ones.
 
     Raises:
       SpecError: no catalog; not exactly one statement; a statement that is not a read; an error in
@@ -131,7 +131,7 @@ def read_blocks(
     most_rows: int | None = None,
     within: Limits,
 ) -> Iterator[Sequence[Any]]:
-    """Yield the column names, then blocks of rows of a few megabytes; see `run_query`."""
+    """Yield the column names, then blocks of rows of about 4 MB; see `run_query`."""
     with open_catalog(path, within) as connection:
         statement = _only_read(connection, sql)
         deadline = time.monotonic() + limit
@@ -160,7 +160,7 @@ def read_blocks(
 
 
 def as_store_error(error: Exception, path: Path) -> Exception:
-    """Return a StoreError in the place of an error of DuckDB's about a damaged catalog."""
+    """Convert a DuckDB error while reading into a StoreError; return other errors unchanged."""
     if not isinstance(error, duckdb.Error):
         return error
     return StoreError(
@@ -172,10 +172,10 @@ def as_store_error(error: Exception, path: Path) -> Exception:
 
 
 def logical_digest(path: Path) -> str:
-    """sha256 of all rows of all tables, 64 hex digits; equal for two builds from one store.
+    """Return the sha256 of all rows in schema `store`; equal for two builds from one store.
 
     Raises:
-      SpecError: there is no catalog at `path`.
+      SpecError: the catalog does not exist.
     """
     digest = hashlib.sha256()
     with open_catalog(path) as connection:
@@ -183,7 +183,7 @@ def logical_digest(path: Path) -> str:
             "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'store' ORDER BY ALL"
         ).fetchall()
         for (name,) in tables:
-            # A hash per row first, so that the order of rows does not matter and memory is bounded.
+            # Hash each row first: the result ignores the order of rows, and memory stays bounded.
             rows = connection.execute(
                 f"SELECT sha256(string_agg(row_hash, '' ORDER BY row_hash)) FROM "
                 f"(SELECT sha256(to_json(t)::VARCHAR) AS row_hash FROM store.{name} t)"
@@ -193,14 +193,14 @@ def logical_digest(path: Path) -> str:
 
 
 def _room(num_rows: int, size: int, most_rows: int | None) -> int:
-    """How many rows to read next: about 4 MB of rows as large as those before."""
+    """Return how many rows to read next: about 4 MB at the size of the previous rows."""
     room = _FIRST_ROWS if not num_rows else max(1, _BYTES_AT_A_TIME * num_rows // max(1, size))
     room = min(room, _ROWS_AT_A_TIME)
     return room if most_rows is None else min(room, most_rows - num_rows)
 
 
 def _size(value: Any) -> int:
-    """Bytes of a value with all that it holds."""
+    """Return the size of a value in bytes, including its elements."""
     size = sys.getsizeof(value)
     if isinstance(value, dict):
         return size + sum(_size(key) + _size(item) for key, item in value.items())
@@ -235,7 +235,7 @@ def _only_read(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statem
 def _kind(statement: duckdb.Statement) -> str:
     try:
         return statement.type.name
-    except ValueError:  # a statement newer than the Python enumeration
+    except ValueError:  # a statement type that the Python enumeration lacks
         return "unknown statement"
 
 
@@ -249,7 +249,7 @@ def _explained(connection: duckdb.DuckDBPyConnection, sql: str, error: duckdb.Er
             "leave out files, settings and other databases, which are out of reach of a query",
         )
     views = None
-    with contextlib.suppress(duckdb.Error):  # of a connection that the error has made useless
+    with contextlib.suppress(duckdb.Error):  # the error may have invalidated the connection
         views = connection.execute(
             "SELECT string_agg(view_name, ', ' ORDER BY view_name) FROM duckdb_views()"
             " WHERE schema_name = 'main' AND NOT internal"

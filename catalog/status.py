@@ -1,4 +1,4 @@
-"""What became of a planned cell: done, failed, missing or unavailable, and why."""
+"""Status of a planned cell: done, failed, missing or unavailable, with the reason."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from catalog.holdings import Holdings
 def cell_status(
     cell: Mapping[str, Any], holdings: Holdings, kinds: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Returns status, reason, attempts and seconds of a cell of a plan.
+    """Return status, reason, attempts and seconds of a planned cell.
 
     Args:
       cell: One entry of the plan's `cells`.
-      holdings: What the store holds.
-      kinds: Kind of each step that a cell of the study waits for, by short fingerprint.
+      holdings: The contents of the store.
+      kinds: Kinds of the steps that the study's cells depend on, by short fingerprint.
     """
     if cell["unavailable"]:
         return _status("unavailable", cell["unavailable"])
@@ -25,7 +25,7 @@ def cell_status(
     if record is not None:
         return _status("done", None, record.attempts, record.seconds)
     if failure := holdings.failures.get(short):
-        # Some cells turn out to be impossible only when they are tried.
+        # Some cells prove impossible only when they run.
         if failure["class"] == "unavailable":
             return _status("unavailable", failure["message"], failure["attempts"])
         return _status("failed", _cause(failure), failure["attempts"])
@@ -42,7 +42,7 @@ def _obstacle(parents: list[str], holdings: Holdings, kinds: Mapping[str, str]) 
             return f"{kind} {parent} failed: {_cause(failure)}"
     if not waiting:
         return "not run yet"
-    # Plans of earlier versions do not say what their cells wait for.
+    # Plans of earlier versions lack the steps that their cells depend on.
     return f"waits for {kinds.get(waiting[0], 'step')} {waiting[0]}"
 
 

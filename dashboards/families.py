@@ -85,9 +85,8 @@ def ordered(contents: Contents) -> list[Variant]:
 def panels(found: Sequence[Family], shown: Sequence[Variant]) -> list[Family]:
     """Return the families as panels of at most `MOST_LINES` shown variants.
 
-    A larger family is split into frozen and tuned variants, then in the study's order.
-
-    What is too many is parted into frozen and tuned, then by order.
+    Panels without a shown variant are omitted. A larger family is split into frozen and tuned
+    variants, then into parts in the study's order.
     """
     parts: list[Family] = []
     for family in found:

@@ -1,14 +1,13 @@
-"""What the catalog computes over its own tables: differences, lengths and orders, with uncertainty.
+"""Statistics over the catalog's own tables: paired differences, lengths and rank agreement.
 
-SQL has no bootstrap and no exact test, so these tables (schema `compared`) are filled by Python as
-the catalog is built, from the samples of done cells. The digest of what studies computed leaves
-them out.
+SQL has no bootstrap and no exact test, so Python fills these tables (schema `compared`) from the
+samples of done cells while the catalog is built. `queries.logical_digest` excludes them.
 
   samples            the scores of cells as arrays, aligned by prompt
   pairs              every method against the others on the same prompts
-  lengths            how long a context each method uses
+  lengths            effective context length of each method
   orders             perplexity against downstream scores
-  seeds              means for seeds and prompts that were not run
+  seeds              means with intervals for other seeds and prompts
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _TABLES: dict[str, Callable[[list[Cell]], Iterator[dict[str, Any]]]] = {
 
 
 def fill_comparisons(connection: duckdb.DuckDBPyConnection) -> None:
-    """Fills the tables of `sql/comparisons.sql` from those of the store."""
+    """Fill the tables of `sql/comparisons.sql` from the store's tables."""
     import pyarrow as pa
 
     cells = read_cells(connection)

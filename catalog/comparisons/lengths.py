@@ -1,7 +1,7 @@
-"""How long a context each method really uses, measured against its base model.
+"""Effective context length of each method, relative to its base model.
 
-As in RULER, what counts as working is how well the base model does at its own length. A method
-holds where it keeps nine tenths of that accuracy, or exceeds that perplexity by at most a tenth.
+As in RULER, the threshold follows from the base model's score within its trained context. A method
+holds a length if it keeps 90 % of that accuracy, or exceeds that perplexity by at most 10 %.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from catalog.comparisons.samples import BASE, Cell, grouped
 from lce_core.statistics.effective_length import effective_length
 
 KEPT = 0.9
-"""Share of the base model's accuracy that a method must keep."""
+"""Fraction of the base model's accuracy that a method must keep."""
 LOST = 1.1
-"""Times its perplexity that a method may have."""
+"""Maximum perplexity of a method relative to the base model's."""
 
 
 def effective_lengths(cells: list[Cell]) -> Iterator[dict[str, Any]]:
-    """Rows of `compared.effective_length`: of each method and task with two lengths or more."""
+    """Yield rows of `compared.effective_length` for methods and tasks with two lengths or more."""
     for asked in grouped(cells, lambda c: (c.study, c.base_model, c.benchmark, c.task, c.profile)):
         threshold = _threshold([cell for cell in asked if cell.method == BASE])
         if threshold is None:
@@ -34,7 +34,7 @@ def effective_lengths(cells: list[Cell]) -> Iterator[dict[str, Any]]:
 
 
 def _done(own: list[Cell]) -> dict[int, list[Cell]]:
-    """A method's cells by length, up to the first length where one is not done."""
+    """Return a method's cells by length, ending before the first length with an unfinished cell."""
     found: dict[int, list[Cell]] = {}
     for cells in grouped(sorted(own, key=lambda c: c.eval_length), lambda c: c.eval_length):
         if any(cell.form is None or cell.form != own[0].form for cell in cells):
@@ -44,7 +44,10 @@ def _done(own: list[Cell]) -> dict[int, list[Cell]]:
 
 
 def _threshold(base: Sequence[Cell]) -> float | None:
-    """At its longest evaluated length within its trained context, all seeds done.
+    """Return the threshold from the base model's longest length within its trained context.
+
+    Returns None unless all seeds are done there, and None for an accuracy of 0, because every
+    method would keep that at any length.
 
     None where it scores nothing there: a method keeps that at any length.
     """
@@ -62,7 +65,7 @@ def _threshold(base: Sequence[Cell]) -> float | None:
 
 def _row(by_length: dict[int, list[Cell]], threshold: float) -> dict[str, Any]:
     first = next(iter(by_length.values()))[0]
-    assert first.higher_is_better is not None  # it is done
+    assert first.higher_is_better is not None  # None only for unfinished cells
     found = effective_length(
         {
             length: np.concatenate([_scores(one) for one in own])

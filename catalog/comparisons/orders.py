@@ -1,4 +1,4 @@
-"""Whether methods of lower perplexity do better downstream, as in LCEG's Figure 4."""
+"""Rank agreement between perplexity and downstream scores, as in LCEG's Figure 4."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from lce_core.statistics.rank_agreement import RankAgreement, perplexity_agreeme
 
 PERPLEXITY = "perplexity"
 FEWEST = 3
-"""Methods below which an order says nothing."""
+"""Minimum number of methods for a rank correlation."""
 
 
 def perplexity_agreements(cells: list[Cell]) -> Iterator[dict[str, Any]]:
-    """Rows of `compared.perplexity_agreement`: each other benchmark at a length of perplexity's.
+    """Yield rows of `compared.perplexity_agreement` for each other benchmark at a shared length.
+
+    Holm's correction covers all rows of a study and base model.
 
     Holm's family is all rows of a study and base model.
     """
@@ -38,7 +40,7 @@ def _rows(cells: list[Cell]) -> Iterator[dict[str, Any]]:
         for of_benchmark in grouped(others, lambda c: c.benchmark):
             scores = _means(of_benchmark)
             methods = [method for method in losses if method in scores]
-            up = any(cell.higher_is_better for cell in of_benchmark)  # None in what is not done
+            up = any(cell.higher_is_better for cell in of_benchmark)  # None for unfinished cells
             if len(methods) < FEWEST or not up:
                 continue
             found = perplexity_agreement(
@@ -53,7 +55,10 @@ def _rows(cells: list[Cell]) -> Iterator[dict[str, Any]]:
 
 
 def _means(asked: Sequence[Cell]) -> dict[Method, float]:
-    """By method, the mean over the tasks and seeds that most are asked; all of them done."""
+    """Return each method's mean over the most common set of tasks and seeds.
+
+    Methods with another set or with unfinished cells are omitted.
+    """
     by_method = {own[0].method: own for own in grouped(asked, lambda c: c.method)}
     sets = [_parts(own) for own in by_method.values()]
     usual = max(sets, key=sets.count, default=frozenset())

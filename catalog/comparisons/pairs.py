@@ -1,15 +1,15 @@
-"""Every method against the others on the prompts that both were asked.
+"""Paired comparisons of all methods on the prompts that both were evaluated on.
 
-Compared is a benchmark at one length, over the tasks and seeds that both methods are planned for,
-and only if each of them is done; and each task of several against the base model alone. All pairs
-at all tasks would be ten times as many comparisons, which nobody asks for and which, held against
-each other, would find less.
+A comparison covers one benchmark at one length, over the tasks and seeds planned for both methods;
+all of these cells must be done. For a benchmark with several tasks, each task is also compared on
+its own, but only with the base model: all pairs on all tasks would be ten times as many
+comparisons, and the correction for multiple tests would hide more differences.
 
-A p-value is of a test on prompts. With several training runs an interval for other ones stands
-beside: they are few, and prompts of one run say nothing of another.
+P-values come from tests over prompts. If there are several training runs, a separate interval
+covers other training runs, because prompts of one run carry no information about another run.
 
-Two families, each with p-values of its own by Holm: all methods against the base model (does it
-help?), and all other pairs (which is better?), of one benchmark, its tasks, and one length.
+Holm's correction is applied to two families per benchmark, task set and length: all methods against
+the base model (does it help?), and all other pairs (which is better?).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from lce_core.statistics.power import ALPHA, detectable_difference
 from lce_core.statistics.seeds import mean_over_seeds
 
 RESAMPLES = 2000
-"""Draws of an interval, as many as for a cell's own."""
+"""Bootstrap resamples of an interval; equal to the number used for a cell's interval."""
 
 Row = dict[str, Any]
 Part = tuple[str, int]
@@ -38,7 +38,7 @@ Numbers = NDArray[np.float64]
 
 
 def paired_differences(cells: list[Cell]) -> Iterator[Row]:
-    """Rows of `compared.paired_difference`, each pair once, the base model never first."""
+    """Yield rows of `compared.paired_difference`: each pair once, the base model always second."""
     for asked in grouped(
         cells, lambda c: (c.study, c.base_model, c.benchmark, c.profile, c.eval_length)
     ):
@@ -50,7 +50,7 @@ def paired_differences(cells: list[Cell]) -> Iterator[Row]:
 
 
 def _comparisons(asked: Sequence[Cell]) -> Iterator[tuple[frozenset[Part], list[Pair]]]:
-    """Parts, and the pairs that are compared over these."""
+    """Yield sets of parts (task, seed) with the pairs of methods to compare over each set."""
     planned: dict[Method, set[Part]] = {}
     for cell in asked:
         planned.setdefault(cell.method, set()).add(cell.part)
@@ -69,27 +69,31 @@ def _comparisons(asked: Sequence[Cell]) -> Iterator[tuple[frozenset[Part], list[
 
 @dataclass(frozen=True, eq=False)
 class _Asked:
-    """What methods scored on the same prompts; n prompts over all parts, and m methods."""
+    """Scores of m methods on the same n prompts, over all parts (task, seed)."""
 
     methods: list[Method]
     cells: list[list[Cell]]
-    """By part and method."""
+    """Cells by part and method."""
     seeds: NDArray[np.int64]
-    """Of each part (parts,)."""
+    """Seed of each part, shape (parts,)."""
     parts: NDArray[np.int64]
-    """Number of each prompt's part (n,)."""
+    """Index of each prompt's part, shape (n,)."""
     clusters: NDArray[np.int64]
-    """Number of each prompt's document (n,)."""
+    """Index of each prompt's document, shape (n,)."""
     scores: Numbers
-    """(n, m)."""
+    """Score of each prompt and method, shape (n, m)."""
 
     @property
     def values(self) -> Numbers:
-        """Numbers of the catalog by part and method (parts, m)."""
+        """Catalog values by part and method, shape (parts, m)."""
         return np.array([[cell.value for cell in row] for row in self.cells], dtype=np.float64)
 
     def influence(self) -> Numbers:
-        """What each prompt adds to its method's mean over parts, 0 on average (n, m)."""
+        """Return each prompt's first-order contribution to its method's mean, shape (n, m).
+
+        The contributions of a method average to 0. For perplexities (form "power of mean") the
+        slope of the exponential is the value itself.
+        """
         added = np.empty_like(self.scores)
         sizes = np.bincount(self.parts)
         for number, row in enumerate(self.cells):
@@ -167,7 +171,7 @@ def _compare_known(known: _Asked, tasks: list[str], pairs: list[Pair]) -> Iterat
 
 
 def _aligned(asked: Sequence[Cell], parts: list[Part], methods: list[Method]) -> Iterator[_Asked]:
-    """The methods that have all parts; those together that are asked the same."""
+    """Yield groups of methods that have all parts and the same prompts, metric and form."""
     cells = {(cell.method, *cell.part): cell for cell in asked}
     alike: dict[Any, list[list[Cell]]] = {}
     for method in methods:
@@ -185,7 +189,7 @@ def _asked_what(cell: Cell) -> tuple[Any, ...]:
 
 
 def _together(rows: list[list[Cell]]) -> _Asked:
-    """Of cells by part and method."""
+    """Stack the cells of several methods, given by part and method."""
     names = [name for row in rows for name in row[0].clusters()]
     numbers: dict[Any, int] = {}
     return _Asked(
@@ -203,13 +207,16 @@ def _columns(row: list[Cell]) -> Numbers:
 
 
 def _by_seed(known: _Asked) -> Numbers:
-    """Means over the tasks of each seed (seeds, m)."""
+    """Return the mean over the tasks of each seed, shape (seeds, m)."""
     seeds = known.seeds
     return np.stack([known.values[seeds == seed].mean(axis=0) for seed in np.unique(seeds)])
 
 
 def _runs(known: _Asked) -> list[list[tuple[str | None, ...]]]:
-    """What each method computed, by method and seed: seeds that differ in nothing share it."""
+    """Return the cell ids of each method and seed.
+
+    Seeds that share all cells are one run: nothing in their computation depends on the seed.
+    """
     seeds = known.seeds
     own = [np.flatnonzero(seeds == seed).tolist() for seed in np.unique(seeds)]
     return [
@@ -221,12 +228,12 @@ def _runs(known: _Asked) -> list[list[tuple[str | None, ...]]]:
 def _over_seeds(
     known: _Asked, gaps: Numbers, added: Numbers
 ) -> tuple[float, float] | tuple[None, None]:
-    """Interval of a difference for other seeds and other prompts.
+    """Return the interval of a difference for other seeds and other prompts.
 
     Args:
-      known: what both were asked.
-      gaps: the difference in each seed (seeds,).
-      added: what each prompt adds to the difference, as `_Asked.influence` (n,).
+      known: the scores of both methods.
+      gaps: difference in each seed, shape (seeds,).
+      added: contribution of each prompt, from `_Asked.influence`, shape (n,).
     """
     of_prompts, documents, scores = known.seeds[known.parts], [], []
     for seed, gap in zip(np.unique(known.seeds), gaps, strict=True):
@@ -243,7 +250,7 @@ def _over_seeds(
 
 
 def _said(known: _Asked, tasks: list[str]) -> Row:
-    """What is the same in all pairs."""
+    """Return the columns that all pairs share."""
     cell = known.cells[0][0]
     return {
         "study": cell.study,
@@ -260,7 +267,7 @@ def _said(known: _Asked, tasks: list[str]) -> Row:
 
 
 def _adjust(rows: list[Row]) -> None:
-    """Adds family, Holm's p-value and the smallest difference that the comparison could see."""
+    """Add the Holm family, the corrected p-value and the smallest detectable difference."""
     families: dict[str, list[Row]] = {}
     for row in rows:
         families.setdefault(_family(row), []).append(row)

@@ -1,9 +1,9 @@
-"""Planned cells with their scores of prompts, and how a cell's number follows from these.
+"""Planned cells with the scores of their prompts, and how a cell's value follows from the scores.
 
-The catalog knows no benchmark. What a number is of its samples is seen from both: their mean (an
-accuracy, a mean loss), the power of their mean (a perplexity) or the mean of their powers (over
-documents). A cell whose number is none of these (means weighted by tokens or by subjects) is not
-compared.
+The catalog has no knowledge of benchmarks. It infers from the numbers whether a value is the mean
+of its samples (an accuracy or a mean loss), the exponential of their mean (a perplexity) or the
+mean of their exponentials (over documents). Cells whose value is none of these, such as means
+weighted by tokens or subjects, are not compared.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     import duckdb
 
 BASE = ("none", True)
-"""The method that is the base model as it is."""
+"""The unmodified base model."""
 Form = Literal["mean", "power of mean", "mean of powers"]
 Method = tuple[str, bool]
-"""Label, and whether it is frozen."""
+"""Method label and whether the weights are frozen."""
 
 _TOLERANCE = 1e-4
 _CELLS = """
@@ -48,12 +48,12 @@ _SAMPLES = """
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """What a done cell's prompts scored, in the order of their numbers."""
+    """Scores of a done cell's prompts, sorted by sample number."""
 
     samples: NDArray[np.int64]
     scores: NDArray[np.float64]
     clusters: NDArray[np.object_]
-    """Document of each; None where a prompt is its own."""
+    """Document of each prompt; None if the prompt is a cluster of its own."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,8 @@ class Cell:
     """A planned cell of a study."""
 
     name: str | None
-    """The same in all studies and seeds that share the result."""
+    """Cell id; equal in all studies and seeds that share the result. None if the cell is
+    unavailable."""
     study: str
     base_model: str
     method: Method
@@ -74,23 +75,23 @@ class Cell:
     trained_context: int | None
     metric: str | None
     value: float | None
-    """Of the default metric; None unless done."""
+    """Value of the default metric; None unless done."""
     unit: str | None
     higher_is_better: bool | None
-    """None unless done."""
+    """Direction of the default metric; None unless done."""
     seeded: bool
-    """Whether other seeds ask other prompts."""
+    """True if prompts depend on the seed."""
     answers: Answers | None
     form: Form | None
-    """How `value` follows from the answers; None if it does not, or there are none."""
+    """Relation of `value` to the answers; None if unknown or without answers."""
 
     @property
     def part(self) -> tuple[str, int]:
-        """What of its benchmark it is: task and seed."""
+        """Task and seed: the cell's part of its benchmark."""
         return self.task, self.seed
 
     def clusters(self) -> list[tuple[Any, ...]]:
-        """Document or prompt of each answer, the same in all seeds that ask the same."""
+        """Return the document or prompt of each answer; seeds with equal prompts share names."""
         assert self.answers is not None
         own = (self.task, self.seed) if self.seeded else (self.task,)
         return [
@@ -100,7 +101,7 @@ class Cell:
 
 
 def read_cells(connection: duckdb.DuckDBPyConnection) -> list[Cell]:
-    """All planned cells in the order of their studies."""
+    """Return all planned cells in the order of their studies' plans."""
     answers = _answers(connection)
     found = connection.execute(_CELLS)
     names = [column[0] for column in found.description or ()]
@@ -108,7 +109,7 @@ def read_cells(connection: duckdb.DuckDBPyConnection) -> list[Cell]:
 
 
 def grouped(cells: Iterable[Cell], key: Callable[[Cell], Any]) -> list[list[Cell]]:
-    """Cells with the same key together, in the order in which keys first come."""
+    """Group cells by key, in order of first appearance."""
     groups: dict[Any, list[Cell]] = {}
     for cell in cells:
         groups.setdefault(key(cell), []).append(cell)
@@ -160,7 +161,7 @@ def _cell(row: Mapping[str, Any], answers: Mapping[str, Answers]) -> Cell:
 
 
 def form_of(scores: NDArray[np.float64], value: float) -> Form | None:
-    """How a number follows from its samples; None if in no known way."""
+    """Return how a cell's value follows from its samples; None if no known form matches."""
     if not np.isfinite(scores).all() or not math.isfinite(value):
         return None
     with np.errstate(over="ignore"):

@@ -1,4 +1,4 @@
-"""How sure a method's mean is, for seeds and prompts that were not run."""
+"""Means of methods with intervals for other seeds and other prompts."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from lce_core.statistics.seeds import mean_over_seeds
 
 
 def seed_means(cells: list[Cell]) -> Iterator[dict[str, Any]]:
-    """Rows of `compared.mean_over_seeds`: of each task at each length with all seeds done."""
+    """Yield rows of `compared.mean_over_seeds` for each task and length with all seeds done."""
     for own in grouped(
         cells,
         lambda c: (c.study, c.base_model, c.method, c.benchmark, c.task, c.profile, c.eval_length),
     ):
         first = own[0]
-        # Seeds that differ in nothing share their result: it is one run, not several.
+        # Seeds with the same cell id share one result: count it as one run.
         own = list({cell.name: cell for cell in own}.values())
         if any(cell.form is None or cell.form != first.form for cell in own):
             continue
@@ -50,7 +50,10 @@ def seed_means(cells: list[Cell]) -> Iterator[dict[str, Any]]:
 
 
 def _by_document(cell: Cell) -> tuple[list[Any], NDArray[np.float64]]:
-    """A cell's documents, sorted, and what each adds to its value.
+    """Return a cell's documents, sorted, and the contribution of each to the cell's value.
+
+    The mean of the contributions equals the value for any document sizes. Their spread is the
+    value's to first order, also for the exponential of a mean (delta method).
 
     Their mean is the value, whatever the documents' sizes; how they spread is that of the value to
     first order, also where it is the power of a mean.

@@ -48,7 +48,7 @@ class Points:
     """Points to draw, and points left out."""
 
     drawn: list[dict[str, Any]]
-    """For each point: the values of its dimensions, `y`, `x` if that is a measure, and `num_cells`
+    """Values of each point's dimensions, `y`, `x` if that is a measure, and `num_cells`
     (the cells behind `y`)."""
     gaps: list[dict[str, Any]]
     """Dimension values of points with unfinished cells."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Topic = Literal["best", "base", "pair", "length", "order"]
-"""What the claim is about: `best` is the best method at a benchmark and length, `base` a method
+"""Subject of the claim: `best` is the best method at a benchmark and length, `base` a method
 against the base model, `pair` two other methods, `length` the effective context length of a method,
 `order` whether perplexity predicts a benchmark."""
 Verdict = Literal[

@@ -102,7 +102,7 @@ def _notes(found: Points, by: Sequence[str], y: Measure) -> None:
 
 @dataclass(frozen=True)
 class _Axes:
-    """What each chart channel shows; x is either a dimension or a measure."""
+    """Assignment of chart channels; x is either a dimension or a measure."""
 
     y: Measure
     name: str
