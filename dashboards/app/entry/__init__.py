@@ -1,1 +1,1 @@
-"""Folder of the script alone: Streamlit puts it first in sys.path, so it must hide no module."""
+"""Folder of the script alone: Streamlit imports from it first, so it must hide no other module."""
