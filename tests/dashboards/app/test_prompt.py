@@ -98,7 +98,8 @@ def test_a_click_on_an_answer_brings_its_prompt_with_the_answer_marked(
     server = start(tmp_path / "home", "dashboard", "--port", str(port), "--no-refresh")
     try:
         assert server.stdout is not None
-        assert f":{port}" in server.stdout.readline()
+        link = server.stdout.readline().split()[0]
+        assert f":{port}/" in link
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(
                 executable_path=chromium, args=["--no-sandbox", "--disable-gpu"]
@@ -106,6 +107,8 @@ def test_a_click_on_an_answer_brings_its_prompt_with_the_answer_marked(
             page = browser.new_page(viewport={"width": 1280, "height": 1500})
             page.set_default_timeout(90_000)
             wait_until(lambda: listens(port), 60)
+            page.goto(link)
+            page.wait_for_url(f"http://127.0.0.1:{port}/")
             page.goto(f"http://127.0.0.1:{port}/answers")
             page.get_by_text("Select a row for the whole answer").wait_for()
             page.wait_for_timeout(1000)
