@@ -11,6 +11,7 @@ time more.
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import socket
 import statistics
@@ -23,6 +24,7 @@ from pathlib import Path
 import psutil
 from playwright.sync_api import Browser, sync_playwright
 
+from lce_core.access import SECRET_VARIABLE, login_link, new_secret
 from lce_core.store.records import environment
 
 LIMIT_SECONDS = 3.0
@@ -62,16 +64,20 @@ def measured(catalog: Path) -> dict[str, Cost]:
         browser = playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
         )
+        secret = new_secret()
+        link = login_link(f"http://127.0.0.1:{port}", secret)
         begun = time.monotonic()
         server = subprocess.Popen(
-            [sys.executable, "-m", "dashboards.app", *asked], stdout=subprocess.DEVNULL
+            [sys.executable, "-m", "dashboards.app", *asked],
+            stdout=subprocess.DEVNULL,
+            env={**os.environ, SECRET_VARIABLE: secret},
         )
         try:
             process = psutil.Process(server.pid)
             _until(lambda: listens(port))
             found = {"the server answers": (time.monotonic() - begun, _cpu(process))}
             for name in ("first view", "second visitor's view"):
-                found[name] = view(browser, process, f"http://127.0.0.1:{port}")
+                found[name] = view(browser, process, link)
         finally:
             server.kill()
             server.wait()
