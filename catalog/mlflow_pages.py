@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from lce_core.store.odd_files import read_mapping
+from lce_core.study.variants import variant_name
 
 DEFAULT_SERVER = "http://127.0.0.1:5000"
 METHODS_VIEW = "methods"
@@ -109,13 +110,8 @@ def server(home: Path) -> str:
 
 def run_key(study: str, base_model: str, method: str, frozen: bool, seed: int | None = None) -> str:
     """Return the permanent key of a method's run, or of the run of one of its seeds."""
-    row = f"{study}/{base_model}/{row_name(method, frozen)}"
+    row = f"{study}/{base_model}/{variant_name(method, frozen)}"
     return row if seed is None else f"{row}/seed-{seed}"
-
-
-def row_name(method: str, frozen: bool) -> str:
-    """Return the name of a variant in MLflow: the method, with "-tuned" if it is not frozen."""
-    return method if frozen else f"{method}-tuned"
 
 
 def experiment_path(experiment_id: str) -> str:

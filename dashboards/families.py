@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dashboards.contents import Contents, Row
+from lce_core.study.variants import variant_label
 
 CONTROL = "none"
 MOST_LINES = 6
@@ -35,7 +36,7 @@ class Variant:
     @property
     def label(self) -> str:
         """Method name, followed by "tuned" for a tuned variant."""
-        return self.method if self.frozen else f"{self.method} tuned"
+        return variant_label(self.method, self.frozen)
 
     @property
     def is_control(self) -> bool:

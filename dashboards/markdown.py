@@ -28,6 +28,7 @@ from dashboards.many_shot import pictured
 from dashboards.marks import LEGEND, MARKS, Place, place, verdicts
 from dashboards.plain_text import file_name, plain
 from lce_core.errors import SpecError
+from lce_core.study.variants import variant_label
 
 PAGE, SCORES = "README.md", "scores.csv"
 _SCORES = (
@@ -153,7 +154,7 @@ def _against_base(rows: Sequence[Row], trained: int | None) -> Iterator[str]:
     yield f"|---|{'---:|' * len(parts)}"
     for one in found:
         means = " | ".join(map(difference_text, one.by_band))
-        yield f"| {plain(pictures.label(one.method, one.frozen))} | {means} |"
+        yield f"| {plain(variant_label(one.method, one.frozen))} | {means} |"
 
 
 def _table(contents: Contents, rows: Sequence[Row]) -> Iterator[str]:
@@ -169,7 +170,7 @@ def _table(contents: Contents, rows: Sequence[Row]) -> Iterator[str]:
     yield f"|---|{'---:|' * len(lengths)}"
     for method, frozen in dict.fromkeys((row["method"], row["frozen"]) for row in rows):
         cells = [_cell(contents, rows, (method, frozen, length), sure) for length in lengths]
-        yield f"| {plain(pictures.label(method, frozen))} | {' | '.join(cells)} |"
+        yield f"| {plain(variant_label(method, frozen))} | {' | '.join(cells)} |"
 
 
 def _cell(
@@ -205,7 +206,7 @@ def _gaps(contents: Contents) -> Iterator[str]:
         yield "\n## Cells without a result\n"
         yield "| cells | what | lengths | why |\n|---:|---|---|---|"
     for row in contents.missing:
-        what = f"{row['base_model']} {pictures.label(row['method'], row['frozen'])}"
+        what = f"{row['base_model']} {variant_label(row['method'], row['frozen'])}"
         lengths = ", ".join(f"{length:,}" for length in row["eval_lengths"])
         why = plain(f"{row['status']}: {row['reason'] or ''}")
         which = plain(f"{what}, {row['benchmarks']}")

@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 
 from dashboards.contents import Row, select
 from dashboards.many_shot import chance, spans_a_decade
+from lce_core.study.variants import variant_label
 
 mpl.use("svg")
 CONTROL = "none"
@@ -63,7 +64,7 @@ def heat_maps(rows: Sequence[Row], trained_context: int | None, out: Path) -> No
         for number, (axes, panel, at) in enumerate(zip(grid, panels, lengths, strict=True)):
             _heat_map(axes, panel, methods, at, trained_context)
             if number == 0:
-                axes.set_yticks(range(len(methods)), [label(*method) for method in methods])
+                axes.set_yticks(range(len(methods)), [variant_label(*method) for method in methods])
             else:
                 axes.set_yticks([])
         _save(figure, out)
@@ -147,16 +148,11 @@ def _small_multiples(
         behind(axes)
         axes.plot(*_xy(control), color=GREY, linewidth=1.2)
         axes.plot(*_xy(curve), color=LINE, linewidth=1.6)
-        axes.set_title(label(*method), fontsize=9, loc="left")
+        axes.set_title(variant_label(*method), fontsize=9, loc="left")
         axes.spines[["top", "right"]].set_visible(False)
     for axes in grid[len(shown) :]:
         axes.set_visible(False)
     return figure
-
-
-def label(method: str, frozen: bool) -> str:
-    """Return the method name, followed by "tuned" for a tuned variant."""
-    return method if frozen else f"{method} tuned"
 
 
 def _heat_map(

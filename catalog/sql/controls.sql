@@ -209,8 +209,8 @@ counted AS (
         count(*) AS num_cells,
         min(d.position) AS position,
         string_agg(
-            DISTINCT d.method || CASE WHEN d.frozen THEN '' ELSE ' tuned' END, ', '
-            ORDER BY d.method || CASE WHEN d.frozen THEN '' ELSE ' tuned' END
+            DISTINCT variant_label(d.method, d.frozen), ', '
+            ORDER BY variant_label(d.method, d.frozen)
         ) AS methods
     FROM facts f
     JOIN done d ON d.study = f.study AND d.position = f.position

@@ -47,7 +47,7 @@ beside AS (
     SELECT
         o.*,
         p.* EXCLUDE (id, metric, unit, value),
-        CASE WHEN o.num_done = o.num_planned THEN o.mean END AS value,
+        if_complete(o.mean, o.num_done, o.num_planned) AS value,
         p.value * CASE p.unit WHEN 'percent' THEN 0.01 ELSE 1 END AS paper_value,
         p.unit <> 'perplexity' AS higher_is_better
     FROM ours o

@@ -3,6 +3,13 @@
 
 CREATE SCHEMA store;
 
+-- Python has the same label as `variant_label` of lce_core/study/variants.py.
+CREATE MACRO variant_label(method, frozen) AS CASE WHEN frozen THEN method ELSE method || ' tuned' END;
+
+-- A mean over parts of what was planned cannot be compared: it is NULL until all parts are done.
+CREATE MACRO if_complete(mean, num_done, num_planned) AS
+    CASE WHEN num_done = num_planned THEN mean END;
+
 CREATE TABLE store.study (
     study VARCHAR NOT NULL,
     hypothesis VARCHAR,

@@ -21,6 +21,7 @@ from dashboards.charts.marks import (
     told,
     value_data,
 )
+from lce_core.study.variants import weights_label
 
 WIDTH, PLOT = 340.0, 170.0
 LEFT, RIGHT, BOTTOM = 42.0, 12.0, 40.0
@@ -88,7 +89,7 @@ def line_panel_svg(
 def _look(line: Line, colours: Mapping[str, int]) -> str:
     number = colours.get(line.method)
     colour = "control" if number is None else f"c{number % NUM_COLOURS}"
-    return f"series {colour} {'frozen' if line.frozen else 'tuned'}"
+    return f"series {colour} {weights_label(line.frozen)}"
 
 
 def _shape(line: Line, colours: Mapping[str, int]) -> str:

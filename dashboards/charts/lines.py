@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 
+from lce_core.study.variants import variant_label
+
 
 @dataclass(frozen=True)
 class Point:
@@ -44,7 +46,7 @@ class Line:
     @property
     def label(self) -> str:
         """Method name, followed by "tuned" for a tuned variant."""
-        return self.method if self.frozen else f"{self.method} tuned"
+        return variant_label(self.method, self.frozen)
 
     @property
     def ends(self) -> list[tuple[int, float]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from dashboards.charts import scales
 from dashboards.charts.marks import SHAPES, opening, row_data, text, told, value_data
 from dashboards.families import Family, Variant
+from lce_core.study.variants import weights_label
 
 WIDTH, HEIGHT = 340.0, 300.0
 LEFT, RIGHT, TOP, BOTTOM = 40.0, 14.0, 44.0, 40.0
@@ -62,7 +63,7 @@ def scatter_svg(
             x, y = points[one]
             place = (x_scale(x), y_scale(y))
             moved = f"translate({place[0]:g} {place[1]:g})"
-            look = "frozen" if one.frozen else "tuned"
+            look = weights_label(one.frozen)
             sentence = f"{one.label}: {axes[0].name} {x:.4g}, {axes[1].name} {y:.4g}"
             parts.append(
                 f'<path class="mark dot {look} f-{family.key}"'

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from dashboards.charts.marks import SHAPES, opening, row_data, text, told, value_data
 from dashboards.families import Family, Variant
+from lce_core.study.variants import weights_label
 
 WIDTH, LEFT, RIGHT, TOP, LANE, BOTTOM = 460.0, 8.0, 10.0, 30.0, 42.0, 34.0
 
@@ -37,7 +38,7 @@ def strip_svg(title: str, found: Sequence[Family], won: Mapping[Variant, float])
             near = f"best: {best.label}, {won[best]:.0%}"
             parts.append(text(near, WIDTH - RIGHT, y - 14, "near end"))
         for one in reversed(members):
-            look = "frozen" if one.frozen else "tuned"
+            look = weights_label(one.frozen)
             at = f"translate({LEFT + won[one] * span:.2f} {y:g})"
             sentence = f"{one.label} wins {won[one]:.0%} of its comparisons"
             parts.append(

@@ -11,6 +11,7 @@ from dashboards.claims.claim import Claim
 from dashboards.claims.leaders import leaders
 from dashboards.claims.pairs import pairs
 from dashboards.claims.views import PERPLEXITY, Views, read_views, with_more_tasks
+from lce_core.study.variants import variant_label
 
 if TYPE_CHECKING:
     import duckdb
@@ -111,7 +112,7 @@ def _lengths(views: Views) -> Iterator[Claim]:
         what = wording.measured(
             {"benchmark": row["benchmark"], "tasks": row["task"]}, row["benchmark"] in several
         )
-        name = wording.label(row["method"], row["frozen"])
+        name = variant_label(row["method"], row["frozen"])
         bar = ">=" if row["higher_is_better"] else "<="
         held = f"up to {row['tokens']:,} tokens" if row["tokens"] else "at no length"
         yield Claim(

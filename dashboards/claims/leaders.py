@@ -9,6 +9,7 @@ from dashboards.claims import wording
 from dashboards.claims.claim import Claim, Verdict
 from dashboards.claims.pairs import ahead
 from dashboards.claims.views import Row, Views, first, other_labels
+from lce_core.study.variants import variant_label
 
 
 def leaders(views: Views) -> Iterator[Claim]:
@@ -89,7 +90,7 @@ def _leader(rows: list[Row], trained: int | None, several: bool) -> Claim:
 
 def _first_of(own: Sequence[Row], same: Sequence[Row], level: Sequence[Row]) -> str:
     """Name the leader, the methods with identical results, and those with an equal score."""
-    leader, number = wording.label(*first(own[0])), len(own) + 1
+    leader, number = variant_label(*first(own[0])), len(own) + 1
     if len(same) > wording.NAMED:
         others = f", {wording.listed(other_labels(level))} level with them" if level else ""
         return f"{len(same) + 1} of {number} methods, {leader} among them{others}, are first"

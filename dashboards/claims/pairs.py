@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dashboards.claims import wording
 from dashboards.claims.claim import Claim
 from dashboards.claims.views import BASE, Row, Views, first, other, with_more_tasks
+from lce_core.study.variants import variant_label
 
 _UNDECIDED = ("the same", "no difference found", "too few")
 
@@ -58,7 +59,7 @@ def _pair(row: Row, trained: int | None, several: bool) -> Claim:
 
 def _said(row: Row, several: bool) -> str:
     """Word the result of a comparison by its verdict."""
-    ours, theirs = (wording.label(*one) for one in (first(row), other(row)))
+    ours, theirs = (variant_label(*one) for one in (first(row), other(row)))
     what, p_holm = wording.measured(row, several), wording.p_value(row["p_holm"])
     seeds, seen = wording.seeds(row), row["smallest_detectable"]
     gap = wording.estimate(row["difference"], row["ci_low"], row["ci_high"])

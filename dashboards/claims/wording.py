@@ -21,11 +21,6 @@ HOLDS = (
 """Explanations of the sentences' terms for report readers."""
 
 
-def label(method: str, frozen: bool) -> str:
-    """Return the label that all tables use: the method, and "tuned" if it was."""
-    return method if frozen else f"{method} tuned"
-
-
 def at(eval_length: int, trained: int | None) -> str:
     """Return "at 4,096 tokens", or "at 4x (4,096 tokens)" beyond the trained context."""
     tokens = f"{eval_length:,} tokens"

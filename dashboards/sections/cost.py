@@ -5,6 +5,7 @@ from __future__ import annotations
 from dashboards.contents import Contents
 from dashboards.families import Variant
 from dashboards.figure import Table
+from lce_core.study.variants import weights_label
 
 
 def section(contents: Contents) -> str:
@@ -24,7 +25,7 @@ def section(contents: Contents) -> str:
         [
             (
                 one.method,
-                "frozen" if one.frozen else "tuned",
+                weights_label(one.frozen),
                 known[one]["cells"],
                 known[one]["training_seconds"],
                 known[one]["evaluation_seconds"],

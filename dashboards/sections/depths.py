@@ -6,6 +6,7 @@ from dashboards.charts.depth_grid import depth_grid_svg
 from dashboards.contents import Contents
 from dashboards.families import Variant, ordered
 from dashboards.figure import Table, figure
+from lce_core.study.variants import weights_label
 
 
 def section(contents: Contents) -> str:
@@ -34,7 +35,7 @@ def section(contents: Contents) -> str:
         [
             (
                 row["method"],
-                "frozen" if row["frozen"] else "tuned",
+                weights_label(row["frozen"]),
                 row["eval_length"],
                 row["depth"],
                 row["value"],

@@ -7,6 +7,7 @@ from dashboards.comparable import comparable
 from dashboards.contents import Contents, Row, select
 from dashboards.families import NO_EXTENSION, Family, Variant, controls, families
 from dashboards.figure import Table, figure
+from lce_core.study.variants import weights_label
 
 FEWEST = 3
 """Minimum number of methods in a scatter plot."""
@@ -41,7 +42,7 @@ def section(contents: Contents) -> str:
         numbers += [
             (
                 one.method,
-                "frozen" if one.frozen else "tuned",
+                weights_label(one.frozen),
                 length,
                 _words(text),
                 x,

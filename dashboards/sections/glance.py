@@ -12,6 +12,7 @@ from dashboards.comparable import comparable
 from dashboards.contents import Contents, Row, select
 from dashboards.families import NO_EXTENSION, Family, Variant, controls, families
 from dashboards.figure import Table, figure
+from lce_core.study.variants import weights_label
 
 RETRIEVAL = ("needle", "passkey", "long_eval", "ruler")
 WORST = 1.5
@@ -122,7 +123,7 @@ def _map(
             (
                 family.title,
                 one.method,
-                "frozen" if one.frozen else "tuned",
+                weights_label(one.frozen),
                 block.name,
                 length,
                 fields[one, block.name, length].value,
@@ -196,7 +197,7 @@ def _standing(
     table = Table(
         ("measure", "family", "method", "weights", "won"),
         [
-            (name, family.title, one.method, "frozen" if one.frozen else "tuned", shares[one])
+            (name, family.title, one.method, weights_label(one.frozen), shares[one])
             for name, shares in shown.items()
             for family in ordered
             for one in family.variants

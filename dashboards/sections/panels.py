@@ -10,6 +10,7 @@ from dashboards.charts.lines import Gap, Line, Point
 from dashboards.contents import Contents, Row
 from dashboards.families import NO_EXTENSION, Variant, controls, families, panels
 from dashboards.figure import Table
+from lce_core.study.variants import weights_label
 
 
 def lines_of(rows: Sequence[Row], x: str, value: str) -> dict[Variant, Line]:
@@ -94,7 +95,7 @@ def lines_table(
         [
             (
                 one.method,
-                "frozen" if one.frozen else "tuned",
+                weights_label(one.frozen),
                 point.x,
                 point.value,
                 point.lowest,

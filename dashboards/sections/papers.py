@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dashboards.contents import Contents
 from dashboards.figure import Table
+from lce_core.study.variants import weights_label
 
 _NONE = (
     "No paper prints a figure for a method, base model, benchmark, task, length and profile of this"
@@ -32,7 +33,7 @@ def section(contents: Contents) -> str:
                 row["paper"],
                 row["place"],
                 row["method"],
-                "frozen" if row["frozen"] else "tuned",
+                weights_label(row["frozen"]),
                 row["benchmark"],
                 row["task"],
                 row["eval_length"],

@@ -8,6 +8,7 @@ from dashboards.contents import Contents, Row
 from dashboards.figure import Table, figure
 from dashboards.many_shot import chance, pictured, spans_a_decade
 from dashboards.sections.panels import family_panels, lines_of
+from lce_core.study.variants import weights_label
 
 
 def section(contents: Contents) -> str:
@@ -47,7 +48,7 @@ def _figure(contents: Contents, length: int, rows: list[Row]) -> str:
         [
             (
                 row["method"],
-                "frozen" if row["frozen"] else "tuned",
+                weights_label(row["frozen"]),
                 row["eval_length"],
                 row["shots"],
                 row["value"],

@@ -18,6 +18,7 @@ from lce_core.store.records import Record
 from lce_core.study.plan import PlannedCell, StudyPlan
 from lce_core.study.published import published_folder
 from lce_core.study.step_kinds import CellSpec, spec_of
+from lce_core.study.variants import variant_name
 
 _PRECISIONS = ("fp32", "bf16")
 
@@ -87,7 +88,7 @@ def _subject(plan: StudyPlan, cell: PlannedCell, store: Store, execution: Execut
     assert cell.step is not None
     spec = spec_of(cell.step)
     assert isinstance(spec, CellSpec)
-    variant = cell.method if cell.frozen else f"{cell.method}-tuned"
+    variant = variant_name(cell.method, cell.frozen)
     record: Record | None = None
     if spec.published is not None:
         folder = published_folder(spec.published, execution.model_folders)

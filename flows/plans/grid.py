@@ -11,6 +11,7 @@ from typing import Literal
 
 from flows.plans.planning import Inspection
 from lce_core.study.progress import Change
+from lce_core.study.variants import variant_label
 
 Sign = Literal["done", "in part", "running", "failed", "missing", "unavailable"]
 
@@ -75,7 +76,7 @@ def grid_lines(
 def _signs(found: Inspection, running: Collection[str]) -> dict[Key, Sign]:
     changes: dict[Key, list[Change | Literal["running"]]] = {}
     for cell in found.plan.cells:
-        variant = cell.method if cell.frozen else f"{cell.method} tuned"
+        variant = variant_label(cell.method, cell.frozen)
         key = (cell.base_model, variant, cell.benchmark, cell.eval_length)
         runs = cell.step is not None and cell.step.fingerprint in running
         change = "running" if runs else found.cell_state(cell).change

@@ -26,6 +26,7 @@ from lce_core.study.pricing.time_left import spoken
 from lce_core.study.progress import Change
 from lce_core.study.step_cost import StepCost
 from lce_core.study.step_kinds import CellSpec, FinetuneSpec
+from lce_core.study.variants import variant_label, variant_name
 
 SIGNS: dict[Change, str] = {
     "done": "=",
@@ -63,7 +64,7 @@ def show(found: Inspection, *, every_cell: bool, device: str | None = None) -> N
         for cell in found.plan.cells:
             state = found.cell_state(cell)
             where = f"s{cell.seed} {cell.benchmark} {cell.task} {cell.eval_length}"
-            label = cell.method if cell.frozen else f"{cell.method}-tuned"
+            label = variant_name(cell.method, cell.frozen)
             line = f"{state.change:<11} {cell.base_model} {label} {where}  {state.reason}"
             console.print(line, markup=False, highlight=False, soft_wrap=True)
 
@@ -161,7 +162,7 @@ def _by_method(
 
 
 def _row(base_model: str, method: str, *, tuned: bool) -> Row:
-    return base_model, f"{method} tuned" if tuned else method
+    return base_model, variant_label(method, not tuned)
 
 
 def _totals(found: Inspection, prices: Prices) -> Iterator[str]:

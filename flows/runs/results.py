@@ -13,6 +13,7 @@ from rich.text import Text
 from lce_core.benchmarks import BENCHMARKS
 from lce_core.study.plan import StudyPlan
 from lce_core.study.spec import MethodEntry, StudySpec
+from lce_core.study.variants import variant_label
 from tasks.questions import read
 
 LENGTHS = (
@@ -25,7 +26,7 @@ OF_SEED = (
     " count(value) AS done, count(*) AS planned, list(task ORDER BY task) AS tasks"
     " FROM store.part WHERE study = '{study}' AND benchmark = '{benchmark}' AND seed = {seed}"
     " GROUP BY ALL)"
-    " SELECT base_model, method, frozen, eval_length, CASE done WHEN planned THEN value END,"
+    " SELECT base_model, method, frozen, eval_length, if_complete(value, done, planned),"
     " false, done, planned, tasks = mode(tasks) OVER (PARTITION BY base_model, eval_length)"
     " FROM means"
 )
@@ -163,7 +164,8 @@ def _legend(study: StudySpec, blocks: Sequence[_Block], shown: Sequence[_Block])
 
 
 def _label(entry: MethodEntry) -> str:
-    return f"{entry.label}{' tuned' * entry.is_tuned}{' ~' * (not entry.method.exact_attention)}"
+    label = variant_label(entry.label, not entry.is_tuned)
+    return label if entry.method.exact_attention else f"{label} ~"
 
 
 def _own(variant: MethodEntry) -> str:

@@ -22,6 +22,7 @@ from lce_core.errors import SpecError, did_you_mean
 from lce_core.methods import Method
 from lce_core.models import MODELS, LanguageModel
 from lce_core.recipe import STRICT, Evaluation, Positions, Section, Training, Upsampling
+from lce_core.study.variants import variant_name
 
 _OF_TRAINING = ("train_length", "train_tokens", "training", "start_from")
 """Keys of an entry of `methods` that are allowed only for tuned variants."""
@@ -121,7 +122,7 @@ class MethodEntry(Section):
     @property
     def name(self) -> str:
         """The label, with "-tuned" appended for a tuned variant: "yarn" or "yarn-tuned"."""
-        return f"{self.label}-tuned" if self.is_tuned else self.label
+        return variant_name(self.label, not self.is_tuned)
 
 
 Length = Annotated[int, Field(gt=0)]

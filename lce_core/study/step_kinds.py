@@ -29,6 +29,7 @@ from lce_core.study.step_cost import (
     pretraining_cost,
 )
 from lce_core.study.step_spec import KINDS, StepSpec
+from lce_core.study.variants import variant_name
 
 
 def _plugin(registry: Registry[Any], value: object) -> object:
@@ -237,9 +238,9 @@ class CellSpec(StepSpec):
     def unit_name(cls, step: Step) -> str:
         """Name the model and the length, as in "evaluate m-yarn-s0 at 4096"."""
         axes = step.axes
-        row = axes["method"] if axes["frozen"] else f"{axes['method']}-tuned"
+        variant = variant_name(axes["method"], axes["frozen"])
         what = "on text" if _scores_text(step) else f"at {axes['eval_length']}"
-        return f"evaluate {axes['base_model']}-{row}-s{axes['seed']} {what}"
+        return f"evaluate {axes['base_model']}-{variant}-s{axes['seed']} {what}"
 
     @classmethod
     def is_divisible(cls, step: Step) -> bool:

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from catalog.mlflow_pages import row_name
+from lce_core.study.variants import variant_name
 from tasks.tracking.content import COLOUR, KIND, METHOD, NOTE, RUN_KEY, Metric, RunContent
 from tasks.tracking.seed_content import key_of, of_which_model
 
@@ -36,7 +36,7 @@ def method_content(
       colour: colour of the run's line, as #rrggbb.
     """
     first = next(iter(planned.values()))[0]
-    row, key = row_name(first["method"], first["frozen"]), key_of(plan, first)
+    row, key = variant_name(first["method"], first["frozen"]), key_of(plan, first)
     scored = {cell["benchmark"] for cells in planned.values() for cell in cells} | {"summary"}
     groups: dict[tuple[str, int], list[Metric]] = defaultdict(list)
     for seed in seeds:

@@ -15,11 +15,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from catalog.mlflow_pages import row_name, run_key
+from catalog.mlflow_pages import run_key
 from lce_core.methods import METHODS
 from lce_core.store.identity import fingerprint
 from lce_core.store.records import Record
 from lce_core.study.step_kinds import TrainingSpec
+from lce_core.study.variants import variant_name
 from lce_core.training.loss_log import LOG, read_entries
 from tasks.tracking.content import COLOUR, KIND, NOTE, RUN_KEY, SEED, Metric, RunContent
 
@@ -60,7 +61,7 @@ def seed_content(
     """
     first = planned[0]
     steps = [*cells, training] if training else list(cells)
-    row, key = row_name(first["method"], first["frozen"]), key_of(plan, first, first["seed"])
+    row, key = variant_name(first["method"], first["frozen"]), key_of(plan, first, first["seed"])
     metrics = [metric for cell in cells for metric in _scores(cell)]
     metrics += _at_target(plan["target_context"], planned, cells)
     if training:

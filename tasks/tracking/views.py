@@ -14,7 +14,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from catalog.mlflow_pages import METHODS_VIEW, SEEDS_VIEW, row_name, view_path
+from catalog.mlflow_pages import METHODS_VIEW, SEEDS_VIEW, view_path
+from lce_core.study.variants import variant_name
 from tasks.tracking.content import KIND, METHOD, SEED
 from tasks.tracking.method_content import INTERVAL
 
@@ -88,7 +89,7 @@ def _folded(plan: Mapping[str, Any], keys: Sequence[str]) -> dict[str, bool]:
     """Return the state of each group as folded; by default the UI unfolds groups."""
     groups = {}
     for cell in plan["cells"]:
-        values = {**cell, "row": row_name(cell["method"], cell["frozen"])}
+        values = {**cell, "row": variant_name(cell["method"], cell["frozen"])}
         groups[",".join(f"param.{key}.{values[key]}" for key in keys)] = False
     return groups
 

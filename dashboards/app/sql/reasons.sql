@@ -2,8 +2,8 @@
 SELECT base_model, status, reason,
     count(*) AS cells,
     string_agg(
-        DISTINCT method || CASE WHEN frozen THEN '' ELSE ' tuned' END, ', '
-        ORDER BY method || CASE WHEN frozen THEN '' ELSE ' tuned' END
+        DISTINCT variant_label(method, frozen), ', '
+        ORDER BY variant_label(method, frozen)
     ) AS methods,
     string_agg(DISTINCT benchmark, ', ' ORDER BY benchmark) AS benchmarks,
     string_agg(DISTINCT eval_length::VARCHAR, ' ' ORDER BY eval_length::VARCHAR) AS lengths

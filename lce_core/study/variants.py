@@ -1,0 +1,21 @@
+"""Names of a variant: a method, applied frozen (without fine-tuning) or tuned.
+
+The catalog has the same label as its SQL macro `variant_label`.
+"""
+
+from __future__ import annotations
+
+
+def weights_label(frozen: bool) -> str:
+    """Return "frozen" or "tuned"."""
+    return "frozen" if frozen else "tuned"
+
+
+def variant_label(method: str, frozen: bool) -> str:
+    """Return the label for readers: "yarn", or "yarn tuned" for a tuned variant."""
+    return method if frozen else f"{method} tuned"
+
+
+def variant_name(method: str, frozen: bool) -> str:
+    """Return the name in study files, folders and MLflow: "yarn", or "yarn-tuned"."""
+    return method if frozen else f"{method}-tuned"
