@@ -1,14 +1,16 @@
-"""No command that reads a store tries to reach anything beyond this machine.
+"""No command and no server tries to reach anything beyond this machine.
 
-Strategy: run the commands in a network namespace with loopback alone, where nothing answers from
-outside, and let strace note every address that they or their children try to connect or send to.
+Strategy: run them in a network namespace that has loopback only, and let strace record every
+address that they or their children try to connect or send to.
 """
 
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,25 +23,57 @@ from tests.support.studies import LCE, environment, library_text, write_study
 
 TRACE = "trace=connect,sendto,sendmsg,sendmmsg"
 ADDRESS = re.compile(r'(?:inet_addr\("|inet_pton\(AF_INET6, ")([^"]+)"')
+PAGES = ("matrix", "scores", "answers", "against", "papers", "sql")
 READING = (
     ("plan", "smoke"),
     ("sql", "SELECT count(*) FROM cells"),
     ("report", STUDY),
     ("claims", STUDY),
 )
+VISIT = """
+import sys, time
+from pathlib import Path
+from playwright.sync_api import sync_playwright
+chromium, line, *pages = sys.argv[1:]
+end = time.monotonic() + 90
+while not (words := Path(line).read_text().split()):
+    assert time.monotonic() < end, "the dashboard printed no link"
+    time.sleep(0.1)
+with sync_playwright() as playwright:
+    browser = playwright.chromium.launch(
+        executable_path=chromium, args=["--no-sandbox", "--disable-gpu"]
+    )
+    page = browser.new_page()
+    page.goto(words[0])
+    page.get_by_test_id("stAppViewContainer").wait_for(timeout=60_000)
+    address = words[0].split("/lce-login")[0]
+    for name in pages:
+        page.goto(f"{address}/{name}" if name != "matrix" else address)
+        page.get_by_role("heading", name=" toy_llama").wait_for(timeout=60_000)
+    # Another origin: Streamlit asks for its own external address before it decides on one.
+    page.goto("data:text/html,")
+    page.evaluate("address => new Promise(done => {"
+        "const socket = new WebSocket(address.replace('http', 'ws') + '/_stcore/stream');"
+        "socket.onopen = socket.onerror = done;"
+        "})", address)
+"""
 
 
-def isolated(command: list[str], home: Path, notes: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command where only loopback is there; `notes` gets what it tries to connect to."""
-    traced = ["strace", "-f", "--seccomp-bpf", "-e", TRACE, "-o", str(notes), *command]
-    alone = ["unshare", "-n", "sh", "-c", 'ip link set lo up && exec "$@"', "sh", *traced]
+def isolated(command: list[str], home: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command in a network namespace that has loopback only."""
+    alone = ["unshare", "-n", "sh", "-c", 'ip link set lo up && exec "$@"', "sh", *command]
     return subprocess.run(
-        alone, env=environment(home), cwd=notes.parent, capture_output=True, text=True, check=False
+        alone, env=environment(home), cwd=folder, capture_output=True, text=True, check=False
     )
 
 
+def traced(command: list[str], notes: Path) -> list[str]:
+    """Return a command that writes to `notes` which addresses `command` tries to reach."""
+    return ["strace", "-f", "--seccomp-bpf", "-e", TRACE, "-o", str(notes), *command]
+
+
 def outside(notes: Path) -> list[str]:
-    """Addresses beyond loopback."""
+    """Return the addresses beyond loopback."""
     found = ADDRESS.findall(notes.read_text(encoding="utf-8", errors="replace"))
     return sorted({it for it in found if not it.startswith("127.") and it != "::1"})
 
@@ -48,7 +82,7 @@ def outside(notes: Path) -> list[str]:
 def _can_be_isolated(tmp_path: Path) -> None:
     if not all(map(shutil.which, ("unshare", "ip", "strace"))):
         pytest.skip("needs the programs unshare, ip and strace")
-    tried = isolated(["true"], tmp_path, tmp_path / "tried")
+    tried = isolated(traced(["true"], tmp_path / "tried"), tmp_path, tmp_path)
     if tried.returncode:
         pytest.skip(f"no network namespace or no tracing here: {tried.stderr.strip()}")
 
@@ -63,7 +97,8 @@ def home(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_an_attempt_to_call_out_is_noticed(tmp_path: Path) -> None:
     code = "import socket; socket.socket(type=socket.SOCK_DGRAM).connect_ex(('192.0.2.1', 53))"
-    isolated(["/usr/bin/env", "python3", "-c", code], tmp_path, tmp_path / "notes")
+    command = traced(["/usr/bin/env", "python3", "-c", code], tmp_path / "notes")
+    isolated(command, tmp_path, tmp_path)
     assert outside(tmp_path / "notes") == ["192.0.2.1"]
 
 
@@ -72,7 +107,7 @@ def test_an_attempt_to_call_out_is_noticed(tmp_path: Path) -> None:
 def test_no_reading_command_calls_out(
     home: Path, tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
-    done = isolated([*LCE, *arguments], home, tmp_path / "notes")
+    done = isolated(traced([*LCE, *arguments], tmp_path / "notes"), home, tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert outside(tmp_path / "notes") == []
 
@@ -82,7 +117,24 @@ def test_no_server_calls_out_from_its_start_to_its_end(home: Path, tmp_path: Pat
     lce = f"{LCE[0]} -c '{LCE[2]}'"
     ports = f"--port {unused_port()} --mlflow-port {unused_port()}"
     both = f"{lce} up {ports} && {lce} up && {lce} down"
-    done = isolated(["sh", "-c", both], home, tmp_path / "notes")
+    done = isolated(traced(["sh", "-c", both], tmp_path / "notes"), home, tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert outside(tmp_path / "notes") == []
+
+
+@pytest.mark.slow
+def test_the_dashboard_calls_nobody_while_its_pages_are_read(
+    home: Path, tmp_path: Path, chromium: str
+) -> None:
+    if not chromium:
+        pytest.skip("needs Chromium")
+    serve = [*LCE, "dashboard", "--port", str(unused_port()), "--no-refresh"]
+    # strace itself ignores SIGTERM while it traces.
+    server = traced(["sh", "-c", 'echo $$ > pid; exec "$@"', "sh", *serve], tmp_path / "notes")
+    visit = [sys.executable, "-c", VISIT, chromium, "link", *PAGES]
+    both = f": > link; {shlex.join(server)} > link & {shlex.join(visit)}; visited=$?"
+    stop = "kill $(cat pid); wait; exit $visited"
+    done = isolated(["sh", "-c", f"{both}; {stop}"], home, tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert outside(tmp_path / "notes") == []
 
@@ -92,6 +144,6 @@ def test_no_run_calls_out(tmp_path: Path) -> None:
     text = tmp_path / "text"
     library_text(text)
     run = [*LCE, "run", write_study(tmp_path), "--data-folder", f"text={text}"]
-    done = isolated(run, tmp_path / "home", tmp_path / "notes")
+    done = isolated(traced(run, tmp_path / "notes"), tmp_path / "home", tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert outside(tmp_path / "notes") == []
