@@ -33,9 +33,8 @@ from tests.errors import (
     of_tasks,
     of_training,
 )
-from tests.support.errors.error_sites import Site, document, foreign_raises, sites
+from tests.support.errors.error_sites import Site, foreign_raises, sites
 from tests.support.errors.provocations import Place, Provocation, recorded
-from tests.support.repository import ROOT
 
 PROVOCATIONS: list[Provocation] = [
     *of_attention.PROVOCATIONS,
@@ -133,10 +132,6 @@ def test_errors_of_others_are_raised_only_where_a_caller_needs_their_class() -> 
         "lce_core/training/launching.py: torch.OutOfMemoryError",
         "tasks/ray_engine/cluster.py: ConnectionError",
     ]
-
-
-def test_the_document_of_errors_is_that_of_the_source() -> None:
-    assert (ROOT / "docs" / "errors.md").read_text(encoding="utf-8") == document()
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,9 @@
-"""Every place that makes an error of ours, read from the source, and docs/errors.md made of them.
-
-`python -m tests.support.errors.error_sites > docs/errors.md` writes the document.
-"""
+"""Every place that makes an error of ours, read from the source."""
 
 from __future__ import annotations
 
 import ast
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -82,37 +78,6 @@ def foreign_raises() -> list[str]:
                     if name.rpartition(".")[2][:1].isupper() and not ours:
                         found.append(f"{path.relative_to(ROOT).as_posix()}: {name}")
     return found
-
-
-def document() -> str:
-    """docs/errors.md."""
-    lines = [
-        "# Errors",
-        "",
-        "Made by `python -m tests.support.errors.error_sites`. Every message has the form",
-        "`WHERE: got X; expected Y; do Z`; `{...}` is filled in when the error is raised.",
-    ]
-    for kind in kinds():
-        mine = [site for site in sites() if site.kind == kind]
-        if mine:
-            summary = (getattr(errors, kind).__doc__ or "").split("\n", 1)[0]
-            lines += ["", f"## {kind}", "", summary, ""]
-            lines += ["| raised in | where | got | expected | do |", "|---|---|---|---|---|"]
-            lines += [_row(site) for site in mine]
-    return "\n".join(lines) + "\n"
-
-
-def _row(site: Site) -> str:
-    parts = (site.where, site.got, site.expected, site.remedy)
-    cells = (f"`{site.file}` `{site.function}`", *map(_shown, parts))
-    return "| " + " | ".join(cells) + " |"
-
-
-def _shown(part: str) -> str:
-    """A part in Markdown: what is filled in is code, unless it stands in code already."""
-    pieces = part.replace("|", "\\|").split("`")
-    pieces[::2] = [_HOLE.sub(r"`\g<0>`", text).replace("<", "&lt;") for text in pieces[::2]]
-    return "`".join(pieces)
 
 
 def _of_family(kind: type) -> bool:
@@ -200,7 +165,3 @@ def _pattern(template: str) -> re.Pattern[str]:
     either = [_HOLE.split(text) for text in template.split(" OR ")]
     parts = [".*".join(map(re.escape, pieces)) for pieces in either]
     return re.compile("|".join(parts), re.DOTALL)
-
-
-if __name__ == "__main__":
-    sys.stdout.write(document())
