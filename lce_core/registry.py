@@ -17,6 +17,7 @@ import sys
 import traceback
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar, Generic, Self, TypeVar
@@ -54,7 +55,8 @@ class Source:
 class Plugin(BaseModel):
     """Parameters of one plug-in as typed, frozen fields; a module registers the class.
 
-    The registry expects one plug-in per file, named after the file.
+    The registry expects one plug-in per file, named after the file. Shipped plug-ins that differ in
+    values alone may share a module: see `table` of `Registry`.
     """
 
     model_config = ConfigDict(
@@ -117,18 +119,30 @@ class Registry(Generic[P]):
       package: dotted name of the folder, such as "lce_core.methods".
       attribute: name under which each module registers its class, such as "METHOD".
       kind: base class of all plug-ins in this folder.
+      table: dotted name of a module whose TABLE lists further plug-ins, which state name, version,
+        source and evidence as class attributes.
     """
 
-    def __init__(self, package: str, attribute: str, kind: type[P]) -> None:
-        self.package, self.attribute, self.kind = package, attribute, kind
+    def __init__(
+        self, package: str, attribute: str, kind: type[P], *, table: str | None = None
+    ) -> None:
+        self.package, self.attribute, self.kind, self.table = package, attribute, kind, table
         _PACKAGES.append(package)
         self._loaded: dict[str, type[P]] = {}
         self._digests: dict[str, str | None] = {}
         self._known: dict[str, P] = {}
 
     def names(self) -> list[str]:
-        """Return the sorted names of all plug-ins, without importing them."""
-        return plugin_names(importlib.import_module(self.package).__path__)
+        """Return the sorted names of all plug-ins, without importing the files of any."""
+        files = plugin_names(importlib.import_module(self.package).__path__)
+        return sorted([*files, *self._table])
+
+    @cached_property
+    def _table(self) -> dict[str, type[P]]:
+        listed = importlib.import_module(self.table).TABLE if self.table else ()
+        for plugin in listed:
+            plugin.examples, plugin.summary = ({},), _first_line(plugin.__doc__)
+        return {plugin.plugin_name: plugin for plugin in listed}
 
     def add_folder(self, folder: Path) -> None:
         """Include every `<name>.py` in `folder`, as if it were in the package.
@@ -158,6 +172,8 @@ class Registry(Generic[P]):
           SpecError: if there is no such plug-in (with "did you mean"), its file cannot be imported,
             or a required part is missing.
         """
+        if name in self._table:
+            return self._table[name]
         where = where or self.package
         if not self._is_imported(name) and name not in self.names():
             kind = self.attribute.lower().replace("_", " ")
@@ -195,7 +211,7 @@ class Registry(Generic[P]):
         plugin.plugin_name, plugin.plugin_version = name, module.VERSION
         plugin.source, plugin.evidence = module.SOURCE, tuple(module.EVIDENCE)
         plugin.examples = _examples(plugin, module)
-        plugin.summary = (module.__doc__ or "").strip().split("\n", 1)[0]
+        plugin.summary = _first_line(module.__doc__)
         self._loaded[name] = plugin
         return plugin
 
@@ -206,7 +222,7 @@ class Registry(Generic[P]):
           SpecError: as `load` does.
         """
         plugin = self.load(name)
-        sha256 = self._digests[name]
+        sha256 = self._digests.get(name)
         if sha256 is None:
             return None
         file = str(sys.modules[f"{self.package}.{name}"].__file__)
@@ -290,6 +306,10 @@ class Registry(Generic[P]):
         if type(known) is not plugin:
             known = self._known[key] = plugin.from_identity(payload)
         return known
+
+
+def _first_line(docstring: str | None) -> str:
+    return (docstring or "").strip().split("\n", 1)[0]
 
 
 def _own_folders() -> dict[str, list[Path]]:

@@ -14,13 +14,15 @@ from pathlib import Path
 
 PLACES = {"frequencies": 0, "value": 1, "calls": 1}
 """Position of the expected value among the arguments of each evidence builder."""
+STATED = (["EVIDENCE"], ["evidence"])
+"""Names of the reference values in a plug-in's file, and in a class of a table of plug-ins."""
 COUNTED = re.compile(r"\bcount(s|ed)?\b")
 
 
 def faults(file: Path) -> Iterator[str]:
     """Yield a sentence for each value of EVIDENCE that is not a literal."""
-    for statement in ast.parse(file.read_text(encoding="utf-8")).body:
-        if isinstance(statement, ast.Assign) and _names(statement.targets) == ["EVIDENCE"]:
+    for statement in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(statement, ast.Assign) and _names(statement.targets) in STATED:
             found = list(_expected(statement.value, {}))
             if not found:
                 yield "EVIDENCE holds no call that could be read"

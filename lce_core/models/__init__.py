@@ -1,4 +1,4 @@
-"""Base models, one file each: geometry, source of the weights, and how to load them."""
+"""Base models: geometry, source of the weights, and how to load them."""
 
 from __future__ import annotations
 
@@ -52,6 +52,11 @@ class HubAddress:
     repo: str
     revision: str
     """Commit of 40 hexadecimal digits; a branch could change during a study."""
+
+    @property
+    def reference(self) -> str:
+        """The commit as `Source.reference` states it."""
+        return f"huggingface.co/{self.repo}@{self.revision}"
 
 
 @dataclass(frozen=True)
@@ -188,4 +193,6 @@ class LanguageModel(Plugin):
         return rows, np.ones(rows.shape, dtype=np.uint8)
 
 
-MODELS: Registry[LanguageModel] = Registry("lce_core.models", "MODEL", LanguageModel)
+MODELS: Registry[LanguageModel] = Registry(
+    "lce_core.models", "MODEL", LanguageModel, table="lce_core.models._checkpoints"
+)

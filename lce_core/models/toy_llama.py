@@ -20,14 +20,14 @@ from pydantic import Field
 
 from lce_core.evidence import calls
 from lce_core.models import KeyVocabulary, ModelShape, Pretraining
+from lce_core.models._architectures import Llama
 from lce_core.models._keys import plant_keys
-from lce_core.models._llama import llama_config
 from lce_core.models._stock import StockModel
 from lce_core.registry import Source
 from lce_core.rope import RopeGeometry
 
 if TYPE_CHECKING:
-    from transformers import LlamaConfig, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+    from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 VERSION = 1
 SOURCE = Source(paper="own", place="docs/performance.md, toy base model", reference="own")
@@ -45,7 +45,7 @@ ROW_TOKENS = 128
 ROWS_PER_STEP = 16
 
 
-class ToyLlama(StockModel):
+class ToyLlama(Llama):
     """Byte-level Llama small enough to be trained as a step of the study."""
 
     steps: int = Field(default=1000, gt=0)
@@ -68,6 +68,8 @@ class ToyLlama(StockModel):
         vocab_size=392,
         tied_embeddings=True,
     )
+    initializer_range: ClassVar[float] = 0.1
+    """A wide initialisation makes retrieval appear early in training."""
     licence: ClassVar[str] = "trained here; no licence of others"
     bytes_per_token: ClassVar[float] = 1.0
     bytes_per_tex_token: ClassVar[float] = 1.0
@@ -92,10 +94,6 @@ class ToyLlama(StockModel):
             gradient_clip=1.0,
         )
         return Pretraining(training, ROW_TOKENS, self.steps * tokens_per_step)
-
-    def config(self) -> LlamaConfig:
-        """Return a stock Llama configuration; wide initialisation makes retrieval appear early."""
-        return llama_config(self.geometry, self.shape, initializer_range=0.1)
 
     def tokenizer(self, folder: Path | None) -> PreTrainedTokenizerBase:
         """Build the byte tokenizer, or load it from `folder`."""

@@ -15,13 +15,13 @@ from pydantic import Field
 from lce_core.devices import resolve_device
 from lce_core.evidence import calls
 from lce_core.models import ModelShape
-from lce_core.models._llama import llama_config
+from lce_core.models._architectures import Llama
 from lce_core.models._stock import StockModel
 from lce_core.registry import Source
 from lce_core.rope import RopeGeometry
 
 if TYPE_CHECKING:
-    from transformers import LlamaConfig, PreTrainedModel
+    from transformers import PreTrainedModel
 
 VERSION = 1
 SOURCE = Source(paper="own", place="docs/gpus.md", reference="own")
@@ -35,8 +35,11 @@ EVIDENCE = (
 )
 
 
-class RandomLlama(StockModel):
-    """A Llama with one key-value head a head and a vocabulary of 32,000."""
+class RandomLlama(Llama):
+    """A Llama with one key-value head a head and a vocabulary of 32,000.
+
+    It has no end-of-text token, so that answers have one length.
+    """
 
     layers: int = Field(default=32, gt=0)
     heads: int = Field(default=32, gt=0)
@@ -61,10 +64,6 @@ class RandomLlama(StockModel):
             intermediate_size=self.intermediate_size,
             vocab_size=32000,
         )
-
-    def config(self) -> LlamaConfig:
-        """A stock Llama without an end-of-text token, so that answers have one length."""
-        return llama_config(self.geometry, self.shape)
 
     def initialise(self, seed: int, dtype: Any = None) -> PreTrainedModel:
         """Random weights, fp32 unless `dtype` says another, on the GPU if there is one."""

