@@ -65,3 +65,10 @@ def test_prefect_deployment_run_as_typed_completes(home: Path, tmp_path: Path) -
         assert [one["data"] for one in artifacts if one["key"] == "study-progress"] == [100.0]
     finally:
         lce(home, "down")
+    secrets = {server_secret(home, name) for name in ("prefect", "mlflow", "dashboard")}
+    master = home / "services" / "secret"
+    secrets.add(master.read_text("utf-8").strip())
+    files = [path for path in home.rglob("*") if path.is_file() and path != master]
+    assert (home / "prefect") in {path.parent for path in files}
+    written = {path for path in files if any(s.encode() in path.read_bytes() for s in secrets)}
+    assert written == set(), "a server's secret is in a file that more people may read"
