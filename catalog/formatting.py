@@ -17,6 +17,7 @@ from datetime import date, datetime
 from types import SimpleNamespace
 from typing import Any
 
+from lce_core import formats
 from lce_core.errors import SpecError, did_you_mean
 from lce_core.terminal import visible
 
@@ -198,22 +199,13 @@ def _short(cell: Any) -> str:
     if isinstance(cell, bool):
         return "yes" if cell else "no"
     if isinstance(cell, float):
-        return number_text(cell)
+        return formats.score(cell)
     if isinstance(cell, datetime):
         return cell.isoformat(sep=" ", timespec="seconds")
     if isinstance(cell, dict):
         return ", ".join(f"{key}: {_short(value)}" for key, value in cell.items()) or _NULL
     text = visible(str(cell).replace("\r\n", "\n"))
     return text if len(text) <= _LONGEST_CELL else text[: _LONGEST_CELL - 3] + "..."
-
-
-def number_text(value: float) -> str:
-    """Format with four digits, at most four decimals; below 1e-3 or from 1e6 with an exponent."""
-    if value == 0 or not math.isfinite(value):
-        return f"{value:g}"
-    if not 1e-3 <= abs(value) < 1e6:
-        return f"{value:.3e}"
-    return f"{value:.{min(4, max(0, 3 - math.floor(math.log10(abs(value)))))}f}"
 
 
 def _is_numeric(values: list[Any]) -> bool:

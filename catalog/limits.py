@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from lce_core import formats
 from lce_core.errors import SpecError
 
 if TYPE_CHECKING:
@@ -100,16 +101,10 @@ def bytes_of(size: str, option: str) -> int:
         raise SpecError(
             option,
             repr(size),
-            f"a size of at least {in_words(MIN_MEMORY_BYTES)}, such as 8GB",
+            f"a size of at least {formats.size(MIN_MEMORY_BYTES)}, such as 8GB",
             "correct it, or leave it out for half of the free memory, at most 4 GB",
         )
     return number
-
-
-def in_words(size: int) -> str:
-    """Format bytes as text: 256 MB, 1.5 GB."""
-    unit = "GB" if size >= 1 << 30 else "MB"
-    return f"{size / (1 << 30 if unit == 'GB' else 1 << 20):.3g} {unit}"
 
 
 def too_slow(sql: str, seconds: float) -> SpecError:
@@ -127,8 +122,8 @@ def out_of_memory(sql: str, message: str, within: Limits) -> SpecError:
     return SpecError(
         "SQL",
         f"{sql} ({message})",
-        f"a query that takes at most {in_words(within.memory)} of memory and"
-        f" {in_words(within.spill)} of temporary files",
+        f"a query that takes at most {formats.size(within.memory)} of memory and"
+        f" {formats.size(within.spill)} of temporary files",
         _MORE,
     )
 
@@ -137,7 +132,7 @@ def too_large(sql: str, num_rows: int, within: Limits) -> SpecError:
     """Return the error for a statement whose result exceeds the size limit."""
     return SpecError(
         "SQL",
-        f"{sql} (more than {in_words(within.result)} in the first {num_rows:,} rows)",
-        f"an answer of at most {in_words(within.result)}",
+        f"{sql} (more than {formats.size(within.result)} in the first {num_rows:,} rows)",
+        f"an answer of at most {formats.size(within.result)}",
         _MORE,
     )

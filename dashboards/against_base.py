@@ -73,15 +73,6 @@ def band_label(band: Band) -> str:
     return f"{band.begin:,} to {band.end:,}" if band.begin else f"to {band.end:,}"
 
 
-def difference_text(found: Estimate | None) -> str:
-    """Format a difference and its interval, as "+0.012 [-0.003, +0.027]"; "" for None."""
-    if found is None:
-        return ""
-    if found.low is None or found.high is None:
-        return f"{found.value:+.3f}"
-    return f"{found.value:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
-
-
 def _bins(rows: Sequence[Row]) -> dict[int, float]:
     return {row["position_bin"]: row["nll"] for row in rows if row["nll"] is not None}
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from catalog.formatting import number_text
+from lce_core import formats
 
 Value = str | int | float | bool | None
 
@@ -60,5 +60,5 @@ def _cell(value: Value) -> str:
     if isinstance(value, int):
         return f'<td class="number" data-value="{value}">{value:,}</td>'
     if isinstance(value, float):
-        return f'<td class="number" data-value="{value!r}">{number_text(value)}</td>'
+        return f'<td class="number" data-value="{value!r}">{formats.score(value)}</td>'
     return f"<td>{escape(value)}</td>"

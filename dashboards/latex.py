@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from catalog.formatting import number_text
 from dashboards.comparable import comparable
 from dashboards.contents import Contents, Row, read_contents, select
 from dashboards.families import Variant, controls, families
 from dashboards.marks import Place, place, verdicts
 from dashboards.writing import write_whole
+from lce_core import formats
 
 _MARKS = {"better": "$^{+}$", "worse": "$^{-}$"}
 _LEGEND = (
@@ -99,7 +99,7 @@ def _cell(rows: list[Row], one: Variant, length: int, sure: Mapping[Place, str])
     (row,) = found
     if row["value"] is None:
         return "--"
-    text = number_text(row["value"])
+    text = formats.score(row["value"])
     text = f"\\textbf{{{text}}}" if row["is_best"] else text
     return text + _MARKS.get(sure.get(place(row), ""), "")
 

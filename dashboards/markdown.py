@@ -16,10 +16,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from catalog.formatting import format_rows, number_text
+from catalog.formatting import format_rows
 from catalog.queries import open_catalog, run_query
 from dashboards import pictures
-from dashboards.against_base import band_label, bands, difference_text, differences
+from dashboards.against_base import band_label, bands, differences
 from dashboards.claims import Answer, Claim, answers, claims, firsts, headline
 from dashboards.claims.wording import COULD_SEE, HOLDS
 from dashboards.comparable import comparable, is_best
@@ -27,6 +27,7 @@ from dashboards.contents import Contents, Row, read_contents, select
 from dashboards.many_shot import pictured
 from dashboards.marks import LEGEND, MARKS, Place, place, verdicts
 from dashboards.plain_text import file_name, plain
+from lce_core import formats
 from lce_core.errors import SpecError
 from lce_core.study.variants import variant_label
 
@@ -153,7 +154,9 @@ def _against_base(rows: Sequence[Row], trained: int | None) -> Iterator[str]:
     yield f"| method | {' | '.join(map(band_label, parts))} |"
     yield f"|---|{'---:|' * len(parts)}"
     for one in found:
-        means = " | ".join(map(difference_text, one.by_band))
+        means = " | ".join(
+            formats.difference(gap.value, gap.low, gap.high) if gap else "" for gap in one.by_band
+        )
         yield f"| {plain(variant_label(one.method, one.frozen))} | {means} |"
 
 
@@ -188,11 +191,11 @@ def _cell(
     low, high = row["lowest"], row["highest"]
     if row["num_planned"] == 1:
         low, high = _interval(contents, row)
-    text = number_text(row["value"])
+    text = formats.score(row["value"])
     text = f"**{text}**" if is_best(row, rows) else text
     if verdict := sure.get(place(row)):
         text = f"{text} {MARKS[verdict]}"
-    return text if low is None else f"{text} [{number_text(low)}, {number_text(high)}]"
+    return text if low is None else f"{text} [{formats.score(low)}, {formats.score(high)}]"
 
 
 def _interval(contents: Contents, row: Row) -> tuple[Any, Any]:

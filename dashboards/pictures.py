@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 
 from dashboards.contents import Row, select
 from dashboards.many_shot import chance, spans_a_decade
+from lce_core import formats
 from lce_core.study.variants import variant_label
 
 mpl.use("svg")
@@ -177,7 +178,9 @@ def _heat_map(
             axes.fill(
                 [x - 0.5, x + 0.5, x + 0.5, x - 0.5], [y - 0.5] * 2 + [y + 0.5] * 2, color=colour
             )
-            text = "" if (y, x) not in values else "-" if value is None else f"{value:.3g}"
+            text = (
+                "" if (y, x) not in values else "-" if value is None else formats.short_score(value)
+            )
             ink = INK if value is None or colours(norm(value))[1] > 0.5 else "white"
             weight = "bold" if (y, x) in values and values[y, x]["is_best"] else "normal"
             axes.text(

@@ -22,11 +22,11 @@ from flows.runs.threads import in_threads
 from flows.selection import require_models, select_cells
 from flows.terminal import Terminal
 from flows.work import Work, work_of
+from lce_core import formats
 from lce_core.errors import StepsFailedError, StudyIncompleteError, WorkerLostError
 from lce_core.execution import Execution
 from lce_core.store.artifacts import Store
 from lce_core.store.failures import disk_full
-from lce_core.study.pricing.time_left import spoken
 from lce_core.study.units import Unit
 from tasks import projections
 from tasks.agenda import Taken
@@ -148,7 +148,7 @@ class Lines:
             def ended(answer: Answer) -> None:
                 is_given_back = stop.is_set() and isinstance(answer, WorkerLostError)
                 outcome = "gave back" if is_given_back else _outcome(answer)
-                took = spoken(time.monotonic() - begun)
+                took = formats.duration(time.monotonic() - begun)
                 try:
                     self.say(f"ended  {taken.unit.name} in {took}: {outcome}")
                 finally:

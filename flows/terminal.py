@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import IO, Any
 
 from rich.console import Console
 from rich.segment import Segment
+from rich.table import Table
 
 from lce_core.terminal import Guarded, visible
+
+WIDTH = 80
+"""Width that every terminal has; wider tables are split."""
+
+
+def plain_table(texts: Sequence[str], numbers: Sequence[str] = (), gap: int = 2) -> Table:
+    """Return a table without lines: columns of text, then columns of numbers aligned right.
+
+    Text that is too wide continues in the next line; numbers never break.
+    """
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, gap, 0, 0))
+    for column in texts:
+        table.add_column(column, overflow="fold")
+    for column in numbers:
+        table.add_column(column, justify="right", no_wrap=True)
+    return table
 
 
 class Terminal(Console):

@@ -13,6 +13,7 @@ from dashboards.app.asking import Catalog
 from dashboards.app.chosen import Chosen, choose
 from dashboards.app.looks import PAGE
 from dashboards.app.views import against, answers, explorer, matrix, printed, questions
+from lce_core import formats
 from lce_core.errors import SpecError
 
 REFRESH_SECONDS = 5.0
@@ -72,10 +73,8 @@ def _age(catalog: Catalog) -> None:
     if not catalog.path.is_file():
         return
     written = catalog.written()
-    seconds = max(0, round((datetime.now(UTC) - written).total_seconds()))
-    ago = f"{seconds} s" if seconds < 120 else f"{seconds // 60} min"
-    ago = ago if seconds < 7200 else f"{seconds // 3600} h"
-    st.caption(f"Catalog of {written:%Y-%m-%d %H:%M:%S} UTC, {ago} old")
+    seconds = max(0.0, (datetime.now(UTC) - written).total_seconds())
+    st.caption(f"Catalog of {written:%Y-%m-%d %H:%M:%S} UTC, {formats.duration(seconds)} old")
 
 
 def _mlflow(catalog: Catalog, study: str) -> None:

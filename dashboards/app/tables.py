@@ -7,8 +7,8 @@ from typing import Any, Literal, cast
 
 import streamlit as st
 
-from catalog.formatting import number_text
 from dashboards.contents import Row
+from lce_core import formats
 
 ROW_PIXELS, HEAD_PIXELS, MOST_PIXELS = 35, 38, 420
 
@@ -55,7 +55,7 @@ def table(
 def text_of(value: object) -> str:
     """Format a value as `lce sql` does in its tables."""
     if isinstance(value, float):
-        return number_text(value)
+        return formats.score(value)
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 

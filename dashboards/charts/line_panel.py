@@ -21,6 +21,7 @@ from dashboards.charts.marks import (
     told,
     value_data,
 )
+from lce_core import formats
 from lce_core.study.variants import weights_label
 
 WIDTH, PLOT = 340.0, 170.0
@@ -124,11 +125,11 @@ def _grid(
     for tick in y_ticks:
         at = y(tick)
         parts.append(f'<path class="grid" d="M{LEFT:g} {at:g}H{WIDTH - RIGHT:g}"/>')
-        parts.append(text(scales.tick_label(tick), LEFT - 6, at + 4, "tick end"))
+        parts.append(text(formats.tick(tick), LEFT - 6, at + 4, "tick end"))
     parts.append(f'<path class="axis" d="M{LEFT:g} {base:g}H{WIDTH - RIGHT:g}"/>')
     for tick in x_ticks:
         parts.append(f'<path class="axis" d="M{x(tick):g} {base:g}v4"/>')
-        parts.append(text(scales.tick_label(tick), x(tick), base + 16, "tick middle"))
+        parts.append(text(formats.tick(tick), x(tick), base + 16, "tick middle"))
     for name, value in axes.landmarks.items():
         if value is not None and x.low <= value <= x.high:
             at = x(value)
@@ -169,7 +170,7 @@ def _line(
             done = f"{gap.num_seeds} of {gap.num_planned} {axes.counted}s"
             sentence = (
                 f"{line.label} at {gap.x:,}: no value, {done}"
-                f" (their mean {gap.value_of_done:.4g}); {gap.missing}"
+                f" (their mean {formats.score(gap.value_of_done)}); {gap.missing}"
             )
             at = f"translate({x(gap.x):g} {y(gap.value_of_done):g})"
             facts = value_data(x=gap.x, value_of_done=gap.value_of_done)
@@ -181,5 +182,9 @@ def _line(
 
 def _sentence(axes: Axes, line: Line, point: Point) -> str:
     seeds = f"{point.num_seeds} {axes.counted}{'s'[: point.num_seeds != 1]}"
-    between = f", {point.lowest:.4g} to {point.highest:.4g}" if point.lowest < point.highest else ""
-    return f"{line.label} at {point.x:,}: {point.value:.4g} ({seeds}{between})"
+    between = (
+        f", {formats.score(point.lowest)} to {formats.score(point.highest)}"
+        if point.lowest < point.highest
+        else ""
+    )
+    return f"{line.label} at {point.x:,}: {formats.score(point.value)} ({seeds}{between})"

@@ -74,14 +74,6 @@ def lengths(values: Sequence[float], start: float, end: float) -> tuple[Scale, l
     return Scale(low, high, start, end, logarithmic=True), ticks
 
 
-def tick_label(value: float) -> str:
-    """Format a tick: "2,048", "1.5M", "3B"; trailing zeros are dropped."""
-    for size, unit in ((1e12, ""), (1e9, "B"), (1e6, "M")):
-        if abs(value) >= size:
-            return f"{value / size:.4g}{unit}" if unit else f"{value:.3g}"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:g}"
-
-
 def _round_step(step: float) -> float:
     power = 10.0 ** math.floor(math.log10(step))
     return next(digit * power for digit in (1, 2, 2.5, 5, 10) if digit * power >= step * 0.999)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from dashboards.charts import scales
 from dashboards.charts.marks import SHAPES, opening, row_data, text, told, value_data
 from dashboards.families import Family, Variant
+from lce_core import formats
 from lce_core.study.variants import weights_label
 
 WIDTH, HEIGHT = 340.0, 300.0
@@ -48,11 +49,11 @@ def scatter_svg(
     for tick in y_ticks:
         at = y_scale(tick)
         parts.append(f'<path class="grid" d="M{LEFT:g} {at:g}H{WIDTH - RIGHT:g}"/>')
-        parts.append(text(scales.tick_label(tick), LEFT - 6, at + 4, "tick end"))
+        parts.append(text(formats.tick(tick), LEFT - 6, at + 4, "tick end"))
     for tick in x_ticks:
         at = x_scale(tick)
         parts.append(f'<path class="axis" d="M{at:g} {base:g}v4"/>')
-        parts.append(text(scales.tick_label(tick), at, base + 16, "tick middle"))
+        parts.append(text(formats.tick(tick), at, base + 16, "tick middle"))
     parts.append(f'<path class="axis" d="M{LEFT:g} {base:g}H{WIDTH - RIGHT:g}"/>')
     parts.append(text(_axis_name(axes[0]), WIDTH - RIGHT, base + 34, "tick end"))
     labels = []
@@ -64,7 +65,9 @@ def scatter_svg(
             place = (x_scale(x), y_scale(y))
             moved = f"translate({place[0]:g} {place[1]:g})"
             look = weights_label(one.frozen)
-            sentence = f"{one.label}: {axes[0].name} {x:.4g}, {axes[1].name} {y:.4g}"
+            sentence = (
+                f"{one.label}: {axes[0].name} {formats.score(x)}, {axes[1].name} {formats.score(y)}"
+            )
             parts.append(
                 f'<path class="mark dot {look} f-{family.key}"'
                 f' d="{SHAPES[number % len(SHAPES)]}" transform="{moved}"'

@@ -11,6 +11,7 @@ from dashboards.claims.claim import Claim
 from dashboards.claims.leaders import leaders
 from dashboards.claims.pairs import pairs
 from dashboards.claims.views import PERPLEXITY, Views, read_views, with_more_tasks
+from lce_core import formats
 from lce_core.study.variants import variant_label
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def _lengths(views: Views) -> Iterator[Claim]:
         yield Claim(
             "length",
             "holds",
-            f"{name} holds {what} {bar} {wording.number(row['threshold'])} {held}"
+            f"{name} holds {what} {bar} {formats.rounded(row['threshold'])} {held}"
             f" [{row['ci_low']:,}, {row['ci_high']:,}], of {row['longest']:,} evaluated",
             row["base_model"],
             row["benchmark"],
@@ -150,8 +151,8 @@ def _orders(views: Views) -> Iterator[Claim]:
             "order",
             "order" if is_order else "no order found",
             f"{where}, {told} {row['num_methods']} {who}: Kendall"
-            f" {wording.estimate(row['kendall'], row['kendall_low'], row['kendall_high'])},"
-            f" {wording.p_value(row['p_holm'])}",
+            f" {formats.estimate(row['kendall'], row['kendall_low'], row['kendall_high'])},"
+            f" {formats.p_value(row['p_holm'])}",
             row["base_model"],
             row["benchmark"],
             row["eval_length"],

@@ -9,6 +9,7 @@ from dashboards.claims import wording
 from dashboards.claims.claim import Claim, Verdict
 from dashboards.claims.pairs import ahead
 from dashboards.claims.views import Row, Views, first, other_labels
+from lce_core import formats
 from lce_core.study.variants import variant_label
 
 
@@ -47,7 +48,7 @@ def _leader(rows: list[Row], trained: int | None, several: bool) -> Claim:
     where = wording.at(best["eval_length"], trained)
     head = (
         f"{where}, {_first_of(own, same, level)} on {wording.measured(best, several)}"
-        f" ({wording.number(best['value'])})"
+        f" ({formats.rounded(best['value'])})"
     )
     they = "each" if len(same) > wording.NAMED else "it"
     limits = [r["smallest_detectable"] for r in alike if r["smallest_detectable"] is not None]
@@ -55,7 +56,7 @@ def _leader(rows: list[Row], trained: int | None, several: bool) -> Claim:
     if beaten:
         parts.append(_beats_all(own) if beaten == len(own) else f"{they} beats {beaten}")
     if alike:
-        could_see = f"; the study could see {wording.number(max(limits))}" if limits else ""
+        could_see = f"; the study could see {formats.rounded(max(limits))}" if limits else ""
         whom = wording.listed(other_labels(alike))
         parts.append(f"no sure difference was found to {whom}{could_see}")
     if unknown:
@@ -107,5 +108,5 @@ def _beats_all(rows: Sequence[Row]) -> str:
     closest = min(rows, key=lambda row: abs(row["difference"]))
     (name,) = other_labels([closest])
     others = f"all others, {name} as the next" if len(rows) > 1 else name
-    how_sure = f"{wording.seeds(closest)}, {wording.p_value(closest['p_holm'])}"
+    how_sure = f"{wording.seeds(closest)}, {formats.p_value(closest['p_holm'])}"
     return f"it beats {others} by {ahead(closest)}, {how_sure}"

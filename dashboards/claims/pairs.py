@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dashboards.claims import wording
 from dashboards.claims.claim import Claim
 from dashboards.claims.views import BASE, Row, Views, first, other, with_more_tasks
+from lce_core import formats
 from lce_core.study.variants import variant_label
 
 _UNDECIDED = ("the same", "no difference found", "too few")
@@ -60,10 +61,10 @@ def _pair(row: Row, trained: int | None, several: bool) -> Claim:
 def _said(row: Row, several: bool) -> str:
     """Word the result of a comparison by its verdict."""
     ours, theirs = (variant_label(*one) for one in (first(row), other(row)))
-    what, p_holm = wording.measured(row, several), wording.p_value(row["p_holm"])
+    what, p_holm = wording.measured(row, several), formats.p_value(row["p_holm"])
     seeds, seen = wording.seeds(row), row["smallest_detectable"]
-    gap = wording.estimate(row["difference"], row["ci_low"], row["ci_high"])
-    could_see = "" if seen is None else f"; the study could see {wording.number(seen)}"
+    gap = formats.estimate(row["difference"], row["ci_low"], row["ci_high"])
+    could_see = "" if seen is None else f"; the study could see {formats.rounded(seen)}"
     if row["verdict"] == "better":
         return f"{ours} beats {theirs} on {what} by {ahead(row)}, {seeds}, {p_holm}"
     if row["verdict"] == "not in every seed":
@@ -71,7 +72,7 @@ def _said(row: Row, several: bool) -> str:
         lowest, highest = (abs(one) if one * row["difference"] > 0 else -abs(one) for one in spread)
         return (
             f"{ours} is ahead of {theirs} on {what} by {ahead(row)}, {p_holm}, but not in each of"
-            f" {seeds} ({wording.number(lowest, highest)} to {wording.number(highest, lowest)})"
+            f" {seeds} ({formats.rounded(lowest, highest)} to {formats.rounded(highest, lowest)})"
         )
     if row["verdict"] == "the same":
         samples = f"all {row['num_clusters']} samples"
@@ -90,4 +91,4 @@ def _said(row: Row, several: bool) -> str:
 def ahead(row: Row) -> str:
     """Return the absolute difference with its interval, whichever direction is better."""
     low, high = sorted((abs(row["ci_low"]), abs(row["ci_high"])))
-    return wording.estimate(abs(row["difference"]), low, high)
+    return formats.estimate(abs(row["difference"]), low, high)

@@ -29,27 +29,6 @@ def at(eval_length: int, trained: int | None) -> str:
     return f"at {eval_length / trained:.3g}x ({tokens})"
 
 
-def number(value: float, *others: float | None) -> str:
-    """Format with 2 decimals; 3 if the largest number is below 0.0995, none from 1,000."""
-    size = max(abs(one) for one in (value, *others) if one is not None)
-    if size >= 1000:
-        return f"{value:,.0f}"
-    return f"{value + 0.0:.{2 if size >= 0.0995 or size < 5e-4 else 3}f}"
-
-
-def estimate(value: float, low: float | None, high: float | None) -> str:
-    """Format the value, followed by its interval in brackets if it has one."""
-    said = number(value, low, high)
-    if low is None or high is None:
-        return said
-    return f"{said} [{number(low, value, high)}, {number(high, value, low)}]"
-
-
-def p_value(p_holm: float) -> str:
-    """Format as "p_Holm 0.012" or "p_Holm < 0.001"."""
-    return "p_Holm < 0.001" if p_holm < 0.001 else f"p_Holm {p_holm:.3f}".rstrip("0").rstrip(".")
-
-
 def seeds(row: Mapping[str, Any]) -> str:
     """Return the number of seeds, noting when the result may not hold for other training runs."""
     count, tuned = row["num_seeds"], not (row["frozen"] and row["other_frozen"])

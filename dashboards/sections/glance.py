@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from catalog.formatting import number_text
 from dashboards.charts.heat_map import Block, Field, HeatMap, heat_map_svg
 from dashboards.charts.strip import strip_svg
 from dashboards.comparable import comparable
 from dashboards.contents import Contents, Row, select
 from dashboards.families import NO_EXTENSION, Family, Variant, controls, families
 from dashboards.figure import Table, figure
+from lce_core import formats
 from lce_core.study.variants import weights_label
 
 RETRIEVAL = ("needle", "passkey", "long_eval", "ruler")
@@ -155,11 +155,11 @@ def _field(row: Row, known: Sequence[float], is_framed: bool) -> Field:
     if row["value"] is None:
         status = (row.get("status") or "missing").partition(",")[0]
         part = row["value_of_done"]
-        mean = "" if part is None else f"; the mean of what is done is {number_text(part)}"
+        mean = "" if part is None else f"; the mean of what is done is {formats.score(part)}"
         return Field(_ABSENT.get(status, "-"), f"{what}: {row['missing']}{mean}")
     value = row["value"]
-    told = f"{what}: {number_text(value)}"
-    return Field(_short(value), told, value, _level(row, known), is_framed)
+    told = f"{what}: {formats.score(value)}"
+    return Field(formats.short_score(value), told, value, _level(row, known), is_framed)
 
 
 def _level(row: Row, known: Sequence[float]) -> float:
@@ -170,13 +170,6 @@ def _level(row: Row, known: Sequence[float]) -> float:
     if best <= 0 or value <= 0:
         return 1.0 if value == best else 0.0
     return max(0.0, 1 - math.log(value / best) / math.log(WORST))
-
-
-def _short(value: float) -> str:
-    """Format with about three digits, to fit a field."""
-    if abs(value) >= 1e5:
-        return f"{value:.0e}".replace("e+0", "e").replace("e+", "e")
-    return f"{value:.2f}" if abs(value) < 10 else f"{value:.1f}" if value < 100 else f"{value:.0f}"
 
 
 def _standing(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from html import escape
 
-from dashboards.against_base import band_label, bands, difference_text, differences
+from dashboards.against_base import band_label, bands, differences
 from dashboards.charts import scales
 from dashboards.charts.line_panel import Axes
 from dashboards.contents import Contents, select
 from dashboards.families import Variant, ordered
 from dashboards.figure import figure
 from dashboards.sections.panels import family_panels, lines_of, lines_table
+from lce_core import formats
 from lce_core.statistics.estimates import Estimate
 
 
@@ -90,6 +91,6 @@ def _named(task: str, length: int) -> str:
 def _gain(found: Estimate | None, best: float | None) -> str:
     if found is None:
         return "<td></td>"
-    text = escape(difference_text(found))
+    text = formats.difference(found.value, found.low, found.high)
     shown = f"<b>{text}</b>" if found.value == best else text
     return f'<td class="number" data-value="{found.value!r}" data-csv="{text}">{shown}</td>'

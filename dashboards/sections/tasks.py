@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
-from catalog.formatting import number_text
 from dashboards.comparable import is_best
 from dashboards.contents import Contents, Row, select
 from dashboards.families import Variant, ordered
 from dashboards.marks import LEGEND, MARKS, Place, place, verdicts
+from lce_core import formats
 
 Column = tuple[str, int]
 """Task and length in tokens."""
@@ -124,12 +124,12 @@ def _cell(row: Row | None, rows: Sequence[Row], sure: Mapping[Place, str]) -> st
     about = f'data-task="{escape(row["task"])}" data-length="{row["eval_length"]}"'
     if row["value"] is None:
         done = f"{row['num_seeds']} of {row['num_planned']} seeds"
-        mean = "" if row["value_of_done"] is None else f": ({number_text(row['value_of_done'])})"
+        mean = "" if row["value_of_done"] is None else f": ({formats.score(row['value_of_done'])})"
         return (
             f'<td class="number gone" {about} data-told="{escape(row["missing"] or "")}">'
             f"{done}{mean}</td>"
         )
-    text = number_text(row["value"])
+    text = formats.score(row["value"])
     text = f"<strong>{text}</strong>" if is_best(row, rows) else text
     if verdict := sure.get(place(row)):
         text += (

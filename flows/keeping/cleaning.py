@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 from flows.terminal import say
+from lce_core import formats
 from lce_core.errors import SpecError
 from lce_core.store.artifacts import Store
 from lce_core.store.garbage import Garbage, collect_garbage, find_garbage
@@ -36,18 +37,12 @@ def clean(home: Path, *, dry_run: bool, locks: list[Path], prompt_gigabytes: flo
         garbage = collect_garbage(store, lambda: roots_of(store, locks), most)
     for one in garbage:
         place = one.path.relative_to(home)
-        say(f"{one.what:<8} {_bytes(one.bytes):>9}  {place}  ({one.why})")
+        say(f"{one.what:<8} {formats.size(one.bytes):>9}  {place}  ({one.why})")
     say(_summary(garbage, "would free" if dry_run else "freed"))
 
 
 def _summary(garbage: list[Garbage], verb: str) -> str:
     counts = Counter(one.what for one in garbage)
     what = ", ".join(f"{number:,} {name}" for name, number in sorted(counts.items()))
-    return f"{verb} {_bytes(sum(one.bytes for one in garbage))}: {what or 'nothing to remove'}"
-
-
-def _bytes(number: int) -> str:
-    for size, unit in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
-        if number >= size:
-            return f"{number / size:.1f} {unit}"
-    return f"{number} B"
+    freed = formats.size(sum(one.bytes for one in garbage))
+    return f"{verb} {freed}: {what or 'nothing to remove'}"

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 
 from flows.request import compile_request
 from flows.selection import select_cells
-from flows.terminal import Terminal
+from flows.terminal import Terminal, plain_table
+from lce_core import formats
 from lce_core.errors import SpecError
 from lce_core.execution import Execution
 from lce_core.store.artifacts import Store
@@ -24,7 +24,6 @@ from lce_core.store.integrity import reread
 from lce_core.store.records import Record
 from lce_core.store.steps import Step
 from lce_core.store.verification import Verification, compare, keep, not_computed, sampled
-from lce_core.study.pricing.time_left import spoken
 from tasks.projections import rebuild_catalog, refresh
 from tasks.questions import catalog_path
 from tasks.verification import compute_again, home_aside
@@ -90,8 +89,8 @@ def verify_files(home: Path) -> bool:
         console.print(
             f"  {folder.parent.name} {folder.name}: {wrong}", markup=False, soft_wrap=True
         )
-    gigabytes = f"{found.num_bytes / 1e9:.2f} GB in {spoken(time.monotonic() - begun)}"
-    console.print(f"{found.num_artifacts:,} artifacts read, {gigabytes}: ", end="")
+    amount = f"{formats.size(found.num_bytes)} in {formats.duration(time.monotonic() - begun)}"
+    console.print(f"{found.num_artifacts:,} artifacts read, {amount}: ", end="")
     console.print(f"{len(found.damage):,} damaged" if found.damage else "none damaged")
     if found.unsealed:
         console.print(
@@ -133,10 +132,7 @@ def _difference(one: Verification) -> str:
 
 
 def _show(console: Console, found: Sequence[Verification], seconds: float) -> None:
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("metric")
-    for column in ("cells", "same", "largest difference"):
-        table.add_column(column, justify="right")
+    table = plain_table(("metric",), ("cells", "same", "largest difference"))
     for name in sorted({metric.metric for one in found for metric in one.metrics}):
         twice = [m for one in found for m in one.metrics if m.metric == name]
         differences = [m.difference for m in twice if m.difference is not None]
@@ -152,7 +148,7 @@ def _show(console: Console, found: Sequence[Verification], seconds: float) -> No
         "not computed": sum(one.error is not None for one in found),
     }
     shown = ", ".join(f"{number:,} {name}" for name, number in counts.items() if number)
-    console.print(f"{len(found):,} cells in {spoken(seconds)}: {shown}")
+    console.print(f"{len(found):,} cells in {formats.duration(seconds)}: {shown}")
     if others := sum(not one.same_environment and one.error is None for one in found):
         console.print(f"{others:,} of them first computed with other code, libraries or hardware")
 

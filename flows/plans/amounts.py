@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from flows.plans.pricing import Price, Prices
+from lce_core import formats
 from lce_core.study.pricing.device_types import DEVICE_TYPES
 from lce_core.study.pricing.speed import from_data_sheet
-from lce_core.study.pricing.time_left import spoken
 
 GPU_HOURS_OF = "a100"
 """Reference GPU of the GPU-hours that stand beside a CPU's price."""
@@ -26,8 +26,8 @@ def time_of(price: Price, prices: Prices) -> str:
     about, error = "~" * price.estimated, error_of(price)
     if prices.speed.device in DEVICE_TYPES:
         return f"{about}{hours_of(price.seconds, prices)}{error}"
-    a100 = gpu_seconds(price, prices) / 3600
-    return f"{about}{spoken(price.seconds)}{error} ({about}{three_digits(a100)} A100-hours)"
+    a100 = formats.three_digits(gpu_seconds(price, prices) / 3600)
+    return f"{about}{formats.duration(price.seconds)}{error} ({about}{a100} A100-hours)"
 
 
 def error_of(price: Price) -> str:
@@ -38,8 +38,8 @@ def error_of(price: Price) -> str:
 def hours_of(seconds: float, prices: Prices) -> str:
     """Format seconds of the priced device; for a GPU, in GPU-hours."""
     if prices.speed.device in DEVICE_TYPES:
-        return f"{three_digits(seconds / 3600)} {prices.speed.device.upper()}-hours"
-    return spoken(seconds)
+        return f"{formats.three_digits(seconds / 3600)} {prices.speed.device.upper()}-hours"
+    return formats.duration(seconds)
 
 
 def device_of(prices: Prices, slots: int) -> str:
@@ -57,21 +57,12 @@ def device_of(prices: Prices, slots: int) -> str:
     return f"{slots} CPU worker{'s'[: slots > 1]}, {told}"
 
 
-def three_digits(number: float) -> str:
-    """Format with three significant digits, and always with all digits before the point."""
-    return f"{number:,.0f}" if number >= 99.95 else f"{number:.3g}"
-
-
 def tokens_and_time(price: Price, prices: Prices) -> tuple[str, str]:
     """Format the tokens and the time of a table row; the time on a GPU is in hours."""
     about, on_gpu = "~" * price.estimated, prices.speed.device in DEVICE_TYPES
-    time = f"{three_digits(price.seconds / 3600)} h" if on_gpu else spoken(price.seconds)
-    return f"{about}{short_number(price.cost.tokens)}", f"{about}{time}"
-
-
-def short_number(tokens: int) -> str:
-    """Format with one decimal and a suffix: "3.2M"."""
-    for size, unit in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
-        if tokens >= size:
-            return f"{tokens / size:.1f}{unit}"
-    return str(tokens)
+    time = (
+        f"{formats.three_digits(price.seconds / 3600)} h"
+        if on_gpu
+        else formats.duration(price.seconds)
+    )
+    return f"{about}{formats.count(price.cost.tokens)}", f"{about}{time}"

@@ -16,9 +16,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal, get_args
 
-from flows.plans.amounts import GPU_HOURS_OF, error_of, three_digits
+from flows.plans.amounts import GPU_HOURS_OF, error_of
 from flows.plans.pricing import Price, Prices, device_here, prices_of
 from flows.selection import with_cells
+from flows.terminal import WIDTH
+from lce_core import formats
 from lce_core.errors import SpecError
 from lce_core.execution import Execution
 from lce_core.study.plan import PlannedCell, StudyPlan
@@ -26,7 +28,6 @@ from lce_core.study.pricing.device_types import DEVICE_TYPES
 from lce_core.study.progress import StepState
 
 Unit = Literal["gpuh", "cpuh", "h"]
-WIDTH = 80
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ class Chosen:
         cells, all_blocks = sum(len(b.cells) for b in self.taken), len(self.taken + self.left_out)
         yield from _wrapped(
             f"budget {self.budget}: {len(self.taken)} of {all_blocks} blocks to do,"
-            f" {cells:,} cells over all methods, at most {three_digits(self.hours)}"
+            f" {cells:,} cells over all methods, at most {formats.three_digits(self.hours)}"
             f" {self.budget.unit}{error_of(self.price)} ({self._of()})"
         )
         names = dict.fromkeys((block.base_model, block.benchmark) for block in self.left_out)

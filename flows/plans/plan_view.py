@@ -13,16 +13,15 @@ from flows.plans.amounts import (
     device_of,
     error_of,
     hours_of,
-    short_number,
     time_of,
     tokens_and_time,
 )
 from flows.plans.planning import Inspection
 from flows.plans.pricing import Price, Prices, prices_of, time_left
-from flows.terminal import Terminal
+from flows.terminal import WIDTH, Terminal, plain_table
+from lce_core import formats
 from lce_core.store.steps import Step
 from lce_core.study.plan_diff import in_short
-from lce_core.study.pricing.time_left import spoken
 from lce_core.study.progress import Change
 from lce_core.study.step_cost import StepCost
 from lce_core.study.step_kinds import CellSpec, FinetuneSpec
@@ -37,8 +36,6 @@ SIGNS: dict[Change, str] = {
 }
 """The signs of `lce lock --check`, with the same meanings."""
 ORPHANED = "-"
-WIDTH = 80
-"""Width that every terminal has."""
 MOST_GROUPS = 12
 """Number of reasons that are listed; `--json` has the reason of every cell."""
 LONG_SECONDS = 30 * 86400
@@ -129,13 +126,10 @@ def _wrapped(line: str) -> list[str]:
 
 def _table(found: Inspection, prices: Prices) -> Table:
     several = len(found.plan.study.base_models) > 1
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for column in ("base model",) * several + ("method",):
-        table.add_column(column, overflow="fold")
     counts, costs = _by_method(found, prices)
     states = [change for change in SIGNS if any(count[change] for count in counts.values())]
-    for column in (*states, "tokens", "time"):
-        table.add_column(column, justify="right", no_wrap=True)
+    names = ("base model", "method")[not several :]
+    table = plain_table(names, (*states, "tokens", "time"))
     for row, count in counts.items():
         price = costs.get(row, Price())
         numbers = (f"{count[state] or '-'}" for state in states)
@@ -179,7 +173,7 @@ def _totals(found: Inspection, prices: Prices) -> Iterator[str]:
             flops = f"{price.cost.all_flops:.3g} FLOPs"
             yield f"{name}: {tokens} tokens, {flops}, {time_of(price, prices)}"
             if price.cost.decoding.bytes:
-                answers = short_number(price.cost.decoding.tokens)
+                answers = formats.count(price.cost.decoding.tokens)
                 alone = StepCost(decoding=price.cost.decoding)
                 seconds = prices.speed.evaluation.seconds(alone)
                 # Finished steps show how early complete answers end, but not how the saved time
@@ -193,7 +187,7 @@ def _totals(found: Inspection, prices: Prices) -> Iterator[str]:
     slots = found.execution.slots
     if prices.speed.device == "cpu" and slots > 1 and any(True for _ in found.to_do()):
         seconds = time_left(found.plan, found.states, prices, found.execution).seconds({})
-        about = f"{spoken(seconds)}{error_of(to_do)}"
+        about = f"{formats.duration(seconds)}{error_of(to_do)}"
         yield f"      {slots} workers, as many as run here, take about {about}"
 
 

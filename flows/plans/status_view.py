@@ -16,14 +16,13 @@ from flows.plans.amounts import device_of, error_of
 from flows.plans.grid import ASCII, SIGNS, grid_lines
 from flows.plans.planning import Inspection
 from flows.plans.pricing import Prices, prices_of, time_left
-from flows.terminal import Terminal
+from flows.terminal import WIDTH, Terminal
+from lce_core import formats
 from lce_core.errors import SpecError
 from lce_core.store.lease import Holder
-from lce_core.study.pricing.time_left import Running, spoken
+from lce_core.study.pricing.time_left import Running
 from lce_core.study.progress import State
 
-WIDTH = 80
-"""Width that every terminal has."""
 REFRESH_SECONDS = 2.0
 PRICE_SECONDS = 30.0
 """Interval at which finished steps update the prices; each update reads hundreds of records."""
@@ -175,7 +174,7 @@ def _head(found: Inspection, prices: Prices, running: Mapping[str, Holder]) -> I
         now = time.time()
         begun = {p: Running(max(0.0, now - one.since)) for p, one in running.items() if one.since}
         seconds = time_left(found.plan, found.states, prices, found.execution).seconds(begun)
-        left = f"{spoken(seconds)}{error_of(prices.total(found.to_do()))}"
+        left = f"{formats.duration(seconds)}{error_of(prices.total(found.to_do()))}"
         done = f"{counts['done']:,} of {len(found.plan.cells):,} cells"
         yield f"{done}, about {left} left on {device_of(prices, found.execution.slots)}"
 
@@ -185,7 +184,7 @@ def _where(holder: Holder) -> str:
     if holder.since is None:
         return place
     at = time.strftime("%H:%M:%S", time.localtime(holder.since))
-    return f"{place}, since {at} ({spoken(max(0.0, time.time() - holder.since))})"
+    return f"{place}, since {at} ({formats.duration(max(0.0, time.time() - holder.since))})"
 
 
 def _failures(found: Inspection) -> Iterator[str]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from rich.table import Table
-
 from flows.plugins.documents import properties
-from flows.terminal import Terminal
+from flows.terminal import Terminal, plain_table
 from lce_core.benchmarks import BENCHMARKS
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
@@ -14,7 +12,7 @@ from lce_core.study.recipes import load_recipe, recipe_names
 
 def methods() -> None:
     """Print every method with family, attention, training and source."""
-    table = _table("method", "family", "attention", "trains", "source")
+    table = plain_table(("method", "family", "attention", "trains", "source"))
     for name in METHODS.names():
         method = METHODS.load(name)
         table.add_row(name, *properties(method), method.source.paper)
@@ -23,7 +21,7 @@ def methods() -> None:
 
 def benchmarks() -> None:
     """Print every benchmark with unit, metric, seeding and source."""
-    table = _table("benchmark", "unit", "metric", "samples", "source")
+    table = plain_table(("benchmark", "unit", "metric", "samples", "source"))
     for name in BENCHMARKS.names():
         benchmark = BENCHMARKS.load(name)
         samples = "by seed" if benchmark.seeded else "fixed"
@@ -34,7 +32,7 @@ def benchmarks() -> None:
 
 def models() -> None:
     """Print every base model with context, RoPE base, rotary size, origin and licence."""
-    table = _table("base model", "context", "theta", "rotary", "weights", "licence")
+    table = plain_table(("base model", "context", "theta", "rotary", "weights", "licence"))
     for name in MODELS.names():
         model = MODELS.load(name)
         if model.reads_config:
@@ -49,17 +47,10 @@ def models() -> None:
 
 def recipes() -> None:
     """Print every training recipe with its main values and its authors."""
-    table = _table("recipe", "learning rate", "tokens a step", "tokens", "schedule", "whose")
+    table = plain_table(("recipe", "learning rate", "tokens a step", "tokens", "schedule", "whose"))
     for name in recipe_names():
         recipe = load_recipe(name)
         known = {key.removeprefix("training."): str(fact.value) for key, fact in recipe.facts()}
         keys = ("learning_rate", "tokens_per_step", "train_tokens", "schedule")
         table.add_row(name, *(known.get(key, "-") for key in keys), recipe.about)
     Terminal().print(table)
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table

@@ -9,7 +9,7 @@ import numpy as np
 from rich.table import Table
 
 from flows.rope.inspection import Inspection
-from flows.terminal import Terminal
+from flows.terminal import Terminal, plain_table
 from lce_core.rope import Frequencies
 from lce_core.rope.bound import (
     EXPONENTS,
@@ -121,10 +121,10 @@ def as_json(found: Inspection, head: Head | None) -> dict[str, Any]:
 
 def _pairs(head: Head, found: Inspection) -> Table:
     lengths = found.lengths
-    table = _table(
+    table = plain_table((), (
         "pair", "wavelength\nbefore", "\nafter", "\nratio",
         f"turns in\n{lengths.trained:,}", f"turns in\n{lengths.request:,}",
-    )  # fmt: skip
+    ))  # fmt: skip
     table.add_column("state")
     for pair in head.pairs:
         table.add_row(
@@ -140,10 +140,10 @@ def _pairs(head: Head, found: Inspection) -> Table:
 
 
 def _heads(found: Inspection) -> Table:
-    table = _table(
+    table = plain_table((), (
         "head", "slowest\nwavelength", "ratio to\nbefore", "\nL_theta", "\nB_m < 0",
         "un-\nchanged", "inter-\npolated", "accel-\nerated", "extra-\npolated",
-    )  # fmt: skip
+    ))  # fmt: skip
     for head in found.heads:
         last = head.pairs[-1]
         table.add_row(
@@ -155,13 +155,6 @@ def _heads(found: Inspection) -> Table:
             *(str(head.num(state)) for state in ("unchanged", "interpolated")),
             *(str(head.num(state)) for state in ("accelerated", "extrapolated")),
         )
-    return table
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in columns:
-        table.add_column(column, justify="right")
     return table
 
 

@@ -8,8 +8,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from flows.runs.display import Display
-from flows.runs.results import WIDTH, show_results
-from flows.terminal import Terminal
+from flows.runs.results import show_results
+from flows.terminal import WIDTH, Terminal
 from lce_core.study.plan import StudyPlan
 from lce_core.study.units import Unit
 from tasks.projections import refresh

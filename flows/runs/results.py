@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from flows.terminal import WIDTH, plain_table
+from lce_core import formats
 from lce_core.benchmarks import BENCHMARKS
 from lce_core.study.plan import StudyPlan
 from lce_core.study.spec import MethodEntry, StudySpec
@@ -31,8 +33,6 @@ OF_SEED = (
     " FROM means"
 )
 """Query for a single seed with the columns of `LENGTHS`; no value is marked best yet."""
-WIDTH = 80
-"""Width that every terminal has; wider tables are split by benchmark."""
 _BEST = "*"
 _OTHER = "!"
 
@@ -91,7 +91,7 @@ class _Block:
         for *row, value, is_best, done, planned, has_usual_tasks in rows:
             model, method, frozen, length = row
             mark = (_BEST if is_best else " ") if has_usual_tasks else _OTHER
-            text = f"{done}/{planned} " if value is None else _number(value) + mark
+            text = f"{done}/{planned} " if value is None else formats.short_score(value) + mark
             self.cells[model, method, frozen, length] = text
 
     def has(self, mark: str) -> bool:
@@ -112,20 +112,19 @@ class _Block:
 
 
 def _table(plan: StudyPlan, blocks: Sequence[_Block]) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
     several = len(plan.study.base_models) > 1
-    for column in (("base model ",) if several else ()) + ("\nmethod ",):
-        table.add_column(column, no_wrap=True)
+    heads = []
     for block in blocks:
         titles = [block.benchmark] + [""] * (len(block.lengths) - 1)
         for title, length, width in zip(titles, block.lengths, block.widths, strict=True):
-            header = "\n".join(f"{text} ".rjust(width) for text in (title, str(length)))
-            table.add_column(header, no_wrap=True)
+            heads.append("\n".join(f"{text} ".rjust(width) for text in (title, str(length))))
+    names = ("\nbase model ", "\nmethod ")[not several :]
+    # Padded by hand, because rich would align numbers with and without a mark differently.
+    table = plain_table((*names, *heads), gap=1)
     for model in plan.study.base_models:
         for entry in plan.study.methods:
             key = (model.known_as, entry.label, not entry.is_tuned)
             cells = [
-                # Pad by hand: rich would right-align marked and unmarked numbers differently.
                 block.cells.get((*key, length), "- ").rjust(width)
                 for block in blocks
                 for length, width in zip(block.lengths, block.widths, strict=True)
@@ -197,7 +196,3 @@ def _contexts(plan: StudyPlan) -> list[str]:
         for m in plan.study.base_models
         if m.is_known
     ]
-
-
-def _number(value: float) -> str:
-    return f"{value:.2f}" if value < 100 else f"{value:.0f}"

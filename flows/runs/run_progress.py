@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from lce_core.study.pricing.time_left import Predicted, TimeLeft, spoken
+from lce_core import formats
+from lce_core.study.pricing.time_left import Predicted, TimeLeft
 from lce_core.study.step_kinds import CellSpec
 from lce_core.study.units import Unit
 from tasks.board import Board
@@ -59,7 +60,7 @@ class RunProgress:
         self._update()
         seconds = self._left.seconds(self._board.running_steps())
         about = "about " if self._left.is_measured else "~"
-        return f"{about}{spoken(seconds)} left"
+        return f"{about}{formats.duration(seconds)} left"
 
     def _update(self) -> None:
         for ended in self._board.take_ended():

@@ -24,6 +24,7 @@ from packaging.specifiers import SpecifierSet
 
 from flows.servers.daemons import Service, answers, environment, find, marked
 from flows.servers.prefect_database import prefect_damage, prefect_database
+from lce_core import formats
 from lce_core.access import server_secret
 from lce_core.errors import LceError
 from lce_core.store.artifacts import ATTEMPT
@@ -145,7 +146,7 @@ def _disk(home: Path) -> Check:
     there = next(folder for folder in (home, *home.parents) if folder.exists())
     free = shutil.disk_usage(there).free
     remedy = "Free some space: `lce gc --dry-run` lists what no study needs."
-    return Check("disk", free >= FEW_BYTES, f"{free / 2**30:.1f} GiB free", remedy)
+    return Check("disk", free >= FEW_BYTES, f"{formats.size(free)} free", remedy)
 
 
 def _catalog(home: Path) -> Check:

@@ -21,10 +21,10 @@ from catalog.limits import (
     Limits,
     bytes_of,
     free_memory,
-    in_words,
     limits,
 )
 from catalog.queries import open_catalog, run_query
+from lce_core import formats
 from lce_core.errors import SpecError
 from tasks.own_code import of_own_code
 
@@ -127,10 +127,10 @@ def test_a_result_is_limited_by_its_bytes_and_not_by_its_rows_alone(catalog: Pat
     assert len(run_query(catalog, "FROM range(5000)", within=small)[1]) == 5000
     for sql in ("SELECT repeat('x', 2000000)", "FROM range(100000)", "SELECT range(100000)"):
         with pytest.raises(
-            SpecError, match=r"more than 1 MB .*; expected an answer of at most 1 MB"
+            SpecError, match=r"more than 1 MiB .*; expected an answer of at most 1 MiB"
         ):
             run_query(catalog, sql, within=small)
-    with pytest.raises(SpecError, match="an answer of at most 1 MB"):
+    with pytest.raises(SpecError, match="an answer of at most 1 MiB"):
         answer_apart(catalog, "FROM range(100000)", most_bytes=MB)
 
 
@@ -148,7 +148,7 @@ def test_what_a_statement_spills_is_limited_and_gone_afterwards(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     tight = Limits(memory=100 * MB, spill=MB, result=MB)
     ordered = "SELECT sum(n) FROM (SELECT row_number() OVER (ORDER BY hash(range)) AS n FROM {})"
-    with pytest.raises(SpecError, match="1 MB of temporary files"):
+    with pytest.raises(SpecError, match="1 MiB of temporary files"):
         run_query(catalog, ordered.format("range(6000000)"), within=tight)
     assert not list(tmp_path.iterdir())
 
@@ -195,6 +195,10 @@ def test_sizes_are_read_as_people_write_them() -> None:
     for text in ("8GB", "8g", "8 GiB", "8192MB", "8589934592"):
         assert bytes_of(text, "--memory") == 8 << 30
     for text in ("", "-1GB", "much", "1MB", "0x100000000", "1e12"):
-        with pytest.raises(SpecError, match=r"--memory: got '.*at least 256 MB, such as 8GB"):
+        with pytest.raises(SpecError, match=r"--memory: got '.*at least 256 MiB, such as 8GB"):
             bytes_of(text, "--memory")
-    assert [in_words(size) for size in (MB, 1536 * MB, 4 << 30)] == ["1 MB", "1.5 GB", "4 GB"]
+    assert [formats.size(size) for size in (MB, 1536 * MB, 4 << 30)] == [
+        "1 MiB",
+        "1.5 GiB",
+        "4 GiB",
+    ]

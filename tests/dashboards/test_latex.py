@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from catalog.formatting import number_text
 from catalog.queries import run_query
 from dashboards.latex import write_latex
+from lce_core import formats
 from tests.support.catalogs.holed_catalog import TARGET, Cell, written
 
 
@@ -37,7 +37,7 @@ def test_every_mean_stands_in_its_row_and_column(catalog: Path, tmp_path: Path) 
     for method, frozen, length, value in rows:
         name = method.replace("_", "\\_").replace("%", "\\%") + ("" if frozen else " tuned")
         column = [128, TARGET].index(length)
-        assert shown[name][column] == ("--" if value is None else number_text(value))
+        assert shown[name][column] == ("--" if value is None else formats.score(value))
     assert len(shown) == 4
 
 

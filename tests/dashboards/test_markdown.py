@@ -15,10 +15,10 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from catalog.build import build_catalog
-from catalog.formatting import number_text
 from catalog.queries import open_catalog, run_query
 from dashboards.claims import answers, claims, headline
 from dashboards.markdown import write_markdown
+from lce_core import formats
 from lce_core.errors import SpecError
 from lce_core.store.artifacts import Store
 from tests.support.catalogs.answered_catalog import BASE_MODEL, Answered, written
@@ -74,10 +74,10 @@ def test_each_value_and_its_interval_stand_in_the_table_of_their_task(
             assert text == f"{row['num_seeds']} of {row['num_planned']} seeds"
             continue
         value, *interval = re.findall(r"[-+.e\d]+", text)
-        assert value == number_text(row["value"])
+        assert value == formats.score(row["value"])
         assert ("**" in text) == (row["rank"] == 1)
         if row["num_planned"] > 1:
-            assert interval == [number_text(row["lowest"]), number_text(row["highest"])]
+            assert interval == [formats.score(row["lowest"]), formats.score(row["highest"])]
         seen += 1
     assert seen > 10
 
@@ -191,4 +191,4 @@ def test_a_study_of_one_seed_has_intervals_over_samples(tmp_path: Path) -> None:
         text = shown[f"{row['benchmark']} {row['task']}"][method][f"{row['eval_length']:,}"]
         interval = re.findall(r"[-+.e\d]+", text)[1:]
         bounds = [bound for bound in (row["ci_low"], row["ci_high"]) if bound is not None]
-        assert interval == [number_text(bound) for bound in bounds]
+        assert interval == [formats.score(bound) for bound in bounds]

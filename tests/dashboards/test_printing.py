@@ -17,11 +17,11 @@ import psutil
 import pytest
 
 from catalog.build import build_catalog
-from catalog.formatting import number_text
 from catalog.queries import open_catalog, run_query
 from dashboards.claims import claims, headline
 from dashboards.printing import print_page
 from dashboards.sections.tasks import MOST_COLUMNS, _sheets
+from lce_core import formats
 from lce_core.errors import ServiceError, SpecError
 from lce_core.store.artifacts import Store
 from tests.support.catalogs.sample_store import STUDY, sample_store
@@ -141,7 +141,7 @@ def test_the_pdf_has_what_the_page_has_on_a4(home: Path) -> None:
     assert {"At a glance", "Score against length", "Task by task", "Origin"} <= set(titles)
     assert all(f"{n} / {len(texts)}" in text for n, text in enumerate(texts, 1))
     _, rows = run_query(catalog, "SELECT value FROM score_by_length WHERE value IS NOT NULL")
-    assert {number_text(value) for (value,) in rows} <= set(" ".join(texts).split())
+    assert {formats.score(value) for (value,) in rows} <= set(" ".join(texts).split())
 
 
 @pytest.mark.long

@@ -146,14 +146,5 @@ def group_of(kind: str, axes: Mapping[str, Any]) -> Group:
     return (kind, *(str(axes.get(axis)) for axis in named))
 
 
-def spoken(seconds: float) -> str:
-    """Format a duration for display: "40 s", "6 min", "3.2 h", "12 d"."""
-    for size, unit in ((1, "s"), (60, "min"), (3600, "h")):
-        if seconds < 100 * size:
-            number = seconds / size
-            return f"{number:.{int(unit == 'h' and number < 9.95)}f} {unit}"
-    return f"{seconds / 86400:,.0f} d"
-
-
 def _places(group: Group) -> list[Group]:
     return [group[:depth] for depth in range(len(group) + 1)]

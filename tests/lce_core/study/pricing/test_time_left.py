@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lce_core import formats
 from lce_core.store.steps import Step
-from lce_core.study.pricing.time_left import Pace, Predicted, Running, TimeLeft, spoken
+from lce_core.study.pricing.time_left import Pace, Predicted, Running, TimeLeft
 from lce_core.study.units import Unit
 
 SECONDS = st.floats(0.01, 1e4)
@@ -169,4 +170,4 @@ def test_steps_that_were_there_or_given_up_teach_nothing() -> None:
     ],
 )
 def test_durations_are_told_in_the_unit_that_fits(seconds: float, words: str) -> None:
-    assert spoken(seconds) == words
+    assert formats.duration(seconds) == words
