@@ -37,13 +37,10 @@ from transformers import LlamaConfig
 from transformers.models.llama import modeling_llama
 
 from lce_core.attention import (
-    cache_sinks,
-    full_causal,
-    grouped_neighbour,
-    lambda_shaped,
-    rectified,
+    causal,
     retrieval,
     shifted_sparse,
+    windowed,
 )
 from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.layers import keep_precision
@@ -184,12 +181,12 @@ def contestants(options: argparse.Namespace, length: int, window: int) -> dict[s
     add("full causal", full_attention, reference="full causal")
     add("full causal, trained", trained(full_attention), reference="full causal, trained")
     sinks, first = CacheSinks(window, 4), LambdaShaped(window, 10)
-    add("lm_infinite", of_scheme(lambda_shaped.attend, first), scheme=first, limit=1 / 5)
-    add("streaming_llm", of_scheme(cache_sinks.attend, sinks), scheme=sinks)
+    add("lm_infinite", of_scheme(windowed.lambda_shaped, first), scheme=first, limit=1 / 5)
+    add("streaming_llm", of_scheme(windowed.cache_sinks, sinks), scheme=sinks)
     grouped = GroupedNeighbour(window, group)
-    add("self_extend", of_scheme(grouped_neighbour.attend, grouped), scheme=grouped, limit=2.3)
+    add("self_extend", of_scheme(windowed.grouped_neighbour, grouped), scheme=grouped, limit=2.3)
     for name, scheme in [("rerope", Rectified(window)), ("rerope, leak 16", Rectified(window, 16))]:
-        add(name, of_scheme(rectified.attend, scheme), scheme=scheme)
+        add(name, of_scheme(windowed.rectified, scheme), scheme=scheme)
     blocks = ShiftedSparse(length // 4)
     add(
         "longlora, trained",
@@ -208,7 +205,7 @@ def contestants(options: argparse.Namespace, length: int, window: int) -> dict[s
         rotary.begin(yarn, 1 << 30)
         limit = None if stock else 1.05
         add(name, through_rotary(rotary, scaled), yarn, reference="plain RoPE", limit=limit)
-    run = of_scheme(full_causal.attend, full, per_head)
+    run = of_scheme(causal.full_causal, full, per_head)
     add("a base per head", run, per_head, reference="plain RoPE", limit=1.05)
     return {contestant.name: contestant for contestant in found}
 

@@ -18,7 +18,7 @@ from lce_core.attention import AttentionScheme
 class FullCausal(AttentionScheme):
     """Every earlier token at its true distance; for tables with one base per head."""
 
-    kernel: ClassVar[str] = "lce_core.attention.full_causal:attend"
+    kernel: ClassVar[str] = "lce_core.attention.causal:full_causal"
     differentiable: ClassVar[bool] = True
 
     def distance(self, query: int, key: int) -> int | None:
@@ -35,7 +35,7 @@ class LambdaShaped(AttentionScheme):
     num_global: int
     """First tokens of the text that every token sees."""
 
-    kernel: ClassVar[str] = "lce_core.attention.lambda_shaped:attend"
+    kernel: ClassVar[str] = "lce_core.attention.windowed:lambda_shaped"
 
     def distance(self, query: int, key: int) -> int | None:
         """Return the true distance within the window, `window` for the first tokens, else None."""
@@ -59,7 +59,7 @@ class GroupedNeighbour(AttentionScheme):
     group: int
     """Number of tokens that share one position beyond the window."""
 
-    kernel: ClassVar[str] = "lce_core.attention.grouped_neighbour:attend"
+    kernel: ClassVar[str] = "lce_core.attention.windowed:grouped_neighbour"
 
     def distance(self, query: int, key: int) -> int | None:
         """Return the true distance within the window, else the shifted group distance."""
@@ -87,7 +87,7 @@ class CacheSinks(AttentionScheme):
     num_sinks: int
     """First tokens of the text, which stay in the cache."""
 
-    kernel: ClassVar[str] = "lce_core.attention.cache_sinks:attend"
+    kernel: ClassVar[str] = "lce_core.attention.windowed:cache_sinks"
 
     def distance(self, query: int, key: int) -> int | None:
         """Return the true distance in the window, the cache distance of a sink, else None."""
@@ -113,7 +113,7 @@ class Rectified(AttentionScheme):
     leak: int | None = None
     """Tokens per unit of distance beyond the window; None keeps the distance constant."""
 
-    kernel: ClassVar[str] = "lce_core.attention.rectified:attend"
+    kernel: ClassVar[str] = "lce_core.attention.windowed:rectified"
 
     def distance(self, query: int, key: int) -> float | None:
         """Return the true distance within the window, else window + (distance - window) / leak."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import torch
 
+from lce_core.attention.causal import attend_square
 from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.schemes import ShiftedSparse
-from lce_core.attention.squares import attend_square
 from lce_core.errors import SpecError
 
 States = tuple[torch.Tensor, torch.Tensor, torch.Tensor]

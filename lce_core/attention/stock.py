@@ -17,8 +17,8 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import causal_mask_function, sdpa_mask
 
 from lce_core.attention.cache import PreallocatedLayer, groups_of
+from lce_core.attention.causal import attend_square, lacks_grouped_kernel
 from lce_core.attention.flash import attend_causal, backend
-from lce_core.attention.squares import attend_square, lacks_grouped_kernel
 from lce_core.attention.token_graphs import Postponed
 
 STOCK = "lce_sdpa"

@@ -1,15 +1,19 @@
-"""Merge attention to a window of recent tokens with attention to farther keys.
+"""Kernels that merge attention to a window of recent tokens with attention to farther keys.
 
 LambdaShaped, CacheSinks, GroupedNeighbour and Rectified score the last `window` tokens at their
-true distance. They differ in which keys beyond it they see and how those are rotated. Each provides
-this far part; this module computes the near part and merges them. No key is scored twice, and no
-(queries, keys) tensor exists.
+true distance. They differ in which keys beyond it they see and how those are rotated, so each
+kernel here is the far part of its scheme. No key is scored twice, and no (queries, keys) tensor
+exists. Costs beyond the queries x window pairs of the near part:
+
+- LambdaShaped and CacheSinks: queries x first tokens, linear memory.
+- GroupedNeighbour and Rectified: one causal pass, linear memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import lru_cache
 
 import torch
 
@@ -17,6 +21,8 @@ from lce_core.attention.flash import attend_all, attend_causal, attend_window
 from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.partial import Partial, merge_rows
 from lce_core.attention.placement import Placement
+from lce_core.attention.schemes import CacheSinks, GroupedNeighbour, LambdaShaped, Rectified
+from lce_core.rope import RopeTable
 
 _SEGMENT = 2048
 """Queries processed together where work is linear; keeps temporaries in the processor's cache."""
@@ -26,7 +32,89 @@ Far = Callable[[AttentionInputs], Iterable[Partial]]
 their window and returns parts for consecutive queries."""
 
 
-def attend_near_and_far(window: int, far: Far, inputs: AttentionInputs) -> torch.Tensor:
+def lambda_shaped(scheme: LambdaShaped, inputs: AttentionInputs) -> torch.Tensor:
+    """Return the attention output of LambdaShaped (batch, heads, queries, head_dim).
+
+    First tokens that have left the window are scored as if they were at position 0 and the query at
+    position `window`.
+    """
+    first, window = scheme.num_global, scheme.window
+
+    def far(later: AttentionInputs) -> Iterator[Partial]:
+        return _attend_first_tokens(window, first, later, group=first, ceiling=window)
+
+    return _attend_near_and_far(window, far, inputs)
+
+
+def cache_sinks(scheme: CacheSinks, inputs: AttentionInputs) -> torch.Tensor:
+    """Return the attention output of CacheSinks (batch, heads, queries, head_dim).
+
+    Sinks keep their position; once the text is longer than the cache, every query is scored from
+    the cache's last position. The key-value cache itself keeps all tokens: the scores equal those
+    of a cache that drops tokens, its memory does not.
+    """
+
+    def far(later: AttentionInputs) -> Iterator[Partial]:
+        last = scheme.num_sinks + scheme.window - 1
+        return _attend_first_tokens(scheme.window, scheme.num_sinks, later, ceiling=last)
+
+    return _attend_near_and_far(scheme.window, far, inputs)
+
+
+def grouped_neighbour(scheme: GroupedNeighbour, inputs: AttentionInputs) -> torch.Tensor:
+    """Return the attention output of GroupedNeighbour (batch, heads, queries, head_dim).
+
+    Keys beyond the window form a causal triangle aligned to the bottom right: the query at position
+    p sees keys 0..p - window, at floored positions.
+    """
+
+    def far(later: AttentionInputs) -> tuple[Partial]:
+        rotate, num_far = later.rotation(), later.length - scheme.window
+        places = slice(later.first_query, later.length)
+        shift = scheme.window - scheme.window // scheme.group
+        part = attend_causal(
+            rotate(later.query, places, group=scheme.group, shift=shift),
+            later.placed(Placement(later.table, scheme.group), slice(0, num_far)),
+            later.value[:, :, :num_far],
+            later.scaling,
+        )
+        return (part,)
+
+    return _attend_near_and_far(scheme.window, far, inputs)
+
+
+def rectified(scheme: Rectified, inputs: AttentionInputs) -> torch.Tensor:
+    """Return the attention output of Rectified (batch, heads, queries, head_dim).
+
+    Without a leak, the distance beyond the window is constant: far keys stay unrotated and queries
+    are rotated by that distance. With a leak, distances grow by 1 / leak per token: frequencies are
+    divided by the leak and queries are rotated `(leak - 1) * window` positions ahead, because
+    (i + (leak - 1) * window - j) / leak = window + (i - j - window) / leak.
+    """
+
+    def far(later: AttentionInputs) -> tuple[Partial]:
+        query, num_far = later.query, later.length - scheme.window
+        keys = later.key[:, :, :num_far]
+        if scheme.leak is None:
+            query = later.rotation()(query, slice(scheme.window, scheme.window + 1))
+        else:
+            ahead = (scheme.leak - 1) * scheme.window
+            table = _slowed(later.table, scheme.leak)
+            places = slice(later.first_query + ahead, later.length + ahead)
+            query = later.rotation(table)(query, places)
+            keys = later.placed(Placement(table), slice(0, num_far))
+        return (attend_causal(query, keys, later.value[:, :, :num_far], later.scaling),)
+
+    return _attend_near_and_far(scheme.window, far, inputs)
+
+
+@lru_cache(maxsize=4)
+def _slowed(table: RopeTable, leak: int) -> RopeTable:
+    # Cached, because cosines and rotated keys are shared by the identity of their table.
+    return replace(table, inv_freq=table.inv_freq / leak)
+
+
+def _attend_near_and_far(window: int, far: Far, inputs: AttentionInputs) -> torch.Tensor:
     """Return the attention output (batch, heads, queries, head_dim).
 
     Args:
@@ -73,7 +161,7 @@ def _attend_near(window: int, inputs: AttentionInputs) -> Partial:
     return Partial(output, lse)
 
 
-def attend_first_tokens(
+def _attend_first_tokens(
     window: int, num_keys: int, later: AttentionInputs, *, group: int = 1, ceiling: int
 ) -> Iterator[Partial]:
     """Attend to the first tokens of the text, for queries that have some of them beyond the window.

@@ -17,12 +17,8 @@ from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from lce_core.attention import (
-    cache_sinks,
+    causal,
     flash,
-    full_causal,
-    grouped_neighbour,
-    lambda_shaped,
-    rectified,
     rotation,
     windowed,
 )
@@ -86,17 +82,17 @@ def rectified_distance(window: int, leak: int | None) -> Callable[[int, int], fl
 
 
 CASES: list[Any] = [
-    (lambda_shaped.attend, LambdaShaped(window, num_global), lambda_distance(window, num_global))
+    (windowed.lambda_shaped, LambdaShaped(window, num_global), lambda_distance(window, num_global))
     for window, num_global in [(16, 4), (8, 10), (1, 1), (7, 3), (64, 4), (200, 10)]
 ] + [
-    (grouped_neighbour.attend, GroupedNeighbour(window, group), grouped_distance(window, group))
+    (windowed.grouped_neighbour, GroupedNeighbour(window, group), grouped_distance(window, group))
     for window, group in [(16, 4), (8, 8), (12, 1), (1, 1), (64, 16), (256, 64)]
 ]
 CASES += [
-    (cache_sinks.attend, CacheSinks(window, sinks), cache_distance(window, sinks))
+    (windowed.cache_sinks, CacheSinks(window, sinks), cache_distance(window, sinks))
     for window, sinks in [(16, 4), (8, 10), (1, 1), (7, 3), (64, 4), (200, 10)]
 ] + [
-    (rectified.attend, Rectified(window, leak), rectified_distance(window, leak))
+    (windowed.rectified, Rectified(window, leak), rectified_distance(window, leak))
     for window, leak in [(16, None), (1, None), (64, None), (256, None), (16, 4), (7, 3), (9, 1)]
 ]
 ONE_OF_EACH = [CASES[0], CASES[6], CASES[12], CASES[18], CASES[22]]
@@ -158,7 +154,7 @@ def test_lambda_shaped_equals_dense_attention_for_any_sizes(
     cuts = [cut for cut in cuts if cut < tokens]
     parts = states(batch=1, heads=2, kv_heads=1, keys=tokens, dim=4)
     rope = table(pairs=2)
-    output = in_chunks(lambda_shaped.attend, LambdaShaped(window, num_global), parts, rope, cuts)
+    output = in_chunks(windowed.lambda_shaped, LambdaShaped(window, num_global), parts, rope, cuts)
     expected = dense(*parts, rope.inv_freq, lambda_distance(window, num_global))
     torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
 
@@ -172,7 +168,7 @@ def test_grouped_neighbour_equals_dense_attention_for_any_sizes(
     cuts = [cut for cut in cuts if cut < tokens]
     parts = states(batch=1, heads=2, kv_heads=2, keys=tokens, dim=4)
     scheme, rope = GroupedNeighbour(group * groups, group), table(pairs=2)
-    output = in_chunks(grouped_neighbour.attend, scheme, parts, rope, cuts)
+    output = in_chunks(windowed.grouped_neighbour, scheme, parts, rope, cuts)
     expected = dense(*parts, rope.inv_freq, grouped_distance(group * groups, group))
     torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
 
@@ -186,7 +182,7 @@ def test_cache_sinks_equals_dense_attention_over_a_rolling_cache_for_any_sizes(
     cuts = [cut for cut in cuts if cut < tokens]
     parts = states(batch=1, heads=2, kv_heads=1, keys=tokens, dim=4)
     rope = table(pairs=2)
-    output = in_chunks(cache_sinks.attend, CacheSinks(window, num_sinks), parts, rope, cuts)
+    output = in_chunks(windowed.cache_sinks, CacheSinks(window, num_sinks), parts, rope, cuts)
     expected = dense(*parts, rope.inv_freq, cache_distance(window, num_sinks))
     torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
 
@@ -200,7 +196,7 @@ def test_rectified_equals_dense_attention_for_any_sizes(
     cuts = [cut for cut in cuts if cut < tokens]
     parts = states(batch=1, heads=2, kv_heads=2, keys=tokens, dim=4)
     scheme, rope = Rectified(window, leak), table(pairs=2)
-    output = in_chunks(rectified.attend, scheme, parts, rope, cuts)
+    output = in_chunks(windowed.rectified, scheme, parts, rope, cuts)
     expected = dense(*parts, rope.inv_freq, rectified_distance(window, leak))
     torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
 
@@ -209,7 +205,7 @@ def test_a_streamed_token_equals_full_attention_over_the_text_its_cache_is() -> 
     # The definition itself: to the last token, sinks and window are all there ever was.
     query, key, value = states(batch=1, heads=4, kv_heads=2, keys=70, dim=10)
     rope, kept = table(pairs=4), [0, 1, 2, *range(54, 70)]
-    streamed = cache_sinks.attend(
+    streamed = windowed.cache_sinks(
         CacheSinks(16, 3), AttentionInputs(query, key, value, rope, 0, SCALING)
     )
     cached = [part[:, :, kept] for part in (query, key, value)]
@@ -235,7 +231,7 @@ def test_blocks_of_a_window_meet_without_gap_or_overlap(
 def test_a_text_may_be_shorter_than_the_first_tokens_everybody_sees(scheme: Any) -> None:
     parts, rope = states(batch=1, heads=2, kv_heads=2, keys=5, dim=4), table(pairs=2)
     lambda_shape = isinstance(scheme, LambdaShaped)
-    kernel: Any = lambda_shaped.attend if lambda_shape else cache_sinks.attend
+    kernel: Any = windowed.lambda_shaped if lambda_shape else windowed.cache_sinks
     distance = lambda_distance(2, 10) if lambda_shape else cache_distance(2, 10)
     output = in_chunks(kernel, scheme, parts, rope, [4])
     expected = dense(*parts, rope.inv_freq, distance)
@@ -246,9 +242,9 @@ def test_a_text_may_be_shorter_than_the_first_tokens_everybody_sees(scheme: Any)
 @pytest.mark.parametrize(
     ("kernel", "scheme", "distance"),
     [
-        (lambda_shaped.attend, LambdaShaped(7, 3), lambda_distance(7, 3)),
-        (cache_sinks.attend, CacheSinks(7, 3), cache_distance(7, 3)),
-        (rectified.attend, Rectified(7), rectified_distance(7, None)),
+        (windowed.lambda_shaped, LambdaShaped(7, 3), lambda_distance(7, 3)),
+        (windowed.cache_sinks, CacheSinks(7, 3), cache_distance(7, 3)),
+        (windowed.rectified, Rectified(7), rectified_distance(7, None)),
     ],
 )
 def test_segments_of_queries_equal_dense_attention(
@@ -269,7 +265,7 @@ def test_flooring_the_difference_of_positions_is_another_method() -> None:
         return i - j if i - j < 16 else (i - j) // 4 + 16 - 4
 
     parts, rope = states(batch=1, heads=2, kv_heads=2, keys=70, dim=8), table(pairs=4)
-    output = in_chunks(grouped_neighbour.attend, GroupedNeighbour(16, 4), parts, rope, [])
+    output = in_chunks(windowed.grouped_neighbour, GroupedNeighbour(16, 4), parts, rope, [])
     other = dense(*parts, rope.inv_freq, floored_difference)
     assert (output - other).abs().max() > 1e-3
 
@@ -282,7 +278,7 @@ def test_full_causal_equals_dense_attention_with_a_base_per_head(
     parts = states(batch=2, heads=4, kv_heads=4, keys=60, dim=10)
     rope = table(pairs=4, heads=heads)
     expected = dense(*parts, rope.inv_freq, lambda i, j: i - j if j <= i else None)
-    output = in_chunks(full_causal.attend, FullCausal(), parts, rope, cuts)
+    output = in_chunks(causal.full_causal, FullCausal(), parts, rope, cuts)
     torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
 
 
@@ -291,7 +287,7 @@ def test_full_causal_shares_a_base_within_each_key_value_head() -> None:
     rope = RopeTable(table(pairs=4, heads=2).inv_freq.repeat(2, axis=0))
     check_heads(rope, 4, 2)
     expected = dense(*parts, rope.inv_freq, lambda i, j: i - j if j <= i else None)
-    output = in_chunks(full_causal.attend, FullCausal(), parts, rope, [20])
+    output = in_chunks(causal.full_causal, FullCausal(), parts, rope, [20])
     torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
 
 
@@ -308,7 +304,7 @@ def test_full_causal_has_the_gradients_of_dense_attention() -> None:
     rope = table(pairs=4, heads=4)
     ours = [part.clone().requires_grad_() for part in parts]
     theirs = [part.clone().requires_grad_() for part in parts]
-    full_causal.attend(
+    causal.full_causal(
         FullCausal(), AttentionInputs(*ours, rope, 0, SCALING)
     ).square().sum().backward()
     dense(*theirs, rope.inv_freq, lambda i, j: i - j if j <= i else None).square().sum().backward()
@@ -319,7 +315,7 @@ def test_full_causal_has_the_gradients_of_dense_attention() -> None:
 def test_merging_parts_that_record_gradients_fails_loudly() -> None:
     query, key, value = states(batch=1, heads=2, kv_heads=2, keys=40, dim=8)
     with pytest.raises(SpecError, match="cannot differentiate"):
-        lambda_shaped.attend(
+        windowed.lambda_shaped(
             LambdaShaped(8, 2),
             AttentionInputs(query.requires_grad_(), key, value, table(4), 0, SCALING),
         )
@@ -385,10 +381,10 @@ def test_rotation_tells_all_positions_apart_in_bfloat16() -> None:
 def test_cosines_made_in_inference_mode_can_be_trained_with_later() -> None:
     rope = table(pairs=4)
     with torch.inference_mode():
-        in_chunks(full_causal.attend, FullCausal(), states(1, 2, 2, 9, 8), rope, [])
+        in_chunks(causal.full_causal, FullCausal(), states(1, 2, 2, 9, 8), rope, [])
     query, key, value = states(1, 2, 2, 9, 8)
     inputs = AttentionInputs(query.requires_grad_(), key, value, rope, 0, SCALING)
-    full_causal.attend(FullCausal(), inputs).sum().backward()
+    causal.full_causal(FullCausal(), inputs).sum().backward()
     assert query.grad is not None
 
 
@@ -412,12 +408,12 @@ class LargestTensor(TorchDispatchMode):
 @pytest.mark.parametrize(
     ("kernel", "scheme"),
     [
-        (lambda_shaped.attend, LambdaShaped(64, 8)),
-        (grouped_neighbour.attend, GroupedNeighbour(64, 16)),
-        (cache_sinks.attend, CacheSinks(64, 8)),
-        (rectified.attend, Rectified(64)),
-        (rectified.attend, Rectified(64, 8)),
-        (full_causal.attend, FullCausal()),
+        (windowed.lambda_shaped, LambdaShaped(64, 8)),
+        (windowed.grouped_neighbour, GroupedNeighbour(64, 16)),
+        (windowed.cache_sinks, CacheSinks(64, 8)),
+        (windowed.rectified, Rectified(64)),
+        (windowed.rectified, Rectified(64, 8)),
+        (causal.full_causal, FullCausal()),
     ],
 )
 def test_no_kernel_makes_a_tensor_that_grows_with_the_square_of_the_length(

@@ -13,7 +13,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import DynamicCache, StaticCache
 
-from lce_core.attention import squares
+from lce_core.attention import causal
 from lce_core.attention import stock as stock_attention
 from lce_core.attention.flash import attend_causal
 from lce_core.contracts.tiny_models import TARGET, stock, tokens
@@ -90,7 +90,7 @@ def test_heads_that_share_keys_are_spread_where_no_kernel_takes_them(
     base: LanguageModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in fp32 on CUDA."""
-    for module in (stock_attention, squares):
+    for module in (stock_attention, causal):
         monkeypatch.setattr(module, "lacks_grouped_kernel", lambda *_: True)
     states = extended(base).hidden_states(tokens(40), DynamicCache())
     torch.testing.assert_close(states, whole(base), rtol=1e-4, atol=1e-4)
@@ -105,14 +105,14 @@ def test_a_square_is_plain_attention_whether_heads_are_spread_or_shared(
     spread = [states.repeat_interleave(groups, dim=1) for states in (key, value)]
     scores = (query @ spread[0].mT * 0.3).masked_fill(torch.ones(17, 17).triu(1) > 0, -torch.inf)
     expected = scores.softmax(-1) @ spread[1]
-    torch.testing.assert_close(squares.attend_square(*drawn, 0.3), expected)
-    monkeypatch.setattr(squares, "lacks_grouped_kernel", lambda *_: True)
-    torch.testing.assert_close(squares.attend_square(*drawn, 0.3), expected)
+    torch.testing.assert_close(causal.attend_square(*drawn, 0.3), expected)
+    monkeypatch.setattr(causal, "lacks_grouped_kernel", lambda *_: True)
+    torch.testing.assert_close(causal.attend_square(*drawn, 0.3), expected)
     cuda = torch.device("cuda")
     monkeypatch.undo()
-    assert squares.lacks_grouped_kernel(cuda, torch.float32)
-    assert not squares.lacks_grouped_kernel(cuda, torch.bfloat16)
-    assert not squares.lacks_grouped_kernel(torch.device("cpu"), torch.float32)
+    assert causal.lacks_grouped_kernel(cuda, torch.float32)
+    assert not causal.lacks_grouped_kernel(cuda, torch.bfloat16)
+    assert not causal.lacks_grouped_kernel(torch.device("cpu"), torch.float32)
 
 
 @over_bases

@@ -1,9 +1,27 @@
-"""torch's own attention for whole texts, with as many queries as keys."""
+"""Causal attention of whole texts by torch's own kernels, and the kernel of FullCausal."""
 
 from __future__ import annotations
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
+
+from lce_core.attention.flash import attend_causal
+from lce_core.attention.inputs import AttentionInputs
+from lce_core.attention.placement import Placement
+from lce_core.attention.schemes import FullCausal
+
+
+def full_causal(_scheme: FullCausal, inputs: AttentionInputs) -> torch.Tensor:
+    """Return the attention output of FullCausal (batch, heads, queries, head_dim).
+
+    The result is differentiable if no cached keys precede the queries, as in training.
+    """
+    length = inputs.length
+    query = inputs.rotation()(inputs.query, slice(inputs.first_query, length))
+    key = inputs.placed(Placement(inputs.table), slice(0, length))
+    if inputs.first_query:
+        return attend_causal(query, key, inputs.value, inputs.scaling).output
+    return attend_square(query, key, inputs.value, inputs.scaling)
 
 
 def attend_square(
