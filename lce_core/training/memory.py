@@ -8,10 +8,11 @@ of earlier micro-batches already exist. The estimate is in bytes per process, wi
 
 - states: weights, gradients and two moments take 16 P / N in fp32 and 8 P / N in bf16; the EMA
   takes 4 P / N;
-- inputs of layers: n T h numbers, in fp32 under autocast and in bf16 if the weights are bf16;
-- with `kept="attention"`: (n - 1) T (2 q + 4 heads), attention outputs in bf16 and log-sum-exp in
-  fp32;
-- one recomputed layer, the gradients at its widest point and bf16 copies of its weights;
+- inputs of layers: n T h numbers, in the dtype of the weights;
+- with `kept="attention"`: (n - 1) T (2 q + 4 heads), attention outputs in bf16 (4 q in fp32) and
+  log-sum-exp in fp32;
+- one recomputed layer, the gradients at its widest point and, under autocast, bf16 copies of its
+  weights;
 - loss: gradients of the head and of the hidden states, and one block of logits;
 - gathered: the weights of sharded layers, embedding and head while they are whole.
 
@@ -88,66 +89,66 @@ def estimate(
     """
     shape, geometry = base.shape, base.geometry
     width, wide, vocab = shape.hidden_size, shape.intermediate_size, shape.vocab_size
-    heads = 4 * (geometry.num_heads + geometry.num_kv_heads) * geometry.head_dim
     tokens = job.micro_rows * job.row_length
     element = 2 if job.state_precision == "bf16" else 4
-    half = job.training.precision == "bf16"
-    mixed = half and element == 4
+    # Bytes of an activation: products run in bf16 under autocast and with bf16 weights.
+    product = 2 if job.training.precision == "bf16" else 4
+    mixed = product < element
     shares = job.processes if sharded else 1
 
     parameters = num_parameters(base)
     ends = vocab * width * (1 if shape.tied_embeddings else 2)
     of_layer = (parameters - ends) / shape.num_layers
     trained = parameters if lora is None else _low_rank(lora, base)
+    # Per trained weight: its gradient and AdamW's two moments; the EMA is always fp32.
     average = 4 * trained if job.training.ema_decay else 0
     states = (element * parameters + 3 * element * trained + average) / shares
 
-    # Bytes per token that autograd saves of one layer, besides the layer's input; shapes are those
-    # of transformers' LlamaDecoderLayer.
-    # heads: query, key, value and attention output, 2 (q + k + k + q) bytes in bf16.
-    # mlp: gate, up, activation and their product in bf16. Phi's MLP has no gate, but its GELU is a
-    # chain of products and a tanh that each save their operands: five tensors in all.
-    mlp = (4 if shape.gated_mlp else 5) * 2 * wide
+    # Bytes per token that autograd saves of one layer besides the layer's input, from the saved
+    # tensors of transformers' LlamaDecoderLayer.
+    # heads: query, key, value and attention output.
+    heads = product * 2 * (geometry.num_heads + geometry.num_kv_heads) * geometry.head_dim
+    # mlp: gate, up, activation and their product. Phi's MLP has no gate, but its GELU is a chain of
+    # products and a tanh that each save their operands: five tensors in all.
+    mlp = (4 if shape.gated_mlp else 5) * product * wide
+    # hidden: bytes per element of the hidden size.   autocast   bf16 weights   fp32
+    #   both norms: fp32 copy of the input                -         2 x 4          -
+    #   both norms: normalised states                   2 x 4       2 x 2        2 x 4
+    #   both norms: output, the linear layers' input      -         2 x 2        2 x 4
+    #   bf16 copy of the input for q, k, v, gate, up    5 x 2         -            -
+    #   second norm: its own input                        4           -            4
+    hidden = 22 if mixed else 16 if product == 2 else 20
+    saved = hidden * width + heads + mlp
+    # Autocast also keeps a bf16 copy of each of the layer's weights.
     copies = of_layer * 2 if mixed else 0
-    # The factors of the hidden size h. Both norms save their normalised states, the linear layers
-    # save their inputs, and the second norm saves its own input.
-    # 22, autocast on fp32 weights: normalised states in fp32 (2 x 4), the second norm's input in
-    # fp32 (4), and a separate bf16 copy of their input for each of q, k, v, gate and up (5 x 2).
-    # 16, bf16 weights: each norm saves an fp32 copy of its input (4), the normalised states (2) and
-    # its output (2).
-    # 20, fp32: normalised states (2 x 4), the norms' outputs (2 x 4) and the second norm's input
-    # (4); heads and mlp take twice their bf16 size.
-    if half:
-        saved = (22 if mixed else 16) * width + heads + mlp
-    else:
-        saved = 20 * width + 2 * heads + 2 * mlp
-    # Transient bytes per token during the layer's backward pass: the bf16 gradients of the layer's
-    # output (2 * width) and of about two MLP activations (mlp / 2), cosines and sines in bf16 (4 *
-    # head_dim) and, divided by the number of tokens, the bf16 gradient of one MLP matrix (2 * wide
-    # * width).
-    slope = 2 * width + mlp / 2 + 4 * geometry.head_dim + 2 * wide * width / tokens
+    # Transient bytes per token during the layer's backward pass: gradients of the layer's output
+    # and of about two MLP activations (half of `mlp`), cosines and sines and, divided by the number
+    # of tokens, the gradient of one MLP matrix.
+    slope = product * (width + 2 * geometry.head_dim + wide * width / tokens) + mlp / 2
     layer = tokens * (saved + slope) + copies
 
-    # Per layer: its input; with "attention" also the attention output in bf16 and one fp32
-    # log-sum-exp per head, except for the layer being recomputed. "offload" leaves room for two
+    # Per layer: its input; with "attention" also the attention output and one fp32 log-sum-exp per
+    # head, except for the layer being recomputed. With "none" and bf16 weights the first norm's
+    # fp32 copy, which is part of `saved`, replaces the layer's input. "offload" leaves room for two
     # inputs on the device.
     residual = tokens * width * element
-    attended = tokens * geometry.num_heads * (2 * geometry.head_dim + 4)
+    attended = tokens * geometry.num_heads * (product * geometry.head_dim + 4)
     inputs = {
-        "none": shape.num_layers * (residual * mixed + tokens * saved + copies),
+        "none": shape.num_layers * (residual * (element == 4) + tokens * saved + copies),
         "attention": shape.num_layers * residual + (shape.num_layers - 1) * attended,
         "full": shape.num_layers * residual,
         "offload": 2 * residual,
     }[job.kept]
     if job.kept == "none":
         layer = tokens * slope
-    # Per element of the head's weight: its gradient in fp32 (4), the bf16 product of each block or
-    # the gradient cast to bf16 (2) and, under autocast, the head's bf16 copy (2). Per element of
-    # the hidden states: the states, their gradient and the fp32 states that the last norm saves.
-    # Per logit of a block 12: the previous block's fp32 logits (4) and their bf16 gradient (2) are
-    # still referenced while the next block's product (2) and its fp32 copy (4) are made.
-    head = vocab * width * (6 + 2 * mixed)
-    loss = head + tokens * width * (2 * element + 4) + 12.0 * _BLOCK_TOKENS * vocab
+    # Per element of the head's weight: its gradient in fp32 (4), the product of each block or the
+    # gradient cast to bf16 and, under autocast, the head's bf16 copy (2). Per element of the hidden
+    # states: the states, their gradient and the fp32 states that the last norm saves (4). Per logit
+    # of a block 12: the previous block's fp32 logits (4) and their bf16 gradient (2) are still
+    # referenced while the next block's product (2) and its fp32 copy (4) are made; in fp32 the
+    # logits, their gradient and the next block's product take 4 each.
+    head = vocab * width * (4 + product + 2 * mixed)
+    loss = head + tokens * width * (2 * element + 4) + 12 * _BLOCK_TOKENS * vocab
 
     gathered = 0.0
     if sharded:

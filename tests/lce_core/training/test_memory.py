@@ -42,8 +42,10 @@ def _cut(base: type[Any], layers: int) -> LanguageModel:
     return cut
 
 
-def _job(tokens: int, states: str, kept: str, **changes: Any) -> TrainingJob:
-    training = {"learning_rate": 1e-5, "tokens_per_step": tokens, "precision": "bf16"}
+def _job(
+    tokens: int, states: str, kept: str, *, precision: str = "bf16", **changes: Any
+) -> TrainingJob:
+    training = {"learning_rate": 1e-5, "tokens_per_step": tokens, "precision": precision}
     return TrainingJob(
         base_model={},
         method=None,
@@ -74,7 +76,7 @@ def _measured(base: Any, job: TrainingJob) -> float:
             config, dtype=job.state_dtype, attn_implementation="sdpa"
         )
         recomputation.enable(model, job.kept)
-        mixed = job.state_dtype == torch.float32
+        mixed = job.training.precision == "bf16" and job.state_precision == "fp32"
         module = LossModel(model, "bf16" if mixed else "fp32", job.kept).train()
         optimizer = torch.optim.AdamW(model.parameters(), fused=True)
         tokens = torch.zeros(1, job.row_length, dtype=torch.int64)
@@ -99,31 +101,37 @@ def test_weights_are_counted(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("base", "layers", "tokens", "states", "kept"),
+    ("base", "layers", "tokens", "precision", "states", "kept"),
     [
-        (LLAMA, 3, 8192, "fp32", "none"),
-        (LLAMA, 3, 8192, "fp32", "attention"),
-        (LLAMA, 3, 8192, "fp32", "full"),
-        (LLAMA, 2, 16384, "fp32", "full"),
-        (LLAMA, 2, 32768, "fp32", "full"),
-        (LLAMA, 3, 8192, "bf16", "none"),
-        (LLAMA, 3, 16384, "bf16", "attention"),
-        (LLAMA, 2, 32768, "bf16", "full"),
-        (PHI, 2, 16384, "bf16", "full"),
-        (PHI, 2, 16384, "fp32", "full"),
+        (LLAMA, 3, 8192, "bf16", "fp32", "none"),
+        (LLAMA, 3, 8192, "bf16", "fp32", "attention"),
+        (LLAMA, 3, 8192, "bf16", "fp32", "full"),
+        (LLAMA, 2, 16384, "bf16", "fp32", "full"),
+        (LLAMA, 2, 32768, "bf16", "fp32", "full"),
+        (LLAMA, 3, 8192, "bf16", "bf16", "none"),
+        (LLAMA, 3, 16384, "bf16", "bf16", "attention"),
+        (LLAMA, 2, 32768, "bf16", "bf16", "full"),
+        (LLAMA, 3, 8192, "fp32", "fp32", "none"),
+        (LLAMA, 6, 8192, "fp32", "fp32", "none"),
+        (LLAMA, 3, 8192, "fp32", "fp32", "attention"),
+        (LLAMA, 2, 16384, "fp32", "fp32", "full"),
+        (PHI, 2, 16384, "bf16", "bf16", "full"),
+        (PHI, 2, 16384, "bf16", "fp32", "full"),
+        (PHI, 2, 8192, "fp32", "fp32", "none"),
     ],
 )
 def test_the_estimate_comes_close_to_what_a_step_takes(
     base: type[Any],
     layers: int,
     tokens: int,
+    precision: str,
     states: str,
     kept: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # It reads numbers of positions, which are not there.
     monkeypatch.setattr(masking_utils, "find_packed_sequence_indices", lambda *_, **__: None)
-    cut, job = _cut(base, layers), _job(tokens, states, kept)
+    cut, job = _cut(base, layers), _job(tokens, states, kept, precision=precision)
     found = _measured(cut, job)
     expected = estimate(job, cut, sharded=False)
     beside = expected.total - expected.context - expected.states
