@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 import torch
 
-from lce_core.errors import SpecError
-
 _ROWS = 4096
 """Rows merged at a time."""
 
@@ -36,7 +34,7 @@ def merge(first: Partial, second: Partial) -> Partial:
     """Return attention over the union of two disjoint key sets seen by the same queries.
 
     Raises:
-      SpecError: if a part records gradients; they would be wrong, because torch does not
+      AssertionError: if a part records gradients; they would be wrong, because torch does not
         differentiate the log-sum-exp.
     """
     output = _mixed(first, second)
@@ -49,7 +47,7 @@ def merge_rows(all_rows: Partial, start: int, part: Partial) -> None:
     The log-sum-exp of `all_rows` is not updated, so each row can be merged only once.
 
     Raises:
-      SpecError: if a part records gradients, as in `merge`.
+      AssertionError: if a part records gradients, as in `merge`.
     """
     num_rows = part.lse.shape[2]
     # Small blocks keep the float32 copies small.
@@ -61,13 +59,9 @@ def merge_rows(all_rows: Partial, start: int, part: Partial) -> None:
 
 def _mixed(first: Partial, second: Partial, out: torch.Tensor | None = None) -> torch.Tensor:
     """Return the outputs weighted by their shares of the common softmax denominator."""
-    if first.output.requires_grad or second.output.requires_grad:
-        raise SpecError(
-            "attention in parts",
-            "a forward pass that records gradients, through which torch cannot differentiate",
-            "inference",
-            "run under torch.inference_mode() or torch.no_grad()",
-        )
+    # torch cannot differentiate through the writes in place.
+    assert not first.output.requires_grad, "inference only"
+    assert not second.output.requires_grad, "inference only"
     # exp(second.lse) / (exp(first.lse) + exp(second.lse)), which a sigmoid computes without
     # overflow.
     share = torch.sigmoid(second.lse - first.lse)[..., None]

@@ -12,26 +12,17 @@ import torch
 from lce_core.attention.causal import attend_square
 from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.schemes import ShiftedSparse
-from lce_core.errors import SpecError
 
 States = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 """Query, key and value."""
 
 
 def attend(scheme: ShiftedSparse, inputs: AttentionInputs) -> torch.Tensor:
-    """Return the attention output (batch, heads, tokens, head_dim).
-
-    Raises:
-      SpecError: if there are cached keys, or the row is not a whole number of blocks.
-    """
+    """Return the attention output (batch, heads, tokens, head_dim) of rows of whole blocks."""
     length, first_query = inputs.length, inputs.first_query
-    if first_query or length % scheme.group or scheme.group % 2:
-        raise SpecError(
-            "shifted sparse attention",
-            f"{length - first_query} queries for {length} keys in blocks of {scheme.group}",
-            "training rows of whole blocks, each of an even number of tokens",
-            "use it without a cache, on rows of a multiple of the block",
-        )
+    assert not first_query, "a training scheme, used with a cache"
+    assert scheme.group % 2 == 0, f"blocks of {scheme.group} tokens"
+    assert length % scheme.group == 0, f"{length} tokens in blocks of {scheme.group}"
     rotate, scaling = inputs.rotation(), inputs.scaling
     states = (rotate(inputs.query, slice(length)), rotate(inputs.key, slice(length)), inputs.value)
     plain, shifted = _halves_of_heads(states)

@@ -63,13 +63,7 @@ class HeldOutText:
         return np.asarray(table["start"].to_numpy(), dtype=np.int64)
 
     def _number(self, domain: str) -> int:
-        if domain not in self.domains:
-            raise DataError(
-                "held-out text",
-                f"domain {domain!r}",
-                f"one of its domains: {', '.join(self.domains)}",
-                "ask for one of these",
-            )
+        assert domain in self.domains, f"no domain {domain!r} in {self.domains}"
         return self.domains.index(domain)
 
 

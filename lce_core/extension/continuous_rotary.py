@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from lce_core.attention.rotary import RequestRotary
-from lce_core.errors import SpecError
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ class ContinuousRotary(RequestRotary):
         uses those of the request. Gradients reach the network wherever autograd records.
 
         Raises:
-          SpecError: if no request was begun, positions exceed it, or other rows were announced.
+          SpecError: if no request was begun, or positions exceed it.
         """
         seeds = self._seeds if self.training else None
         if self.table is None or (seeds is None and not torch.is_grad_enabled()):
@@ -128,13 +127,7 @@ class ContinuousRotary(RequestRotary):
         self, seeds: NDArray[np.uint64], x: Tensor, position_ids: Tensor
     ) -> tuple[list[int], Tensor]:
         """Return each row's scale, and positions (rows, tokens) float64 on the device of `x`."""
-        if len(seeds) != len(x):
-            raise SpecError(
-                "training rows",
-                f"{len(x)} rows",
-                f"the {len(seeds)} rows that were announced",
-                "call begin_rows with one seed for each row of the next forward pass",
-            )
+        assert len(seeds) == len(x), f"begin_rows got {len(seeds)} seeds for {len(x)} rows"
         largest = self.method.largest_scale(self.lengths)
         rows = [sample_row(int(seed), self.lengths, largest) for seed in seeds]
         sampled = torch.from_numpy(np.stack([row.positions for row in rows])).to(x.device)

@@ -7,44 +7,27 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lce_core.errors import DataError
-
 
 def finite(where: str, values: ArrayLike) -> NDArray[np.float64]:
-    """Return the values as a float64 array (n,).
-
-    Raises:
-      DataError: if the values are empty, not one-dimensional or not all finite.
-    """
+    """Return the values as a float64 array (n,)."""
     data = np.asarray(values, dtype=np.float64)
-    if data.ndim != 1 or not data.size or not np.isfinite(data).all():
-        raise DataError(
-            where,
-            f"values of shape {data.shape}, {int((~np.isfinite(data)).sum())} of them not finite",
-            "a list of at least one value, all finite",
-            "check the samples",
-        )
+    assert data.ndim == 1, f"{where}: values of shape {data.shape}"
+    assert data.size, f"{where}: no value"
+    assert np.isfinite(data).all(), f"{where}: NaN or infinite values"
     return data
 
 
 def same_length(where: str, first: Sequence[object], second: Sequence[object]) -> None:
-    """Raise DataError unless both sequences have the same length."""
-    if len(first) != len(second):
-        raise DataError(
-            where,
-            f"{len(first)} and {len(second)} entries",
-            "an entry of each for every prompt",
-            "match them by sample number first",
-        )
+    """Require both sequences to have the same length."""
+    assert len(first) == len(second), f"{where}: {len(first)} and {len(second)} entries"
 
 
 def cluster_numbers(
     where: str, clusters: Sequence[Hashable] | None, values: NDArray[np.float64]
 ) -> NDArray[np.int64]:
-    """Number the clusters from 0; return each value's number (n,). None gives each value its own.
+    """Number the clusters from 0; return the number of each value's cluster (n,).
 
-    Raises:
-      DataError: if the numbers of clusters and values differ.
+    Without clusters each value is a cluster of its own.
     """
     if clusters is None:
         return np.arange(values.size)

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from lce_core.errors import DataError
 from lce_core.statistics._checks import cluster_numbers, finite
 from lce_core.statistics.estimates import Estimate
 from lce_core.statistics.quantiles import student_quantile
@@ -42,16 +41,11 @@ def clustered_mean(
       clusters: document of each value (n,); None makes every value its own cluster.
       level: coverage probability of the interval.
 
-    Raises:
-      DataError: if there are no values, a value is not finite, the numbers of clusters and values
-        differ, or the level is not between 0 and 1.
-
     Source: Cameron and Miller 2015 (Journal of Human Resources 50, 317-372: variance over clusters
     times G / (G - 1), t with G - 1); Miller 2024 (arXiv:2411.00640, the same for evaluations); Korn
     and Graubard 1998 (Survey Methodology 24, 193-201: shares).
     """
-    if not 0 < level < 1:
-        raise DataError("level", level, "a share between 0 and 1", "write 0.95 for 95 %")
+    assert 0 < level < 1, f"level {level}"
     data = finite("clustered_mean", values)
     numbers = cluster_numbers("clusters", clusters, data)
     mean, num_clusters = float(data.mean()), int(numbers.max()) + 1

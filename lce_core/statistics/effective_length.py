@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from numpy.typing import ArrayLike
 
-from lce_core.errors import DataError
 from lce_core.statistics._checks import finite
 from lce_core.statistics.clustered import clustered_mean
 
@@ -55,18 +54,11 @@ def effective_length(
       clusters: document of each score, by length; None makes every score its own cluster.
       higher_is_better: False for losses, whose mean must not exceed the threshold.
 
-    Raises:
-      DataError: if there are no lengths, a score is not finite, or the numbers of clusters and
-        scores differ.
-
     Source: Hsieh et al. 2024 (arXiv:2404.06654, section 4: effective length); Hsu and Berger 1999
     (Journal of the American Statistical Association 94, 468-482: stepwise bounds need no stricter
     level, since the first failure ends them).
     """
-    if not scores:
-        raise DataError(
-            "effective_length", "no length", "scores at one length or more", "evaluate some"
-        )
+    assert scores, "no length"
     lengths = sorted(scores)
     strict = 1 - (1 - LEVEL) / len(lengths)
     reached, surely, possibly = [], [], []

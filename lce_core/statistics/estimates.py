@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lce_core.errors import DataError
+from lce_core.statistics._checks import finite
 
 NORMAL_QUANTILE = 1.959963984540054
 """97.5 % quantile of the normal distribution."""
@@ -46,18 +46,8 @@ def bootstrap_mean(
         equally.
       clusters: cluster of each value; None makes every value its own cluster.
       resamples: number of bootstrap draws.
-
-    Raises:
-      DataError: if there are no values or a value is not finite.
     """
-    data = np.asarray(values, dtype=np.float64)
-    if not data.size or not np.isfinite(data).all():
-        raise DataError(
-            "bootstrap_mean",
-            f"{data.size} values, {int((~np.isfinite(data)).sum())} of them not finite",
-            "at least one value, all finite",
-            "check the samples",
-        )
+    data = finite("bootstrap_mean", values)
     weight = np.ones_like(data) if weights is None else np.asarray(weights, dtype=np.float64)
     sums, totals = _cluster_totals(data * weight, weight, clusters)
     value = float(sums.sum() / totals.sum())
@@ -70,18 +60,8 @@ def bootstrap_mean(
 
 
 def wilson(num_right: int, num_samples: int) -> Estimate:
-    """Return the accuracy num_right / num_samples with Wilson's score interval.
-
-    Raises:
-      DataError: if there are no samples, or more right answers than samples.
-    """
-    if not 0 <= num_right <= num_samples or num_samples < 1:
-        raise DataError(
-            "wilson",
-            f"{num_right} right of {num_samples}",
-            "samples, and no more right answers than samples",
-            "check the samples",
-        )
+    """Return the accuracy num_right / num_samples with Wilson's score interval."""
+    assert 0 <= num_right <= num_samples > 0, f"{num_right} right of {num_samples}"
     share, square = num_right / num_samples, NORMAL_QUANTILE**2
     centre = (share + square / (2 * num_samples)) / (1 + square / num_samples)
     variance = share * (1 - share) / num_samples + square / (4 * num_samples**2)

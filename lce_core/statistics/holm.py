@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lce_core.errors import DataError
 from lce_core.statistics._checks import finite
 
 
@@ -15,19 +14,10 @@ def holm(p_values: ArrayLike) -> NDArray[np.float64]:
     If every adjusted p-value up to 0.05 counts as a difference, at most 5 % of studies contain a
     false finding, however the comparisons depend on each other.
 
-    Raises:
-      DataError: if there are no p-values, or one lies outside 0 to 1.
-
     Source: Holm 1979 (Scandinavian Journal of Statistics 6, 65-70).
     """
     raw = finite("holm", p_values)
-    if raw.min() < 0 or raw.max() > 1:
-        raise DataError(
-            "holm",
-            f"{raw.min():g} to {raw.max():g}",
-            "p-values, 0 to 1",
-            "give the raw p-values of the comparisons",
-        )
+    assert ((raw >= 0) & (raw <= 1)).all(), f"p-values from {raw.min():g} to {raw.max():g}"
     order = np.argsort(raw, kind="stable")
     steps = raw[order] * np.arange(raw.size, 0, -1)
     adjusted = np.empty_like(raw)

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from lce_core.errors import DataError
 from lce_core.statistics._checks import cluster_numbers, finite, same_length, settled
 from lce_core.statistics.estimates import Estimate
 from lce_core.statistics.pair_tests import exact_mcnemar, signed_ranks
@@ -78,9 +77,6 @@ def paired_difference(
       clusters: document or prompt of each score (n,); None makes every score its own cluster.
       resamples: number of bootstrap draws. Half of them are mirrored, so that swapping the methods
         mirrors the interval.
-
-    Raises:
-      DataError: if there are no scores, their numbers differ, or one is not finite.
     """
     ours, theirs = finite("first", first), finite("second", second)
     same_length("paired_difference", ours.tolist(), theirs.tolist())
@@ -140,20 +136,13 @@ def intervals(values: Numbers, numbers: NDArray[np.int64], *, resamples: int = 1
       numbers: cluster of each row, numbered from 0 without gaps (n,).
       resamples: number of bootstrap draws, half of them of the negated values.
 
-    Raises:
-      DataError: if there are no values, or the numbers of clusters and rows differ.
-
     Source: Davison and Hinkley 1997, Bootstrap Methods and their Application, section 3.8 (clusters
     resampled, members kept); Hesterberg 2015 (The American Statistician 69, 371-386; expanded
     percentile interval); Cameron and Miller 2015 (Journal of Human Resources 50, 317-372: errors).
     """
-    if values.ndim != 2 or not values.size or len(numbers) != len(values):
-        raise DataError(
-            "intervals",
-            f"values of shape {values.shape} in {len(numbers)} clusters",
-            "rows of values, and the cluster of each row",
-            "give one column for each comparison",
-        )
+    assert values.ndim == 2, f"values of shape {values.shape}"
+    assert values.size, "no value"
+    assert len(numbers) == len(values), f"{len(values)} rows, {len(numbers)} cluster numbers"
     blocks = [
         _block(values[:, start : start + _BLOCK_PAIRS], numbers, resamples)
         for start in range(0, values.shape[1], _BLOCK_PAIRS)

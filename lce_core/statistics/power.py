@@ -15,8 +15,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, stats
 
-from lce_core.errors import DataError
-
 ALPHA = 0.05
 POWER = 0.8
 UNRELATED = 0.5
@@ -41,19 +39,10 @@ def mcnemar_power(
         difference.
       alpha: largest p-value that counts as a finding.
 
-    Raises:
-      DataError: if there are no prompts, or the fractions are impossible.
-
     Source: Connor 1987 (Biometrics 43, 207-211: the same sum by its normal approximation).
     """
     _possible("mcnemar_power", num_prompts, discordance, alpha)
-    if not abs(difference) <= discordance:
-        raise DataError(
-            "difference",
-            f"{difference} where methods disagree on {discordance} of the prompts",
-            "a difference that these prompts can make",
-            "give a smaller difference or a larger discordance",
-        )
+    assert abs(difference) <= discordance, (difference, discordance)
     # Sum over the number of discordant prompts; outcomes less likely than 1e-9 are left out. For
     # each, `critical` is the largest count of prompts won by one method that the test still
     # rejects.
@@ -77,9 +66,6 @@ def detectable_share(
     """Return the smallest difference of two fractions that McNemar's test detects with `power`.
 
     The result is None if even a method that loses every disagreement is detected less often.
-
-    Raises:
-      DataError: if there are no prompts, or the fractions are impossible.
     """
     _possible("detectable_share", num_prompts, discordance, alpha, power)
     return _smallest(
@@ -94,9 +80,6 @@ def mean_power(num_clusters: int, effect: float, *, alpha: float = ALPHA) -> flo
       num_clusters: number of documents, each with one difference.
       effect: mean over standard deviation of the documents' differences.
       alpha: largest p-value that counts as a finding.
-
-    Raises:
-      DataError: if there are fewer than two documents, or alpha is not between 0 and 1.
 
     Source: Cohen 1988, Statistical Power Analysis, chapter 2 (paired case, noncentral t). For
     normally distributed differences Wilcoxon's test needs 5 % more documents.
@@ -120,9 +103,6 @@ def detectable_effect(
     The result is None if there are so few documents that Wilcoxon's test of `paired` never rejects:
     its p-value is at least 2 / 2^n. With a few documents more, Wilcoxon's test needs larger effects
     than the t-test.
-
-    Raises:
-      DataError: if there are fewer than two documents, or alpha or power is not between 0 and 1.
     """
     _possible("detectable_effect", num_clusters - 1, alpha, power)
     if 2.0 ** (1 - num_clusters) > alpha:
@@ -154,9 +134,6 @@ def detectable_difference(
     Returns:
       Differences in the unit of the errors (n,); NaN if all differences were 0 and the scores are
         not fractions. None if no difference could be detected (see `detectable_effect`).
-
-    Raises:
-      DataError: if there are fewer than two documents, or alpha is not between 0 and 1.
     """
     effect = _effect(num_clusters, alpha)
     if effect is None:
@@ -187,10 +164,5 @@ def _smallest(chance: Callable[[float], float], largest: float, power: float) ->
 
 
 def _possible(where: str, number: int, *shares: float) -> None:
-    if number < 1 or not all(0 < share < 1 for share in shares):
-        raise DataError(
-            where,
-            f"{number} and shares {', '.join(map(str, shares))}",
-            "at least one comparison, and shares between 0 and 1",
-            "give numbers of prompts or documents, and shares instead of per cent",
-        )
+    assert number >= 1, f"{where}: {number}"
+    assert all(0 < share < 1 for share in shares), f"{where}: shares {shares}"

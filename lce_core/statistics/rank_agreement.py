@@ -41,8 +41,7 @@ class RankAgreement:
     kendall: RankCorrelation
     """Kendall's tau-b."""
     p_value: float | None
-    """Two-sided p-value of unrelated orders, from Kendall's test: exact for methods without ties.
-    """
+    """Two-sided p-value of unrelated orders, from Kendall's test (exact without ties)."""
 
 
 @dataclass(frozen=True)
@@ -68,9 +67,6 @@ def perplexity_agreement(
       downstream: score of the same methods (n,), higher is better.
       exact_attention: True for methods with exact attention (n,).
 
-    Raises:
-      DataError: if there are no methods, the numbers differ, or a score is not finite.
-
     Source: LCEG (arXiv:2409.12181, Figure 4: perplexity against Needle, LongBench and RULER).
     """
     losses, scores = finite("perplexity", perplexity), finite("downstream", downstream)
@@ -88,9 +84,6 @@ def rank_agreement(first: ArrayLike, second: ArrayLike) -> RankAgreement:
     The intervals treat the methods as a sample of more methods and their scores as known. They use
     Fisher's z. A perfect correlation is replaced by one half a step below it for z, and its
     interval ends at 1.
-
-    Raises:
-      DataError: if there are no methods, the numbers differ, or a score is not finite.
 
     Source: Bonett and Wright 2000 (Psychometrika 65, 23-28: variance of Spearman's z); Fieller,
     Hartley and Pearson 1957 (Biometrika 44, 470-481: of Kendall's).

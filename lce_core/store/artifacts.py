@@ -34,7 +34,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from lce_core.errors import SpecError, StoreError
+from lce_core.errors import SpecError
 from lce_core.store.failure_notes import FailureNotes
 from lce_core.store.failures import classify, disk_full
 from lce_core.store.file_facts import FileFacts
@@ -393,13 +393,7 @@ def _seal(folder: Path, known: Mapping[str, str]) -> dict[str, FileEntry]:
             name = path.relative_to(folder).as_posix()
             sha256 = known.get(name) or sha256_file(path)
             files[name] = FileEntry(bytes=path.stat().st_size, sha256=sha256)
-    if not files:
-        raise StoreError(
-            folder,
-            "no file left by the step",
-            "an artifact of at least one file",
-            "let the step write its result into attempt.out",
-        )
+    assert files, f"the step wrote no file into {folder}"
     return files
 
 

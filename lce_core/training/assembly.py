@@ -15,7 +15,6 @@ import torch
 
 from lce_core.data.packing import PackedRows
 from lce_core.devices import resolve_dtype
-from lce_core.errors import DataError
 from lce_core.extension.extended_model import ExtendedModel
 from lce_core.extension.extending import extend
 from lce_core.extension.insertion import reserve_token
@@ -35,19 +34,10 @@ if TYPE_CHECKING:
 
 
 def open_rows(job: TrainingJob) -> PackedRows:
-    """Open the job's packed rows.
-
-    Raises:
-      DataError: if the file holds no rows, or rows of another length than the job's.
-    """
+    """Open the job's packed rows."""
     rows = PackedRows.open(job.rows)
-    if rows.row_length != job.row_length or not len(rows):
-        raise DataError(
-            job.rows,
-            f"{len(rows)} rows of {rows.row_length} tokens",
-            f"at least one row of {job.row_length} tokens",
-            "pack the rows again for this length",
-        )
+    assert rows.row_length == job.row_length, f"{rows.row_length}, not {job.row_length} tokens"
+    assert len(rows), "no rows"
     return rows
 
 

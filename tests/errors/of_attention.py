@@ -10,12 +10,9 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from transformers.masking_utils import causal_mask_function
 
 from lce_core.attention import registered
-from lce_core.attention.inputs import AttentionInputs
-from lce_core.attention.partial import Partial, merge
 from lce_core.attention.rotary import RequestRotary
 from lce_core.attention.rotation import check_heads
-from lce_core.attention.schemes import GroupedNeighbour, ShiftedSparse
-from lce_core.attention.shifted_sparse import attend
+from lce_core.attention.schemes import GroupedNeighbour
 from lce_core.contracts.tiny_models import BASES, TARGET, TRAINED, stock, tokens
 from lce_core.extension.extending import extend
 from lce_core.extension.insertion import Inserter
@@ -39,13 +36,6 @@ def parse(name: str, **parameters: Any) -> Any:
 def forward(name: str = "self_extend") -> Any:
     extended = extend(stock(BASES[0]), BASES[0], method(name), target=TARGET)
     return extended, tokens(16)
-
-
-@provokes("lce_core/attention/partial.py", "records gradients")
-def _(_: Place) -> None:
-    output = torch.ones(1, 2, 3, 4, requires_grad=True)
-    part = Partial(output, torch.zeros(1, 2, 3))
-    merge(part, part)
 
 
 class _Module:
@@ -118,21 +108,6 @@ def _(_: Place) -> None:
 @provokes("lce_core/attention/rotation.py", "different bases")
 def _(_: Place) -> None:
     check_heads(RopeTable(np.arange(1.0, 17.0).reshape(4, 4)), 4, 2)
-
-
-@provokes("lce_core/attention/shifted_sparse.py", "in blocks of")
-def _(_: Place) -> None:
-    states = torch.ones(1, 4, 15, 8)
-    attend(ShiftedSparse(group=4), AttentionInputs(states, states, states, TABLE, 0, 1.0))
-
-
-@provokes("lce_core/extension/continuous_rotary.py", "rows that were announced")
-def _(_: Place) -> None:
-    model = stock(BASES[0]).float()
-    extended = extend(model, BASES[0], parse("clex"), target=TARGET, training=True)
-    extended.begin_request(TARGET)
-    extended.begin_rows(np.zeros(3, np.uint64))
-    extended.hidden_states(tokens(TARGET))
 
 
 @provokes("lce_core/extension/insertion.py", "rows of whole sequences")

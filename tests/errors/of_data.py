@@ -108,11 +108,6 @@ def _(place: Place) -> None:
     held_out(place, _Poems(text=""))
 
 
-@provokes("lce_core/data/held_out.py", "one of its domains")
-def _(place: Place) -> None:
-    held_out(place, _Poems()).stream("novels")
-
-
 def corpus(place: Place, name: str, content: bytes, *, digest: bool = False) -> None:
     """Reads a folder with one file."""
     (place.folder / name).write_bytes(content)

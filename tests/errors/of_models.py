@@ -194,11 +194,6 @@ def _(place: Place) -> None:
     MINE.resolved(folder).tokenizer(folder)
 
 
-@provokes("lce_core/models/hub_model/__init__.py", "whose config.json was not read yet")
-def _(_: Place) -> None:
-    MINE.geometry  # noqa: B018
-
-
 @provokes("lce_core/models/hub_model/__init__.py", "a folder without config.json")
 def _(place: Place) -> None:
     MINE.resolved(place.folder)

@@ -61,21 +61,11 @@ def harness(length: int = 1024, **changes: Any) -> ExtendedLM:
     return ExtendedLM(toy_request(length, **changes), new_tokens=16)
 
 
-@at("short_context/lm_eval_model", "whole texts")
-def _(_: Place) -> None:
-    harness().loglikelihood_rolling([])
-
-
 @at("short_context/lm_eval_model", "without special tokens")
 def _(_: Place) -> None:
     lm = harness()
     lm.tokenizer.bos_token = lm.tokenizer.eos_token = None
     _id = lm.prefix_token_id
-
-
-@at("short_context/lm_eval_model", "greedy decoding")
-def _(_: Place) -> None:
-    harness().generate_until(instances("generate_until", [("a", {"do_sample": True})]))
 
 
 @at("short_context/lm_eval_model", "leaves no room")

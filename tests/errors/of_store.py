@@ -86,13 +86,6 @@ def _(place: Place) -> None:
     lease.require()
 
 
-@provokes("lce_core/store/artifacts.py", "no file left")
-def _(place: Place) -> None:
-    store = Store(place.folder)
-    store.prepare()
-    store.ensure(step(), lambda _: {}, {})
-
-
 @provokes("lce_core/store/artifacts.py", "a folder that can be created")
 def _(place: Place) -> None:
     (place.folder / "home").write_text("a file", encoding="utf-8")

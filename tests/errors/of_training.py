@@ -72,16 +72,6 @@ def train(place: Place, training: dict[str, Any] | None = None, **changes: Any) 
     run(job_maker(packed_rows(rows), place.folder)(training, **changes), silent)
 
 
-@provokes("lce_core/training/assembly.py", "at least one row")
-def _(place: Place) -> None:
-    train(place, {"tokens_per_step": 256}, row_length=32)
-
-
-@provokes("lce_core/training/run.py", "a multiple of the row length")
-def _(place: Place) -> None:
-    train(place, {"tokens_per_step": 100})
-
-
 @provokes("lce_core/training/run.py", "at most one process a GPU")
 def _(place: Place) -> None:
     place.patch.setattr("lce_core.devices.count_accelerators", lambda: 1)

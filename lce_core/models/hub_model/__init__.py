@@ -243,13 +243,7 @@ class HubModel(LoadedModel):
         return load_weights(place, dtype, config)
 
     def _facts(self) -> Facts:
-        if self.facts is None:
-            raise SpecError(
-                f"base model {self.known_as}",
-                "a model whose config.json was not read yet",
-                "a model as a plan has it",
-                "plan the study, which reads it",
-            )
+        assert self.facts is not None, "config.json is read when the study is planned"
         return self.facts
 
     def _config_file(self, folder: Path | None) -> Path:

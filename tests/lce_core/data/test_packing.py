@@ -362,14 +362,6 @@ def test_a_domain_without_held_out_text_is_refused(tmp_path: Path) -> None:
         hold_out(Given(texts=(("a", "x"),)), tmp_path, 10)
 
 
-def test_an_unknown_held_out_domain_is_refused(tmp_path: Path) -> None:
-    hold_out(Given(texts=(("a", "x"), ("b", "y"))), tmp_path, 10)
-    held_out = HeldOutText.open(tmp_path)
-    for ask in (held_out.stream, held_out.document_starts):
-        with pytest.raises(DataError, match="got domain 'c'; expected one of its domains: a, b"):
-            ask("c")
-
-
 @pytest.mark.slow
 def test_local_text_packs_for_the_toy_with_the_corpus_mixture(tmp_path: Path) -> None:
     corpus = CORPORA.parse({"name": "local_text"}, "test")

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lce_core.errors import DataError
 from lce_core.statistics.estimates import bootstrap_mean, wilson
 
 samples = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=40)
@@ -106,11 +105,11 @@ def test_wilson_contains_the_share_and_stays_within_0_and_1(total: int, data) ->
 
 @pytest.mark.parametrize("values", [[], [float("nan")], [1.0, float("inf")]])
 def test_a_mean_of_nothing_or_of_infinities_is_refused(values: list[float]) -> None:
-    with pytest.raises(DataError, match="finite"):
+    with pytest.raises(AssertionError, match="bootstrap_mean"):
         bootstrap_mean(values)
 
 
 @pytest.mark.parametrize(("right", "total"), [(1, 0), (3, 2), (-1, 2)])
 def test_an_impossible_accuracy_is_refused(right: int, total: int) -> None:
-    with pytest.raises(DataError, match="right"):
+    with pytest.raises(AssertionError, match="right"):
         wilson(right, total)

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from torch.nn.functional import cross_entropy
 
 from lce_core.data.packing import PackedRows
-from lce_core.errors import DataError, NonFiniteError, SpecError, StoreError, WorkerLostError
+from lce_core.errors import NonFiniteError, SpecError, StoreError, WorkerLostError
 from lce_core.methods import METHODS
 from lce_core.recipe import Training
 from lce_core.training.checkpoints.points import Point, find_point, open_point, publish, write_shard
@@ -251,17 +251,6 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_saves_nothing(make_job: Any
     ):
         run(job, silent)
     assert list(job.out.iterdir()) == []
-
-
-def test_rows_of_another_length_are_refused(make_job: Any) -> None:
-    job = make_job({"tokens_per_step": 256}, row_length=32)
-    with pytest.raises(DataError, match=r"got 20 rows of 64 tokens; .* row of 32"):
-        run(job, silent)
-
-
-def test_a_batch_of_broken_rows_is_refused(make_job: Any) -> None:
-    with pytest.raises(SpecError, match=r"training\.tokens_per_step: got 100; expected a multiple"):
-        run(make_job({"tokens_per_step": 100}), silent)
 
 
 def test_an_absent_gpu_is_refused(make_job: Any) -> None:
