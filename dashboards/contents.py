@@ -37,7 +37,9 @@ class Contents:
     standing: list[Row]
     """Share of its comparisons beyond the trained context that each method wins."""
     positions: list[Row]
-    """Negative log-likelihood by position, at the longest length."""
+    """Negative log-likelihood by position."""
+    nll_differences: list[Row]
+    """Difference in NLL from the base model, by band of positions."""
     curves: list[Row]
     """Negative log-likelihood by position, averaged into 32 bins."""
     benchmarks: list[Row]

@@ -19,7 +19,7 @@ from typing import Any
 from catalog.formatting import format_rows
 from catalog.queries import open_catalog, run_query
 from dashboards import pictures
-from dashboards.against_base import band_label, bands, differences
+from dashboards.against_base import band_label, by_variant, difference_text
 from dashboards.claims import Answer, Claim, answers, claims, firsts, headline
 from dashboards.claims.wording import COULD_SEE, HOLDS
 from dashboards.comparable import comparable, is_best
@@ -129,10 +129,10 @@ def _base_model(contents: Contents, study: Row, out: Path) -> Iterator[str]:
     places = {(row["benchmark"], row["task"], row["eval_length"]) for row in positions}
     for benchmark, task, length in sorted(places, key=lambda one: (*one[:2], -one[2])):
         file = f"{file_name(name, benchmark, task, length)}.svg"
-        rows = select(positions, benchmark=benchmark, task=task, eval_length=length)
-        pictures.curves_by_position(rows, trained, out / file)
+        text = {"benchmark": benchmark, "task": task, "eval_length": length}
+        pictures.curves_by_position(select(positions, **text), trained, out / file)
         yield f"\n![negative log-likelihood by position, {plain(task)}, {length:,} tokens]({file})"
-        yield from _against_base(rows, trained)
+        yield from _against_base(select(contents.nll_differences, base_model=name, **text))
     for length, rows in pictured(select(contents.shots, base_model=name)):
         file = f"{file_name(name, 'many_shot', length)}.svg"
         pictures.curves_by_shots(rows, out / file)
@@ -143,21 +143,17 @@ def _base_model(contents: Contents, study: Row, out: Path) -> Iterator[str]:
         yield from _table(contents, select(scores, benchmark=benchmark, task=task))
 
 
-def _against_base(rows: Sequence[Row], trained: int | None) -> Iterator[str]:
-    length = rows[0]["eval_length"]
-    parts = bands(trained, length)
-    found = differences(rows, parts)
+def _against_base(rows: Sequence[Row]) -> Iterator[str]:
+    found = by_variant(rows)
     if not found:
         return
+    length, bands = rows[0]["eval_length"], next(iter(found.values()))
     title = f"{plain(rows[0]['benchmark'])} {plain(rows[0]['task'])} at {length:,}"
     yield f"\n### {title} against the base model: nats a token, lower is better\n"
-    yield f"| method | {' | '.join(map(band_label, parts))} |"
-    yield f"|---|{'---:|' * len(parts)}"
-    for one in found:
-        means = " | ".join(
-            formats.difference(gap.value, gap.low, gap.high) if gap else "" for gap in one.by_band
-        )
-        yield f"| {plain(variant_label(one.method, one.frozen))} | {means} |"
+    yield f"| method | {' | '.join(map(band_label, bands))} |"
+    yield f"|---|{'---:|' * len(bands)}"
+    for one, mine in found.items():
+        yield f"| {plain(one.label)} | {' | '.join(map(difference_text, mine))} |"
 
 
 def _table(contents: Contents, rows: Sequence[Row]) -> Iterator[str]:

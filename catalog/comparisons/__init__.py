@@ -8,6 +8,7 @@ samples of done cells while the catalog is built. `queries.logical_digest` exclu
   lengths            effective context length of each method
   orders             perplexity against downstream scores
   seeds              means with intervals for other seeds and prompts
+  positions          losses of every method against the base model's, by position
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from catalog.comparisons.lengths import effective_lengths
 from catalog.comparisons.orders import perplexity_agreements
 from catalog.comparisons.pairs import paired_differences
+from catalog.comparisons.positions import position_differences
 from catalog.comparisons.samples import Cell, read_cells
 from catalog.comparisons.seeds import seed_means
 
@@ -37,8 +39,10 @@ def fill_comparisons(connection: duckdb.DuckDBPyConnection) -> None:
     import pyarrow as pa
 
     cells = read_cells(connection)
-    for name, rows_of in _TABLES.items():
-        if rows := list(rows_of(cells)):
+    tables = {name: rows_of(cells) for name, rows_of in _TABLES.items()}
+    tables["nll_difference"] = position_differences(connection)
+    for name, found in tables.items():
+        if rows := list(found):
             connection.register("rows_to_insert", pa.Table.from_pylist(rows))
             connection.execute(f"INSERT INTO compared.{name} BY NAME FROM rows_to_insert")
             connection.unregister("rows_to_insert")

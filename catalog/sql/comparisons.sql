@@ -344,3 +344,43 @@ COMMENT ON COLUMN perplexity_vs_downstream.perplexity IS
 COMMENT ON COLUMN perplexity_vs_downstream.benchmark IS 'The downstream benchmark.';
 COMMENT ON COLUMN perplexity_vs_downstream.value IS
     'Its mean over tasks and seeds; higher is better.';
+
+CREATE TABLE compared.nll_difference (
+    study VARCHAR NOT NULL,
+    base_model VARCHAR NOT NULL,
+    method VARCHAR NOT NULL,
+    frozen BOOLEAN NOT NULL,
+    benchmark VARCHAR NOT NULL,
+    task VARCHAR NOT NULL,
+    eval_length BIGINT NOT NULL,
+    band_start BIGINT NOT NULL,
+    band_end BIGINT NOT NULL,
+    difference DOUBLE,
+    ci_low DOUBLE,
+    ci_high DOUBLE,
+    num_bins BIGINT NOT NULL
+);
+COMMENT ON TABLE compared.nll_difference IS
+    'Differences in NLL from the base model, by band of positions.';
+
+CREATE VIEW nll_against_base AS FROM compared.nll_difference ORDER BY rowid;
+
+COMMENT ON VIEW nll_against_base IS
+    'Each method''s NLL minus the base model''s on the same tokens, by band of positions; negative is better.';
+COMMENT ON COLUMN nll_against_base.study IS 'Name of the study.';
+COMMENT ON COLUMN nll_against_base.base_model IS 'Registered name of the base model.';
+COMMENT ON COLUMN nll_against_base.method IS 'Label of the method.';
+COMMENT ON COLUMN nll_against_base.frozen IS
+    'Whether the method was applied without fine-tuning.';
+COMMENT ON COLUMN nll_against_base.benchmark IS 'Registered name of the benchmark.';
+COMMENT ON COLUMN nll_against_base.task IS 'Task of the benchmark.';
+COMMENT ON COLUMN nll_against_base.eval_length IS 'Evaluated context in tokens.';
+COMMENT ON COLUMN nll_against_base.band_start IS
+    'First position of the band, in tokens: 0, or 1, 2, 4, ... times the trained context.';
+COMMENT ON COLUMN nll_against_base.band_end IS 'First position after the band, in tokens.';
+COMMENT ON COLUMN nll_against_base.difference IS
+    'Mean difference over the bins of the band, in nats per token; NULL if no bin has both values.';
+COMMENT ON COLUMN nll_against_base.ci_low IS
+    'Lower bound of its 95 % interval, by bootstrap over bins of positions: for other tokens of this text, not for other texts. NULL with one bin.';
+COMMENT ON COLUMN nll_against_base.ci_high IS 'Upper bound of the interval.';
+COMMENT ON COLUMN nll_against_base.num_bins IS 'Bins of positions in which both have a value.';

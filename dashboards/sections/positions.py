@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from html import escape
 
-from dashboards.against_base import band_label, bands, differences
+from dashboards.against_base import band_label, by_variant, difference_text
 from dashboards.charts import scales
 from dashboards.charts.line_panel import Axes
-from dashboards.contents import Contents, select
-from dashboards.families import Variant, ordered
+from dashboards.contents import Contents, Row, select
+from dashboards.families import ordered
 from dashboards.figure import figure
 from dashboards.sections.panels import family_panels, lines_of, lines_table
-from lce_core import formats
-from lce_core.statistics.estimates import Estimate
 
 
 def section(contents: Contents) -> str:
@@ -54,15 +52,19 @@ def section(contents: Contents) -> str:
 
 def _against_base(contents: Contents, benchmark: str, task: str, length: int) -> str:
     """Return a table of NLL differences from the base model on the same tokens, or ""."""
-    study = contents.studies[0]
-    rows = select(contents.positions, benchmark=benchmark, task=task, eval_length=length)
-    parts = bands(study["trained_context"], length)
-    found = {Variant(one.method, one.frozen): one.by_band for one in differences(rows, parts)}
+    found = by_variant(
+        select(contents.nll_differences, benchmark=benchmark, task=task, eval_length=length)
+    )
     if not found:
         return ""
-    columns = zip(*found.values(), strict=True)
-    best = [min((one.value for one in column if one), default=None) for column in columns]
-    heads = "".join(f'<th class="number" scope="col">{band_label(part)}</th>' for part in parts)
+    columns = list(zip(*found.values(), strict=True))
+    heads = "".join(
+        f'<th class="number" scope="col">{band_label(bands[0])}</th>' for bands in columns
+    )
+    best = [
+        min((one["difference"] for one in bands if one["difference"] is not None), default=None)
+        for bands in columns
+    ]
     body = "".join(
         f'<tr data-method="{escape(one.method)}" data-frozen="{str(one.frozen).lower()}">'
         f'<th scope="row">{escape(one.label)}</th>'
@@ -88,9 +90,10 @@ def _named(task: str, length: int) -> str:
     return f"{task.replace('_', ' ')}, {length:,} tokens"
 
 
-def _gain(found: Estimate | None, best: float | None) -> str:
-    if found is None:
+def _gain(band: Row, best: float | None) -> str:
+    value = band["difference"]
+    if value is None:
         return "<td></td>"
-    text = formats.difference(found.value, found.low, found.high)
-    shown = f"<b>{text}</b>" if found.value == best else text
-    return f'<td class="number" data-value="{found.value!r}" data-csv="{text}">{shown}</td>'
+    text = difference_text(band)
+    shown = f"<b>{text}</b>" if value == best else text
+    return f'<td class="number" data-value="{value!r}" data-csv="{text}">{shown}</td>'

@@ -419,7 +419,9 @@ def test_every_form_of_reading_works(catalog: Path, sql: str) -> None:
 def test_an_unknown_column_or_view_is_answered_with_candidates(catalog: Path) -> None:
     with pytest.raises(SpecError, match="eval_length"):
         run_query(catalog, "SELECT eval_lenght FROM scores")
-    with pytest.raises(SpecError, match="missing_cells, nll_by_position, overview"):
+    with pytest.raises(
+        SpecError, match="missing_cells, nll_against_base, nll_by_position, overview"
+    ):
         run_query(catalog, "FROM skores")
     with pytest.raises(SpecError, match="syntax error"):
         run_query(catalog, "SELEC 1")

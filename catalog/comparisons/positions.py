@@ -1,0 +1,94 @@
+"""Difference in NLL (nats per token) between each method and the frozen base model, by position.
+
+The losses of two methods on the same text rise and fall together. The paired difference in a bin of
+positions therefore has a much narrower interval than the difference of two separate means.
+Positions are grouped into bands that start at 0, 1, 2, 4, ... times the trained context. Intervals
+are bootstrapped over bins of positions: they cover the tokens that were read, not other texts.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from catalog.comparisons.samples import BASE, Method
+from lce_core.statistics.estimates import bootstrap_mean
+
+if TYPE_CHECKING:
+    import duckdb
+
+Band = tuple[int, int]
+"""A half-open range of positions in tokens: the first is included, the second is not."""
+_TEXT = ("study", "base_model", "benchmark", "task", "eval_length")
+_BINS = f"""
+    SELECT {", ".join(_TEXT)}, method, frozen, position_bin, nll, trained_context
+    FROM nll_by_position
+    JOIN studies USING (study, base_model)
+    WHERE nll IS NOT NULL
+"""
+
+
+def position_differences(connection: duckdb.DuckDBPyConnection) -> Iterator[dict[str, Any]]:
+    """Yield rows of `compared.nll_difference`, method by method in the order of the study."""
+    texts: dict[tuple[Any, ...], dict[Method, dict[int, float]]] = {}
+    trained: dict[tuple[Any, ...], int | None] = {}
+    for *axes, method, frozen, position, nll, context in connection.execute(_BINS).fetchall():
+        text = tuple(axes)
+        texts.setdefault(text, {}).setdefault((method, frozen), {})[position] = nll
+        trained[text] = context
+    for text, by_method in texts.items():
+        found = bands(trained[text], text[-1])
+        for (method, frozen), difference in differences(by_method, found):
+            yield {
+                **dict(zip(_TEXT, text, strict=True)),
+                "method": method,
+                "frozen": frozen,
+                **difference,
+            }
+
+
+def bands(trained: int | None, length: int) -> list[Band]:
+    """Return the bands of positions: [0, trained), [trained, 2 * trained), ... up to `length`.
+
+    Args:
+      trained: trained context of the base model in tokens; None if unknown: returns one band.
+      length: evaluated length in tokens.
+    """
+    edges = [0]
+    while edges[-1] < length:
+        edges.append(min(2 * edges[-1] or trained or length, length))
+    return list(itertools.pairwise(edges))
+
+
+def differences(
+    by_method: dict[Method, dict[int, float]], found: list[Band]
+) -> Iterator[tuple[Method, dict[str, Any]]]:
+    """Compare every other method with the base model, bin by bin; yield one row per band.
+
+    A band in which no bin has both values has NULL as its difference. Methods without a common bin
+    have no rows.
+
+    Args:
+      by_method: mean NLL of each method by the first position of its bin.
+      found: bands of positions; a bin belongs to the band of its first position.
+    """
+    base = by_method.get(BASE, {})
+    for method, bins in by_method.items():
+        gaps = {at: nll - base[at] for at, nll in bins.items() if at in base}
+        if method == BASE or not gaps:
+            continue
+        for start, end in found:
+            inside = [gap for at, gap in gaps.items() if start <= at < end]
+            mean = bootstrap_mean(inside) if inside else None
+            yield (
+                method,
+                {
+                    "band_start": start,
+                    "band_end": end,
+                    "difference": mean and mean.value,
+                    "ci_low": mean and mean.low,
+                    "ci_high": mean and mean.high,
+                    "num_bins": len(inside),
+                },
+            )

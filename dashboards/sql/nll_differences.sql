@@ -1,0 +1,2 @@
+FROM nll_against_base
+WHERE study = $study
