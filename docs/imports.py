@@ -1,4 +1,4 @@
-"""Draws who imports whom: the five packages, and below them the rooms of `lce_core`, as a house.
+"""Draws who imports whom: the packages, and below them the rooms of `lce_core`, as a house.
 
     python docs/imports.py                          # checks only
     python docs/imports.py --svg docs/imports.svg   # checks, and draws the picture of the docs

@@ -1,1 +1,1 @@
-"""Flows, the command line and the servers: order and presentation, no computation."""
+"""Flows, runs and servers: order and progress, no computation."""

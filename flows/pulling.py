@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager, suppress
 
 from rich.console import Console
 
-from flows.keeping.locking import meet_lock
+from flows.locking import meet_lock
 from flows.plans.plugin_changes import meet_plugin_changes
 from flows.plans.pricing import places_here
 from flows.request import compile_request

@@ -15,7 +15,7 @@ from prefect import flow
 from prefect.logging import get_run_logger
 from prefect.task_runners import ThreadPoolTaskRunner
 
-from flows.keeping.locking import meet_lock
+from flows.locking import meet_lock
 from flows.plans.pricing import places_here
 from flows.request import request_for
 from flows.runs.cancelled import interrupted_when_cancelled

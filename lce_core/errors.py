@@ -15,7 +15,7 @@ LceError
 +-- StepsFailedError      some steps of a unit failed; its other steps are done
 +-- StudyIncompleteError  some units of a study failed; all other units are done
 
-`lce_core.store.failures` decides which errors are retried, and `flows.cli` assigns exit codes.
+`lce_core.store.failures` decides which errors are retried, and `lce.cli` assigns exit codes.
 """
 
 from __future__ import annotations

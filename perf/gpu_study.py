@@ -37,7 +37,7 @@ def main() -> int:
     options.home.mkdir(parents=True, exist_ok=True)
     end = time.monotonic() + options.seconds
     environment = os.environ | {"LCE_HOME": str(options.home)}
-    lce = [sys.executable, "-m", "flows.cli"]
+    lce = [sys.executable, "-m", "lce.cli"]
     status = 0
     for command in (["fetch", BASE], ["run", STUDY]):
         process = subprocess.Popen([*lce, *command], env=environment)

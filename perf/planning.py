@@ -124,7 +124,7 @@ def command(home: Path, seeds: int, name: str = "plan") -> dict[str, float]:
     file.write_text(study_file(seeds), encoding="utf-8")
     wall = time.perf_counter()
     process = subprocess.Popen(
-        [sys.executable, "-c", "from flows.cli import main; main()", name, str(file)],
+        [sys.executable, "-c", "from lce.cli import main; main()", name, str(file)],
         env={**os.environ, "LCE_HOME": str(home)},
         stdout=subprocess.DEVNULL,
     )

@@ -32,7 +32,7 @@ from catalog.queries import logical_digest, run_query
 from flows.servers.temporary_server import client_settings, temporary_server
 from lce_core.store.records import environment
 
-LCE = [sys.executable, "-c", "from flows.cli import main; main()"]
+LCE = [sys.executable, "-c", "from lce.cli import main; main()"]
 PLUGINS = Path(__file__).resolve().parent / "plugins"
 METHODS = ("none", "pi", "ntk_aware", "dynamic_ntk_aware", "yarn")
 NUM_TASKS, NUM_SAMPLES = 100, 100

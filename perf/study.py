@@ -25,7 +25,7 @@ from typing import Any
 from catalog.queries import logical_digest, run_query
 from lce_core.store.records import environment
 
-LCE = [sys.executable, "-c", "from flows.cli import main; main()"]
+LCE = [sys.executable, "-c", "from lce.cli import main; main()"]
 SPEC = [sys.executable, "-c", "import sys, lce_core.study.spec; assert 'torch' not in sys.modules"]
 SQL = ["sql", "SELECT method, frozen, avg(value) FROM scores GROUP BY ALL"]
 QUICK_RUNS = 5

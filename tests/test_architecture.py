@@ -21,7 +21,7 @@ from packaging.requirements import Requirement
 
 from tests.support.repository import ROOT
 
-PACKAGES = ("lce_core", "catalog", "tasks", "flows", "dashboards")
+PACKAGES = ("lce_core", "catalog", "tasks", "flows", "dashboards", "lce")
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
@@ -135,9 +135,7 @@ def test_reading_and_planning_load_no_torch(module: str) -> None:
 
 def test_what_becomes_the_dashboard_loads_nothing_that_computes() -> None:
     slow = "{'numpy', 'pandas', 'prefect', 'pyarrow', 'torch', 'transformers'}"
-    code = (
-        f"import flows.cli, flows.servers.dashboard, sys; print(sorted({slow} & set(sys.modules)))"
-    )
+    code = f"import lce.cli, flows.servers.dashboard, sys; print(sorted({slow} & set(sys.modules)))"
     result = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
     )

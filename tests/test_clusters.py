@@ -12,9 +12,9 @@ import pytest
 import typer.main
 import yaml
 
-from flows.cli import app
 from flows.settings import shipped_studies
 from flows.study import controlled_study
+from lce.cli import app
 from lce_core.execution import Execution
 from tests.support.repository import ROOT
 

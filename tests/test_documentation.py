@@ -24,9 +24,9 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
-from flows.cli import app
-from flows.plugins.scaffolding import new_plugin
 from flows.settings import shipped_studies
+from lce.cli import app
+from lce.plugins.scaffolding import new_plugin
 from lce_core.benchmarks import PromptBenchmark, encode
 from lce_core.errors import SpecError
 from lce_core.evidence import calls, frequencies, value
@@ -108,7 +108,7 @@ def test_documents_link_only_to_files_that_exist(document: Path) -> None:
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_documents_name_only_files_and_modules_that_exist(document: Path) -> None:
     content = document.read_text("utf-8")
-    folders = "lce_core|catalog|tasks|flows|dashboards|tests|perf|docs|examples"
+    folders = "lce_core|catalog|tasks|flows|dashboards|lce|tests|perf|docs|examples"
     paths = re.findall(rf"(?<![\w/.-])((?:{folders})/[\w./-]*\w)", content)
     modules = re.findall(
         r"(?<![\w/.])((?:lce_core|catalog|tasks|flows|dashboards)(?:\.\w+)+)", content
@@ -179,14 +179,14 @@ def test_every_room_lies_inside_the_house_of_the_picture() -> None:
     ("file", "line", "complaint"),
     [
         ("lce_core/devices.py", "import lce_core.training.job", "devices imports training, which"),
-        ("catalog/status.py", "from flows import cli", "catalog imports flows, which"),
+        ("catalog/status.py", "from lce import cli", "catalog imports lce, which"),
         ("lce_core/store/records.py", "from lce_core.store import artifacts", "circle: lce_core."),
     ],
 )
 def test_an_arrow_up_or_round_is_named(
     tmp_path: Path, file: str, line: str, complaint: str
 ) -> None:
-    for folder in ("lce_core", "catalog", "tasks", "flows", "dashboards"):
+    for folder in ("lce_core", "catalog", "tasks", "flows", "dashboards", "lce"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     (tmp_path / "docs").mkdir()
@@ -362,7 +362,7 @@ def test_a_new_file_with_its_marked_lines_filled_in_is_the_example(
 def test_a_new_file_is_refused_at_its_first_marked_line(kind: str, tmp_path: Path) -> None:
     file = new_file(kind, tmp_path)
     done = run_code(
-        "import sys; from flows.cli import main; main()",
+        "import sys; from lce.cli import main; main()",
         Path(f"{kind}s"),
         Path("--plugins"),
         tmp_path,
@@ -391,7 +391,7 @@ lengths = ContextLengths(512, 2048, 100)
 method.check(geometry, lengths)
 np.testing.assert_allclose(method.rope_table(geometry, lengths).inv_freq, geometry.inv_freq() / 2)
 sys.argv = ["lce", "check", sys.argv[1]]
-from flows.cli import main
+from lce.cli import main
 main()
 """,
         tmp_path,
@@ -433,7 +433,7 @@ except UnavailableError as error:
 else:
     raise AssertionError("30 tokens hold no prompt")
 sys.argv = ["lce", "check", sys.argv[1]]
-from flows.cli import main
+from lce.cli import main
 main()
 """,
         tmp_path,

@@ -102,12 +102,12 @@ def test_every_class_of_the_family_is_raised_somewhere() -> None:
 
 def test_errors_of_others_are_raised_only_where_a_caller_needs_their_class() -> None:
     assert sorted(foreign_raises()) == [
-        "flows/commands/keeping.py: typer.Exit",
-        "flows/commands/keeping.py: typer.Exit",
-        "flows/commands/planning.py: typer.Exit",
-        "flows/commands/plugins.py: typer.Exit",
-        "flows/commands/results.py: typer.Exit",
-        "flows/commands/services.py: typer.Exit",
+        "lce/commands/keeping.py: typer.Exit",
+        "lce/commands/keeping.py: typer.Exit",
+        "lce/commands/planning.py: typer.Exit",
+        "lce/commands/plugins.py: typer.Exit",
+        "lce/commands/results.py: typer.Exit",
+        "lce/commands/services.py: typer.Exit",
         "lce_core/contracts/method_trials.py: AssertionError",
         "lce_core/contracts/methods.py: AssertionError",
         "lce_core/corpora/streamed.py: ConnectionError",

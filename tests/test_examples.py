@@ -24,7 +24,7 @@ from transformers import LlamaConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from typer.testing import CliRunner
 
-from flows.cli import app
+from lce.cli import app
 from lce_core.benchmarks import BENCHMARKS, Prompt
 from lce_core.contracts import benchmark_cases, benchmarks, methods
 from lce_core.contracts.tiny_models import BASES, TARGET, TRAINED, logits, stock, tokens

@@ -20,7 +20,7 @@ import pytest
 
 from tests.support.repository import ROOT
 
-PACKAGES = ("lce_core", "catalog", "tasks", "flows", "dashboards")
+PACKAGES = ("lce_core", "catalog", "tasks", "flows", "dashboards", "lce")
 IGNORED = {"__pycache__"}
 
 
@@ -36,7 +36,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     return zipfile.ZipFile(built)
 
 
-def test_the_wheel_holds_every_file_of_the_five_packages(wheel: zipfile.ZipFile) -> None:
+def test_the_wheel_holds_every_file_of_the_packages(wheel: zipfile.ZipFile) -> None:
     ours = {
         str(path.relative_to(ROOT))
         for package in PACKAGES
@@ -65,7 +65,7 @@ def test_the_wheel_ships_data_files(wheel: zipfile.ZipFile, pattern: str) -> Non
 def test_the_wheel_registers_the_command_and_the_prefect_plug_in(wheel: zipfile.ZipFile) -> None:
     (name,) = (name for name in wheel.namelist() if name.endswith("entry_points.txt"))
     text = wheel.read(name).decode()
-    assert "[console_scripts]\nlce = flows.cli:main" in text
+    assert "[console_scripts]\nlce = lce.cli:main" in text
     assert "[prefect.plugins]\nlce = flows.prefect_plugin" in text
 
 

@@ -1,1 +1,1 @@
-"""Plans of a study: its steps, their price, and the differences its results could show."""
+"""Prices and budgets of a study's steps, and changes of its plug-ins."""

@@ -34,7 +34,7 @@ NAMED = """
 import socket, sys
 name = sys.argv.pop(1)
 socket.gethostname = lambda: name
-from flows.cli import main
+from lce.cli import main
 main()
 """
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
-from flows.keeping.exporting import export_variant
 from flows.settings import STUDIES
+from lce.keeping.exporting import export_variant
 from lce_core.execution import Execution
 from lce_core.export.folder import export
 from lce_core.export.form import form_of
@@ -27,7 +27,7 @@ PROVOCATIONS = Table()
 provokes = PROVOCATIONS
 TOY: dict[str, Any] = yaml.safe_load((STUDIES / "toy.yaml").read_text(encoding="utf-8"))
 FORM, FOLDER = "lce_core/export/form.py", "lce_core/export/folder.py"
-PUBLISHED, EXPORTING = "lce_core/study/published.py", "flows/keeping/exporting.py"
+PUBLISHED, EXPORTING = "lce_core/study/published.py", "lce/keeping/exporting.py"
 LLAMA = MODELS.parse({"name": "llama2_7b"}, "test").geometry
 PHI = MODELS.parse({"name": "phi2"}, "test").geometry
 CONFIG = {

@@ -15,19 +15,11 @@ from filelock import FileLock
 from prefect.logging import disable_run_logger
 from rich.console import Console
 
-from flows import prefect_plugin, running, study
-from flows.commands.keeping import verify
-from flows.keeping.cleaning import clean
-from flows.keeping.locking import check_lock, write_lock
-from flows.keeping.verifying import verify_study
+from flows import prefect_plugin, study
+from flows.locking import check_lock, write_lock
 from flows.plans.budget import Budget, within_budget
-from flows.plans.planning import inspect_study
 from flows.plans.plugin_changes import require_same_plugins
-from flows.plans.status_view import watch
-from flows.plugins.checking import check_plugins, require_assertions
-from flows.plugins.scaffolding import new_plugin
 from flows.pulling import pull_studies
-from flows.rope.inspection import inspect_method
 from flows.runs.display import TerminalDisplay
 from flows.runs.run_progress import RunProgress
 from flows.runs.scheduling import run_units
@@ -45,6 +37,15 @@ from flows.settings import (
     named_folders,
     study_path,
 )
+from lce import running
+from lce.commands.keeping import verify
+from lce.keeping.cleaning import clean
+from lce.keeping.verifying import verify_study
+from lce.plugins.checking import check_plugins, require_assertions
+from lce.plugins.scaffolding import new_plugin
+from lce.rope.inspection import inspect_method
+from lce.views.planning import inspect_study
+from lce.views.status_view import watch
 from lce_core.errors import NonFiniteError
 from lce_core.execution import Execution
 from lce_core.models import MODELS
@@ -312,17 +313,17 @@ def _(_: Place) -> None:
     require_ours("a-run", None)
 
 
-@provokes("flows/running.py", "a flow run that lasts as long as the study")
+@provokes("lce/running.py", "a flow run that lasts as long as the study")
 def _(place: Place) -> None:
     raise running._ended_in_prefect(temporary_server.TemporaryServer(place.folder), "deleted")
 
 
-@provokes("flows/running.py", "a server that lets this run in")
+@provokes("lce/running.py", "a server that lets this run in")
 def _(place: Place) -> None:
     raise running._refused(temporary_server.TemporaryServer(place.folder))
 
 
-@provokes("flows/running.py", "a server that is told when the run begins")
+@provokes("lce/running.py", "a server that is told when the run begins")
 def _(place: Place) -> None:
     server = temporary_server.TemporaryServer(place.folder)
     server.url = f"http://127.0.0.1:{free_port()}/api"
@@ -385,22 +386,22 @@ def here(place: Place) -> Execution:
     return make_execution({"home": place.folder / "home", "device": "cpu"})
 
 
-@provokes("flows/keeping/locking.py", "a place that can be written to")
+@provokes("flows/locking.py", "a place that can be written to")
 def _(place: Place) -> None:
     write_lock("smoke", here(place), place.folder / "none" / "study.lock")
 
 
-@provokes("flows/keeping/locking.py", "the study's lock")
+@provokes("flows/locking.py", "the study's lock")
 def _(place: Place) -> None:
     check_lock("smoke", here(place), place.folder / "study.lock")
 
 
-@provokes("flows/keeping/locking.py", "the lock of study")
+@provokes("flows/locking.py", "the lock of study")
 def _(place: Place) -> None:
     check_lock(locked(place, study="study: other"), here(place), None)
 
 
-@provokes("flows/keeping/locking.py", "data for every step that is locked")
+@provokes("flows/locking.py", "data for every step that is locked")
 def _(place: Place) -> None:
     (place.folder / "text").mkdir()
     (place.folder / "text" / "a.jsonl").write_text('{"text": "one two"}\n', encoding="utf-8")
@@ -426,13 +427,13 @@ def cleaned(place: Place) -> None:
     clean(place.folder, dry_run=False, locks=[], prompt_gigabytes=1.0)
 
 
-@provokes("flows/keeping/cleaning.py", "gigabytes, a number")
+@provokes("lce/keeping/cleaning.py", "gigabytes, a number")
 def _(place: Place) -> None:
     Store(place.folder).prepare()
     clean(place.folder, dry_run=True, locks=[], prompt_gigabytes=float("inf"))
 
 
-@provokes("flows/plans/status_view.py", "the data that the study is run with")
+@provokes("lce/views/status_view.py", "the data that the study is run with")
 def _(place: Place) -> None:
     content = yaml.safe_load(study_path("smoke").read_text(encoding="utf-8"))
     content["corpus"] = {"name": "jsonl_folder", "folder": "text", "domain_names": ["code"]}
@@ -442,7 +443,7 @@ def _(place: Place) -> None:
     watch(inspect_study(str(file), here(place)), Console(file=io.StringIO()))
 
 
-@provokes("flows/keeping/cleaning.py", "the folder of a store")
+@provokes("lce/keeping/cleaning.py", "the folder of a store")
 def _(place: Place) -> None:
     cleaned(place)
 
@@ -471,13 +472,13 @@ def _(place: Place) -> None:
 # Flows: verifying
 
 
-@provokes("flows/keeping/verifying.py", "can be verified")
+@provokes("lce/keeping/verifying.py", "can be verified")
 def _(place: Place) -> None:
     how = {"sample": "5%", "seed": 0, "select": "", "tolerance": 0.0}
     verify_study("smoke", here(place), **how)  # type: ignore[arg-type]
 
 
-@provokes("flows/commands/keeping.py", "which reads the whole store")
+@provokes("lce/commands/keeping.py", "which reads the whole store")
 def _(place: Place) -> None:
     names = ("slots", "device", "micro_batch_tokens", "execution")
     folders = ("model_folder", "data_folder", "plugins")
@@ -500,22 +501,22 @@ def _(place: Place) -> None:
 # Flows: new plug-ins
 
 
-@provokes("flows/plugins/scaffolding.py", "choose one of them")
+@provokes("lce/plugins/scaffolding.py", "choose one of them")
 def _(place: Place) -> None:
     new_plugin("corpus", "mine", place.folder)
 
 
-@provokes("flows/plugins/scaffolding.py", "letters, digits and underscores")
+@provokes("lce/plugins/scaffolding.py", "letters, digits and underscores")
 def _(place: Place) -> None:
     new_plugin("method", "my-method", place.folder)
 
 
-@provokes("flows/plugins/scaffolding.py", "a name that no {kind} has")
+@provokes("lce/plugins/scaffolding.py", "a name that no {kind} has")
 def _(place: Place) -> None:
     new_plugin("method", "yarn", place.folder)
 
 
-@provokes("flows/plugins/scaffolding.py", "a file of that name")
+@provokes("lce/plugins/scaffolding.py", "a file of that name")
 def _(place: Place) -> None:
     new_plugin("method", "mine", place.folder)
     new_plugin("method", "mine", place.folder)
@@ -529,26 +530,26 @@ def _(place: Place) -> None:
     check_plugins(file, {})
 
 
-@provokes("flows/plugins/checking.py", "no plug-in")
+@provokes("lce/plugins/checking.py", "no plug-in")
 def _(place: Place) -> None:
     check_plugins(place.folder, {})
 
 
-@provokes("flows/plugins/checking.py", "leaves out assertions")
+@provokes("lce/plugins/checking.py", "leaves out assertions")
 def _(_: Place) -> None:
     require_assertions(1)
 
 
-@provokes("flows/rope/inspection.py", "a head with frequencies of its own")
+@provokes("lce/rope/inspection.py", "a head with frequencies of its own")
 def _(_: Place) -> None:
     inspect_method("pi", [], "toy_llama", 512, None).head(0)
 
 
-@provokes("flows/rope/inspection.py", "the form KEY=VALUE")
+@provokes("lce/rope/inspection.py", "the form KEY=VALUE")
 def _(_: Place) -> None:
     inspect_method("pi", ["scale"], "toy_llama", 512, None)
 
 
-@provokes("flows/rope/inspection.py", "a value as in a study file")
+@provokes("lce/rope/inspection.py", "a value as in a study file")
 def _(_: Place) -> None:
     inspect_method("pi", ["scale=["], "toy_llama", 512, None)

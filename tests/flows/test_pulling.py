@@ -98,7 +98,7 @@ def test_a_signal_that_comes_while_its_flag_is_waited_for_ends_the_waiting() -> 
 
 ASKED_TO_END = """
 import os, signal, time
-from flows import cli
+from lce import cli
 @cli.app.command()
 def wait():
     os.kill(os.getpid(), signal.SIGTERM)

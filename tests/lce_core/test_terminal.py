@@ -34,7 +34,7 @@ STEERING = (
 ALL = "".join(STEERING)
 RAW = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 OF_RICH = re.compile(r"\x1b\[[0-9;]*m")
-LCE = "import sys; from flows.cli import main; sys.argv[0] = 'lce'; main()"
+LCE = "import sys; from lce.cli import main; sys.argv[0] = 'lce'; main()"
 
 
 def on_terminal(command: list[str], **environment: str) -> str:

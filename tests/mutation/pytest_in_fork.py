@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from hypothesis import Phase, settings
 
-PROJECT = {"lce_core", "catalog", "tasks", "flows", "dashboards", "tests", "conftest"}
+PROJECT = {"lce_core", "catalog", "tasks", "flows", "dashboards", "lce", "tests", "conftest"}
 _LIBRARIES = (
     "accelerate",
     "duckdb",

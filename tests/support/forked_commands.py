@@ -24,15 +24,15 @@ IMPORTED = (
     "catalog.build",
     "catalog.comparisons",
     "catalog.extraction",
-    "flows.cli",
-    "flows.keeping.cleaning",
-    "flows.keeping.exporting",
-    "flows.keeping.locking",
-    "flows.keeping.prompts",
-    "flows.keeping.verifying",
-    "flows.plans.plan_view",
-    "flows.plans.planning",
-    "flows.plans.status_view",
+    "lce.cli",
+    "lce.keeping.cleaning",
+    "lce.keeping.exporting",
+    "flows.locking",
+    "lce.keeping.prompts",
+    "lce.keeping.verifying",
+    "lce.views.plan_view",
+    "lce.views.planning",
+    "lce.views.status_view",
     "flows.pulling",
     "flows.servers.services",
     "mlflow.store.tracking.sqlalchemy_store",
@@ -112,7 +112,7 @@ def _become(asked: Mapping[str, object]) -> None:
     sys.argv = ["lce", *asked["argv"]]  # type: ignore[misc]
     code: object = 70
     try:
-        from flows.cli import main
+        from lce.cli import main
 
         main()
     except SystemExit as end:

@@ -23,7 +23,7 @@ import yaml
 from catalog.queries import run_query
 from flows.settings import STUDIES
 
-LCE = [sys.executable, "-c", "from flows.cli import main; main()"]
+LCE = [sys.executable, "-c", "from lce.cli import main; main()"]
 SMOKE: dict[str, Any] = yaml.safe_load((STUDIES / "smoke.yaml").read_text(encoding="utf-8"))
 TINY: dict[str, Any] = SMOKE | {
     "study": "tiny",

@@ -423,7 +423,7 @@ def test_commands_that_read_the_catalog_make_a_damaged_one_again(
 ) -> None:
     garbage(home / "catalog.duckdb")
     done = subprocess.run(
-        [sys.executable, "-c", "from flows.cli import main; main()", *command],
+        [sys.executable, "-c", "from lce.cli import main; main()", *command],
         env={**os.environ, "LCE_HOME": str(home)},
         capture_output=True,
         text=True,

@@ -14,11 +14,11 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flows.plans import plan_view
 from flows.plans.budget import Block, Budget, Chosen, within_budget
-from flows.plans.planning import Inspection, inspect_study
 from flows.plans.pricing import prices_of
 from flows.settings import STUDIES, make_execution
+from lce.views import plan_view
+from lce.views.planning import Inspection, inspect_study
 from lce_core.errors import SpecError
 from lce_core.store.artifacts import Attempt
 

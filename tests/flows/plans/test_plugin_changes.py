@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from flows.plans.planning import Inspection, inspect_study
 from flows.pulling import pull_studies
 from flows.request import compile_request
-from flows.running import run_study
 from flows.settings import make_execution
+from lce.running import run_study
+from lce.views.planning import Inspection, inspect_study
 from lce_core.errors import SpecError
 from lce_core.execution import Execution
 from lce_core.methods import METHODS

@@ -11,7 +11,7 @@ from functools import cache
 from lce_core import errors
 from tests.support.repository import ROOT
 
-PACKAGES = ("lce_core", "catalog", "tasks", "flows", "dashboards")
+PACKAGES = ("lce_core", "catalog", "tasks", "flows", "dashboards", "lce")
 PARTS = ("where", "got", "expected", "remedy")
 ERRORS = "lce_core/errors.py"
 _HOLE = re.compile(r"\{(?:[^{}]|\{[^{}]*\})*\}")

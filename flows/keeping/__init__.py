@@ -1,1 +1,0 @@
-"""Operations on stored results: lock, verify, show prompts, export, remove garbage."""

@@ -1,0 +1,1 @@
+"""The command `lce`: its command line, its commands and their output."""

@@ -1,0 +1,116 @@
+"""Entry point of the command `lce`.
+
+Each command imports its modules when it runs: `lce sql` never loads Prefect, `lce plan` never loads
+torch.
+
+Exit codes:
+  0: done.
+  1: some cells failed.
+  2: the request is wrong.
+  3: the infrastructure failed (a server, a worker, the store, the disk), or lce has a defect. The
+    traceback of a defect is kept in a file.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+import typer
+
+from flows.terminal import say
+from lce.commands.computing import run, worker
+from lce.commands.keeping import export, gc, lock, verify
+from lce.commands.planning import plan, status, watch
+from lce.commands.plugins import benchmarks, check, fetch, methods, models, new, recipes
+from lce.commands.results import claims, dashboard, prompt, rebuild, report, sql
+from lce.commands.rope import rope
+from lce.commands.services import doctor, down, up
+from lce_core.errors import (
+    DefectError,
+    LceError,
+    ProcessFailedError,
+    ServiceError,
+    StoreError,
+    StudyIncompleteError,
+    WorkerLostError,
+)
+from lce_core.terminal import guard_terminal
+
+app = typer.Typer(
+    name="lce",
+    help="A controlled study of long-context extension: run it, ask it, rerun it.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+
+# `lce --help` lists the commands in this order.
+for command in (
+    *(run, worker, plan, status, watch, lock, verify, gc),
+    *(sql, report, claims, prompt, dashboard, up, down, doctor),
+    *(methods, benchmarks, recipes, models, fetch, export, new, check),
+):
+    app.command()(command)
+app.add_typer(rebuild, name="rebuild")
+app.add_typer(rope, name="rope")
+
+INFRASTRUCTURE = (ServiceError, StoreError, WorkerLostError, ProcessFailedError, DefectError)
+"""Errors that changing the request cannot fix (exit code 3)."""
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C; typer turns KeyboardInterrupt into SystemExit with this code."""
+
+
+def main() -> None:
+    """Run the command; print any error as one message and exit with its code."""
+    # Slurm and Kubernetes send SIGTERM to stop a job. Treat it as Ctrl-C from the start.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    guard_terminal()
+    try:
+        app()
+        code: str | int | None = 0
+    except SystemExit as end:
+        code = end.code
+        if code == INTERRUPTED:
+            say("lce: interrupted; the same command goes on where it was", err=True)
+    except LceError as error:
+        say(f"lce: {error}", err=True)
+        code = exit_code(error)
+    except Exception as error:  # noqa: BLE001 - no state of a home may end in a traceback
+        told = _explained(error)
+        typer.echo(f"lce: {told}", err=True)
+        code = exit_code(told)
+    if _lost_its_services():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code if isinstance(code, int) else 1)
+    sys.exit(code)
+
+
+def _lost_its_services() -> bool:
+    """Return True if the Prefect server or the Ray cluster died under its client.
+
+    At exit Prefect's client retries requests for minutes, and Ray's client has crashed with a
+    segmentation fault. `main` then calls `os._exit` to skip both.
+    """
+    running = sys.modules.get("lce.running")
+    cluster = sys.modules.get("tasks.ray_engine.cluster")
+    return bool((running and running.server_is_gone) or (cluster and cluster.HEAD.is_lost))
+
+
+def _explained(error: Exception) -> LceError:
+    from flows.settings import home
+    from lce_core.store.unforeseen import explained
+
+    return explained(error, home())
+
+
+def exit_code(error: LceError) -> int:
+    """Return the exit code of a command that ends with `error`."""
+    if isinstance(error, StudyIncompleteError):
+        return 1
+    if isinstance(error, INFRASTRUCTURE):
+        return 3
+    return 2

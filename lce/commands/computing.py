@@ -1,0 +1,70 @@
+"""Commands that compute: `lce run`, `lce worker`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lce.commands.options import (
+    EVERY,
+    AcceptPluginChange,
+    Budget,
+    RetryFailed,
+    Select,
+    Study,
+    with_execution,
+)
+from lce_core.execution import Execution
+
+
+@with_execution(*EVERY)
+def run(
+    how: Execution,
+    study: Study,
+    select: Select = "",
+    retry_failed: RetryFailed = False,
+    budget: Budget = "",
+    accept_plugin_change: AcceptPluginChange = False,
+) -> None:
+    """Computes what is missing of a study, then prints its overview."""
+    from lce.running import run_study
+
+    run_study(
+        study,
+        how,
+        select=select,
+        retry_failed=retry_failed,
+        budget=budget,
+        accept_plugin_change=accept_plugin_change,
+    )
+
+
+@with_execution(*EVERY)
+def worker(
+    how: Execution,
+    studies: Annotated[
+        list[str], typer.Argument(metavar="STUDY...", help="Shipped studies' names, or files.")
+    ],
+    select: Select = "",
+    retry_failed: RetryFailed = False,
+    wait: Annotated[
+        bool, typer.Option(help="Wait for what others compute, to take it over if they die.")
+    ] = True,
+    grace: Annotated[
+        float, typer.Option(min=0, help="Seconds that units have to end after SIGTERM.")
+    ] = 15.0,
+    accept_plugin_change: AcceptPluginChange = False,
+) -> None:
+    """Computes what nobody else computes of studies, without Prefect: one of many, on a cluster."""
+    from flows.pulling import pull_studies
+
+    pull_studies(
+        studies,
+        how,
+        select=select,
+        retry_failed=retry_failed,
+        waits=wait,
+        grace=grace,
+        accept_plugin_change=accept_plugin_change,
+    )

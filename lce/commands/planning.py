@@ -1,0 +1,79 @@
+"""Commands that show a study's state and compute nothing: `lce plan`, `status`, `watch`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from flows.terminal import say
+from lce.commands.options import (
+    FOLDERS,
+    AcceptPluginChange,
+    Budget,
+    Select,
+    Study,
+    with_execution,
+)
+from lce_core.execution import Execution
+
+
+@with_execution(*FOLDERS, "execution")
+def plan(
+    how: Execution,
+    study: Study,
+    json_form: Annotated[bool, typer.Option("--json", help="Every cell, as JSON.")] = False,
+    cells: Annotated[bool, typer.Option("--cells", help="Every cell, a line each.")] = False,
+    power: Annotated[
+        bool, typer.Option("--power", help="The smallest differences the study could find.")
+    ] = False,
+    device_type: Annotated[
+        str | None,
+        typer.Option(help="Priced for: a100, h100, h200 or cpu, if not for this machine."),
+    ] = None,
+    select: Select = "",
+    budget: Budget = "",
+    accept_plugin_change: AcceptPluginChange = False,
+) -> None:
+    """Says what a run would compute and why: new, stale, failed, orphaned; runs nothing."""
+    from flows.plans.budget import within_budget
+    from lce.views import plan_view, planning
+    from lce.views import power as visible
+
+    found = planning.inspect_study(study, how, select, accept_plugin_change=accept_plugin_change)
+    chosen = None
+    if budget:
+        chosen = within_budget(found.plan, found.states, how, budget, device_type)
+        found = replace(found, plan=chosen.plan)
+    if json_form:
+        told = planning.as_json(found, device_type)
+        if chosen:
+            told["budget"] = chosen.to_json()
+        if power:
+            told["power"] = visible.as_json(found.plan)
+        say(json.dumps(told, indent=1))
+        return
+    plan_view.show(found, every_cell=cells, device=device_type)
+    for line in chosen.lines() if chosen else ():
+        say(line)
+    if power:
+        say("\n".join(visible.lines(found.plan)))
+
+
+@with_execution(*FOLDERS)
+def status(how: Execution, study: Study) -> None:
+    """Says how far a study is: a grid of its cells, time left, what runs where, what failed."""
+    from lce.views import planning, status_view
+
+    status_view.show_status(planning.inspect_study(study, how))
+
+
+@with_execution(*FOLDERS)
+def watch(how: Execution, study: Study) -> None:
+    """Shows `lce status`, refreshed until the study has ended; exits with 1 if cells failed."""
+    from lce.views import planning, status_view
+
+    if not status_view.watch(planning.inspect_study(study, how)):
+        raise typer.Exit(1)

@@ -1,0 +1,118 @@
+"""Commands for what a study can name: lists, base models, and a user's own plug-ins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.terminal import say
+from lce.commands.options import with_execution
+from lce_core.execution import Execution
+
+
+@with_execution("plugins")
+def methods(
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="All parameters and sources, as docs/methods.md.")
+    ] = False,
+    exports: Annotated[
+        bool, typer.Option("--exports", help="How each is exported, as in docs/checkpoints.md.")
+    ] = False,
+) -> None:
+    """Lists the context-extension methods."""
+    from lce.plugins import documents, listing
+
+    if exports:
+        say(documents.exports_table(), end="")
+    elif markdown:
+        say(documents.methods_markdown(), end="")
+    else:
+        listing.methods()
+
+
+@with_execution("plugins")
+def benchmarks(
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Profiles, cost and sources, as docs/benchmarks.md.")
+    ] = False,
+) -> None:
+    """Lists the benchmarks."""
+    from lce.plugins import documents, listing
+
+    if markdown:
+        say(documents.benchmarks_markdown(), end="")
+    else:
+        listing.benchmarks()
+
+
+def recipes(
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Every value with its source, as docs/recipes.md.")
+    ] = False,
+) -> None:
+    """Lists the published training recipes that a study may name."""
+    from lce.plugins import documents, listing
+
+    if markdown:
+        say(documents.recipes_markdown(), end="")
+    else:
+        listing.recipes()
+
+
+@with_execution("plugins")
+def models() -> None:
+    """Lists the base models."""
+    from lce.plugins import listing
+
+    listing.models()
+
+
+@with_execution("plugins")
+def fetch(
+    how: Execution,
+    name: Annotated[
+        str, typer.Argument(help="A base model of `lce models`, or hub:OWNER/NAME@COMMIT.")
+    ],
+) -> None:
+    """Brings a base model to this machine, once; goes on where it was interrupted."""
+    from lce_core.models import MODELS
+    from lce_core.store.artifacts import Store
+
+    entry = {"name": name}
+    if name.startswith("hub:"):
+        repo, _, revision = name.removeprefix("hub:").partition("@")
+        entry = {"name": "hub_model", "repo": repo, "revision": revision}
+    folder = MODELS.parse(entry, "lce fetch").fetch(Store(how.home).models)
+    say(f"{name}: {folder}")
+
+
+def new(
+    kind: Annotated[str, typer.Argument(help="method or benchmark.")],
+    name: Annotated[str, typer.Argument(help="What studies will call it.")],
+    folder: Annotated[
+        Path, typer.Option(help="Folder for plug-ins of your own, as for --plugins.")
+    ] = Path("plugins"),
+) -> None:
+    """Writes the file of a method or benchmark of your own, with the lines to fill in marked."""
+    from lce.plugins.scaffolding import new_plugin
+    from lce_core.registry import MARK
+
+    file = new_plugin(kind, name, folder)
+    say(f"{file}\nFill in every line marked {MARK!r} and remove the marks. Then:")
+    say(f"  lce check {file}\n  lce run STUDY --plugins {folder}")
+
+
+@with_execution("data_folder")
+def check(
+    how: Execution,
+    path: Annotated[
+        Path, typer.Argument(help="A plug-in's file, or a folder of them as for --plugins.")
+    ],
+) -> None:
+    """Tries plug-ins of your own against the contract; exits with 1 if they do not keep it."""
+    from lce.plugins.checking import check_plugins
+
+    if not check_plugins(path, how.data_folders):
+        raise typer.Exit(1)

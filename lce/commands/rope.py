@@ -1,0 +1,107 @@
+"""`lce rope`: bound of a RoPE base, smallest base for a length, frequencies of a method.
+
+No model is loaded: geometry and lengths determine all results.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.terminal import say
+
+rope = typer.Typer(
+    help="What rotary frequencies let a model tell apart, and what a method does to them.",
+    no_args_is_help=True,
+)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Every number, as JSON.")]
+Dim = Annotated[int, typer.Option(help="Rotated elements of a head.")]
+
+
+@rope.command()
+def bound(
+    base: Annotated[float, typer.Option(help="RoPE base.")],
+    dim: Dim = 128,
+    as_json: AsJson = False,
+) -> None:
+    """Says up to which distance a RoPE base favours similar tokens: L_theta, in tokens."""
+    from lce.rope import texts
+    from lce_core.rope import bound as bounds
+
+    inv_freq = bounds.frequencies_of(base, dim)
+    length = bounds.bounded_length(inv_freq)
+    if not as_json:
+        say(texts.bound(base, inv_freq, length))
+        return
+    found = {"base": base, "dim": dim, "length": length, "searched": bounds.SEARCHED}
+    say(json.dumps(found, indent=1))
+
+
+@rope.command()
+def base(
+    length: Annotated[int, typer.Option(help="Context in tokens.")],
+    dim: Dim = 128,
+    digits: Annotated[
+        int, typer.Option(min=1, max=3, help="Significant digits of the bases tried.")
+    ] = 2,
+    as_json: AsJson = False,
+) -> None:
+    """Finds the smallest RoPE base of a grid that favours similar tokens up to a length."""
+    from lce.rope import texts
+    from lce_core.rope import bound as bounds
+
+    found = bounds.smallest_base(length, dim, digits)
+    if not as_json:
+        say(texts.smallest_base(length, dim, digits, found))
+        return
+    asked = {"length": length, "dim": dim, "digits": digits}
+    say(json.dumps({**asked, **asdict(found)}, indent=1))
+
+
+@rope.command()
+def inspect(
+    method: Annotated[str, typer.Argument(help="A method of `lce methods`.")],
+    model: Annotated[str, typer.Option(help="A base model of `lce models`.")] = "llama2_7b",
+    target: Annotated[int, typer.Option(help="Context in tokens to extend to.")] = 32768,
+    request: Annotated[
+        int | None,
+        typer.Option(help="Tokens of the request; the target if not given.", show_default=False),
+    ] = None,
+    parameter: Annotated[
+        list[str], typer.Option("--set", help="KEY=VALUE, a parameter of the method.")
+    ] = [],  # noqa: B006 - typer wants the literal default
+    head: Annotated[
+        int | None, typer.Option(help="The pairs of one head, where heads differ.")
+    ] = None,
+    as_json: AsJson = False,
+    out: Annotated[
+        Path | None, typer.Option(help="An SVG file to draw into.", dir_okay=False)
+    ] = None,
+    plugins: Annotated[
+        list[Path],
+        typer.Option("--plugins", help="Folder with methods/, models/, ... of your own."),
+    ] = [],  # noqa: B006
+) -> None:
+    """Shows what a method does to each rotated pair: wavelengths, turns, and the bound."""
+    from flows.settings import existing_folders
+    from lce.rope import picture, texts
+    from lce.rope.inspection import inspect_method
+    from lce_core.study.plugin_folders import add_plugin_folders
+
+    add_plugin_folders(existing_folders(plugins, "--plugins"))
+    found = inspect_method(method, parameter, model, target, request)
+    shown = found.head(head)
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(picture.draw(found), encoding="utf-8")
+    if as_json:
+        say(json.dumps(texts.as_json(found, shown), indent=1))
+    else:
+        texts.show(found, shown)
+        if out is not None:
+            say(str(out))

@@ -1,0 +1,1 @@
+"""Operations on stored results: verify, show prompts, export, remove garbage."""

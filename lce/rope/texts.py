@@ -1,0 +1,173 @@
+"""Text output of `lce rope`: sentences, tables of at most 80 columns, and JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+
+from flows.terminal import Terminal, plain_table
+from lce.rope.inspection import Inspection
+from lce_core.rope import Frequencies
+from lce_core.rope.bound import (
+    EXPONENTS,
+    SEARCHED,
+    SmallestBase,
+    bounded_length,
+    discrimination,
+    frequencies_of,
+)
+from lce_core.rope.inspection import Head
+
+LEGEND = """\
+Wavelengths in tokens. Unchanged, interpolated (slower), accelerated (faster);
+extrapolated: the request takes the pair to angles that training never showed."""
+STARRED = "* longer than L_theta: finishes no turn within the bound."
+
+
+def bound(base: float, inv_freq: Frequencies, length: int | None) -> str:
+    """Return the text about L_theta of a base, with its definition.
+
+    Args:
+      base: RoPE base.
+      inv_freq: inverse frequencies of the base's pairs, (pairs,).
+      length: L_theta in tokens; None if it exceeds the searched range.
+    """
+    dim = 2 * len(inv_freq)
+    head = f"base {base:g}, {dim} rotated elements"
+    meaning = (
+        f"B_m = sum of cos(m * base^(-2i/{dim})) over the pairs i = 0 to {dim // 2 - 1}:\n"
+        "how much a similar token is favoured over a random one, m tokens away."
+    )
+    if length is None:
+        found = f"L_theta above {SEARCHED:,} tokens\n{meaning}\nIt is nowhere negative that far."
+    else:
+        first = float(discrimination(inv_freq, np.array([length + 1]))[0])
+        found = (
+            f"L_theta = {length:,} tokens\n{meaning}\n"
+            f"It is >= 0 from m = 0 to {length:,}, and {first:.3g} at {length + 1:,}."
+        )
+    return f"{head}: {found}\nSource: arXiv:2405.14591, theorem 1 and equation 17."
+
+
+def smallest_base(length: int, dim: int, digits: int, found: SmallestBase) -> str:
+    """Return the text about the smallest base for a length: its grid, and larger bases."""
+    own = bounded_length(frequencies_of(found.base, dim))
+    reach = f"above {SEARCHED:,}" if own is None else f"{own:,}"
+    steps = f"k = 1 to {'9' if digits == 1 else '9.' + '9' * (digits - 1)}"
+    above = (
+        f"Smaller and some larger bases fail; every base of the grid from {found.every_from:g} on\n"
+        "does not."
+        if found.every_from is not None and found.every_from > found.base
+        else "Smaller bases of the grid fail; no larger one does."
+    )
+    return (
+        f"{length:,} tokens, {dim} rotated elements: base {found.base:g}\n"
+        f"The smallest of the grid k * 10^e, {steps} in {digits} digits,"
+        f" e = 0 to {EXPONENTS[-1]},\n"
+        f"with B_m >= 0 at every distance m from 0 to {length:,}; its own L_theta is {reach}.\n"
+        f"{above}\n"
+        "The infimum over all bases depends on the grid: admissible ones have gaps.\n"
+        "Source: arXiv:2405.14591, equation 18."
+    )
+
+
+def show(found: Inspection, head: Head | None) -> None:
+    """Print the inspection: the pairs of `head`, or one line for each head if it is None."""
+    console = Terminal(highlight=False, soft_wrap=True)
+    lengths, geometry = found.lengths, found.geometry
+    console.print(
+        f"{found.method.plugin_name} on {found.model}: {geometry.num_pairs} of"
+        f" {geometry.head_dim // 2} pairs rotate, base {geometry.theta:g}\n"
+        f"{lengths.trained:,} tokens trained, target {lengths.target:,},"
+        f" request {lengths.request:,}"
+    )
+    for note in found.notes:
+        Terminal(highlight=False, width=80).print(note)
+    console.print()
+    if found.changes_attention_alone:
+        console.print(_bound_line("base model", found.base, lengths.request))
+        console.print("Holds for true distances, not for those that this attention makes of them.")
+        return
+    console.print(_heads(found) if head is None else _pairs(head, found))
+    console.print(f"\n{LEGEND}")
+    console.print(f"{'Pairs of one head: --head NUMBER.' if head is None else STARRED}\n")
+    shown = found.heads if head is None else (head,)
+    console.print(_bound_line("base model", found.base, lengths.request))
+    if len(shown) == 1:
+        name = found.method.plugin_name
+        label = name if shown[0].head is None else f"{name}, head {shown[0].head}"
+        console.print(_bound_line(label, shown[0], lengths.request))
+    console.print("B_m and L_theta: see `lce rope bound --help`; arXiv:2405.14591, equation 17.")
+
+
+def as_json(found: Inspection, head: Head | None) -> dict[str, Any]:
+    """Return all numbers of the inspection as JSON, for all heads or for `head`."""
+    heads = found.heads if head is None else (head,)
+    return {
+        "method": found.method.identity(),
+        "model": found.model,
+        **{f"{key}_tokens": value for key, value in asdict(found.lengths).items()},
+        "attention_factor": found.table.attention_factor,
+        "changes_frequencies": found.changes_frequencies,
+        "attention": None if found.scheme is None else type(found.scheme).__name__,
+        "notes": found.notes,
+        "base_model": {"bound": found.base.bound, "num_negative": found.base.num_negative},
+        "heads": [] if found.changes_attention_alone else [asdict(one) for one in heads],
+    }
+
+
+def _pairs(head: Head, found: Inspection) -> Table:
+    lengths = found.lengths
+    table = plain_table((), (
+        "pair", "wavelength\nbefore", "\nafter", "\nratio",
+        f"turns in\n{lengths.trained:,}", f"turns in\n{lengths.request:,}",
+    ))  # fmt: skip
+    table.add_column("state")
+    for pair in head.pairs:
+        table.add_row(
+            str(pair.pair),
+            f"{pair.wavelength_before:,.1f}",
+            f"{pair.wavelength_after:,.1f}",
+            f"{pair.wavelength_after / pair.wavelength_before:.3f}",
+            _turns(pair.turns_trained),
+            _turns(pair.turns_request),
+            pair.state + (" *" if pair.beyond_bound else ""),
+        )
+    return table
+
+
+def _heads(found: Inspection) -> Table:
+    table = plain_table((), (
+        "head", "slowest\nwavelength", "ratio to\nbefore", "\nL_theta", "\nB_m < 0",
+        "un-\nchanged", "inter-\npolated", "accel-\nerated", "extra-\npolated",
+    ))  # fmt: skip
+    for head in found.heads:
+        last = head.pairs[-1]
+        table.add_row(
+            str(head.head),
+            f"{last.wavelength_after:,.0f}",
+            f"{last.wavelength_after / last.wavelength_before:.2f}",
+            _tokens(head.bound),
+            f"{head.num_negative:,}",
+            *(str(head.num(state)) for state in ("unchanged", "interpolated")),
+            *(str(head.num(state)) for state in ("accelerated", "extrapolated")),
+        )
+    return table
+
+
+def _bound_line(name: str, head: Head, request: int) -> str:
+    return (
+        f"{name}: L_theta {_tokens(head.bound)}; B_m < 0 at {head.num_negative:,} of"
+        f" {request + 1:,} distances"
+    )
+
+
+def _tokens(bound: int | None) -> str:
+    return f"> {SEARCHED:,}" if bound is None else f"{bound:,}"
+
+
+def _turns(turns: float) -> str:
+    return f"{turns:,.1f}" if turns >= 10 else f"{turns:.3f}"

@@ -1,0 +1,1 @@
+"""Show a study's plan and state: `lce plan`, `lce status`, `lce watch`."""

@@ -1,0 +1,196 @@
+"""`lce plan` in a terminal: states and prices by method, differences with reasons, total costs."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+
+from flows.plans.amounts import (
+    device_of,
+    error_of,
+    hours_of,
+    time_of,
+    tokens_and_time,
+)
+from flows.plans.pricing import Price, Prices, prices_of, time_left
+from flows.terminal import WIDTH, Terminal, plain_table
+from lce.views.planning import Inspection
+from lce_core import formats
+from lce_core.store.steps import Step
+from lce_core.study.plan_diff import in_short
+from lce_core.study.progress import Change
+from lce_core.study.step_cost import StepCost
+from lce_core.study.step_kinds import CellSpec, FinetuneSpec
+from lce_core.study.variants import variant_label, variant_name
+
+SIGNS: dict[Change, str] = {
+    "done": "=",
+    "new": "+",
+    "stale": "~",
+    "failed": "!",
+    "unavailable": "x",
+}
+"""The signs of `lce lock --check`, with the same meanings."""
+ORPHANED = "-"
+MOST_GROUPS = 12
+"""Number of reasons that are listed; `--json` has the reason of every cell."""
+LONG_SECONDS = 30 * 86400
+"""Time on one CPU beyond which the plan also suggests GPU prices: 30 days."""
+_NAMED_VALUES = 3
+_ORDER = "~!x+-"
+
+Row = tuple[str, str]
+"""Base model, and the method with " tuned" if it is tuned."""
+Group = tuple[str, str, str]
+"""Sign, kind of step and reason."""
+
+
+def show(found: Inspection, *, every_cell: bool, device: str | None = None) -> None:
+    """Print states and prices by method, the reasons, and the cost of a run."""
+    console = Terminal()
+    prices = prices_of(found.plan, found.states, found.execution, device)
+    console.print(_table(found, prices))
+    told = (line for sentence in found.plugin_lines() for line in _wrapped(sentence))
+    for line in (*told, *difference_lines(found), *_totals(found, prices)):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    if every_cell:
+        for cell in found.plan.cells:
+            state = found.cell_state(cell)
+            where = f"s{cell.seed} {cell.benchmark} {cell.task} {cell.eval_length}"
+            label = variant_name(cell.method, cell.frozen)
+            line = f"{state.change:<11} {cell.base_model} {label} {where}  {state.reason}"
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def difference_lines(found: Inspection) -> Iterator[str]:
+    """Yield what a run would change and why, grouped by reason, in lines of at most `WIDTH`."""
+    counts = found.change_counts()
+    told = [f"{SIGNS[change]} {counts[change]:,} {change}" for change in SIGNS if counts[change]]
+    told += [f"{ORPHANED} {len(found.orphans):,} orphaned artifacts"] * bool(found.orphans)
+    yield from _wrapped(f"cells: {', '.join(told)}")
+    by_size = sorted(
+        _groups(found).items(), key=lambda group: (_ORDER.index(group[0][0]), -len(group[1]))
+    )
+    for (sign, kind, reason), axes in by_size[:MOST_GROUPS]:
+        what = "cells" if kind == CellSpec.kind and len(axes) > 1 else kind
+        head = f"{sign} {len(axes):,} {what} {_in_common(axes)}".rstrip()
+        yield from _wrapped(f"{head}: {reason}")
+    if (more := len(by_size) - MOST_GROUPS) > 0:
+        yield f"  and {more:,} other reasons; --json has all"
+
+
+def _groups(found: Inspection) -> dict[Group, list[Mapping[str, Any]]]:
+    """Return the axes of all steps that are neither done nor simply new, grouped by reason."""
+    groups: dict[Group, list[Mapping[str, Any]]] = {}
+
+    def add(sign: str, kind: str, reason: str, axes: Mapping[str, Any]) -> None:
+        groups.setdefault((sign, kind, reason.removeprefix("changed: ")), []).append(axes)
+
+    for cell in found.plan.cells:
+        state = found.cell_state(cell)
+        if state.change != "done" and state.reason != "new":
+            add(SIGNS[state.change], CellSpec.kind, state.reason, vars(cell))
+    for step in found.beside_cells():
+        state = found.states[step.fingerprint]
+        if state.change in ("stale", "failed"):
+            add(SIGNS[state.change], step.kind, state.reason, step.axes)
+    for orphan in found.orphans:
+        add(ORPHANED, orphan.kind, in_short(orphan.differs), orphan.axes)
+    return groups
+
+
+def _in_common(axes: Sequence[Mapping[str, Any]]) -> str:
+    """Return the methods and benchmarks of a group's steps, each if there are at most 3."""
+    told = []
+    for axis in ("method", "benchmark"):
+        values = dict.fromkeys(str(one[axis]) for one in axes if one.get(axis))
+        if 0 < len(values) <= _NAMED_VALUES:
+            told.append(", ".join(values))
+    return " on ".join(told)
+
+
+def _wrapped(line: str) -> list[str]:
+    # Commands in the line stay whole, even if one is longer than the line.
+    return textwrap.wrap(
+        line,
+        WIDTH,
+        subsequent_indent="    ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _table(found: Inspection, prices: Prices) -> Table:
+    several = len(found.plan.study.base_models) > 1
+    counts, costs = _by_method(found, prices)
+    states = [change for change in SIGNS if any(count[change] for count in counts.values())]
+    names = ("base model", "method")[not several :]
+    table = plain_table(names, (*states, "tokens", "time"))
+    for row, count in counts.items():
+        price = costs.get(row, Price())
+        numbers = (f"{count[state] or '-'}" for state in states)
+        table.add_row(*row[not several :], *numbers, *tokens_and_time(price, prices))
+    return table
+
+
+def _by_method(
+    found: Inspection, prices: Prices
+) -> tuple[dict[Row, Counter[Change]], dict[Row, Price]]:
+    """Count cells by state, and price the steps to do with the method, including its training."""
+    counts: dict[Row, Counter[Change]] = {}
+    costs: dict[Row, Price] = {}
+    for cell in found.plan.cells:
+        row = _row(cell.base_model, cell.method, tuned=not cell.frozen)
+        counts.setdefault(row, Counter())[found.cell_state(cell).change] += 1
+    for step in _priced_steps(found):
+        axes = step.axes
+        if axes.get("method") is not None:
+            tuned = step.kind == FinetuneSpec.kind or not axes["frozen"]
+            row = _row(axes["base_model"], axes["method"], tuned=tuned)
+            costs[row] = costs.get(row, Price()) + prices.of(step)
+    return counts, costs
+
+
+def _row(base_model: str, method: str, *, tuned: bool) -> Row:
+    return base_model, variant_label(method, not tuned)
+
+
+def _totals(found: Inspection, prices: Prices) -> Iterator[str]:
+    to_do = prices.total(found.to_do())
+    kinds = [
+        ("to do, with training", to_do),
+        ("data not here, estimated", prices.total(found.expected_only())),
+    ]
+    if to_do.seconds and any(state.state == "done" for state in found.states.values()):
+        kinds.append(("whole study, done included", prices.total(found.plan.steps.values())))
+    for name, price in kinds:
+        if price.cost.tokens:
+            tokens, _ = tokens_and_time(price, prices)
+            flops = f"{price.cost.all_flops:.3g} FLOPs"
+            yield f"{name}: {tokens} tokens, {flops}, {time_of(price, prices)}"
+            if price.cost.decoding.bytes:
+                answers = formats.count(price.cost.decoding.tokens)
+                alone = StepCost(decoding=price.cost.decoding)
+                seconds = prices.speed.evaluation.seconds(alone)
+                # Finished steps show how early complete answers end, but not how the saved time
+                # splits between reading and answering.
+                time = "" if prices.is_corrected else f", {hours_of(seconds, prices)}"
+                told = f"  of that at most {answers} tokens of answers{time}"
+                yield f"{told}: complete ones end earlier"
+    yield f"time: of {device_of(prices, 1)}"
+    if prices.speed.device == "cpu" and prices.total(_priced_steps(found)).seconds > LONG_SECONDS:
+        yield "      --device-type a100, h100 or h200 gives GPU-hours"
+    slots = found.execution.slots
+    if prices.speed.device == "cpu" and slots > 1 and any(True for _ in found.to_do()):
+        seconds = time_left(found.plan, found.states, prices, found.execution).seconds({})
+        about = f"{formats.duration(seconds)}{error_of(to_do)}"
+        yield f"      {slots} workers, as many as run here, take about {about}"
+
+
+def _priced_steps(found: Inspection) -> Iterator[Step]:
+    yield from found.to_do()
+    yield from found.expected_only()

@@ -1,0 +1,204 @@
+"""`lce status` and `lce watch`: cells by state, time left, running steps, grid, failures."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
+from typing import get_args
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from flows.plans.amounts import device_of, error_of
+from flows.plans.pricing import Prices, prices_of, time_left
+from flows.terminal import WIDTH, Terminal
+from lce.views.grid import ASCII, SIGNS, grid_lines
+from lce.views.planning import Inspection
+from lce_core import formats
+from lce_core.errors import SpecError
+from lce_core.store.lease import Holder
+from lce_core.study.pricing.time_left import Running
+from lce_core.study.progress import State
+
+REFRESH_SECONDS = 2.0
+PRICE_SECONDS = 30.0
+"""Interval at which finished steps update the prices; each update reads hundreds of records."""
+LINE_SECONDS = 60.0
+"""Interval between lines without a terminal, if nothing changes."""
+STUCK_SECONDS = 30.0
+"""The study has ended once only failed steps are left and no step ran for this long.
+
+The time is longer than a run waits before it retries.
+"""
+_MOST_FAILURES = 12
+_REST_PER_LOOK = 5
+"""Sleep this many times the duration of a poll, so that watching stays cheap for a run."""
+
+
+def show_status(found: Inspection) -> None:
+    """Print the progress of the study."""
+    console, prices = Terminal(), _prices(found)
+    for line in status_lines(found, prices, found.running(), _is_unicode(console)):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def status_lines(
+    found: Inspection, prices: Prices, running: Mapping[str, Holder], unicode: bool
+) -> Iterator[str]:
+    """Yield counts and time left, running steps, the grid and the failures.
+
+    Args:
+      found: the study's present state.
+      prices: prices of its steps.
+      running: holders of running steps, by fingerprint.
+      unicode: whether the terminal shows characters beyond ASCII.
+    """
+    yield from _head(found, prices, running)
+    for print_, holder in running.items():
+        yield f"  running  {found.plan.steps[print_].name}  {_where(holder)}"
+    yield from grid_lines(found, running, WIDTH, SIGNS if unicode else ASCII)
+    if waiting := _waiting(found):
+        yield f"{waiting:,} cells wait for data that are not here: what became of them is unknown"
+    failures = list(_failures(found))
+    yield from failures[:_MOST_FAILURES]
+    if (more := len(failures) - _MOST_FAILURES) > 0:
+        yield f"  and {more:,} more: lce plan {found.plan.study.study}"
+
+
+def watch(found: Inspection, console: Console | None = None) -> bool:
+    """Show the study until it has ended; return True if nothing failed.
+
+    The study has ended when nothing is left to do. It has also ended when all remaining steps have
+    failed, or depend on failed steps, and none was retried for `STUCK_SECONDS`.
+
+    Raises:
+      SpecError: if no known step is left to do, but some cells wait for data that is missing here.
+    """
+    console = console or Terminal()
+    watched, is_live = _Watch(found, _is_unicode(console)), console.is_terminal
+    live = Live(console=console, auto_refresh=False, transient=True)
+    with live if is_live else nullcontext():
+        while True:
+            began = time.monotonic()
+            watched.look()
+            if is_live:
+                # Changing lines come first, because rich crops a view that is taller than the
+                # terminal.
+                shown = watched.lines()[: max(1, console.height - 1)]
+                live.update(Text("\n".join(shown), no_wrap=True, overflow="crop"), refresh=True)
+            elif line := watched.news():
+                console.print(line, markup=False, highlight=False, soft_wrap=True)
+            if watched.has_ended():
+                _require_known(watched.found)
+                break
+            time.sleep(max(REFRESH_SECONDS, _REST_PER_LOOK * (time.monotonic() - began)))
+    for line in watched.lines():
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    return watched.found.change_counts().keys() <= {"done", "unavailable"}
+
+
+def _waiting(found: Inspection) -> int:
+    """Count the cells whose fingerprints, and so whose results, are unknown without their data."""
+    return sum(map(found.plan.waits_for_data, found.plan.cells))
+
+
+def _require_known(found: Inspection) -> None:
+    if waiting := _waiting(found):
+        raise SpecError(
+            f"study {found.plan.study.study}",
+            f"{waiting:,} cells whose data are not here: what became of them is unknown",
+            "the data that the study is run with",
+            "give the run's --data-folder options",
+        )
+
+
+class _Watch:
+    """The state of one study, polled repeatedly."""
+
+    def __init__(self, found: Inspection, unicode: bool) -> None:
+        self.found, self._unicode = found, unicode
+        self._prices, self._priced = _prices(found), time.monotonic()
+        self._running: dict[str, Holder] = {}
+        self._told, self._told_at = "", -LINE_SECONDS
+        self._stuck_since: float | None = None
+
+    def look(self) -> None:
+        """Read the states from the store; reprice finished steps every `PRICE_SECONDS`."""
+        self.found = self.found.again()
+        self._running = self.found.running()
+        if time.monotonic() - self._priced > PRICE_SECONDS:
+            self._prices, self._priced = _prices(self.found), time.monotonic()
+        else:
+            self._prices = self._prices.at(self.found.states)
+
+    def lines(self) -> list[str]:
+        """Return all lines of `lce status`."""
+        return list(status_lines(self.found, self._prices, self._running, self._unicode))
+
+    def news(self) -> str | None:
+        """Return a progress line if it changed or the last one is `LINE_SECONDS` old, else None."""
+        counts, now = str(self.found.change_counts()), time.monotonic()
+        if counts == self._told and now - self._told_at < LINE_SECONDS:
+            return None
+        self._told, self._told_at = counts, now
+        return "; ".join(_head(self.found, self._prices, self._running))
+
+    def has_ended(self) -> bool:
+        """Return True if no step is left that may still run."""
+        left = {step.fingerprint for step in self.found.to_do()}
+        if not left:
+            return True
+        if self._running or left - self._lost():
+            self._stuck_since = None
+            return False
+        self._stuck_since = self._stuck_since or time.monotonic()
+        return time.monotonic() - self._stuck_since > STUCK_SECONDS
+
+    def _lost(self) -> set[str]:
+        """Return the steps to do that have failed, or depend on a failed step."""
+        states, lost = self.found.states, set[str]()
+        for print_, step in self.found.plan.steps.items():
+            if states[print_].change == "failed" or lost.intersection(step.parents.values()):
+                lost.add(print_)
+        return lost
+
+
+def _head(found: Inspection, prices: Prices, running: Mapping[str, Holder]) -> Iterator[str]:
+    counts = Counter(found.cell_state(cell).state for cell in found.plan.cells)
+    shown = ", ".join(f"{counts[state]:,} {state}" for state in get_args(State) if counts[state])
+    yield f"{found.plan.study.study}: {shown}"
+    if any(True for _ in found.to_do()):
+        now = time.time()
+        begun = {p: Running(max(0.0, now - one.since)) for p, one in running.items() if one.since}
+        seconds = time_left(found.plan, found.states, prices, found.execution).seconds(begun)
+        left = f"{formats.duration(seconds)}{error_of(prices.total(found.to_do()))}"
+        done = f"{counts['done']:,} of {len(found.plan.cells):,} cells"
+        yield f"{done}, about {left} left on {device_of(prices, found.execution.slots)}"
+
+
+def _where(holder: Holder) -> str:
+    place = f"on {holder.host}, pid {holder.pid}"
+    if holder.since is None:
+        return place
+    at = time.strftime("%H:%M:%S", time.localtime(holder.since))
+    return f"{place}, since {at} ({formats.duration(max(0.0, time.time() - holder.since))})"
+
+
+def _failures(found: Inspection) -> Iterator[str]:
+    """Yield the failed steps, without those that only depend on a failed step."""
+    for step in found.plan.steps.values():
+        state = found.states[step.fingerprint]
+        parents = {found.states[parent].state for parent in step.parents.values()}
+        if state.change == "failed" and "failed" not in parents:
+            yield f"  failed   {step.kind} {step.name}: {state.reason}"
+
+
+def _prices(found: Inspection) -> Prices:
+    return prices_of(found.plan, found.states, found.execution)
+
+
+def _is_unicode(console: Console) -> bool:
+    return console.encoding.lower().startswith("utf")

@@ -1,0 +1,78 @@
+"""Options of a machine reach every command that asks for them, in one form."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from lce.commands.options import EVERY, FOLDERS, OfExecution, with_execution
+from lce_core.errors import SpecError
+from lce_core.execution import Execution
+
+
+def said(names: tuple[OfExecution, ...], *given: str) -> tuple[str, Execution]:
+    """What a command with those options gets when it is called so."""
+    heard: list[tuple[str, Execution]] = []
+    app = typer.Typer()
+
+    @app.command()
+    @with_execution(*names)
+    def command(how: Execution, study: str) -> None:
+        heard.append((study, how))
+
+    result = CliRunner().invoke(app, list(given), catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return heard[0]
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LCE_HOME", str(tmp_path / "home"))
+
+
+def test_each_option_reaches_its_field(tmp_path: Path) -> None:
+    file = tmp_path / "machine.yaml"
+    file.write_text("processes: 2\nslots: 5\n", encoding="utf-8")
+    for name in ("weights", "more", "books", "own"):
+        (tmp_path / name).mkdir()
+    options: dict[str, Any] = {
+        "--slots": "3",
+        "--training-slots": "1",
+        "--evaluation-slots": "2",
+        "--device": "cpu",
+        "--micro-batch-tokens": "512",
+        "--data-folder": f"pg19={tmp_path / 'books'}",
+        "--plugins": str(tmp_path / "own"),
+        "--execution": str(file),
+    }
+    folders = [f"--model-folder={name}={tmp_path / name}" for name in ("weights", "more")]
+    flat = [part for pair in options.items() for part in pair]
+    study, how = said(EVERY, "toy", *flat, *folders)
+    assert study == "toy"
+    assert (how.slots, how.training_slots, how.evaluation_slots) == (3, 1, 2)
+    assert (how.processes, how.micro_batch_tokens) == (2, 512)  # The file's, and the option's.
+    assert how.device == "cpu"
+    assert how.model_folders == {name: tmp_path / name for name in ("weights", "more")}
+    assert how.data_folders == {"pg19": tmp_path / "books"}
+    assert how.plugin_folders == (tmp_path / "own",)
+
+
+def test_a_command_has_only_the_options_it_asks_for() -> None:
+    _, how = said(FOLDERS, "toy")
+    assert not how.model_folders
+    app = typer.Typer()
+    app.command()(with_execution(*FOLDERS)(lambda: None))
+    assert "--slots" not in CliRunner().invoke(app, ["--help"]).output
+    assert CliRunner().invoke(app, ["--slots", "2"]).exit_code == 2
+
+
+def test_options_count_where_the_command_does_not_look_at_them() -> None:
+    app = typer.Typer()
+    app.command()(with_execution("plugins")(lambda: None))
+    assert CliRunner().invoke(app, []).exit_code == 0
+    with pytest.raises(SpecError, match="--plugins"):
+        CliRunner().invoke(app, ["--plugins", "/nowhere"], catch_exceptions=False)

@@ -1,0 +1,165 @@
+"""`lce rope` as a user calls it: text of 80 columns, JSON, and the SVG, against known integers.
+
+Wavelengths, turns and bounds are recomputed from the base model's geometry by hand.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+from typer.testing import CliRunner
+
+from lce.cli import app
+from lce_core.methods import METHODS
+
+LLAMA = [2 * math.pi * 10_000 ** (i / 64) for i in range(64)]
+"""Wavelengths in tokens of Llama-2-7B."""
+
+
+def asked(*arguments: str) -> str:
+    result = CliRunner().invoke(app, ["rope", *arguments], env={"COLUMNS": "80"})
+    assert result.exit_code == 0, result.output + repr(result.exception)
+    return result.stdout
+
+
+def data(*arguments: str) -> Any:
+    return json.loads(asked(*arguments, "--json"))
+
+
+def test_the_bound_of_a_base_is_said_with_its_definition_and_unit() -> None:
+    said = asked("bound", "--base", "1e6", "--dim", "128")
+    assert "L_theta = 27,114 tokens" in said
+    assert "cos(m * base^(-2i/128))" in said
+    assert "equation 17" in said
+    found = data("bound", "--base", "1e6")
+    assert found == {"base": 1e6, "dim": 128, "length": 27114, "searched": 1 << 24}
+
+
+def test_a_bound_beyond_what_is_searched_is_not_called_a_length() -> None:
+    assert "L_theta above 16,777,216 tokens" in asked("bound", "--base", "1e12")
+    assert data("bound", "--base", "1e12")["length"] is None
+
+
+def test_the_smallest_base_names_its_grid_and_its_gaps() -> None:
+    said = asked("base", "--length", "4000")
+    assert "base 27000" in said
+    assert "k = 1 to 9.9 in 2 digits, e = 0 to 16" in said
+    assert "every base of the grid from 58000 on" in said
+    found = data("base", "--length", "4000")
+    expected = {"length": 4000, "dim": 128, "digits": 2, "base": 27000.0, "every_from": 58000.0}
+    assert found == expected
+
+
+def test_pairs_of_a_method_are_shown_with_wavelengths_turns_and_state() -> None:
+    found = data("inspect", "yarn", "--model", "llama2_7b", "--target", "32768")
+    assert (found["trained_tokens"], found["request_tokens"]) == (4096, 32768)
+    assert found["attention_factor"] == pytest.approx(0.1 * math.log(8) + 1)
+    (head,) = found["heads"]
+    assert (head["bound"], found["base_model"]["bound"]) == (8885, 1706)
+    pairs = head["pairs"]
+    assert [pair["wavelength_before"] for pair in pairs] == pytest.approx(LLAMA)
+    # YaRN keeps what turns at least 32 times in 4,096 tokens and divides by 8 what turns less than
+    # once, between the whole indices around both.
+    assert [pair["state"] for pair in pairs] == ["unchanged"] * 21 + ["interpolated"] * 43
+    assert [pair["wavelength_after"] for pair in pairs[46:]] == pytest.approx(
+        [8 * wave for wave in LLAMA[46:]]
+    )
+    assert [pair["pair"] for pair in pairs if pair["beyond_bound"]] == list(range(42, 64))
+    assert pairs[63]["turns_trained"] == pytest.approx(4096 / LLAMA[63])
+    assert pairs[63]["turns_request"] == pytest.approx(32768 / (8 * LLAMA[63]))
+
+
+def test_the_base_model_by_itself_extrapolates_the_pairs_that_never_turned() -> None:
+    (head,) = data("inspect", "none", "--target", "32768")["heads"]
+    states = [pair["state"] for pair in head["pairs"]]
+    assert states == ["extrapolated" if wave > 4096 else "unchanged" for wave in LLAMA]
+    (head,) = data("inspect", "none", "--target", "32768", "--request", "4096")["heads"]
+    assert {pair["state"] for pair in head["pairs"]} == {"unchanged"}
+
+
+@pytest.mark.parametrize("method", METHODS.names())
+def test_every_method_is_shown_in_80_columns(method: str, tmp_path: Path) -> None:
+    picture = tmp_path / "picture.svg"
+    said = asked("inspect", method, "--target", "32768", "--out", str(picture))
+    assert max(map(len, said.replace(str(picture), "").splitlines())) <= 80
+    assert "L_theta" in said
+    drawn = ET.fromstring(picture.read_text("utf-8"))
+    assert drawn.tag.endswith("svg")
+
+
+def test_parameters_are_given_as_in_a_study() -> None:
+    found = data("inspect", "pi", "--set", "scale=2.5", "--target", "8192")
+    assert found["method"]["scale"] == 2.5
+    (head,) = found["heads"]
+    ratios = [pair["wavelength_after"] / pair["wavelength_before"] for pair in head["pairs"]]
+    assert ratios == pytest.approx([2.5] * 64)
+
+
+def test_a_method_that_changes_attention_alone_says_so() -> None:
+    said = asked("inspect", "self_extend", "--target", "32768")
+    assert "Changes no frequency, but attention" in said
+    assert "window 1024, group 64" in said
+    assert "extrapolated" not in said
+    found = data("inspect", "self_extend", "--target", "32768")
+    assert (found["changes_frequencies"], found["heads"]) == (False, [])
+    assert found["attention"] == "GroupedNeighbour"
+
+
+def test_a_method_with_a_base_per_head_is_shown_head_by_head() -> None:
+    said = asked("inspect", "harpe", "--target", "131072")
+    lines = [line.split() for line in said.splitlines() if re.match(r" *\d+  ", line)]
+    limits = [int(line[3].replace(",", "")) for line in lines]
+    assert (len(limits), min(limits), max(limits)) == (32, 25_241, 78_398)
+    one = asked("inspect", "harpe", "--target", "131072", "--head", "31")
+    assert "harpe, head 31: L_theta 78,398" in one
+    assert len([line for line in one.splitlines() if re.match(r" *\d+  ", line)]) == 64
+    (head,) = data("inspect", "harpe", "--target", "131072", "--head", "31")["heads"]
+    assert (head["head"], head["bound"]) == (31, 78_398)
+
+
+def test_learned_and_length_dependent_frequencies_are_said_to_be() -> None:
+    said = asked("inspect", "clex", "--target", "32768", "--request", "16384")
+    assert "before training" in said
+    assert "follow the length of the request" in said
+    assert "request 16,384" in said
+
+
+def test_the_picture_has_a_wavelength_for_each_head_their_least_margin_and_what_extrapolates(
+    tmp_path: Path,
+) -> None:
+    def drawn(*arguments: str) -> str:
+        file = tmp_path / "made" / "one.svg"
+        asked("inspect", *arguments, "--out", str(file))
+        return file.read_text("utf-8")
+
+    one = drawn("none", "--target", "32768")
+    assert one.count('class="dot extrapolated"') == sum(wave > 4096 for wave in LLAMA)
+    assert one.count('<circle class="dot') == 64
+    assert "L_theta 1,706" in one
+    heads = drawn("harpe", "--target", "32768")
+    assert heads.count('class="method many"') == 32
+    assert (heads.count('class="band"'), heads.count('class="method"')) == (1, 1)
+    assert heads.count('class="base"') == 2
+    attention = drawn("self_extend", "--target", "32768")
+    assert 'class="method"' not in attention
+    assert "changes attention and no frequency" in attention
+
+
+def test_asking_loads_no_torch() -> None:
+    program = (
+        "import sys; sys.argv = ['lce', 'rope', 'inspect', 'yarn', '--json']\n"
+        "from lce.cli import app\n"
+        "try: app()\n"
+        "except SystemExit as end: assert not end.code\n"
+        "assert 'torch' not in sys.modules and 'prefect' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

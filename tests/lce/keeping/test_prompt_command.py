@@ -1,0 +1,61 @@
+"""`lce prompt`: the text alone on standard output, what it is on standard error, or all as JSON.
+
+Strategy: the command in this process, over a real study whose decoder's input was noted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from lce.cli import app
+from lce_core.errors import SpecError
+from tests.support.asked_cells import LENGTH, AskedStudy
+
+
+@pytest.fixture(scope="module")
+def study(made_once: Callable[[str, Callable[[Path], None]], Path]) -> AskedStudy:
+    return AskedStudy.of(made_once)
+
+
+def asked(study: AskedStudy, *arguments: str) -> Result:
+    return CliRunner().invoke(app, ["prompt", *arguments], env={"LCE_HOME": str(study.home)})
+
+
+def test_the_text_stands_alone_so_that_it_can_be_piped(study: AskedStudy) -> None:
+    cell = study.cell("passkey")
+    found = asked(study, cell, "1")
+    assert found.exit_code == 0, found.output
+    given = study.recorded[cell][1]
+    assert found.stdout == bytes(given).decode() + "\n"
+    assert f"{len(given):,} tokens, {len(given):,} characters" in found.stderr
+    assert "a right answer stands in it 2 times" in found.stderr
+    assert "the sha256 of all token ids of the cell is that of its record" in found.stderr
+
+
+def test_every_query_of_a_sample_is_printed(study: AskedStudy) -> None:
+    found = asked(study, study.cell("ruler", "niah_multiquery"), "0")
+    assert [line for line in found.stderr.splitlines() if line.startswith("query")] == [
+        f"query {number} of 4:" for number in (1, 2, 3, 4)
+    ]
+    assert found.stdout.count("<query-") == 4
+
+
+def test_json_has_the_ids_and_where_the_answer_stands(study: AskedStudy) -> None:
+    cell = study.cell("needle")
+    found = json.loads(asked(study, cell, "9", "--json").stdout)
+    (prompt,) = found["prompts"]
+    assert prompt["ids"] == study.recorded[cell][9]
+    assert len(prompt["ids"]) == LENGTH - 1
+    ((first, last),) = prompt["places"]
+    assert prompt["text"][first:last] == found["sample"]["reference"]
+
+
+def test_a_cell_that_is_not_there_is_refused(study: AskedStudy) -> None:
+    found = asked(study, "123456789abc", "0")
+    assert isinstance(found.exception, SpecError)
+    assert found.stdout == ""

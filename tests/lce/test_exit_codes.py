@@ -1,0 +1,63 @@
+"""What a command tells the shell when it ends with an error."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from lce import cli
+from lce_core import errors
+from lce_core.errors import LceError, StudyIncompleteError
+
+CODES = {
+    "StudyIncompleteError": 1,
+    "SpecError": 2,
+    "UnavailableError": 2,
+    "DataError": 2,
+    "NonFiniteError": 2,
+    "StepsFailedError": 2,
+    "StoreError": 3,
+    "LeaseLostError": 3,
+    "ServiceError": 3,
+    "PrefectMovedError": 3,
+    "WorkerLostError": 3,
+    "ProcessFailedError": 3,
+    "DefectError": 3,
+}
+"""As the README has them; 3 is what no change of the request cures."""
+
+
+def test_every_class_of_error_has_its_exit_code() -> None:
+    parts = ("where", "this", "that", "do it", "")
+    found = {}
+    for name in (kind for kind in vars(errors) if kind.endswith("Error") and kind != "LceError"):
+        error = errors.restored(name, parts)
+        assert error is not None
+        found[name] = cli.exit_code(error)
+    assert found == CODES
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (StudyIncompleteError("toy", {"train-yarn": "non_finite: loss nan"}, 0), 1),
+        (errors.SpecError("seeds", "[]", "a list of at least one", "write it in [ ]"), 2),
+        (errors.ServiceError("Prefect's server", "no answer", "a server", "run `lce doctor`"), 3),
+    ],
+)
+def test_an_error_ends_the_command_with_its_message_and_code(
+    error: LceError,
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr("lce.plugins.listing.models", fail)
+    monkeypatch.setattr(sys, "argv", ["lce", "models"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == code
+    assert capsys.readouterr().err == f"lce: {error}\n"

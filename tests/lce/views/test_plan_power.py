@@ -1,0 +1,139 @@
+"""`lce plan --power`: counts of samples against benchmarks' own windows and prompts, and its text.
+
+Studies are compiled without any data; the differences are those of lce_core.statistics.power.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from flows.request import compile_request
+from flows.selection import select_cells
+from flows.settings import make_execution
+from lce.cli import app
+from lce.views.power import CAVEAT, HEADING, Visible, as_json, lines, visible_differences
+from lce_core.benchmarks import BENCHMARKS
+from lce_core.benchmarks._text.windows import cut_windows
+from lce_core.statistics.power import detectable_effect, detectable_share
+from lce_core.study.plan import StudyPlan
+
+STUDY: dict[str, Any] = {
+    "study": "mine",
+    "hypothesis": "none",
+    "target_context": 8192,
+    "corpus": {"name": "jsonl_folder", "folder": "text"},
+    "base_models": ["llama2_7b"],
+    "methods": ["none", "pi", "yarn"],
+    "evaluation": {"precision": "bf16", "held_out_tokens": 65536},
+    "benchmarks": [],
+    "seeds": [0, 1, 2],
+}
+
+
+def planned(tmp_path: Path, *benchmarks: dict[str, Any], **changes: Any) -> StudyPlan:
+    study = {**STUDY, "benchmarks": list(benchmarks), **changes}
+    file = tmp_path / "study.yaml"
+    file.write_text(yaml.safe_dump(study), encoding="utf-8")
+    execution = make_execution({"home": tmp_path / "home", "device": "cpu", "slots": 1})
+    return compile_request(str(file), execution).plan
+
+
+def test_seeds_multiply_prompts_that_they_draw_and_not_text_that_they_share(tmp_path) -> None:
+    plan = planned(
+        tmp_path,
+        {"name": "passkey", "lengths": [4096], "num_samples": 40},
+        {"name": "perplexity", "profile": "fast", "domains": ["prose"], "lengths": [4096]},
+    )
+    passkey, perplexity = visible_differences(plan)
+    assert (passkey.num_samples, passkey.unit) == (120, "accuracy")
+    assert passkey.difference == detectable_share(120)
+    assert passkey.difference_of_family == detectable_share(120, alpha=0.05 / 2)
+    assert (perplexity.num_samples, perplexity.unit) == (65536 // 4096, "sd")
+    assert perplexity.difference == detectable_effect(16)
+    assert perplexity.difference_of_family == detectable_effect(16, alpha=0.05 / 2)
+
+
+def test_a_selection_sees_what_its_own_cells_can_show(tmp_path) -> None:
+    entry = {"name": "passkey", "lengths": [4096], "num_samples": 40}
+    other = {"name": "passkey", "lengths": [4096], "num_samples": 40, "methods": ["none", "pi"]}
+    plan = planned(tmp_path, entry)
+    (found,) = visible_differences(select_cells(plan, "seed=0,method=none,method=pi"))
+    assert (found.num_samples, found.num_comparisons) == (40, 1)
+    assert found.difference_of_family == detectable_share(40)
+    assert list(visible_differences(select_cells(plan, "method=none"))) == []
+    (found,) = visible_differences(planned(tmp_path, other))
+    assert (found.num_samples, found.num_comparisons) == (120, 1)
+
+
+def test_the_mean_over_tasks_of_unequal_number_counts_as_its_variance_says(tmp_path) -> None:
+    books = {"name": "perplexity_documents", "profile": "faithful", "lengths": [4096]}
+    plan = planned(tmp_path, {**books, "domains": [], "data_sets": ["pg19", "govreport"]})
+    (one,) = visible_differences(plan)
+    assert (one.num_samples, one.tasks) == (60, ("pg19", "govreport"))
+    # Variance of the mean of two means: (1/10 + 1/50) / 4 = 1 / 33.3.
+    assert one.difference == detectable_effect(33)
+
+
+def test_a_line_names_few_tasks_and_counts_many(tmp_path) -> None:
+    plan = planned(
+        tmp_path,
+        {"name": "ruler", "profile": "clean", "lengths": [4096, 8192]},
+        {"name": "passkey", "lengths": [4096], "num_samples": 1},
+        {"name": "passkey", "lengths": [8192], "methods": ["yarn"]},
+    )
+    heading, *told, caveat = lines(plan)
+    assert (heading, caveat) == (HEADING, CAVEAT)
+    assert max(map(len, f"{heading}\n{caveat}".splitlines())) <= 80
+    ruler = next(visible_differences(plan))
+    counted = f"13 tasks; {ruler.num_samples:,} samples): {ruler.difference:.3f}"
+    assert [line.split(" (")[0] for line in told] == [
+        "ruler clean 4096", "ruler clean 8192", "passkey clean 4096",
+    ]  # fmt: skip
+    assert counted in told[0]
+    assert told[0].endswith(f"; {ruler.difference_of_family:.3f} as one of 2")
+    assert told[2] == "passkey clean 4096 (single; 3 samples): none at all; none at all as one of 2"
+
+
+@pytest.mark.parametrize("profile", ["faithful", "clean", "fast"])
+def test_windows_side_by_side_are_the_blocks_that_perplexity_resamples(profile: str) -> None:
+    benchmark = BENCHMARKS.parse({"name": "perplexity", "profile": profile}, "test")
+    length, stream = 2048, np.zeros(65536, dtype=np.uint32)
+    stride = length if profile == "fast" else 256
+    windows = cut_windows(stream, length, stride, drop_last=profile == "faithful")
+    blocks = {index * stride // length for index in range(len(windows))}
+    assert abs(benchmark.num_independent("prose", length, stream.size) - len(blocks)) <= 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("study", ["toy", "smollm2-frozen", "lceg-llama2-7b"])
+def test_a_shipped_study_is_told_what_it_can_see(tmp_path: Path, study: str) -> None:
+    execution = make_execution({"home": tmp_path / "home", "device": "cpu", "slots": 1})
+    plan = compile_request(study, execution).plan
+    found = list(visible_differences(plan))
+    assert found
+    assert all(one.num_samples > 0 for one in found)
+    assert [Visible(**one) for one in as_json(plan)] == found
+    for one in found:
+        if one.difference_of_family is not None:
+            assert one.difference is not None
+            assert one.difference_of_family >= one.difference
+
+
+def test_the_command_adds_it_to_text_and_json(tmp_path: Path, monkeypatch) -> None:
+    planned(tmp_path, {"name": "passkey", "lengths": [4096], "num_samples": 40})
+    monkeypatch.setenv("LCE_HOME", str(tmp_path / "home"))
+    command = ["plan", str(tmp_path / "study.yaml")]
+    text = CliRunner().invoke(app, [*command, "--power"], catch_exceptions=False).stdout
+    assert f"passkey clean 4096 (single; 120 samples): {detectable_share(120):.3f}" in text
+    without = CliRunner().invoke(app, command, catch_exceptions=False).stdout
+    assert HEADING not in without
+    told = CliRunner().invoke(app, [*command, "--power", "--json"], catch_exceptions=False).stdout
+    (one,) = json.loads(told)["power"]
+    assert (one["benchmark"], one["tasks"], one["num_comparisons"]) == ("passkey", ["single"], 2)

@@ -1,0 +1,273 @@
+"""What `lce plan` and `lce status` say: prices without data are those that the data then give.
+
+Studies are the shipped ones and small ones over real files; the text is that of a terminal of 80
+columns.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from flows.plans import amounts
+from flows.plans.pricing import device_here
+from flows.settings import make_execution, shipped_studies, study_path
+from lce.views.plan_view import show
+from lce.views.planning import Inspection, as_json, inspect_study
+from lce.views.status_view import show_status
+from lce_core.errors import SpecError
+from lce_core.execution import Execution
+from lce_core.store.artifacts import Attempt
+from lce_core.study.pricing.device_types import DEVICE_TYPES
+from lce_core.study.study_file import load_study
+
+LLAMA: dict[str, Any] = {
+    "study": "mine",
+    "hypothesis": "none",
+    "target_context": 8192,
+    "train_tokens": 1_000_000,
+    "corpus": {"name": "jsonl_folder", "folder": "text"},
+    "base_models": ["llama2_7b"],
+    "methods": ["none", {"name": "yarn", "tuned": True}],
+    "training": {"learning_rate": 1.0e-5, "tokens_per_step": 65536},
+    "evaluation": {"precision": "bf16"},
+    "benchmarks": [
+        {"name": "passkey", "lengths": [4096, 8192]},
+        {"name": "needle", "lengths": [4096]},
+        {
+            "name": "perplexity",
+            "profile": "fast",
+            "domains": [],
+            "data_sets": ["pg19"],
+            "lengths": [4096],
+        },
+    ],
+    "seeds": [0],
+}
+
+
+def found(tmp_path: Path, study: dict[str, Any] | str, **folders: Path) -> Inspection:
+    execution: dict[str, Any] = {"home": tmp_path / "home", "device": "cpu", "slots": 2}
+    if isinstance(study, dict):
+        file = tmp_path / "study.yaml"
+        file.write_text(yaml.safe_dump(study), encoding="utf-8")
+        study = str(file)
+    return inspect_study(study, make_execution({**execution, "data_folders": folders}))
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    folder = tmp_path / "text"
+    folder.mkdir()
+    (folder / "a.jsonl").write_text('{"text": "one"}\n', encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def essays(tmp_path: Path) -> Path:
+    folder = tmp_path / "essays"
+    folder.mkdir()
+    (folder / "a.txt").write_text("What I have learnt. " * 50, encoding="utf-8")
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("study", shipped_studies())
+def test_every_shipped_study_has_a_price_before_its_data_are_here(
+    tmp_path: Path, study: str
+) -> None:
+    told = as_json(found(tmp_path, study), "a100")
+    for cell in told["cells"]:
+        to_give = "--data-folder" in cell["reason"] or "--model-folder" in cell["reason"]
+        assert cell["state"] == "to do" or to_give or cell["flops"] == 0
+        # What is read off another cell's windows is priced, and costs nothing.
+        unavailable = cell["state"] == "unavailable"
+        assert cell["estimated"] <= unavailable
+        assert cell["estimated"] or not (unavailable and cell["flops"])
+    assert told["to_do"]["hours"] + told["expected"]["hours"] > 0
+    kinds = {step["kind"] for step in told["steps"] if step["flops"]}
+    tuned = any(entry.tuned for entry in load_study(study_path(study)).methods)
+    assert ("finetune" in kinds) is tuned
+    assert not (tmp_path / "home").exists()
+
+
+def test_prices_without_the_corpus_are_those_with_it(
+    tmp_path: Path, text: Path, essays: Path
+) -> None:
+    bare, whole = found(tmp_path, LLAMA), found(tmp_path, LLAMA, text=text, essays=essays)
+    before, after = (as_json(one, "h100") for one in (bare, whole))
+    assert before["to_do"]["tokens"] == 0
+    passkeys = [
+        [cell for cell in one["cells"] if cell["benchmark"] == "passkey"] for one in (before, after)
+    ]
+    for guessed, known in zip(*passkeys, strict=True):
+        assert (guessed["estimated"], known["estimated"]) == (True, False)
+        assert (guessed["state"], known["state"]) == ("unavailable", "to do")
+        for key in ("tokens", "flops", "hours", "gpu_hours", "answer_tokens"):
+            assert guessed[key] == known[key] > 0
+    tunes = [
+        [step for step in one["steps"] if step["kind"] == "finetune"] for one in (before, after)
+    ]
+    assert tunes[0][0]["flops"] == tunes[1][0]["flops"] > 0
+    assert (tunes[0][0]["fingerprint"], tunes[0][0]["state"]) == (None, "unavailable")
+    needles = [
+        next(cell for cell in one["cells"] if cell["benchmark"] == "needle")
+        for one in (before, after)
+    ]
+    assert needles[0]["tokens"] == pytest.approx(needles[1]["tokens"], rel=0.15)
+
+
+def test_only_the_cells_whose_data_are_absent_are_estimated(tmp_path: Path, text: Path) -> None:
+    told = as_json(found(tmp_path, LLAMA, text=text), "h100")
+    states = {cell["benchmark"]: (cell["state"], cell["estimated"]) for cell in told["cells"]}
+    assert states == {
+        "passkey": ("to do", False),
+        "needle": ("unavailable", True),
+        "perplexity": ("unavailable", True),
+    }
+    pg19 = next(cell for cell in told["cells"] if cell["benchmark"] == "perplexity")
+    assert "pg19=FOLDER" in pg19["reason"]
+    assert pg19["tokens"] == pytest.approx(100 * 105_000, rel=0.01)  # the test set's 100 books
+    assert {step["state"] for step in told["steps"]} == {"to do"}
+    assert told["to_do"]["estimated"] is False
+    assert told["expected"]["estimated"] is True
+
+
+def test_a_cell_that_cannot_be_for_another_reason_has_no_price(tmp_path: Path) -> None:
+    methods = [{"name": "self_extend", "window": 1024, "group": 2}]
+    told = as_json(found(tmp_path, {**LLAMA, "methods": methods}))
+    far = [cell for cell in told["cells"] if cell["eval_length"] == 8192]
+    assert [(cell["flops"], cell["estimated"]) for cell in far] == [(0, False)]
+    assert "beyond the" in far[0]["reason"]
+
+
+def test_hours_are_those_of_the_device_that_is_asked_for(tmp_path: Path) -> None:
+    inspection = found(tmp_path, LLAMA)
+    told = {name: as_json(inspection, name) for name in (*DEVICE_TYPES, "cpu")}
+    hours = [told[name]["expected"]["hours"] for name in ("h200", "h100", "a100", "cpu")]
+    assert hours == sorted(hours)
+    for name in DEVICE_TYPES:
+        assert told[name]["expected"]["gpu_hours"] == told[name]["expected"]["hours"]
+    assert told["cpu"]["expected"]["gpu_hours"] < hours[-1]
+    assert as_json(inspection)["device"] == device_here(inspection.execution) == "cpu"
+
+
+def test_totals_are_the_sums_of_their_parts(tmp_path: Path, text: Path) -> None:
+    told = as_json(found(tmp_path, LLAMA, text=text), "a100")
+    for total, estimated in (("to_do", False), ("expected", True)):
+        parts = [one for one in told["cells"] + told["steps"] if one["estimated"] is estimated]
+        for key in ("tokens", "flops", "hours", "answer_tokens"):
+            assert told[total][key] == pytest.approx(sum(part[key] for part in parts))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("study", shipped_studies())
+@pytest.mark.parametrize("device", ["a100", "cpu"])
+def test_tables_fit_80_columns(
+    tmp_path: Path,
+    study: str,
+    device: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    inspection = found(tmp_path, study)
+    show(inspection, every_cell=False, device=device)
+    lines = capsys.readouterr().out.splitlines()
+    table = lines[: 1 + len({(cell.method, cell.frozen) for cell in inspection.plan.cells})]
+    assert table[0].split()[-2:] == ["tokens", "time"]
+    assert not any("…" in line for line in table)
+    assert all(len(line) <= 80 for line in table)
+    assert "A100" in "\n".join(lines)
+
+
+def test_what_differs_is_told_in_groups_of_80_columns(
+    tmp_path: Path, text: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def write(attempt: Attempt) -> dict[str, str]:
+        (attempt.out / "file").write_text("a")
+        return {}
+
+    before = found(tmp_path, LLAMA, text=text)
+    before.store.studies.save_plan("mine", before.plan.to_json(), "study.yaml")
+    for step in before.plan.steps.values():
+        before.store.ensure(step, write, {"threads": 1, "device": "cpu"})
+    passkey = {"name": "passkey", "lengths": [4096, 16384]}
+    changed = {**LLAMA, "benchmarks": [passkey, *LLAMA["benchmarks"][1:]]}
+    changed["training"] = {**LLAMA["training"], "learning_rate": 2.0e-5}
+    after = found(tmp_path, changed, text=text)
+    show(after, every_cell=False, device="h100")
+    lines = capsys.readouterr().out.splitlines()
+    assert "cells: = 1 done, + 2 new, ~ 1 stale, x 4 unavailable, - 2 orphaned artifacts" in lines
+    rate = "training.learning_rate: 1e-05 -> 2e-05"
+    assert f"~ 1 cell yarn on passkey: checkpoint.{rate}" in lines
+    assert f"~ 1 finetune yarn: {rate}" in lines
+    assert "- 2 cells none, yarn on passkey: eval_length 8192: planned no more" in lines
+    told = as_json(after)
+    assert told["changes"] == {"done": 1, "new": 2, "stale": 1, "unavailable": 4, "orphaned": 2}
+    (stale,) = [cell for cell in told["cells"] if cell["change"] == "stale"]
+    assert stale["differs"] == [f"checkpoint.{rate}"]
+    ids = {cell.step.short for cell in before.plan.cells if cell.step}
+    assert {stale["was"], *(one["id"] for one in told["orphaned"])} <= ids
+    assert {one["axes"]["eval_length"] for one in told["orphaned"]} == {8192}
+
+
+def test_marks_and_names_of_what_is_not_here_are_shown(
+    tmp_path: Path, text: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    show(found(tmp_path, LLAMA), every_cell=False, device="h100")
+    told = capsys.readouterr().out
+    assert "data not here, estimated: ~" in told
+    assert "H100-hours" in told
+    assert "text=FOLDER" in told
+    show(found(tmp_path, LLAMA, text=text), every_cell=False, device="h100")
+    assert "to do, with training: " in capsys.readouterr().out
+
+
+def test_weights_that_must_be_fetched_are_named_and_priced(tmp_path: Path, text: Path) -> None:
+    study = {**LLAMA, "base_models": ["smollm2_135m_q4"], "methods": ["none"]}
+    told = as_json(found(tmp_path, study, text=text))
+    passkey = told["cells"][0]
+    assert passkey["state"] == "to do"
+    assert "run `lce fetch smollm2_135m_q4`" in passkey["reason"]
+    assert passkey["flops"] > 0
+
+
+def test_status_tells_the_time_left_of_what_is_to_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inspection = found(tmp_path, "smoke")
+    show_status(inspection)
+    told = capsys.readouterr().out
+    assert "smoke: 12 to do" in told
+    assert "0 of 12 cells, about " in told
+    assert "left on 2 CPU workers, guessed" in told
+
+    def write(attempt: Attempt) -> dict[str, str]:
+        (attempt.out / "file").write_text("a")
+        return {}
+
+    for step in inspection.plan.steps.values():
+        inspection.store.ensure(step, write, {"threads": 1, "device": "cpu"})
+    show_status(found(tmp_path, "smoke"))
+    told = capsys.readouterr().out
+    assert "smoke: 12 done" in told
+    assert "left" not in told
+
+
+def test_an_unknown_gpu_is_priced_as_a_known_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    execution = Execution(home=Path("home"))
+    monkeypatch.setattr("tasks.machines.visible_gpus", lambda: {"0": "GPU-1"})
+    monkeypatch.setattr("tasks.machines.gpu_name", lambda: "NVIDIA H200")
+    assert device_here(execution) == "h200"
+    monkeypatch.setattr("tasks.machines.gpu_name", lambda: None)
+    assert device_here(execution) == amounts.GPU_HOURS_OF
+    assert device_here(execution.model_copy(update={"device": "cpu"})) == "cpu"
+
+
+def test_a_device_that_nobody_knows_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="one of a100, h100, h200, cpu"):
+        as_json(found(tmp_path, "smoke"), "a10")
