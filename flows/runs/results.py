@@ -129,9 +129,9 @@ def _table(plan: StudyPlan, blocks: Sequence[_Block]) -> Table:
                 for block in blocks
                 for length, width in zip(block.lengths, block.widths, strict=True)
             ]
-            names = [*([model.known_as] if several else []), _label(entry)]
+            labels = (model.known_as, _label(entry))[not several :]
             table.add_row(
-                *(f"{name} " for name in names),
+                *(f"{label} " for label in labels),
                 *(Text(cell, style="bold" if cell.endswith(_BEST) else "") for cell in cells),
             )
     return table
