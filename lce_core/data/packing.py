@@ -145,8 +145,8 @@ def pack_rows(
             upsampling=upsampling,
             seed=seed,
         )
-        _write_order(draw, pool, out / "order.parquet")
-        blocks = _cut(pool, draw.documents, row_length, num_rows)
+        _write_order(draw, out / "order.parquet")
+        blocks = _cut(pool, draw, row_length)
         files = _write_rows(
             blocks, num_rows, base_model, seed, token_dtype(vocabulary), out, report
         )
@@ -167,17 +167,15 @@ def pack_rows(
     return manifest
 
 
-def _cut(
-    pool: TokenPool, documents: NDArray[np.int64], row_length: int, num_rows: int
-) -> Iterator[NDArray[np.uint32]]:
+def _cut(pool: TokenPool, draw: Draw, row_length: int) -> Iterator[NDArray[np.uint32]]:
     """Yield blocks of rows (rows, row_length) of the joined documents, in order."""
     block_tokens = max(1, BLOCK_TOKENS // row_length) * row_length
-    left = num_rows * row_length
+    left = int(draw.tokens.sum())
     block = np.empty(min(block_tokens, left), dtype=np.uint32)
     filled = 0
-    for document in documents:
-        tokens = pool.document(int(document))
-        while len(tokens) and left:
+    for document, length in zip(draw.documents.tolist(), draw.tokens.tolist(), strict=True):
+        tokens = pool.document(document)[:length]
+        while len(tokens):
             take = min(len(tokens), len(block) - filled)
             block[filled : filled + take] = tokens[:take]
             filled, tokens = filled + take, tokens[take:]
@@ -221,10 +219,9 @@ def _write_rows(
     return {name: digest.hexdigest() for name, digest in digests.items()}
 
 
-def _write_order(draw: Draw, pool: TokenPool, file: Path) -> None:
+def _write_order(draw: Draw, file: Path) -> None:
     """List the start of each document in the tokens of the rows."""
-    lengths = pool.lengths[draw.documents]
-    starts = np.cumsum(lengths) - lengths
+    starts = np.cumsum(draw.tokens) - draw.tokens
     columns = {"document": draw.documents, "pass": draw.passes, "start": starts}
     pq.write_table(pa.table(columns), file)
 

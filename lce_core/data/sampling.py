@@ -2,10 +2,11 @@
 
 Within each domain, long documents are always kept and short ones with a small probability, until
 the domain has its share of the token budget. Long text is therefore up-weighted while the mixture
-of domains stays that of the corpus. Domains are interleaved evenly, so any prefix of the order has
-the same mixture, as nearly as whole documents allow. Documents beyond the budget are excluded from
-the draw and its statistics. Everything works on an index (domain and length of each document) and
-depends on the seed. A corpus that is too small is used again in a new order.
+of domains stays that of the corpus: the last document of each domain is cut where the domain's
+share ends, so that a small budget keeps the mixture too. Domains are interleaved evenly, so any
+prefix of the order has the same mixture, as nearly as whole documents allow. Everything works on an
+index (domain and length of each document) and depends on the seed. A corpus that is too small is
+used again in a new order.
 
 Source: Fu et al. 2024, arXiv:2402.10171, section 3; LCEG, arXiv:2409.12181, appendix 9.3. Here
 lengths are counted instead of estimated from characters, and the shares are those of the corpus
@@ -26,13 +27,12 @@ from lce_core.recipe import Upsampling
 
 @dataclass(frozen=True, eq=False)
 class Draw:
-    """Documents in training order, and the statistics of the draw.
-
-    The last document may extend beyond the budget; statistics count its tokens up to the budget.
-    """
+    """Documents in training order, and the statistics of the draw."""
 
     documents: NDArray[np.int64]
     """Indices into the corpus index; a document may occur again in a later pass."""
+    tokens: NDArray[np.int64]
+    """Number of tokens taken from the start of each document; their sum is the budget."""
     passes: NDArray[np.int64]
     """Pass through its domain in which each document was drawn, from 0."""
     statistics: list[dict[str, Any]]
@@ -49,7 +49,7 @@ def draw_documents(
     upsampling: Upsampling,
     seed: int,
 ) -> Draw:
-    """Draw documents until `budget` tokens are reached, keeping the corpus's mixture of domains.
+    """Draw documents with `budget` tokens in total, in the corpus's mixture of domains.
 
     Args:
       domains: index into `names` for each document (documents,).
@@ -70,44 +70,54 @@ def draw_documents(
             "text to train on",
             "add text, or lower the held-out share",
         )
-    chosen, passes, places = [], [], []
-    for domain in range(len(names)):
-        members = np.flatnonzero((domains == domain) & (lengths > 0))
-        share = int(lengths[members].sum()) / total
-        wanted = int(np.ceil(budget * share))
+    in_domain = [domains == domain for domain in range(len(names))]
+    available = [int(lengths[there].sum()) for there in in_domain]
+    chosen, taken, passes, order_keys = [], [], [], []
+    for domain, wanted in enumerate(_shares(available, budget)):
+        members = np.flatnonzero(in_domain[domain] & (lengths > 0))
         rng = np.random.default_rng([seed, domain])
         picked, picked_pass = _fill(members, lengths, wanted, upsampling, rng)
-        ends = np.cumsum(lengths[picked], dtype=np.int64)
+        ends = np.minimum(np.cumsum(lengths[picked], dtype=np.int64), wanted)
+        tokens = np.diff(ends, prepend=0)
         chosen.append(picked)
+        taken.append(tokens)
         passes.append(picked_pass)
-        # Order key of a document: the position of its middle within its domain, from 0 to 1.
-        places.append((ends - lengths[picked] / 2) / max(wanted, 1))
-    order = np.argsort(np.concatenate(places), kind="stable")
-    documents, drawn_in = np.concatenate(chosen)[order], np.concatenate(passes)[order]
-    sizes = lengths[documents].astype(np.int64)
-    # Tokens of each document within the budget; 0 for documents beyond it.
-    held = np.clip(budget - (np.cumsum(sizes) - sizes), 0, sizes)
-    documents, drawn_in, held = (array[held > 0] for array in (documents, drawn_in, held))
+        # The position of a document's middle within its domain, from 0 to 1.
+        order_keys.append((ends - tokens / 2) / max(wanted, 1))
+    order = np.argsort(np.concatenate(order_keys), kind="stable")
+    documents, tokens, drawn_in = (np.concatenate(part)[order] for part in (chosen, taken, passes))
     is_long = lengths >= upsampling.long_document_tokens
     statistics = []
     for domain, name in enumerate(names):
-        there, drawn = domains == domain, domains[documents] == domain
-        tokens, drawn_tokens = int(lengths[there].sum()), int(held[drawn].sum())
+        there, drawn = in_domain[domain], domains[documents] == domain
+        drawn_tokens = int(tokens[drawn].sum())
         statistics.append(
             {
                 "domain": name,
                 "documents": int((there & (lengths > 0)).sum()),
-                "tokens": tokens,
-                "share": tokens / total,
+                "tokens": available[domain],
+                "share": available[domain] / total,
                 "long_tokens": int(lengths[there & is_long].sum()),
                 "drawn_documents": int(drawn.sum()),
                 "drawn_tokens": drawn_tokens,
-                "drawn_share": drawn_tokens / int(held.sum()),
-                "drawn_long_tokens": int(held[drawn & is_long[documents]].sum()),
+                "drawn_share": drawn_tokens / budget,
+                "drawn_long_tokens": int(tokens[drawn & is_long[documents]].sum()),
                 "passes": int(drawn_in[drawn].max(initial=-1)) + 1,
             }
         )
-    return Draw(documents, drawn_in, statistics)
+    return Draw(documents, tokens, drawn_in, statistics)
+
+
+def _shares(available: list[int], budget: int) -> list[int]:
+    """Divide the budget in proportion to `available`, rounded so that the sum is the budget."""
+    total = sum(available)
+    shares = [budget * tokens // total for tokens in available]
+    # The largest remainders are rounded up.
+    remainders = [budget * tokens % total for tokens in available]
+    by_remainder = sorted(range(len(available)), key=lambda domain: -remainders[domain])
+    for domain in by_remainder[: budget - sum(shares)]:
+        shares[domain] += 1
+    return shares
 
 
 def _fill(

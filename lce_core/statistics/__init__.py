@@ -15,6 +15,6 @@ prompts. No interval or test counts two members of a cluster as two observations
   rank_agreement    agreement of two scores on the order of methods
 
 Cells record bootstrap percentile intervals, which with ten documents cover 90 % instead of 95 %.
-They stay unchanged, because another interval would give every stored result a new version. Claims
-use the other modules, whose intervals also hold with few documents.
+Claims use the other modules, whose intervals also hold with few documents. A cell's identity
+contains the definition of its intervals (`estimates.INTERVALS`).
 """

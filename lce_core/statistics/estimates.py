@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,8 +18,24 @@ from lce_core.statistics._checks import finite
 
 NORMAL_QUANTILE = 1.959963984540054
 """97.5 % quantile of the normal distribution."""
+NUM_RESAMPLES = 2000
+QUANTILES = (0.025, 0.975)
+"""Quantiles of the resampled means that bound the bootstrap interval."""
+SEED = 0
+INTERVALS: dict[str, Any] = {
+    "bootstrap_mean": {
+        "version": 1,
+        "resamples": NUM_RESAMPLES,
+        "quantiles": list(QUANTILES),
+        "seed": SEED,
+    },
+    "wilson": {"version": 1, "normal_quantile": NORMAL_QUANTILE},
+    "mean_estimate": {"version": 1},
+}
+"""Definition of every interval that cells record. It is part of a cell's identity, so a changed
+constant gives cells new ids. Raise `version` if the code computes another interval from the same
+constants; tests/lce_core/statistics/test_estimates.py holds the intervals of each version."""
 _BLOCK_ELEMENTS = 1 << 20
-_SEED = 0
 
 
 @dataclass(frozen=True)
@@ -36,7 +53,6 @@ def bootstrap_mean(
     *,
     weights: ArrayLike | None = None,
     clusters: Sequence[Hashable] | None = None,
-    resamples: int = 2000,
 ) -> Estimate:
     """Return the weighted mean of `values` with a percentile interval over resampled clusters.
 
@@ -45,7 +61,6 @@ def bootstrap_mean(
       weights: positive weight of each value, such as its number of tokens; None weights all
         equally.
       clusters: cluster of each value; None makes every value its own cluster.
-      resamples: number of bootstrap draws.
     """
     data = finite("bootstrap_mean", values)
     weight = np.ones_like(data) if weights is None else np.asarray(weights, dtype=np.float64)
@@ -53,8 +68,8 @@ def bootstrap_mean(
     value = float(sums.sum() / totals.sum())
     if len(sums) == 1:
         return Estimate(value, None, None, data.size)
-    means = _resampled_means(sums, totals, resamples, np.random.default_rng(_SEED))
-    low, high = np.quantile(means, [0.025, 0.975])
+    means = _resampled_means(sums, totals, np.random.default_rng(SEED))
+    low, high = np.quantile(means, QUANTILES)
     # The percentile interval of a skewed sample may exclude its own mean.
     return Estimate(value, min(float(low), value), max(float(high), value), data.size)
 
@@ -68,6 +83,20 @@ def wilson(num_right: int, num_samples: int) -> Estimate:
     half = NORMAL_QUANTILE * math.sqrt(variance) / (1 + square / num_samples)
     low, high = max(0.0, centre - half), min(1.0, centre + half)
     return Estimate(share, min(low, share), max(high, share), num_samples)
+
+
+def mean_estimate(values: Sequence[float], clusters: Sequence[Hashable | None]) -> Estimate:
+    """Return the mean: bootstrap over clusters if there are any, or Wilson for scores of 0 and 1.
+
+    Args:
+      values: finite scores (n,).
+      clusters: cluster of each value (n,); all None if the values are independent.
+    """
+    if clusters[0] is not None:
+        return bootstrap_mean(values, clusters=clusters)
+    if all(value in (0, 1) for value in values):
+        return wilson(int(sum(values)), len(values))
+    return bootstrap_mean(values)
 
 
 def _cluster_totals(
@@ -90,14 +119,13 @@ def _cluster_totals(
 def _resampled_means(
     sums: NDArray[np.float64],
     totals: NDArray[np.float64],
-    resamples: int,
     rng: np.random.Generator,
 ) -> NDArray[np.float64]:
     num_clusters = len(sums)
     block = max(1, _BLOCK_ELEMENTS // num_clusters)
-    means = np.empty(resamples)
-    for start in range(0, resamples, block):
-        size = (min(block, resamples - start), num_clusters)
+    means = np.empty(NUM_RESAMPLES)
+    for start in range(0, NUM_RESAMPLES, block):
+        size = (min(block, NUM_RESAMPLES - start), num_clusters)
         drawn = rng.integers(num_clusters, size=size)
         means[start : start + size[0]] = sums[drawn].sum(axis=1) / totals[drawn].sum(axis=1)
     return means

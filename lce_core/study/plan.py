@@ -16,6 +16,7 @@ from lce_core.benchmarks import Benchmark
 from lce_core.errors import SpecError, UnavailableError
 from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths
+from lce_core.statistics.estimates import INTERVALS
 from lce_core.store.identity import SHORT
 from lce_core.store.steps import Step, make_step
 from lce_core.study.planned_data import Base, Data, Text
@@ -245,6 +246,7 @@ class _Block:
             task=axes["task"],
             eval_length=axes["eval_length"],
             evaluation=study.evaluation.inference(),
+            intervals=INTERVALS,
             seed=self.seed if entry.benchmark.seeded else None,
             data=data,
             published=self.published[variant.name].digest,

@@ -11,15 +11,17 @@ from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BeforeValidator, Field, PlainSerializer
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
 
 from lce_core.benchmarks import BENCHMARKS, Benchmark
 from lce_core.corpora import CORPORA, Corpus
 from lce_core.data.sequences import Answers, Sequences
+from lce_core.errors import SpecError
 from lce_core.methods import METHODS, Method
 from lce_core.models import MODELS, LanguageModel
 from lce_core.recipe import Inference, Positions, Section, Training, Upsampling
 from lce_core.registry import Plugin, Registry
+from lce_core.statistics.estimates import INTERVALS
 from lce_core.store.steps import Step
 from lce_core.study.step_cost import (
     StepCost,
@@ -38,6 +40,17 @@ def _plugin(registry: Registry[Any], value: object) -> object:
 
 def _identity(plugin: Plugin) -> dict[str, Any]:
     return plugin.identity()
+
+
+def _installed_intervals(value: dict[str, Any]) -> dict[str, Any]:
+    if value != INTERVALS:
+        raise SpecError(
+            "intervals",
+            value,
+            f"{INTERVALS}, the intervals of this installation",
+            "plan the study again with this installation",
+        )
+    return value
 
 
 _AS_IDENTITY = PlainSerializer(_identity)
@@ -79,7 +92,7 @@ class RowsSpec(_TextSpec):
     """Packed training rows."""
 
     kind: ClassVar[str] = "rows"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     order: ClassVar[int] = 0
     submitted_as: ClassVar[str] = "sample"
 
@@ -188,6 +201,8 @@ class CellSpec(StepSpec):
     eval_length: int
     """Evaluated context length in tokens."""
     evaluation: Inference
+    intervals: Annotated[dict[str, Any], AfterValidator(_installed_intervals)]
+    """Definition of the intervals around scores: `lce_core.statistics.estimates.INTERVALS`."""
     seed: int | None = None
     """Seed of a benchmark that draws its samples; None for other benchmarks."""
     data: str | None = None

@@ -37,7 +37,7 @@ from lce_core.benchmarks._prompted.retrieval import (
 from lce_core.data.sequences import Answers, Sequences
 from lce_core.errors import UnavailableError
 from lce_core.models import LanguageModel
-from lce_core.statistics.estimates import Estimate, bootstrap_mean, wilson
+from lce_core.statistics.estimates import Estimate, mean_estimate
 
 
 @dataclass(frozen=True)
@@ -315,10 +315,6 @@ def strata(draws: Sequence[np.random.Generator], whole: float = 1.0) -> list[flo
 
 def mean_score(samples: Sequence[Sample]) -> Estimate:
     """Return the mean score with an interval: bootstrap over clusters, or Wilson for 0 and 1."""
-    scores = [sample.score for sample in samples]
-    clusters = [sample.cluster for sample in samples]
-    if clusters[0] is not None:
-        return bootstrap_mean(scores, clusters=clusters)
-    if all(value in (0, 1) for value in scores):
-        return wilson(int(sum(scores)), len(scores))
-    return bootstrap_mean(scores)
+    return mean_estimate(
+        [sample.score for sample in samples], [sample.cluster for sample in samples]
+    )

@@ -50,7 +50,7 @@ from lce_core.errors import UnavailableError
 from lce_core.evidence import calls
 from lce_core.models import LanguageModel
 from lce_core.registry import Examples, Source
-from lce_core.statistics.estimates import Estimate, bootstrap_mean, wilson
+from lce_core.statistics.estimates import Estimate, bootstrap_mean, mean_estimate, wilson
 
 NEW_TOKENS = 256
 """Longest generated answer in tokens; the harness's default."""
@@ -193,21 +193,13 @@ def _sample(
 def _scores(samples: Sequence[Sample], questions: Sequence[Mapping[str, Any]]) -> list[Score]:
     clusters = [sample.cluster for sample in samples]
     accuracy = [sample.score for sample in samples]
-    found = {"accuracy": _estimate(accuracy, clusters)}
+    found = {"accuracy": mean_estimate(accuracy, clusters)}
     if clusters[0] is not None:
         found["accuracy"] = found["acc_macro"] = over_subjects(accuracy, clusters)
     for metric in questions[0]["metrics"]:
         values = [float(question[metric]) for question in questions]
-        found[metric] = _estimate(values, clusters)
+        found[metric] = mean_estimate(values, clusters)
     return [score(metric, value, higher_is_better=True) for metric, value in found.items()]
-
-
-def _estimate(values: list[float], clusters: list[str | None]) -> Estimate:
-    if clusters[0] is not None:
-        return bootstrap_mean(values, clusters=clusters)
-    if {*values} <= {0.0, 1.0}:
-        return wilson(int(sum(values)), len(values))
-    return bootstrap_mean(values)
 
 
 def over_subjects(values: Sequence[float], subjects: Sequence[str | None]) -> Estimate:

@@ -98,13 +98,12 @@ def pack(out: Path, num_rows: int) -> Any:
     )
 
 
-def test_a_document_that_begins_where_rows_end_is_not_used(tmp_path: Path) -> None:
-    # Each domain's share of 48 tokens is 24, for which it draws two documents.
+def test_the_second_document_of_each_domain_is_cut_where_its_share_ends(tmp_path: Path) -> None:
+    # Each domain's share of 48 tokens is 24: one document of 16 tokens and half of another.
     manifest = pack(tmp_path, 3)
-    assert sum(domain["drawn_documents"] for domain in manifest["domains"]) == 3
-    assert sum(domain["drawn_tokens"] for domain in manifest["domains"]) == 48
-    assert manifest["drawn_documents"] == 3
-    assert pq.read_table(tmp_path / "order.parquet")["start"].to_pylist() == [0, 16, 32]
+    assert [domain["drawn_tokens"] for domain in manifest["domains"]] == [24, 24]
+    assert manifest["drawn_documents"] == 4
+    assert pq.read_table(tmp_path / "order.parquet")["start"].to_pylist() == [0, 16, 32, 40]
 
 
 def test_each_block_of_rows_draws_its_own_last_touch(

@@ -28,14 +28,14 @@ def draw(domains: np.ndarray, lengths: np.ndarray, budget: int, seed: int = 0) -
     return draw_documents(domains, lengths, NAMES, budget=budget, upsampling=MIX, seed=seed)
 
 
-def test_domain_shares_of_tokens_are_kept() -> None:
+def test_a_draw_has_the_corpus_shares_of_domains_to_the_token() -> None:
     domains, lengths = corpus()
     budget = int(lengths.sum() // 5)
-    drawn = draw(domains, lengths, budget).documents
+    drawn = draw(domains, lengths, budget)
     for domain in range(3):
         share = lengths[domains == domain].sum() / lengths.sum()
-        members = drawn[domains[drawn] == domain]
-        assert abs(lengths[members].sum() - share * budget) <= lengths[drawn].max()
+        tokens = drawn.tokens[domains[drawn.documents] == domain].sum()
+        assert abs(tokens - share * budget) < 1
 
 
 def test_long_documents_are_always_kept_and_short_ones_at_the_rate() -> None:
@@ -69,7 +69,7 @@ def test_any_prefix_has_the_mixture() -> None:
     seed=st.integers(0, 100),
     data=st.data(),
 )
-def test_the_budget_is_met_statistics_are_of_its_tokens_and_no_pass_repeats_a_document(
+def test_every_budget_is_met_in_the_corpus_mixture_and_no_pass_repeats_a_document(
     lengths: list[int], budget: int, seed: int, data: st.DataObject
 ) -> None:
     sizes = np.array(lengths)
@@ -81,32 +81,29 @@ def test_the_budget_is_met_statistics_are_of_its_tokens_and_no_pass_repeats_a_do
             draw(domains, sizes, budget, seed)
         return
     drawn = draw(domains, sizes, budget, seed)
-    tokens = [document for document in drawn.documents.tolist() for _ in range(sizes[document])]
-    assert len(tokens) >= budget > len(tokens) - sizes[drawn.documents[-1]]
-    assert (sizes[drawn.documents] > 0).all()
+    assert drawn.tokens.sum() == budget
+    assert ((drawn.tokens > 0) & (drawn.tokens <= sizes[drawn.documents])).all()
     pairs = list(zip(drawn.documents.tolist(), drawn.passes.tolist(), strict=True))
     assert len(set(pairs)) == len(pairs)
+    is_long = sizes[drawn.documents] >= 1000
     for domain, entry in enumerate(drawn.statistics):
         of_domain = domains[drawn.documents] == domain
-        inside = [d for d in tokens[:budget] if domains[d] == domain]
-        assert entry["drawn_tokens"] == len(inside)
-        assert entry["drawn_long_tokens"] == sum(sizes[d] >= 1000 for d in inside)
-        assert entry["drawn_share"] == pytest.approx(len(inside) / budget)
+        assert (drawn.tokens < sizes[drawn.documents])[of_domain].sum() <= 1
+        assert entry["share"] == pytest.approx(sizes[domains == domain].sum() / sizes.sum())
+        assert entry["drawn_tokens"] == drawn.tokens[of_domain].sum()
+        assert abs(entry["drawn_tokens"] - entry["share"] * budget) < 1
+        assert entry["drawn_long_tokens"] == drawn.tokens[of_domain & is_long].sum()
+        assert entry["drawn_share"] == pytest.approx(entry["drawn_tokens"] / budget)
         assert entry["drawn_documents"] == of_domain.sum()
         assert entry["passes"] == drawn.passes[of_domain].max(initial=-1) + 1
 
 
-@pytest.mark.parametrize(("length", "held"), [(60, 60), (75, 75), (90, 70), (150, 60)])
-def test_statistics_of_a_document_longer_than_its_share_stop_at_the_budget(
-    length: int, held: int
-) -> None:
-    """Its share of 100 tokens is 60; it begins behind `length` / 3 of the others, at most 40."""
-    lengths = np.array([length] + [1] * (length * 40 // 60))
-    domains = np.array([0] + [1] * (len(lengths) - 1))
-    first, second, _ = draw(domains, lengths, 100).statistics
-    assert first["share"] == pytest.approx(0.6)
-    assert (first["drawn_tokens"], second["drawn_tokens"]) == (held, 100 - held)
-    assert (first["drawn_share"], second["drawn_share"]) == (held / 100, (100 - held) / 100)
+def test_a_document_longer_than_its_share_is_cut() -> None:
+    lengths = np.array([150] + [1] * 100)
+    domains = np.array([0] + [1] * 100)
+    drawn = draw(domains, lengths, 100)
+    assert drawn.tokens[drawn.documents == 0].tolist() == [60]
+    assert [entry["drawn_share"] for entry in drawn.statistics] == [0.6, 0.4, 0.0]
 
 
 def test_a_small_corpus_is_gone_through_again_in_a_new_order() -> None:

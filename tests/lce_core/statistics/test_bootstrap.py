@@ -54,6 +54,6 @@ def test_weights_count_in_clusters_too() -> None:
 )
 def test_the_mean_is_weighed_whatever_the_clusters(rows: list[tuple[float, float, int]]) -> None:
     values, weights, clusters = zip(*rows, strict=True)
-    estimate = bootstrap_mean(values, weights=weights, clusters=clusters, resamples=10)
+    estimate = bootstrap_mean(values, weights=weights, clusters=clusters)
     expected = np.average(values, weights=weights)
     assert estimate.value == pytest.approx(expected, rel=1e-9, abs=1e-9)

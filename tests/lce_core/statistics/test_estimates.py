@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lce_core.statistics.estimates import bootstrap_mean, wilson
+from lce_core.statistics.estimates import INTERVALS, bootstrap_mean, mean_estimate, wilson
 
 samples = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=40)
 
@@ -18,7 +18,7 @@ samples = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=40)
 @settings(max_examples=40)
 @given(samples)
 def test_the_bootstrap_interval_contains_the_mean(values: list[float]) -> None:
-    estimate = bootstrap_mean(values, resamples=200)
+    estimate = bootstrap_mean(values)
     assert estimate.value == pytest.approx(np.mean(values), rel=1e-9, abs=1e-6)
     assert estimate.low is not None
     assert estimate.high is not None
@@ -31,12 +31,11 @@ def test_the_bootstrap_interval_does_not_depend_on_order(values: list[float], ra
     pairs = [(value, index % 3) for index, value in enumerate(values)]
     shuffled = random.sample(pairs, len(pairs))
     first, second = (
-        bootstrap_mean([v for v, _ in ps], clusters=[c for _, c in ps], resamples=100)
-        for ps in (pairs, shuffled)
+        bootstrap_mean([v for v, _ in ps], clusters=[c for _, c in ps]) for ps in (pairs, shuffled)
     )
     assert first == second
-    reordered = bootstrap_mean([v for v, _ in shuffled], resamples=100)
-    assert reordered == bootstrap_mean(values, resamples=100)
+    reordered = bootstrap_mean([v for v, _ in shuffled])
+    assert reordered == bootstrap_mean(values)
 
 
 @settings(max_examples=20)
@@ -67,7 +66,7 @@ def test_weights_count_as_repeated_values() -> None:
 
 def test_the_bootstrap_interval_covers_the_true_mean_about_95_times_in_100() -> None:
     rng = np.random.default_rng(1)
-    intervals = [bootstrap_mean(rng.exponential(size=80), resamples=300) for _ in range(200)]
+    intervals = [bootstrap_mean(rng.exponential(size=80)) for _ in range(200)]
     covered = sum(i.low <= 1.0 <= i.high for i in intervals if i.low is not None)
     assert 178 <= covered <= 199
 
@@ -113,3 +112,35 @@ def test_a_mean_of_nothing_or_of_infinities_is_refused(values: list[float]) -> N
 def test_an_impossible_accuracy_is_refused(right: int, total: int) -> None:
     with pytest.raises(AssertionError, match="right"):
         wilson(right, total)
+
+
+SKEWED = [0.1, 0.7, 0.4, 2.5, 0.3, 0.9, 1.1, 0.2]
+CLUSTERS = ["a", "a", "b", "c", "c", "d", "e", "f"]
+HITS = [1.0, 0.0, 1.0, 1.0, 0.0, 1.0, 1.0, 1.0]
+
+
+def test_an_interval_changes_only_with_its_definition_which_cells_are_identified_by() -> None:
+    """If this fails, raise the estimator's `version` in INTERVALS; then change the numbers here."""
+    recorded = {
+        ("bootstrap_mean", 1): [(0.35, 1.3253125), (0.4032258064516, 1.1150795454545)],
+        ("wilson", 1): [(0.4092754303102, 0.9285207872479)],
+        ("mean_estimate", 1): [(0.6, 1.0), (0.4092754303102, 0.9285207872479), (0.35, 1.3253125)],
+    }
+    weights = range(1, 9)
+    computed = {
+        "bootstrap_mean": [
+            bootstrap_mean(SKEWED),
+            bootstrap_mean(SKEWED, weights=weights, clusters=CLUSTERS),
+        ],
+        "wilson": [wilson(6, 8)],
+        "mean_estimate": [
+            mean_estimate(HITS, CLUSTERS),
+            mean_estimate(HITS, [None] * 8),
+            mean_estimate(SKEWED, [None] * 8),
+        ],
+    }
+    assert computed.keys() == INTERVALS.keys()
+    for name, estimates in computed.items():
+        bounds = [(estimate.low, estimate.high) for estimate in estimates]
+        expected = recorded[name, INTERVALS[name]["version"]]
+        assert bounds == [pytest.approx(pair, rel=1e-12) for pair in expected]

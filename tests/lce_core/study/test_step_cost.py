@@ -28,6 +28,7 @@ from lce_core.data.sequences import Answers, Sequences
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
 from lce_core.recipe import Inference
+from lce_core.statistics.estimates import INTERVALS
 from lce_core.store.steps import Step
 from lce_core.study.plan import compile_study
 from lce_core.study.step_cost import StepCost, decoding_cost
@@ -239,6 +240,7 @@ def priced(benchmark: str, parameters: dict[str, int], method: str, length: int)
         task=asked.tasks()[0],
         eval_length=length,
         evaluation=Inference(precision="bf16"),
+        intervals=INTERVALS,
     )
     lineage = {"held_out": {"tokens_per_domain": 0}}
     return spec.cost(Step("cell", "one", {}, {}, lineage, "0"))

@@ -10,6 +10,7 @@ import pytest
 from flows.settings import STUDIES, make_execution
 from lce_core.errors import SpecError
 from lce_core.runners import Runner
+from lce_core.statistics.estimates import INTERVALS
 from lce_core.store.artifacts import Store
 from lce_core.store.steps import Step
 from lce_core.study.plan import compile_study
@@ -47,6 +48,7 @@ def test_every_kind_has_its_own_function_in_the_runner() -> None:
         ("rows", {"rows_length": 8}, "rows_length: got an unknown key"),
         ("finetune", {"num_steps": "4"}, "num_steps: got '4'"),
         ("cell", {"method": {"name": "yarn", "version": 0}}, "version 0"),
+        ("cell", {"intervals": {"wilson": {"version": 0}}}, "intervals"),
     ],
 )
 def test_a_spec_that_another_version_wrote_is_refused_with_its_place(
@@ -54,6 +56,17 @@ def test_a_spec_that_another_version_wrote_is_refused_with_its_place(
 ) -> None:
     with pytest.raises(SpecError, match=message):
         spec_of(of_kind(steps, kind, **changes))
+
+
+def test_the_definition_of_intervals_is_part_of_a_cells_identity(
+    monkeypatch: pytest.MonkeyPatch, steps: list[Step]
+) -> None:
+    for step in steps:
+        assert (step.spec.get("intervals") == INTERVALS) == (step.kind == "cell")
+    study = load_study(STUDIES / "smoke.yaml")
+    monkeypatch.setitem(INTERVALS, "wilson", {**INTERVALS["wilson"], "version": 2})
+    changed = compile_study(study, {}).steps.values()
+    assert not {s.fingerprint for s in changed if s.kind == "cell"} & {s.fingerprint for s in steps}
 
 
 def test_what_the_runner_cannot_read_is_a_failure_of_the_step(
