@@ -35,8 +35,8 @@ from lce_core.extension.extending import extend
 from lce_core.extension.learned import LEARNED
 from lce_core.methods import Method
 from lce_core.models import MODELS, LanguageModel
+from lce_core.progress import Report
 from lce_core.recipe import Positions
-from lce_core.reports import Report
 from lce_core.store.artifacts import Attempt, Store
 from lce_core.store.cell_tables import ARRAYS_FILE, SAMPLES, SAMPLES_FILE, TOKEN_NLL, TOKEN_NLL_FILE
 from lce_core.store.plain_text import writable

@@ -16,8 +16,8 @@ from lce_core.data.sequences import Answers, Sequences
 from lce_core.errors import SpecError
 from lce_core.evaluation.loss_cache import LossCache
 from lce_core.models import LanguageModel
+from lce_core.progress import Progress, no_progress
 from lce_core.registry import Plugin
-from lce_core.reports import Progress, no_progress
 from lce_core.statistics.estimates import Estimate
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from lce_core.data.manifest import file_digests, read_manifest, write_manifest
 from lce_core.data.pool import listings, token_pool
 from lce_core.data.tokenised import separator_of, token_dtype
 from lce_core.errors import DataError
-from lce_core.reports import Report
+from lce_core.progress import Report
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -33,8 +33,8 @@ from lce_core.data.sampling import Draw, draw_documents
 from lce_core.data.tokenised import TokenArray, TokenPool, separator_of, token_dtype
 from lce_core.errors import SpecError, StoreError
 from lce_core.models import LanguageModel
+from lce_core.progress import Report
 from lce_core.recipe import Upsampling
-from lce_core.reports import Report
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from lce_core.corpora import Corpus, Split
 from lce_core.data.token_shards import TokenShards
 from lce_core.data.tokenised import TokenPool, tokenise
-from lce_core.reports import Report
+from lce_core.progress import Report
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

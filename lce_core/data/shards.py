@@ -28,7 +28,7 @@ from lce_core.data.manifest import write_manifest
 from lce_core.data.segments import FACTS, Segment, TokenBlock, seal, sealed_segments, segment_name
 from lce_core.data.tokenised import checked, domain_indices, encoded, separator_of, token_dtype
 from lce_core.errors import DataError
-from lce_core.reports import Report
+from lce_core.progress import Report
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from lce_core.corpora import Document
 from lce_core.errors import DataError, SpecError
-from lce_core.reports import Report
+from lce_core.progress import Report
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -42,7 +42,7 @@ from lce_core.evaluation.shared_prefixes import (
     reusable,
     sharing_order,
 )
-from lce_core.reports import Progress, no_progress
+from lce_core.progress import Progress, no_progress
 
 if TYPE_CHECKING:
     from transformers import DynamicCache

@@ -17,7 +17,7 @@ from lce_core.errors import NonFiniteError, SpecError
 from lce_core.evaluation.cross_entropy import token_scores
 from lce_core.evaluation.loss_cache import TokenScores
 from lce_core.evaluation.passes import texts_together
-from lce_core.reports import Progress, no_progress
+from lce_core.progress import Progress, no_progress
 
 if TYPE_CHECKING:
     from lce_core.extension.extended_model import ExtendedModel

@@ -27,7 +27,7 @@ from typing import IO, Any, NoReturn
 import torch
 
 from lce_core.errors import LceError, ProcessFailedError, WorkerLostError, restored
-from lce_core.reports import Report
+from lce_core.progress import Report
 
 _STOP_SECONDS = 20.0
 _TAIL_CHARACTERS = 2000

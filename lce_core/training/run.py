@@ -27,18 +27,18 @@ import torch
 
 from lce_core.devices import memory_bytes, reproducible, resolve_device
 from lce_core.errors import SpecError
-from lce_core.reports import Report
+from lce_core.progress import Report
 from lce_core.training import launching
 from lce_core.training.assembly import plugin_of
+from lce_core.training.fallbacks import described, too_small, worth_trying
 from lce_core.training.job import TrainingJob
-from lce_core.training.ladder import described, rungs, too_small
 from lce_core.training.trainer import Trainer
 
 
 def run(job: TrainingJob, report: Report) -> dict[str, Any]:
     """Train to the last step, from the latest resume point if there is one; save to `job.out`.
 
-    A run that is out of memory restarts with the next fallback (`lce_core.training.ladder`).
+    A run that is out of memory restarts with the next fallback (`lce_core.training.fallbacks`).
 
     Args:
       job: what to train, and with which settings.
@@ -58,18 +58,18 @@ def run(job: TrainingJob, report: Report) -> dict[str, Any]:
     device = resolve_device(job.device)
     _check(job, device)
     base, capacity = plugin_of(job), memory_bytes(device)
-    wanting: list[str] = []
-    for rung in rungs(job, base, device, capacity):
+    failed: list[str] = []
+    for fallback in worth_trying(job, base, device, capacity):
         try:
-            return {**_carry_out(rung, device, report), "out_of_memory": wanting}
+            return {**_carry_out(fallback, device, report), "out_of_memory": failed}
         except torch.OutOfMemoryError as error:
-            wanting.append(f"{described(rung)}: {str(error).splitlines()[0]}")
+            failed.append(f"{described(fallback)}: {str(error).splitlines()[0]}")
         # Collect outside the except clause: the exception's traceback keeps the trainer and its
         # tensors alive until the clause ends.
         gc.collect()
         if device.type == "cuda":
             torch.cuda.empty_cache()
-    raise too_small(rung, base, device, capacity, wanting)
+    raise too_small(fallback, base, device, capacity, failed)
 
 
 def _check(job: TrainingJob, device: torch.device) -> None:

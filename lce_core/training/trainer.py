@@ -29,7 +29,7 @@ from torch.distributed.tensor import DTensor
 from lce_core.attention.observed import KernelWatch
 from lce_core.errors import DataError, NonFiniteError
 from lce_core.extension.learned import save_learned
-from lce_core.reports import Report
+from lce_core.progress import Report
 from lce_core.training.assembly import build, open_rows, plugin_of, sequence_length
 from lce_core.training.checkpoints import points
 from lce_core.training.checkpoints.resume import restore, shard_tensors, training_tensors

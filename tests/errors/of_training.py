@@ -84,7 +84,7 @@ def _(place: Place) -> None:
     train(place, {"precision": "bf16", "state_precision": "bf16"}, sharding="replicate")
 
 
-@provokes("lce_core/training/ladder.py", "raise processes")
+@provokes("lce_core/training/fallbacks.py", "raise processes")
 def _(place: Place) -> None:
     place.patch.setattr("lce_core.training.run.memory_bytes", lambda device: 10**6)
     train(place)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from lce_core.benchmarks._base import CellRequest
 from lce_core.benchmarks._text.windows import window_losses
 from lce_core.evaluation.windows import Stream, Windows
-from lce_core.reports import Progress
+from lce_core.progress import Progress
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from lce_core.benchmarks._base import CellRequest
 from lce_core.errors import UnavailableError
 from lce_core.evaluation.loss_cache import Text, TokenScores
 from lce_core.evaluation.windows import Stream, Windows
-from lce_core.reports import Progress
+from lce_core.progress import Progress
 
 # Bounds the float32 losses of a group to 16 MB.
 _GROUP_TOKENS = 1 << 22

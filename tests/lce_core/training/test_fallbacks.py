@@ -1,5 +1,5 @@
 """Strategy: memory that runs out is provoked where autograd saves tensors, and by name where only a
-GPU could tell; an undisturbed run of the same job is the oracle of what the ladder arrives at."""
+GPU could tell; an undisturbed run of the same job is the oracle of what the fallbacks arrive at."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from lce_core.errors import SpecError
 from lce_core.models import MODELS
-from lce_core.training import ladder
+from lce_core.training import fallbacks
 from lce_core.training.loss_model import LossModel
 from lce_core.training.run import run
 from tests.support.training_jobs import (
@@ -70,7 +70,7 @@ def test_one_row_too_many_for_the_memory_is_computed_in_parts(
     assert losses(job) == losses(undisturbed)
 
 
-def test_a_run_out_of_memory_goes_down_the_ladder_and_ends_the_same(
+def test_a_run_out_of_memory_tries_its_fallbacks_and_ends_the_same(
     make_job: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     undisturbed = make_job(num_steps=2)
@@ -159,8 +159,8 @@ def _first(make_job: Any, capacity: int, training: dict[str, Any], **changes: An
     lengths = {"row_length": tokens, "target_context": tokens, "micro_batch_tokens": tokens}
     given = {"precision": "bf16", "tokens_per_step": 256 * tokens, **training}
     job = make_job(given, **{**lengths, **changes})
-    found = ladder.rungs(job, MODELS.load("llama2_7b")(), GPU, capacity)
-    return ladder.described(found[0])
+    found = fallbacks.worth_trying(job, MODELS.load("llama2_7b")(), GPU, capacity)
+    return fallbacks.described(found[0])
 
 
 BF16 = {"state_precision": "bf16"}
@@ -193,5 +193,5 @@ def test_memory_that_cannot_suffice_is_refused_before_anything_is_loaded(make_jo
 
 def test_short_rows_pass_together_as_long_as_they_fit(make_job: Any) -> None:
     job = make_job(micro_batch_tokens=8 * ROW_LENGTH)
-    assert [rung.micro_rows for rung in ladder.all_rungs(job)[:4]] == [8, 4, 2, 1]
-    assert ladder.rungs(job, BASE, GPU, H100)[0].micro_rows == 8
+    assert [one.micro_rows for one in fallbacks.all_fallbacks(job)[:4]] == [8, 4, 2, 1]
+    assert fallbacks.worth_trying(job, BASE, GPU, H100)[0].micro_rows == 8

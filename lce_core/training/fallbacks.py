@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lce_core.training.job import TrainingJob
 
 
-def all_rungs(job: TrainingJob) -> list[TrainingJob]:
+def all_fallbacks(job: TrainingJob) -> list[TrainingJob]:
     """List the job and its fallbacks, each needing less memory than the one before."""
     found = [job.model_copy(update={"gradient_checkpointing": job.kept})]
     while found[-1].micro_rows > 1:
@@ -43,15 +43,12 @@ def all_rungs(job: TrainingJob) -> list[TrainingJob]:
         # bf16 states need half the memory, so layers may keep more again than in the last fp32
         # fallback. The two precisions have separate resume folders because a run may not change its
         # precision midway: the precision in its record must hold for all steps.
-        single = [
-            rung.model_copy(update={"states": "bf16", "resume": job.resume / "bf16"})
-            for rung in found
-        ]
-        found += [rung for rung in single if rung.micro_rows == 1]
+        bf16 = {"states": "bf16", "resume": job.resume / "bf16"}
+        found += [one.model_copy(update=bf16) for one in found if one.micro_rows == 1]
     return found
 
 
-def rungs(
+def worth_trying(
     job: TrainingJob, base: LanguageModel, device: torch.device, capacity: int | None
 ) -> Sequence[TrainingJob]:
     """Return the fallbacks that are worth trying on a device, in order.
@@ -65,10 +62,10 @@ def rungs(
     Raises:
       SpecError: if the states alone exceed the memory, whatever the layers keep.
     """
-    found = all_rungs(job)
+    found = all_fallbacks(job)
     if capacity is None:
         return found
-    needs = [need(rung, base, device) for rung in found]
+    needs = [need(one, base, device) for one in found]
     if min(memory.states + memory.context for memory in needs) > capacity:
         raise too_small(found[-1], base, device, capacity, ())
     if job.gradient_checkpointing != "auto":
@@ -95,11 +92,11 @@ def too_small(
     base: LanguageModel,
     device: torch.device,
     capacity: int | None,
-    wanting: Sequence[str],
+    failed: Sequence[str],
 ) -> SpecError:
     """Build the error of a run whose last fallback does not fit."""
     has = "an unknown amount" if capacity is None else f"{capacity / 1e9:.1f} GB"
-    tried = f" (out of memory: {'; '.join(wanting)})" if wanting else ""
+    tried = f" (out of memory: {'; '.join(failed)})" if failed else ""
     bf16 = job.state_precision == "fp32" and job.training.precision == "bf16"
     return SpecError(
         "device memory",
