@@ -101,6 +101,11 @@ def extract(store: Store) -> dict[str, pa.Table]:
         # Keep this order: reading the contents above marks unreadable cells as damaged for the
         # tables below.
         "study": _table(_study_rows(plans)),
+        "expectation": _table(
+            {"study": plan["study"], **comparison}
+            for plan in plans
+            for comparison in plan["expects"]
+        ),
         "cell": _table(_cell_rows(plans, holdings)),
         "artifact": _table(_artifact_rows(holdings, environments)),
         "edge": _table(_edge_rows(holdings)),

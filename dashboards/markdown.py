@@ -1,7 +1,7 @@
 """Write a study's results as a folder for a code repository: Markdown, pictures and a CSV file.
 
 README.md contains the hypothesis, the best method at each length and how sure the ranking is, the
-findings on each line of the hypothesis, the pictures, the NLL difference of each method from the
+study's expectations with their outcomes, the pictures, the NLL difference of each method from the
 base model on the same tokens, a table for each task, and the origin of the numbers.
 
 Each value has an interval: over samples if the study has one seed, otherwise the range over its
@@ -20,8 +20,16 @@ from catalog.formatting import format_rows
 from catalog.queries import open_catalog, run_query
 from dashboards import pictures
 from dashboards.against_base import band_label, by_variant, difference_text
-from dashboards.claims import Answer, Claim, answers, claims, firsts, headline
-from dashboards.claims.wording import COULD_SEE, HOLDS
+from dashboards.claims import (
+    Claim,
+    Expectation,
+    claims,
+    counted,
+    expectations,
+    firsts,
+    headline,
+)
+from dashboards.claims.wording import COULD_SEE, OUTCOMES
 from dashboards.comparable import comparable, is_best
 from dashboards.contents import Contents, Row, read_contents, select
 from dashboards.many_shot import pictured
@@ -52,12 +60,12 @@ def write_markdown(catalog: Path, study: str, out: Path) -> Path:
     """
     contents = read_contents(catalog, study)
     with open_catalog(catalog) as connection:
-        found, said = claims(connection, study), answers(connection, study)
+        found, expected = claims(connection, study), expectations(connection, study)
     scores = run_query(catalog, _SCORES.format(study=study))
     try:
         out.mkdir(parents=True, exist_ok=True)
         (out / SCORES).write_text(format_rows(*scores, "csv") + "\n", encoding="utf-8")
-        page = "\n".join(_page(contents, found, said, out)) + "\n"
+        page = "\n".join(_page(contents, found, expected, out)) + "\n"
         (out / PAGE).write_text(page, encoding="utf-8")
     except OSError as error:
         raise SpecError(
@@ -70,13 +78,13 @@ def write_markdown(catalog: Path, study: str, out: Path) -> Path:
 
 
 def _page(
-    contents: Contents, found: Sequence[Claim], said: Sequence[Answer], out: Path
+    contents: Contents, found: Sequence[Claim], expected: Sequence[Expectation], out: Path
 ) -> Iterator[str]:
     (run,) = contents.run
     seeds = f"{run['seeds']} seed{'s'[: run['seeds'] > 1]}"
     yield f"# {contents.study}\n"
-    if expected := contents.studies[0]["hypothesis"]:
-        yield f"Expected: {plain(expected)}\n"
+    if hypothesis := contents.studies[0]["hypothesis"]:
+        yield f"Expected: {plain(hypothesis)}\n"
     yield (
         f"{run['done']} of {run['cells']} cells are done, {seeds}, profiles"
         f" {plain(run['profiles'] or '-')}. Methods extend to"
@@ -89,7 +97,7 @@ def _page(
         on = f", trained on {trained:,} tokens" if trained else ""
         yield f"\n## {plain(base)}{on}\n"
         yield from _came_out(found, base, trained)
-        yield from _of_hypothesis([answer for answer in said if answer.base_model == base])
+        yield from _expectations([entry for entry in expected if entry.base_model == base])
         yield from _base_model(contents, study, out)
     yield from _gaps(contents)
     yield from _origin(contents, out)
@@ -105,15 +113,14 @@ def _came_out(found: Sequence[Claim], base_model: str, trained: int | None) -> I
         yield from (f"- {plain(one.sentence)}" for one in first)
 
 
-def _of_hypothesis(said: Sequence[Answer]) -> Iterator[str]:
-    if not any(answer.claims for answer in said):
+def _expectations(expected: Sequence[Expectation]) -> Iterator[str]:
+    if not expected:
         return
-    yield "\n### The hypothesis, and the findings that bear on each line\n"
-    if any(answer.speaks_of_holding for answer in said):
-        yield f"{HOLDS}\n"
-    for answer in said:
-        yield f"- {plain(answer.line)}"
-        yield from (f"  - {plain(claim.sentence)}" for claim in answer.claims)
+    yield "\n### Expectations\n"
+    yield f"Comparisons: {counted(expected)}. {OUTCOMES}\n"
+    for entry in expected:
+        yield f"- {plain(entry.text)} ({entry.summary})"
+        yield from (f"  - **{one.outcome}**: {plain(one.finding)}" for one in entry.comparisons)
     yield ""
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from catalog.mlflow_pages import MlflowPages, pages_of
 from catalog.queries import open_catalog
-from dashboards.claims import Answer, Claim, answers, claims, headline
+from dashboards.claims import Claim, Expectation, claims, expectations, headline
 from dashboards.contents import Contents, read_contents
 from dashboards.families import NO_EXTENSION, Variant, controls, families
 from dashboards.sections import (
@@ -33,7 +33,7 @@ from dashboards.sections import (
     tasks,
     training,
 )
-from dashboards.sections import answers as answered
+from dashboards.sections import expectations as expected_section
 from dashboards.writing import write_whole
 
 _PAGE = Path(__file__).parent / "page"
@@ -85,15 +85,15 @@ def report_page(catalog: Path, study: str, *, on_paper: bool = False) -> str:
     contents = read_contents(catalog, study)
     with open_catalog(catalog) as connection:
         found = claims(connection, study)
-        said = answers(connection, study)
+        expected = expectations(connection, study)
     pages = None if on_paper else pages_of(catalog.parent, study)
-    return render(contents, found, said, pages, on_paper=on_paper)
+    return render(contents, found, expected, pages, on_paper=on_paper)
 
 
 def render(
     contents: Contents,
     found: Sequence[Claim] = (),
-    said: Sequence[Answer] = (),
+    expected: Sequence[Expectation] = (),
     pages: MlflowPages | None = None,
     *,
     on_paper: bool = False,
@@ -103,11 +103,11 @@ def render(
     Args:
       contents: catalog rows of the study.
       found: all claims of the study.
-      said: the lines of the hypothesis, each with its related claims.
+      expected: the study's expectations.
       pages: addresses of the study's runs in MLflow; None to omit the section.
       on_paper: render for printing.
     """
-    parts = [*_parts(contents, found, said, on_paper=on_paper)]
+    parts = [*_parts(contents, found, expected, on_paper=on_paper)]
     if body := mlflow_links.section(contents, pages):
         parts.append(("mlflow", "In MLflow", body))
     links = "".join(f'<a href="#{key}">{escape(title)}</a>' for key, title, _ in parts)
@@ -134,7 +134,11 @@ def render(
 
 
 def _parts(
-    contents: Contents, found: Sequence[Claim], said: Sequence[Answer], *, on_paper: bool
+    contents: Contents,
+    found: Sequence[Claim],
+    expected: Sequence[Expectation],
+    *,
+    on_paper: bool,
 ) -> Iterator[tuple[str, str, str]]:
     """Yield the key, title and body of each section that is not empty."""
     several = len(contents.studies) > 1
@@ -146,9 +150,9 @@ def _parts(
             (key, title, printed.get(key, section)(of_it))
             for key, title, section in _OF_A_BASE_MODEL
         ]
-        own = [answer for answer in said if answer.base_model == base]
+        own = [entry for entry in expected if entry.base_model == base]
         sections.insert(1, ("leaders", "First at each length", leaders.section(of_it, found)))
-        sections.insert(2, ("answers", "Hypothesis", answered.section(own)))
+        sections.insert(2, ("expectations", "Expectations", expected_section.section(own)))
         for key, title, body in sections:
             if body:
                 yield (f"{key}-{base}", f"{title}, {base}", body) if several else (key, title, body)

@@ -33,6 +33,7 @@ from lce_core.evidence import calls, frequencies, value
 from lce_core.methods import METHODS, Method
 from lce_core.recipe import Evaluation, Training, Upsampling
 from lce_core.registry import MARK
+from lce_core.study.expectation import Expectation
 from lce_core.study.spec import BenchmarkEntry, MethodEntry, StudySpec
 from lce_core.study.study_file import parse_study
 from tests.support.repository import ROOT
@@ -123,8 +124,8 @@ def test_the_study_reference_names_every_key_and_no_other() -> None:
     keys = {
         key for model in (StudySpec, Training, Upsampling, Evaluation) for key in model.model_fields
     }
-    entries = {*MethodEntry.model_fields, *BenchmarkEntry.model_fields} - {"method", "benchmark"}
-    assert set(listed) == keys | entries | {"name"}
+    of_plugins = {*MethodEntry.model_fields, *BenchmarkEntry.model_fields} - {"method", "benchmark"}
+    assert set(listed) == keys | of_plugins | {"name"} | Expectation.model_fields.keys()
 
 
 @pytest.mark.parametrize("section", [Training, Upsampling, Evaluation])

@@ -178,6 +178,66 @@ COMMENT ON COLUMN paired_difference.seeds_low IS
     'Lower bound of a 95 % interval for other seeds too, not only other prompts; NULL with one seed.';
 COMMENT ON COLUMN paired_difference.seeds_high IS 'Upper bound of it.';
 
+CREATE VIEW expectations AS
+SELECT
+    e.study,
+    e.entry,
+    e.text,
+    e.base_model,
+    e.method,
+    e.frozen,
+    e.expected,
+    e.other_method,
+    e.other_frozen,
+    e.benchmark,
+    e.eval_length,
+    CASE
+        WHEN d.verdict IS NULL THEN 'not measured'
+        WHEN d.verdict = e.expected THEN 'confirmed'
+        WHEN d.verdict IN ('better', 'worse') THEN 'contradicted'
+        ELSE 'undecided'
+    END AS outcome,
+    d.difference,
+    d.ci_low,
+    d.ci_high,
+    d.p_holm,
+    d.verdict,
+    d.tasks,
+    d.holm_family
+FROM store.expectation e
+LEFT JOIN paired_difference d
+    USING (study, base_model, method, frozen, other_method, other_frozen, benchmark, eval_length)
+-- Several tasks count as their mean; the comparisons of single tasks with the base model do not.
+QUALIFY d.tasks IS NULL OR len(string_split(d.tasks, ', ')) = max(len(string_split(d.tasks, ', ')))
+    OVER (PARTITION BY e.rowid, d.profile)
+ORDER BY e.rowid;
+
+COMMENT ON VIEW expectations IS
+    'The comparisons that a study''s `expects` predicts, each with its measured difference and outcome.';
+COMMENT ON COLUMN expectations.study IS 'Name of the study.';
+COMMENT ON COLUMN expectations.entry IS 'Index of the entry of `expects`.';
+COMMENT ON COLUMN expectations.text IS 'The expectation in words.';
+COMMENT ON COLUMN expectations.base_model IS 'Registered name of the base model.';
+COMMENT ON COLUMN expectations.method IS 'Label of the method.';
+COMMENT ON COLUMN expectations.frozen IS 'Whether it was applied without fine-tuning.';
+COMMENT ON COLUMN expectations.expected IS
+    'better or worse: how the method is expected to score, compared with the other.';
+COMMENT ON COLUMN expectations.other_method IS 'Label of the method that it is compared with.';
+COMMENT ON COLUMN expectations.other_frozen IS
+    'Whether that one was applied without fine-tuning.';
+COMMENT ON COLUMN expectations.benchmark IS 'Registered name of the benchmark.';
+COMMENT ON COLUMN expectations.eval_length IS 'Evaluated context in tokens.';
+COMMENT ON COLUMN expectations.outcome IS
+    'confirmed or contradicted if the verdict is better or worse, undecided for any other verdict, not measured without one.';
+COMMENT ON COLUMN expectations.difference IS
+    'Value less the other value; see paired_difference for this column and the next five.';
+COMMENT ON COLUMN expectations.ci_low IS 'Lower bound of its 95 % interval.';
+COMMENT ON COLUMN expectations.ci_high IS 'Upper bound of it.';
+COMMENT ON COLUMN expectations.p_holm IS 'P-value, corrected over the comparisons of the family (Holm).';
+COMMENT ON COLUMN expectations.verdict IS 'Verdict of the comparison.';
+COMMENT ON COLUMN expectations.tasks IS 'Tasks that both methods were evaluated on.';
+COMMENT ON COLUMN expectations.holm_family IS 'Name of the family of comparisons.';
+
 CREATE TABLE compared.effective_length (
     study VARCHAR NOT NULL,
     base_model VARCHAR NOT NULL,

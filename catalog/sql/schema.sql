@@ -19,6 +19,22 @@ CREATE TABLE store.study (
 );
 COMMENT ON TABLE store.study IS 'Studies as last planned, one row per base model.';
 
+CREATE TABLE store.expectation (
+    study VARCHAR NOT NULL,
+    entry BIGINT NOT NULL,
+    text VARCHAR NOT NULL,
+    base_model VARCHAR NOT NULL,
+    method VARCHAR NOT NULL,
+    frozen BOOLEAN NOT NULL,
+    expected VARCHAR NOT NULL,
+    other_method VARCHAR NOT NULL,
+    other_frozen BOOLEAN NOT NULL,
+    benchmark VARCHAR NOT NULL,
+    eval_length BIGINT NOT NULL
+);
+COMMENT ON TABLE store.expectation IS
+    'Comparisons that studies predict, one row per pair of methods, length and base model.';
+
 CREATE TABLE store.cell (
     study VARCHAR NOT NULL,
     position BIGINT NOT NULL,

@@ -15,7 +15,15 @@ from dataclasses import asdict
 from pathlib import Path
 
 from catalog.queries import as_store_error, open_catalog
-from dashboards.claims import Answer, Claim, answers, claims, headline, told_apart
+from dashboards.claims import (
+    Claim,
+    Expectation,
+    claims,
+    counted,
+    expectations,
+    headline,
+    told_apart,
+)
 from lce_core.errors import SpecError
 from lce_core.store.unforeseen import explained
 from lce_core.terminal import guard_terminal
@@ -37,7 +45,7 @@ def main() -> int:
     try:
         with open_catalog(asked.catalog) as connection:
             found = claims(connection, asked.study)
-            said = answers(connection, asked.study)
+            expected = expectations(connection, asked.study)
             chosen = found if asked.method is None else _of(found, asked.method)
     except Exception as error:  # noqa: BLE001 - no state of the catalog may end in a traceback
         told = explained(as_store_error(error, asked.catalog), asked.catalog.parent)
@@ -46,7 +54,11 @@ def main() -> int:
     if asked.json:
         sys.stdout.write(json.dumps([asdict(one) for one in chosen], indent=1) + "\n")
     else:
-        lines = _all(chosen, said) if asked.method is None else map(_item, told_apart(chosen))
+        lines = (
+            _all(chosen, expected)
+            if asked.method is None
+            else [_item(one.text) for one in told_apart(chosen)]
+        )
         sys.stdout.write("\n".join(lines) + "\n")
     return 0
 
@@ -63,30 +75,29 @@ def _of(found: list[Claim], method: str) -> list[Claim]:
     return chosen
 
 
-def _all(found: list[Claim], said: list[Answer]) -> Iterator[str]:
+def _all(found: list[Claim], expected: list[Expectation]) -> Iterator[str]:
     if not found:
         yield "no claim yet: no two methods are done on the same prompts"
     yield from _part("In short", headline(found))
-    for number, one in enumerate(said):
-        if not number:
-            yield "The hypothesis, and what bears on it"
-        yield textwrap.fill(f'"{one.line}"', WIDTH, initial_indent="  ", subsequent_indent="  ")
-        yield from (_item(claim, 4) for claim in one.claims)
-        if not one.claims:
-            yield "    - no claim of this study bears on it"
+    if expected:
+        yield f"Expected: {counted(expected)}"
+    for entry in expected:
+        text = f"{entry.text} ({entry.summary})"
+        yield textwrap.fill(text, WIDTH, initial_indent="  ", subsequent_indent="  ")
+        yield from (_item(one.text, 4) for one in entry.comparisons)
     for topic, heading in ORDER.items():
         yield from _part(heading, told_apart([one for one in found if one.topic == topic]))
     yield "a method against each other, and how long a context it holds: --method NAME"
 
 
 def _part(heading: str, found: Iterable[Claim]) -> Iterator[str]:
-    items = [_item(one) for one in found]
+    items = [_item(one.text) for one in found]
     yield from [heading, *items] if items else []
 
 
-def _item(claim: Claim, indent: int = 2) -> str:
+def _item(text: str, indent: int = 2) -> str:
     return textwrap.fill(
-        claim.text, WIDTH, initial_indent=" " * indent + "- ", subsequent_indent=" " * (indent + 2)
+        text, WIDTH, initial_indent=" " * indent + "- ", subsequent_indent=" " * (indent + 2)
     )
 
 

@@ -24,6 +24,7 @@ _QUERIES = {
     "pairs": "FROM paired_difference WHERE study = $study",
     "lengths": "FROM effective_length WHERE study = $study",
     "orders": "FROM perplexity_agreement WHERE study = $study",
+    "expectations": "FROM expectations WHERE study = $study",
 }
 
 
@@ -35,6 +36,7 @@ class Views:
     pairs: list[Row]
     lengths: list[Row]
     orders: list[Row]
+    expectations: list[Row]
 
     def trained(self, base_model: str) -> int | None:
         """Return the base model's trained context in tokens; None if unknown."""

@@ -14,9 +14,11 @@ COULD_SEE = (
     " it is of these training runs only. What a study could see is the smallest difference that its"
     " test finds four times in five; smaller ones may be there."
 )
-HOLDS = (
-    "A method holds a score up to the length to which it keeps 90 % of the accuracy, or exceeds by"
-    " at most 10 % the perplexity, that the base model has within its context."
+OUTCOMES = (
+    "The study file names these comparisons (expects). Confirmed and contradicted: the methods"
+    " differ significantly, in the expected or in the other direction. Undecided: no significant"
+    " difference, too few samples, or a difference whose sign changes with the seed. Not measured:"
+    " no results of both methods on the same prompts."
 )
 """Explanations of the sentences' terms for report readers."""
 

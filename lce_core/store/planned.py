@@ -31,16 +31,23 @@ _CELL = {
     "blocked_by": list,
 }
 _TRAINING = dict.fromkeys(("fingerprint", "checkpoint", "folder"), str)
+_COMPARISON = {
+    **dict.fromkeys(("text", "base_model", "method", "expected"), str),
+    **dict.fromkeys(("other_method", "benchmark"), str),
+    **dict.fromkeys(("frozen", "other_frozen"), bool),
+    **dict.fromkeys(("entry", "eval_length"), int),
+}
 _PLAN = {
     "study": str,
     "hypothesis": _TEXT_OR_NONE,
+    "expects": list,
     "target_context": int,
     "base_contexts": dict,
     "cells": list,
     "trainings": list,
 }
-"""Keys and types that every valid plan has. `_CELL` and `_TRAINING` do the same for its cells and
-training runs. Plans of earlier versions may lack other keys."""
+"""Keys and types that every valid plan has. `_CELL`, `_TRAINING` and `_COMPARISON` do the same for
+its cells, training runs and expected comparisons. Plans of earlier versions may lack other keys."""
 
 
 def read_plan(file: Path) -> dict[str, Any]:
@@ -57,6 +64,8 @@ def read_plan(file: Path) -> dict[str, Any]:
         _require(cell, _CELL)
     for training in plan["trainings"]:
         _require(training, _TRAINING)
+    for comparison in plan["expects"]:
+        _require(comparison, _COMPARISON)
     return plan
 
 

@@ -86,6 +86,7 @@ class StudyPlan:
         return {
             "study": self.study.study,
             "hypothesis": self.study.hypothesis,
+            "expects": list(self.study.comparisons()),
             "target_context": self.study.target_context,
             "base_contexts": {m.known_as: _trained_context(m) for m in models},
             "cells": [_cell_json(cell, self.waits_for_data(cell)) for cell in self.cells],

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, model_validator
 
@@ -22,6 +22,7 @@ from lce_core.errors import SpecError, did_you_mean
 from lce_core.methods import Method
 from lce_core.models import MODELS, LanguageModel
 from lce_core.recipe import STRICT, Evaluation, Positions, Section, Training, Upsampling
+from lce_core.study.expectation import MAX_COMPARISONS, MAX_ENTRIES, Expectation, comparisons
 from lce_core.study.variants import variant_name
 
 _OF_TRAINING = ("train_length", "train_tokens", "training", "start_from")
@@ -170,6 +171,8 @@ class StudySpec(BaseModel):
     """Training settings of the tuned variants; None if the study trains none."""
     benchmarks: tuple[BenchmarkEntry, ...] = Field(min_length=1)
     seeds: tuple[int, ...] = Field(min_length=1, max_length=MAX_SEEDS)
+    expects: tuple[Expectation, ...] = Field(default=(), max_length=MAX_ENTRIES)
+    """The comparisons that the hypothesis predicts; no part of a cell's identity."""
     upsampling: Upsampling = Upsampling()
     evaluation: Evaluation = Evaluation()
 
@@ -205,6 +208,18 @@ class StudySpec(BaseModel):
         """Return the tuned variant whose weights initialise this one's training, if any."""
         named = {other.name: other for other in self.methods if other.tuned}
         return None if variant.start_from is None else named[variant.start_from]
+
+    def comparisons(self) -> Iterator[dict[str, Any]]:
+        """Yield the comparisons that the study expects; see `expectation.comparisons`."""
+        evaluated: dict[str, dict[str, set[tuple[int, str]]]] = {}
+        for entry in self.benchmarks:
+            by_variant = evaluated.setdefault(entry.benchmark.plugin_name, {})
+            for variant in filter(entry.asks, self.methods):
+                asked = itertools.product(entry.lengths, entry.tasks)
+                by_variant.setdefault(variant.name, set()).update(asked)
+        variants = {one.name: (one.label, not one.is_tuned) for one in self.methods}
+        base_models = [base.known_as for base in self.base_models]
+        return comparisons(self.expects, variants, evaluated, base_models)
 
     @property
     def num_cells(self) -> int:
@@ -329,6 +344,17 @@ class StudySpec(BaseModel):
                             "change methods, tasks or lengths of one of the two",
                         )
                     seen[cell] = index
+        return self
+
+    @model_validator(mode="after")
+    def _testable(self) -> StudySpec:
+        if any(itertools.islice(self.comparisons(), MAX_COMPARISONS, None)):
+            raise SpecError(
+                "expects",
+                f"more than {MAX_COMPARISONS:,} comparisons",
+                f"at most {MAX_COMPARISONS:,} pairs of methods at one length",
+                "name fewer methods or lengths",
+            )
         return self
 
 

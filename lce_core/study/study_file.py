@@ -22,6 +22,7 @@ from lce_core.recipe import Evaluation, Section, Training, Upsampling
 from lce_core.spec_errors import spec_error
 from lce_core.store.identity import canonical_json
 from lce_core.store.plain_text import require_text, writable
+from lce_core.study.expectation import Expectation
 from lce_core.study.plain_yaml import beginning_of, plain_yaml
 from lce_core.study.recipes import resolved
 from lce_core.study.spec import BenchmarkEntry, MethodEntry, StudySpec
@@ -106,6 +107,9 @@ def _study(data: dict[str, Any], where: str) -> StudySpec:
     for key, section in _SECTIONS.items():
         if key in data:
             fields[key] = _section(data[key], f"{at}{key}", section)
+    if "expects" in data:
+        expectation = partial(_section, section=Expectation)
+        fields["expects"] = _parsed(data["expects"], f"{at}expects", expectation)
     try:
         return StudySpec.model_validate(fields)
     except ValidationError as error:

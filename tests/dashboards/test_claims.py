@@ -11,7 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,14 +21,21 @@ import numpy as np
 import pytest
 
 from catalog.queries import open_catalog
-from dashboards.claims import Claim, answers, claims, headline
+from dashboards.claims import Claim, claims, counted, expectations, headline
 from lce_core.errors import SpecError
 from tests.support.catalogs.answered_catalog import Answered, written
+from tests.support.catalogs.sample_store import compared
 
-HYPOTHESIS = (
-    "Beyond its context the base model loses passkeys. Without training, LM-Infinite keeps"
-    " perplexity; YaRN beats it at passkeys at 512 tokens. Training helps PI most. Weather is fine."
-)
+YARN, TUNED_YARN, TUNED_PI = ("yarn", True), ("yarn", False), ("pi", False)
+_LOSS = "Tuned YaRN has the lower perplexity."
+EXPECTS = [
+    compared(0, _LOSS, TUNED_YARN, "perplexity", 512),
+    compared(0, _LOSS, TUNED_YARN, "perplexity", 512, other=YARN),
+    compared(0, _LOSS, TUNED_YARN, "perplexity", 512, other=TUNED_PI),
+    compared(1, "YaRN loses passkeys.", TUNED_YARN, "passkey", 512, "worse"),
+    compared(1, "YaRN loses passkeys.", YARN, "passkey", 512, "worse", TUNED_PI),
+    compared(2, "Nobody asked.", YARN, "many_shot", 2048, other=("lm_infinite", True)),
+]
 SEEDS, PROMPTS, WINDOWS = (0, 1), 60, 20
 LOSS = {
     ("none", True): 2.0, ("lm_infinite", True): 1.5, ("yarn", True): 1.7,
@@ -67,7 +74,7 @@ def cells(*, seeds: tuple[int, ...] = SEEDS, windows: int = WINDOWS) -> Iterator
 @pytest.fixture(scope="module")
 def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("claimed") / "catalog.duckdb"
-    return written(path, [*cells()], hypothesis=HYPOTHESIS)
+    return written(path, [*cells()], expects=EXPECTS)
 
 
 @pytest.fixture(scope="module")
@@ -292,70 +299,67 @@ def test_a_first_screen_has_perplexity_an_answered_benchmark_and_whether_they_ag
     assert all(claim.at_target for claim in chosen)
 
 
-def test_each_line_of_the_hypothesis_has_the_claims_that_bear_on_it(catalog: Path) -> None:
-    with open_catalog(catalog) as connection:
-        base, alone, beats, helps, weather = answers(connection, "s")
-    assert base.line == "Beyond its context the base model loses passkeys."
-    assert {(c.topic, c.method, c.benchmark) for c in base.claims} == {
-        ("length", "none", "passkey")
-    }
-    assert alone.line == "Without training, LM-Infinite keeps perplexity;"
-    assert [(c.topic, c.method, c.other_method, c.benchmark) for c in alone.claims] == [
-        ("base", "lm_infinite", "none", "perplexity")
-    ]
-    # `it` is not understood, and `dynamic_yarn` is not what `YaRN` means.
-    named = {(c.method, c.frozen) for c in beats.claims}
-    assert named == {("yarn", True), ("yarn", False)}
-    assert {(c.benchmark, c.eval_length) for c in beats.claims} == {("passkey", 512)}
-    assert {c.method for c in helps.claims} == {"pi"}
-    assert {c.topic for c in weather.claims} == {"best"}
+def expected(path: Path, cells: Iterable[Answered], *comparisons: dict[str, Any]) -> list[Any]:
+    with open_catalog(written(path, [*cells], expects=comparisons)) as connection:
+        return expectations(connection, "s")
 
 
-@pytest.mark.parametrize(
-    ("line", "controls"),
-    [
-        ("Fine-tuned, PI is better.", [("pi", False, False)]),
-        ("PI is better than the base model.", [("pi", False, True), ("pi", False, False)]),
-        ("YaRN is better.", [("yarn", True, True), ("yarn", False, False)]),
-        ("YaRN is better without training.", [("yarn", True, True)]),
-    ],
-)
-def test_a_tuned_method_is_held_against_what_was_trained_as_much_without_it(
-    tmp_path: Path, line: str, controls: list[tuple[str, bool, bool]]
+def test_each_comparison_of_an_expectation_has_its_outcome_and_its_claim(
+    catalog: Path, found
 ) -> None:
-    right = {
-        ("none", True): 5, ("none", False): 20, ("yarn", True): 30, ("yarn", False): 40,
-        ("pi", False): 39,
-    }  # fmt: skip
+    with open_catalog(catalog) as connection:
+        loss, passkeys, absent = expectations(connection, "s")
+    assert (loss.base_model, loss.text) == ("toy_llama", "Tuned YaRN has the lower perplexity.")
+    assert loss.summary == "2 of 3 confirmed, 1 undecided"
+    assert loss.comparisons[0].text == (
+        f"confirmed: {one(found, 'yarn tuned', 'none', 'perplexity').text}"
+    )
+    assert loss.comparisons[2].text == (
+        f"undecided: {one(found, 'yarn tuned', 'pi tuned', 'perplexity').text}"
+    )
+    # Expected the wrong way round: YaRN finds more passkeys.
+    assert passkeys.summary == "1 of 2 confirmed, 1 contradicted"
+    assert [c.outcome for c in passkeys.comparisons] == ["contradicted", "confirmed"]
+    assert passkeys.comparisons[0].finding.startswith("at 4x (512 tokens), yarn tuned beats ")
+    assert absent.comparisons[0].text == (
+        "not measured: at 16x (2,048 tokens), yarn and lm_infinite on many shot"
+    )
+    assert counted([loss, passkeys, absent]) == (
+        "3 of 6 confirmed, 1 contradicted, 1 undecided, 1 not measured"
+    )
+
+
+def test_an_expectation_is_about_the_mean_over_tasks_not_about_one_of_them(tmp_path: Path) -> None:
+    right = {("none", "a"): 20, ("yarn", "a"): 1, ("none", "b"): 0, ("yarn", "b"): 58}
     cells = [
-        Answered(method, frozen, 0, "passkey", "single", 512, [1.0] * n + [0.0] * (40 - n), n / 40)
-        for (method, frozen), n in right.items()
+        Answered(name, True, 0, "ruler", task, 512, [1.0] * n + [0.0] * (60 - n), n / 60)
+        for (name, task), n in right.items()
     ]
-    with open_catalog(written(tmp_path / "c.duckdb", cells, hypothesis=line)) as connection:
-        (answer,) = answers(connection, "s")
-    assert {claim.other_method for claim in answer.claims} == {"none"}
-    assert [(c.method, c.frozen, c.other_frozen) for c in answer.claims] == controls
+    comparison = compared(0, "YaRN is better.", ("yarn", True), "ruler", 512)
+    (entry,) = expected(tmp_path / "catalog.duckdb", cells, comparison)
+    (only,) = entry.comparisons
+    assert only.outcome == "confirmed"
+    assert " on ruler (a, b) by " in only.finding
 
 
-def test_a_line_about_methods_that_were_not_asked_at_the_target_has_their_longest_length(
+def test_a_sign_that_changes_with_the_seed_and_too_few_samples_decide_nothing(
     tmp_path: Path,
 ) -> None:
-    asked = {
-        128: {"none": 30, "pi": 10, "yarn": 20}, 256: {"none": 20, "pi": 5, "yarn": 25},
-        512: {"none": 5, "yarn": 35},
-    }  # fmt: skip
-    cells = [
-        Answered(name, True, 0, "passkey", "single", at, [1.0] * n + [0.0] * (40 - n), n / 40)
-        for at, right in asked.items()
-        for name, n in right.items()
+    changed = [
+        replace(cell, scores=[0.0] * 57 + [1.0] * 3, value=0.05)
+        if (cell.method, cell.frozen, cell.seed, cell.benchmark) == ("yarn", False, 1, "passkey")
+        else cell
+        for cell in cells()
     ]
-    lines = "PI without training is the worst. At 512 tokens PI is worse. YaRN is better than PI."
-    with open_catalog(written(tmp_path / "c.duckdb", cells, hypothesis=lines)) as connection:
-        worst, at_target, compared = answers(connection, "s")
-    assert [(c.other_method, c.eval_length) for c in worst.claims] == [("pi", 256)]
-    assert {c.topic for c in at_target.claims} == {"best"}  # no finding of another length
-    assert {c.eval_length for c in compared.claims} == {512}
-    assert not worst.speaks_of_holding
+    comparison = compared(0, "YaRN is better.", ("yarn", False), "passkey", 512)
+    (entry,) = expected(tmp_path / "seeds.duckdb", changed, comparison)
+    assert entry.comparisons[0].outcome == "undecided"
+    assert "but not in each of" in entry.comparisons[0].finding
+    few = cells(seeds=(0,), windows=3)
+    comparison = compared(0, "YaRN is better.", ("yarn", False), "perplexity", 512)
+    (entry,) = expected(tmp_path / "few.duckdb", few, comparison)
+    assert entry.comparisons[0].outcome == "undecided"
+    assert "are too few to compare" in entry.comparisons[0].finding
 
 
 def test_a_study_that_is_not_there_and_an_older_catalog_are_named(catalog, tmp_path: Path) -> None:
@@ -383,7 +387,7 @@ def test_the_command_prints_lines_that_fit_and_numbers_that_are_the_claims(catal
     text = " ".join(done.stdout.split())
     for claim in headline(found):
         assert claim.text in text
-    for line in ("In short", "Best", '"Weather is fine."'):
+    for line in ("In short", "Best", "Expected: 3 of 6 confirmed", _LOSS):
         assert line in text
     only = json.loads(printed(catalog, "--method", "pi", "--json").stdout)
     assert [one["text"] for one in only] == [c.text for c in found if c.mentions("pi")]

@@ -16,7 +16,7 @@ import pytest
 
 from catalog.build import build_catalog
 from catalog.queries import open_catalog, run_query
-from dashboards.claims import answers, claims, headline
+from dashboards.claims import claims, expectations, headline
 from dashboards.markdown import write_markdown
 from lce_core import formats
 from lce_core.errors import SpecError
@@ -124,24 +124,24 @@ def test_every_score_is_in_the_csv_whose_digest_the_page_names(catalog: Path, fo
     assert digest in (folder / "README.md").read_text(encoding="utf-8")
 
 
-def test_findings_stand_before_the_pictures_and_below_the_lines_they_bear_on(
+def test_findings_and_outcomes_of_expectations_stand_before_the_pictures(
     catalog: Path, folder: Path
 ) -> None:
     page = (folder / "README.md").read_text(encoding="utf-8")
     with open_catalog(catalog) as connection:
-        found, said = claims(connection, STUDY), answers(connection, STUDY)
-    head, first, lines = re.split(r"### First at each length|### The hypothesis", page)[:3]
+        found, expected = claims(connection, STUDY), expectations(connection, STUDY)
+    head, first, lines = re.split(r"### First at each length|### Expectations", page)[:3]
     assert [f"- {one.sentence}" for one in headline(found)] == re.findall("^- .*", head, re.M)
     best = [one for one in found if one.topic == "best" and (one.eval_length or 0) > 128]
     assert best
     assert {f"- {one.sentence}" for one in best} == set(re.findall("^- .*", first, re.M))
     shown = lines.split("![")[0]
     assert re.findall("^ *- .*", shown, re.M) == [
-        told
-        for answer in said
-        for told in (
-            f"- {answer.line.replace('<beyond>', '&lt;beyond>')}",
-            *(f"  - {one.sentence}" for one in answer.claims),
+        line
+        for entry in expected
+        for line in (
+            f"- {entry.text.replace('<', '&lt;')} ({entry.summary})",
+            *(f"  - **{one.outcome}**: {one.finding}" for one in entry.comparisons),
         )
     ]
 

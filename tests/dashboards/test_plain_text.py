@@ -19,6 +19,7 @@ from dashboards.plain_text import file_name, plain
 from dashboards.report import write_report
 from lce_core.terminal import visible
 from tests.support.catalogs.answered_catalog import Answered, written
+from tests.support.catalogs.sample_store import compared
 
 ATTACKS = (
     "[x](javascript:alert(1))", "![x](http://example.org/a.png)", "<img src=x onerror=alert(1)>",
@@ -103,7 +104,13 @@ def test_reports_of_a_foreign_hypothesis_and_task_show_text(tmp_path: Path) -> N
         for name, n in (("none", 5), ("yarn", 35))
     ]
     catalog = written(
-        tmp_path / "catalog.duckdb", cells, hypothesis="\n\n".join(("yarn wins.", *ATTACKS))
+        tmp_path / "catalog.duckdb",
+        cells,
+        hypothesis="\n\n".join(("yarn wins.", *ATTACKS)),
+        expects=[
+            compared(number, attack, ("yarn", True), "passkey", 512)
+            for number, attack in enumerate(ATTACKS)
+        ],
     )
     page = write_markdown(catalog, "s", tmp_path / "md").read_text(encoding="utf-8")
     rendered = READER.render(page)

@@ -20,7 +20,7 @@ import pytest
 from catalog.build import build_catalog
 from catalog.mlflow_pages import note_pages, note_path, pages_of, run_key
 from catalog.queries import open_catalog, run_query
-from dashboards.claims import answers, claims, headline
+from dashboards.claims import claims, expectations, headline
 from dashboards.contents import read_contents
 from dashboards.report import write_report
 from dashboards.sections import header
@@ -201,17 +201,15 @@ def test_the_first_screen_says_what_was_asked_and_what_came_out(
 
 
 @pytest.mark.browser
-def test_below_each_line_of_the_hypothesis_stands_what_bears_on_it(
-    catalog: Path, opened: Opened
-) -> None:
+def test_below_each_expectation_stand_its_outcomes(catalog: Path, opened: Opened) -> None:
     with open_catalog(catalog) as connection:
-        said = answers(connection, STUDY)
-    assert any(answer.claims for answer in said)
-    terms = opened.page.locator("#answers dt").all_inner_texts()
-    assert terms == [answer.line for answer in said]
-    for place, answer in enumerate(said):
-        items = opened.page.locator("#answers dd").nth(place).locator("li").all_inner_texts()
-        assert items == [claim.sentence for claim in answer.claims]
+        expected = expectations(connection, STUDY)
+    assert len(expected) == 2
+    terms = opened.page.locator("#expectations dt").all_inner_texts()
+    assert terms == [f"{entry.text} ({entry.summary})" for entry in expected]
+    for place, entry in enumerate(expected):
+        items = opened.page.locator("#expectations dd").nth(place).locator("li").all_inner_texts()
+        assert items == [one.text for one in entry.comparisons]
 
 
 @pytest.mark.browser

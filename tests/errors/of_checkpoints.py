@@ -8,7 +8,6 @@ from typing import Any
 
 import yaml
 
-from flows.settings import STUDIES
 from lce.keeping.exporting import export_variant
 from lce_core.execution import Execution
 from lce_core.export.folder import export
@@ -21,11 +20,11 @@ from lce_core.study.plan import compile_study
 from lce_core.study.published import named_folder, published_folder
 from lce_core.study.study_file import parse_study
 from tests.support.errors.provocations import Place, Table
+from tests.support.toy_study import TOY
 from tests.support.training_jobs import BASE
 
 PROVOCATIONS = Table()
 provokes = PROVOCATIONS
-TOY: dict[str, Any] = yaml.safe_load((STUDIES / "toy.yaml").read_text(encoding="utf-8"))
 FORM, FOLDER = "lce_core/export/form.py", "lce_core/export/folder.py"
 PUBLISHED, EXPORTING = "lce_core/study/published.py", "lce/keeping/exporting.py"
 LLAMA = MODELS.parse({"name": "llama2_7b"}, "test").geometry

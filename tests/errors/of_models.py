@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 
-from flows.settings import STUDIES
 from lce_core.models import MODELS
 from lce_core.models._gguf import convert
 from lce_core.models._stock import check_config
@@ -44,7 +42,6 @@ def _(place: Place) -> None:
     require_whole(place.folder)
 
 
-TOY: dict[str, Any] = yaml.safe_load((STUDIES / "toy.yaml").read_text(encoding="utf-8"))
 LLAMA = MODELS.parse({"name": "llama2_7b"}, "base_models[0]")
 
 

@@ -7,7 +7,6 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ValidationError, model_validator
 
-from flows.settings import STUDIES
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
 from lce_core.registry import MARK, Registry
@@ -18,10 +17,10 @@ from lce_core.study.pricing.speed import speed_of
 from lce_core.study.study_file import load_study, parse_study
 from tests.support.errors.provocations import Place, Table
 from tests.support.free_steps import free_step
+from tests.support.toy_study import TOY
 
 PROVOCATIONS = Table()
 provokes = PROVOCATIONS
-TOY: dict[str, Any] = yaml.safe_load((STUDIES / "toy.yaml").read_text(encoding="utf-8"))
 LLAMA = MODELS.parse({"name": "llama2_7b"}, "base_models[0]")
 
 
@@ -62,6 +61,22 @@ study(
     methods=[{**YARN, "start_from": "pi-tuned"}, {**PI, "start_from": "yarn-tuned"}],
 )
 PASSKEY = {"name": "passkey"}
+PREDICTED = {"better": "yarn", "than": ["pi"], "benchmark": "passkey"}
+for _says, _change in {
+    "one of the two": {"worse": "yarn"},
+    "other methods of the study": {"than": ["yarn"]},
+    "{what} of the study": {"benchmark": "passkeys"},
+    "a benchmark that evaluates both": {"lengths": [500]},
+}.items():
+    study(_says, "expectation", expects=[{**PREDICTED, **_change}])
+PIS = [{"name": "pi", "label": f"pi_{number}"} for number in range(100)]
+study(
+    "pairs of methods at one length",
+    "spec",
+    methods=["yarn", *PIS],
+    benchmarks=[{**PASSKEY, "lengths": [*range(128, 229)]}],
+    expects=[{**PREDICTED, "than": [one["label"] for one in PIS]}],
+)
 study(
     "those of tuned ones", "spec", benchmarks=[{**PASSKEY, "lengths": [128], "methods": ["yarn_2"]}]
 )

@@ -25,6 +25,7 @@ from flows.terminal import Terminal
 from lce_core.terminal import Guarded, visible
 from tasks.own_code import of_own_code
 from tests.support.catalogs.answered_catalog import Answered, written
+from tests.support.catalogs.sample_store import compared
 
 STEERING = (
     "\x1b]0;title\x07", "\x1b]52;c;ZWNobw==\x07", "\x1b[2J", "\x1b[8m", "\x1b[31m", "\x1bc",
@@ -157,13 +158,13 @@ def test_errors_that_quote_a_file_do_not_steer_a_terminal(
 
 
 @pytest.mark.slow
-def test_claims_about_a_foreign_hypothesis_do_not_steer_a_terminal(tmp_path: Path) -> None:
+def test_expectations_of_a_foreign_study_do_not_steer_a_terminal(tmp_path: Path) -> None:
     cells = [
         Answered(name, True, 0, "passkey", "single", 512, [1.0] * n + [0.0] * (40 - n), n / 40)
         for name, n in (("none", 5), ("yarn", 35))
     ]
-    line = f"a {ALL} yarn beats none at passkey"
-    written(tmp_path / "catalog.duckdb", cells, hypothesis=line)
+    comparison = compared(0, f"a {ALL} b", ("yarn", True), "passkey", 512)
+    written(tmp_path / "catalog.duckdb", cells, expects=[comparison])
     said = lce(tmp_path, "claims", "s")
     assert not RAW.search(said)
     assert r"\x1b]0;title\x07" in said

@@ -63,6 +63,7 @@ _STAGES = {"abf_multi_stage": 3}
 def shrunk(name: str) -> dict[str, Any]:
     """The study file of this name for tiny forms of its base models, as a mapping."""
     study: dict[str, Any] = yaml.safe_load(study_path(name).read_text(encoding="utf-8"))
+    study.pop("expects", None)  # they name lengths of the whole study
     base_models = [_mapping(entry)["name"] for entry in study["base_models"]]
     trained = max(MODELS.load(base).geometry.trained_context for base in base_models)
     factor = trained // CONTEXT

@@ -87,6 +87,7 @@ def plan_study(
         {
             "study": study,
             "hypothesis": "YaRN extends, none does not.",
+            "expects": [],
             "target_context": TARGET,
             "base_contexts": {"toy_llama": 128},
             "cells": plan_cells,

@@ -33,6 +33,7 @@ def page(chosen: Chosen) -> None:
     if hypothesis := chosen.facts["hypothesis"]:
         with st.expander("What was expected"):
             st.text(hypothesis)
+            _expectations(chosen)
     rows = chosen.rows("matrix")
     _counts(rows)
     event = st.altair_chart(
@@ -40,6 +41,16 @@ def page(chosen: Chosen) -> None:
     )
     _reasons(chosen)
     _field(chosen, rows, event)
+
+
+def _expectations(chosen: Chosen) -> None:
+    heads = {
+        "text": "expectation", "benchmark": "benchmark", "eval_length": "length",
+        "variant": "method", "other_variant": "compared with", "difference": "difference",
+        "ci_low": "low", "ci_high": "high", "p_holm": "p_Holm", "outcome": "outcome",
+    }  # fmt: skip
+    if found := chosen.rows("expectations"):
+        table(found, heads, "expectations")
 
 
 def _counts(rows: list[Row]) -> None:

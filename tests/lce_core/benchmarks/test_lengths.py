@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,7 +30,7 @@ from lce_core.benchmarks._prompted.filling import require_filled
 from lce_core.contracts.toy_text import streams
 from lce_core.errors import UnavailableError
 from tests.support.cells import benchmark, request
-from tests.support.repository import ROOT
+from tests.support.toy_study import TOY as TOY_STUDY
 
 ANSWER = 10
 
@@ -119,9 +118,6 @@ def test_key_prompts_fill_the_length_whatever_the_form_in_words_does() -> None:
     prompts, longer = many_shot.prompts(cell), replace(cell, eval_length=256)  # type: ignore[attr-defined]
     with pytest.raises(UnavailableError, match="got prompts of 127 to 127 tokens"):
         many_shot.require_filled(longer, prompts)  # type: ignore[attr-defined]
-
-
-TOY_STUDY = yaml.safe_load((ROOT / "flows" / "studies" / "toy.yaml").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("entry", TOY_STUDY["benchmarks"], ids=lambda entry: entry["name"])

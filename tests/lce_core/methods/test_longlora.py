@@ -3,6 +3,7 @@ against a plain torch loop over stock transformers with those masks and W + alph
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 from collections.abc import Callable
@@ -27,7 +28,6 @@ from transformers import (
     PhiForCausalLM,
 )
 
-from flows.settings import STUDIES
 from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.schemes import ShiftedSparse
 from lce_core.attention.shifted_sparse import attend
@@ -44,6 +44,7 @@ from lce_core.training.lora import LoRALinear, add_lora, merged
 from lce_core.training.run import run
 from lce_core.training.schedule import learning_rate, rows_of_step
 from lce_core.training.trainer import Trainer
+from tests.support.toy_study import TOY
 from tests.support.training_jobs import (
     BASE,
     ROW_LENGTH,
@@ -692,7 +693,7 @@ def test_parameters_outside_their_range_are_refused_on_reading(
 def test_a_target_that_does_not_fit_is_refused_in_the_study(
     parameters: dict[str, Any], target: int, match: str
 ) -> None:
-    study = yaml.safe_load((STUDIES / "toy.yaml").read_text(encoding="utf-8"))
+    study = copy.deepcopy(TOY)
     study["methods"] = [{"name": "longlora", "tuned": True, **parameters}]
     study["target_context"] = target
     study["training"]["tokens_per_step"] = 8 * target
@@ -701,7 +702,7 @@ def test_a_target_that_does_not_fit_is_refused_in_the_study(
 
 
 def test_a_row_without_training_is_refused_in_the_study() -> None:
-    study = yaml.safe_load((STUDIES / "toy.yaml").read_text(encoding="utf-8"))
+    study = copy.deepcopy(TOY)
     study["methods"] = [{"name": "longlora"}]
     with pytest.raises(
         SpecError, match=r"longlora, which is nothing without training; .*; add `tuned: true`"

@@ -17,7 +17,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flows.selection import select_cells
-from flows.settings import STUDIES
 from lce_core.errors import NonFiniteError, SpecError, UnavailableError
 from lce_core.store.artifacts import Attempt, Store
 from lce_core.store.steps import Step
@@ -27,9 +26,9 @@ from lce_core.study.progress import inspect
 from lce_core.study.study_file import parse_study
 from lce_core.study.units import dearest_first, dependents, units_to_do
 from tests.support.file_events import listed
+from tests.support.toy_study import TOY as WHOLE
 from tests.support.weights import smallest_weights
 
-WHOLE: dict[str, Any] = yaml.safe_load((STUDIES / "toy.yaml").read_text(encoding="utf-8"))
 ROWS = ("none", "self_extend", "pi", "yarn")
 TOY: dict[str, Any] = {
     **WHOLE,

@@ -40,9 +40,9 @@ from lce_core.study.published import published_folder, published_weights
 from lce_core.study.spec import MethodEntry
 from lce_core.study.study_file import parse_study
 from tests.support.studies import TINY, library_text
+from tests.support.toy_study import TOY
 from tests.support.weights import smallest_weights
 
-TOY: dict[str, Any] = yaml.safe_load((STUDIES / "toy.yaml").read_text(encoding="utf-8"))
 BASE = MODELS.parse({"name": "toy_llama"}, "test")
 TARGET = TOY["target_context"]
 STEP = {"learning_rate": 1e-3, "tokens_per_step": 2048}

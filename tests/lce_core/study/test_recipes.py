@@ -10,15 +10,13 @@ from typing import Any
 import pytest
 import yaml
 
-from flows.settings import STUDIES
 from lce_core.errors import SpecError
 from lce_core.recipe import Training, Upsampling
 from lce_core.study.plan import compile_study
 from lce_core.study.recipes import load_recipe, recipe_names
 from lce_core.study.spec import StudySpec
 from lce_core.study.study_file import parse_study
-
-TOY: dict[str, Any] = yaml.safe_load((STUDIES / "toy.yaml").read_text(encoding="utf-8"))
+from tests.support.toy_study import TOY
 
 
 def study(**changes: Any) -> StudySpec:

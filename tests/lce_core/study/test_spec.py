@@ -18,12 +18,13 @@ from lce_core.errors import SpecError
 from lce_core.study.plan import compile_study
 from lce_core.study.spec import StudySpec
 from lce_core.study.study_file import load_study, parse_study
+from tests.support.toy_study import TOY
 
-TOY = (STUDIES / "toy.yaml").read_text(encoding="utf-8")
+TOY_TEXT = (STUDIES / "toy.yaml").read_text(encoding="utf-8")
 
 
 def edited(**changes: object) -> str:
-    data = yaml.safe_load(TOY)
+    data = {**TOY}
     for key, value in changes.items():
         if value is None:
             del data[key]
@@ -67,8 +68,8 @@ def test_unknown_method_is_answered_with_the_nearest_one() -> None:
 
 
 def test_duplicate_key_is_refused_with_its_line() -> None:
-    line = TOY.count("\n") + 1
-    message = refusal(TOY + "seeds: [4]\n")
+    line = TOY_TEXT.count("\n") + 1
+    message = refusal(TOY_TEXT + "seeds: [4]\n")
     assert f"my.yaml:{line}" in message
     assert "'seeds' is given twice" in message
 
@@ -114,7 +115,79 @@ def test_bad_values_are_named_with_their_place(
     [("{a: 1}: 2", "not text"), ("1: 2", "not text"), ("x: &a [1]\ny: *a", "alias")],
 )
 def test_yaml_beyond_names_and_numbers_is_refused(line: str, problem: str) -> None:
-    assert problem in refusal(f"{TOY}{line}\n")
+    assert problem in refusal(f"{TOY_TEXT}{line}\n")
+
+
+EXPECTED = {"better": "yarn-tuned", "than": ["pi", "none"], "benchmark": "passkey"}
+
+
+def test_an_expectation_is_expanded_into_one_comparison_per_pair_and_length() -> None:
+    study = parse_study(edited(expects=[EXPECTED]), "my.yaml")
+    pairs = [
+        (one["method"], one["frozen"], one["other_method"], one["other_frozen"], one["eval_length"])
+        for one in study.comparisons()
+    ]
+    lengths = (128, 256, 512, 1024)
+    assert pairs == [
+        ("yarn", False, other, True, length) for other in ("pi", "none") for length in lengths
+    ]
+    one = next(study.comparisons())
+    assert one["text"] == "yarn-tuned is better than pi, none on passkey"
+    assert (one["base_model"], one["expected"]) == ("toy_llama", "better")
+    assert compile_study(study, {}).to_json()["expects"] == list(study.comparisons())
+
+
+def test_expectations_change_no_id() -> None:
+    without, expecting = (
+        compile_study(parse_study(edited(**changes), "my.yaml"), {})
+        for changes in ({}, {"expects": [EXPECTED]})
+    )
+    assert list(without.steps) == list(expecting.steps)
+
+
+@pytest.mark.parametrize(
+    ("changes", "place", "part"),
+    [
+        ({"better": "yarm-tuned"}, "expects[0].better", "write 'yarn-tuned'"),
+        ({"better": None, "worse": "yarn_tuned"}, "expects[0].worse", "write 'yarn-tuned'"),
+        ({"than": ["po"]}, "expects[0].than", "write 'pi'"),
+        ({"than": ["yarn-tuned"]}, "expects[0].than", "compared with itself"),
+        ({"than": []}, "expects[0].than", "1 item"),
+        ({"benchmark": "passkeys"}, "expects[0].benchmark", "write 'passkey'"),
+        ({"lengths": [512, 500]}, "expects[0].lengths", "passkey at 500 tokens"),
+        ({"base_model": "llama"}, "expects[0].base_model", "write 'toy_llama'"),
+        ({"worse": "pi"}, "expects[0].better", "both `better` and `worse`"),
+        ({"better": None}, "expects[0].better", "neither `better` nor `worse`"),
+        ({"says": "x" * 501}, "expects[0].says", "500 characters"),
+        ({"tan": 1}, "expects[0].tan", "write 'than'"),
+    ],
+)
+def test_an_expectation_about_what_the_study_does_not_compare_is_refused(
+    changes: dict[str, object], place: str, part: str
+) -> None:
+    entry = {key: value for key, value in {**EXPECTED, **changes}.items() if value is not None}
+    message = refusal(edited(expects=[entry]))
+    assert f"my.yaml: {place}: got" in message
+    assert part in message
+
+
+def test_an_expectation_about_methods_without_a_common_length_is_refused() -> None:
+    apart = [
+        {"name": "passkey", "lengths": [128], "methods": ["yarn-tuned"]},
+        {"name": "passkey", "lengths": [256], "methods": ["none", "pi"]},
+    ]
+    message = refusal(edited(expects=[EXPECTED], benchmarks=apart))
+    assert "expects[0].benchmark: got passkey, which does not evaluate both yarn-tuned" in message
+
+
+def test_more_comparisons_than_a_plan_should_hold_are_refused() -> None:
+    names = [f"pi_{number}" for number in range(100)]
+    text = edited(
+        methods=["yarn", *({"name": "pi", "label": name} for name in names)],
+        benchmarks=[{"name": "passkey", "lengths": [*range(128, 229)]}],
+        expects=[{"better": "yarn", "than": names, "benchmark": "passkey"}],
+    )
+    assert "expects: got more than 10,000 comparisons" in refusal(text)
 
 
 def test_a_typo_in_a_required_key_is_named_before_the_missing_key() -> None:
@@ -140,7 +213,7 @@ def test_inference_only_methods_cannot_be_tuned() -> None:
 
 
 def test_a_study_that_trains_nothing_says_nothing_about_training() -> None:
-    untrained = {key: value for key, value in yaml.safe_load(TOY).items() if "train" not in key}
+    untrained = {key: value for key, value in TOY.items() if "train" not in key}
     frozen = {**untrained, "methods": [{"name": "none"}, {"name": "yarn"}]}
     assert parse_study(yaml.safe_dump(frozen), "my.yaml").training is None
     trained = {**frozen, "methods": [{"name": "none"}, {"name": "yarn", "tuned": True}]}
@@ -246,7 +319,7 @@ def test_specs_are_read_and_planned_without_torch() -> None:
 
 
 def test_a_study_is_frozen() -> None:
-    study = parse_study(TOY, "toy.yaml")
+    study = parse_study(TOY_TEXT, "toy.yaml")
     assert isinstance(study, StudySpec)
     with pytest.raises(ValueError, match="frozen"):
         study.seeds = (9,)  # type: ignore[misc]

@@ -45,14 +45,20 @@ def written(
     cells: Sequence[Answered],
     *,
     hypothesis: str = "h",
+    expects: Sequence[dict[str, Any]] = (),
     trained: int | None = TRAINED,
 ) -> Path:
-    """The catalog of one study, `s`, with target context 512; `path` must be new."""
+    """The catalog of one study, `s`, with target context 512; `path` must be new.
+
+    `expects` holds comparisons as in a plan.
+    """
     study = {
         "study": "s", "hypothesis": hypothesis, "target_context": 512, "base_model": BASE_MODEL,
         "trained_context": trained,
     }  # fmt: skip
     rows: dict[str, list[dict[str, Any]]] = {"study": [study]}
+    if expects:
+        rows["expectation"] = [{"study": "s", **comparison} for comparison in expects]
     shared: set[str] = set()
     for position, cell in enumerate(cells):
         for table, found in _rows(cell.result or f"{position:012}", position, cell).items():

@@ -60,6 +60,30 @@ METHODS = (
 )
 
 
+def compared(
+    entry: int,
+    text: str,
+    method: tuple[str, bool],
+    benchmark: str,
+    length: int,
+    expected: str = "better",
+    other: tuple[str, bool] = ("none", True),
+) -> dict[str, Any]:
+    """A comparison that a plan expects; methods are (label, frozen)."""
+    return {
+        "entry": entry,
+        "text": text,
+        "base_model": BASE,
+        "method": method[0],
+        "frozen": method[1],
+        "expected": expected,
+        "other_method": other[0],
+        "other_frozen": other[1],
+        "benchmark": benchmark,
+        "eval_length": length,
+    }
+
+
 class Study:
     """Builds the store and the plan side by side."""
 
@@ -89,6 +113,11 @@ class Study:
         return {
             "study": STUDY,
             "hypothesis": "Methods with exact attention keep retrieval & perplexity <beyond> 4x.",
+            "expects": [
+                compared(0, "yarn finds <needles>", ("yarn", False), "needle", length)
+                for length in LENGTHS
+            ]
+            + [compared(1, "pi loses needles", ("pi", True), "needle", 1024, "worse")],
             "target_context": TARGET,
             "base_contexts": {BASE: TRAINED},
             "cells": self.cells,

@@ -1,0 +1,106 @@
+"""A study's expectations (`expects` of its file), each with the outcomes of its comparisons.
+
+The outcomes are those of the view `expectations`; the sentences are those of `claims`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Literal
+
+from dashboards.claims import wording
+from dashboards.claims.claim import Claim
+from dashboards.claims.found import claims
+from dashboards.claims.views import Row, Views, first, other, read_views
+from lce_core.study.variants import variant_label
+
+if TYPE_CHECKING:
+    import duckdb
+
+Outcome = Literal["confirmed", "contradicted", "undecided", "not measured"]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A comparison that a study predicts, with its outcome."""
+
+    outcome: Outcome
+    finding: str
+    """The claim about the two methods; their names alone if the outcome is `not measured`."""
+
+    @property
+    def text(self) -> str:
+        """The outcome and the finding."""
+        return f"{self.outcome}: {self.finding}"
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """An entry of `expects` for one base model."""
+
+    base_model: str
+    text: str
+    comparisons: tuple[Comparison, ...]
+
+    @property
+    def summary(self) -> str:
+        """Number of comparisons by outcome."""
+        return counted([self])
+
+
+def counted(expected: Sequence[Expectation]) -> str:
+    """Return the number of comparisons by outcome, such as "3 of 4 confirmed, 1 undecided"."""
+    number: Counter[str] = Counter(one.outcome for entry in expected for one in entry.comparisons)
+    others = ("contradicted", "undecided", "not measured")
+    return ", ".join(
+        [
+            f"{number['confirmed']} of {number.total()} confirmed",
+            *(f"{number[outcome]} {outcome}" for outcome in others if number[outcome]),
+        ]
+    )
+
+
+def expectations(connection: duckdb.DuckDBPyConnection, study: str) -> list[Expectation]:
+    """Return the study's expectations for each base model; empty if it has none.
+
+    Args:
+      connection: the catalog.
+      study: name of a study in the catalog.
+
+    Raises:
+      SpecError: see `claims`.
+    """
+    views = read_views(connection, study)
+    by_pair = {
+        (one.base_model, one.holm_family, _pair(one)): one
+        for one in claims(connection, study)
+        if one.topic in ("base", "pair")
+    }
+    rows = sorted(views.expectations, key=lambda row: (row["base_model"], row["entry"]))
+    return [
+        Expectation(
+            base_model,
+            own[0]["text"],
+            tuple(Comparison(row["outcome"], _finding(row, by_pair, views)) for row in own),
+        )
+        for (base_model, _), group in groupby(rows, lambda row: (row["base_model"], row["entry"]))
+        for own in [list(group)]
+    ]
+
+
+def _finding(
+    row: Row, by_pair: dict[tuple[str, str | None, frozenset[object]], Claim], views: Views
+) -> str:
+    pair = first(row), other(row)
+    if row["verdict"] is not None:
+        return by_pair[row["base_model"], row["holm_family"], frozenset(pair)].text
+    where = wording.at(row["eval_length"], views.trained(row["base_model"]))
+    names = " and ".join(variant_label(*method) for method in pair)
+    return f"{where}, {names} on {row['benchmark'].replace('_', ' ')}"
+
+
+def _pair(claim: Claim) -> frozenset[object]:
+    return frozenset([(claim.method, claim.frozen), (claim.other_method, claim.other_frozen)])

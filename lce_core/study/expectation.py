@@ -1,0 +1,165 @@
+"""Expectations: the comparisons that a study's hypothesis predicts, written before it runs.
+
+Each entry of `expects` names one method, the methods it should score better or worse than, a
+benchmark and lengths. `comparisons` expands the entries of a study into single comparisons, which
+the plan records and the catalog tests.
+
+This module does not import torch.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence, Set
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from lce_core.errors import SpecError, did_you_mean
+from lce_core.recipe import Section
+
+MAX_ENTRIES = 100
+MAX_COMPARISONS = 10_000
+"""Maximum comparisons of a study; the plan has one mapping for each."""
+MAX_SAYS = 500
+"""Maximum characters of the sentence shown with an entry."""
+_MAX_NAME = 100
+
+VariantName = Annotated[str, Field(max_length=_MAX_NAME)]
+
+
+class Expectation(Section):
+    """An entry of `expects`: one variant is better, or worse, than others on a benchmark.
+
+    Variants are named as in `methods` of a benchmark: the label, with "-tuned" if it is tuned.
+    """
+
+    better: VariantName | None = None
+    """Name of the variant that should score better."""
+    worse: VariantName | None = None
+    """Name of the variant that should score worse; instead of `better`."""
+    than: tuple[VariantName, ...] = Field(min_length=1, max_length=MAX_ENTRIES)
+    """Names of the variants it is compared with, each on its own."""
+    benchmark: str = Field(max_length=_MAX_NAME)
+    """Registered name of the benchmark; several tasks count as their mean."""
+    lengths: tuple[int, ...] | None = Field(default=None, min_length=1, max_length=MAX_ENTRIES)
+    """Evaluated lengths in tokens; None: all at which both variants are evaluated."""
+    base_model: str | None = Field(default=None, max_length=_MAX_NAME)
+    """Name of one of the study's base models; None: all."""
+    says: str | None = Field(default=None, min_length=1, max_length=MAX_SAYS)
+    """A sentence for readers; None: the comparison in words."""
+
+    @model_validator(mode="after")
+    def _one_direction(self) -> Expectation:
+        if (self.better is None) == (self.worse is None):
+            raise SpecError(
+                "better",
+                "both `better` and `worse`" if self.better else "neither `better` nor `worse`",
+                "one of the two",
+                "write `better: METHOD` or `worse: METHOD`",
+            )
+        if self.subject in self.than:
+            raise SpecError(
+                "than",
+                f"{self.subject}, which would be compared with itself",
+                "other methods of the study",
+                "remove it from `than`",
+            )
+        return self
+
+    @property
+    def subject(self) -> str:
+        """Name of the variant that is expected to be better or worse."""
+        return self.better or self.worse or ""
+
+    @property
+    def direction(self) -> Literal["better", "worse"]:
+        """Expected direction of the difference."""
+        return "better" if self.better is not None else "worse"
+
+    @property
+    def text(self) -> str:
+        """The sentence of `says`, or the comparison in words."""
+        return self.says or (
+            f"{self.subject} is {self.direction} than {', '.join(self.than)}"
+            f" on {self.benchmark.replace('_', ' ')}"
+        )
+
+
+Evaluated = Mapping[str, Mapping[str, Set[tuple[int, str]]]]
+"""Evaluated (length, task) pairs by benchmark and variant name."""
+
+
+def comparisons(
+    expects: Sequence[Expectation],
+    variants: Mapping[str, tuple[str, bool]],
+    evaluated: Evaluated,
+    base_models: Sequence[str],
+) -> Iterator[dict[str, Any]]:
+    """Yield the comparisons of a study's expectations, one for each pair, length and base model.
+
+    Args:
+      expects: The entries.
+      variants: The study's variants by name: label, and True if frozen.
+      evaluated: What each benchmark evaluates.
+      base_models: Names of the study's base models.
+
+    Yields:
+      Mappings with the keys entry (its index), text, base_model, method, frozen, expected ("better"
+      or "worse"), other_method, other_frozen, benchmark and eval_length.
+
+    Raises:
+      SpecError: if an entry names a method, benchmark, length or base model that is not in the
+        study, or a length at which one of the two methods is not evaluated.
+    """
+    for index, entry in enumerate(expects):
+        where = f"expects[{index}]"
+        method, frozen = variants[_named(f"{where}.{entry.direction}", entry.subject, variants)]
+        by_variant = evaluated[_named(f"{where}.benchmark", entry.benchmark, evaluated)]
+        if entry.base_model is not None:
+            _named(f"{where}.base_model", entry.base_model, base_models)
+        for name in entry.than:
+            other_method, other_frozen = variants[_named(f"{where}.than", name, variants)]
+            lengths = _shared_lengths(where, entry, by_variant, name)
+            named = [entry.base_model] if entry.base_model else base_models
+            for length, base_model in itertools.product(lengths, named):
+                yield {
+                    "entry": index,
+                    "text": entry.text,
+                    "base_model": base_model,
+                    "method": method,
+                    "frozen": frozen,
+                    "expected": entry.direction,
+                    "other_method": other_method,
+                    "other_frozen": other_frozen,
+                    "benchmark": entry.benchmark,
+                    "eval_length": length,
+                }
+
+
+def _shared_lengths(
+    where: str, entry: Expectation, by_variant: Mapping[str, Set[tuple[int, str]]], other: str
+) -> Sequence[int]:
+    shared = by_variant.get(entry.subject, set()) & by_variant.get(other, set())
+    both = {length for length, _ in shared}
+    missing = sorted(set(entry.lengths or ()) - both)
+    if missing or not both:
+        at = f" at {missing[0]} tokens" if missing else ""
+        raise SpecError(
+            f"{where}.lengths" if missing else f"{where}.benchmark",
+            f"{entry.benchmark}{at}, which does not evaluate both {entry.subject} and {other}",
+            f"lengths of both: {', '.join(map(str, sorted(both)))}"
+            if both
+            else "a benchmark that evaluates both methods at one length",
+            "choose another length, or add the methods to the benchmark",
+        )
+    return entry.lengths or sorted(both)
+
+
+def _named(where: str, name: str, known: Sequence[str] | Mapping[str, object]) -> str:
+    if name not in known:
+        what = {"benchmark": "a benchmark", "base_model": "a base model"}.get(
+            where.rpartition(".")[2], "the name of a method, with -tuned if it is tuned,"
+        )
+        raise SpecError(where, repr(name), f"{what} of the study", did_you_mean(name, list(known)))
+    return name
