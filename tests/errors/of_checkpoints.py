@@ -9,15 +9,15 @@ from typing import Any
 import yaml
 
 from lce.keeping.exporting import export_variant
+from lce_core.errors import DataError, SpecError, StoreError
 from lce_core.execution import Execution
 from lce_core.export.folder import export
 from lce_core.export.form import form_of
 from lce_core.export.subject import Subject
-from lce_core.extension.stock_rope import stated_parameters
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
 from lce_core.study.plan import compile_study
-from lce_core.study.published import named_folder, published_folder
+from lce_core.study.published import published_folder
 from lce_core.study.study_file import parse_study
 from tests.support.errors.provocations import Place, Table
 from tests.support.toy_study import TOY
@@ -25,10 +25,7 @@ from tests.support.training_jobs import BASE
 
 PROVOCATIONS = Table()
 provokes = PROVOCATIONS
-FORM, FOLDER = "lce_core/export/form.py", "lce_core/export/folder.py"
-PUBLISHED, EXPORTING = "lce_core/study/published.py", "lce/keeping/exporting.py"
 LLAMA = MODELS.parse({"name": "llama2_7b"}, "test").geometry
-PHI = MODELS.parse({"name": "phi2"}, "test").geometry
 CONFIG = {
     "model_type": "llama",
     "hidden_size": 96,
@@ -44,38 +41,22 @@ def subject(weights: Path) -> Subject:
     return Subject("toy", "pi", BASE, METHODS.load("pi")(), 512, weights)
 
 
-@provokes(FORM, "puts into every text")
-def _(_: Place) -> None:
-    form_of(METHODS.load("landmark")(), LLAMA, 32768)
+provokes(SpecError, "landmark")(lambda _: form_of(METHODS.load("landmark")(), LLAMA, 32768))
+provokes(SpecError, "GroupedNeighbour")(
+    lambda _: form_of(METHODS.load("self_extend")(), LLAMA, 32768)
+)
+provokes(SpecError, "harpe.rope_table: got 32")(
+    lambda _: form_of(METHODS.load("harpe")(), LLAMA, 32768)
+)
 
 
-@provokes(FORM, "the only kind that stock models have")
-def _(_: Place) -> None:
-    form_of(METHODS.load("self_extend")(), LLAMA, 32768)
-
-
-@provokes(FORM, "heads with frequencies of their own")
-def _(_: Place) -> None:
-    form_of(METHODS.load("harpe")(), LLAMA, 32768)
-
-
-@provokes(FORM, "follow the length of each request")
-def _(_: Place) -> None:
-    form_of(METHODS.load("dynamic_pi")(), LLAMA, 32768)
-
-
-@provokes(FORM, "rotated elements only")
-def _(_: Place) -> None:
-    form_of(METHODS.load("yarn")(), PHI, 32768)
-
-
-@provokes(FOLDER, "a folder that is new or empty")
+@provokes(SpecError)
 def _(place: Place) -> None:
     (place.folder / "a").write_text("a")
     export(subject(place.folder), place.folder)
 
 
-@provokes(FOLDER, "no {WEIGHTS}")
+@provokes(DataError, "model*.safetensors")
 def _(place: Place) -> None:
     weights = place.folder / "weights"
     BASE.config().save_pretrained(weights)  # type: ignore[attr-defined]
@@ -83,7 +64,7 @@ def _(place: Place) -> None:
     export(subject(weights), place.folder / "out")
 
 
-@provokes(FOLDER, "no readable model configuration")
+@provokes(DataError, "weights/config.json")
 def _(place: Place) -> None:
     weights = place.folder / "weights"
     BASE.initialise(0).save_pretrained(weights)
@@ -100,29 +81,14 @@ def exported(place: Place, select: str = "", precision: str | None = None, **cha
     export_variant(str(file), how, out, select=select, length=None, precision=precision)
 
 
-@provokes(EXPORTING, "fp32 or bf16")
-def _(place: Place) -> None:
-    exported(place, precision="fp16")
-
-
-@provokes(EXPORTING, "one variant of the study")
-def _(place: Place) -> None:
-    exported(place)
-
-
-@provokes(EXPORTING, "not in the store")
-def _(place: Place) -> None:
-    exported(place, "method=yarn,seed=0,frozen=false")
-
-
-@provokes(EXPORTING, "a variant of which a cell")
-def _(place: Place) -> None:
-    exported(place, methods=[{"name": "yarn", "checkpoint": "mine"}], seeds=[0])
-
-
-@provokes("lce_core/extension/stock_rope.py", "one of {', '.join(TYPES)}")
-def _(_: Place) -> None:
-    stated_parameters({"rope_scaling": {"type": "su", "factor": 2.0}}, "config.json")
+provokes(SpecError, "--precision: got fp16")(lambda place: exported(place, precision="fp16"))
+provokes(SpecError, "--select: got 81")(lambda place: exported(place))
+provokes(SpecError, "toy_llama-yarn-tuned-s0")(
+    lambda place: exported(place, "method=yarn,seed=0,frozen=false")
+)
+provokes(SpecError, "toy_llama, yarn")(
+    lambda place: exported(place, methods=[{"name": "yarn", "checkpoint": "mine"}], seeds=[0])
+)
 
 
 def planned(place: Place, entry: str = "pi", **changes: Any) -> None:
@@ -140,68 +106,44 @@ def _plan(folder: Path, entry: str = "pi") -> None:
     compile_study(study, {}, {"mine": folder})
 
 
-@provokes(PUBLISHED, "with these published weights")
-def _(_: Place) -> None:
-    named_folder("mine", {})
-
-
-@provokes(PUBLISHED, "no named folder that holds them")
+@provokes(StoreError, "000000000000")
 def _(place: Place) -> None:
     (place.folder / "config.json").write_text("{}")
     published_folder("0" * 64, {"mine": place.folder})
 
 
-@provokes(PUBLISHED, "low-rank updates without the model")
+@provokes(SpecError, "adapter_config.json")
 def _(place: Place) -> None:
     (place.folder / "adapter_config.json").write_text("{}")
     _plan(place.folder)
 
 
-@provokes(PUBLISHED, "no safetensors file")
+@provokes(SpecError)
 def _(place: Place) -> None:
     (place.folder / "pytorch_model.bin").write_bytes(b"")
     _plan(place.folder)
 
 
-@provokes(PUBLISHED, "no readable configuration")
+@provokes(DataError, "config.json")
 def _(place: Place) -> None:
     (place.folder / "model.safetensors").write_bytes(b"")
     _plan(place.folder)
 
 
-@provokes(PUBLISHED, "a mapping")
+@provokes(DataError, "config.json: got list")
 def _(place: Place) -> None:
     (place.folder / "model.safetensors").write_bytes(b"")
     (place.folder / "config.json").write_text("[]")
     _plan(place.folder)
 
 
-@provokes(PUBLISHED, "as weights of base model")
-def _(place: Place) -> None:
-    planned(place, num_attention_heads=4)
+provokes(SpecError, "weights/extension.safetensors")(lambda place: planned(place, "clex"))
+provokes(SpecError, "weights/config.json: landmark_token_id: got None")(
+    lambda place: planned(place, "landmark")
+)
 
 
-@provokes(PUBLISHED, "has learned beside the model's weights")
-def _(place: Place) -> None:
-    planned(place, "clex")
-
-
-@provokes(PUBLISHED, "the id of the token that")
-def _(place: Place) -> None:
-    planned(place, "landmark")
-
-
-@provokes(PUBLISHED, "makes of it at")
-def _(place: Place) -> None:
-    planned(place, rope_scaling={"type": "yarn", "factor": 16.0})
-
-
-@provokes(PUBLISHED, "which cannot be read")
-def _(place: Place) -> None:
-    planned(place, rope_scaling={"type": "linear"})
-
-
-@provokes("lce_core/study/spec.py", "weights that are published, or")
+@provokes(SpecError, "checkpoint: mine with tuned:")
 def _(_: Place) -> None:
     methods = [{"name": "pi", "tuned": True, "checkpoint": "mine"}]
     parse_study(yaml.safe_dump({**TOY, "methods": methods}), "my.yaml")

@@ -10,15 +10,14 @@ import torch
 
 from lce_core.contracts.tiny_models import BASES, stock
 from lce_core.data.manifest import NAME
+from lce_core.errors import DataError, NonFiniteError, ProcessFailedError, SpecError, StoreError
 from lce_core.evaluation.continuations import continuation_log_likelihoods
 from lce_core.evaluation.decoding import generate
-from lce_core.evaluation.likelihood import window_nll
 from lce_core.extension.extending import extend
-from lce_core.methods import METHODS, LoRA
+from lce_core.methods import METHODS
 from lce_core.training import sharding
 from lce_core.training.checkpoints.points import Point, find_point, publish, write_shard
-from lce_core.training.launching import _raise_first_error, launch
-from lce_core.training.lora import add_lora
+from lce_core.training.launching import _raise_first_error
 from lce_core.training.run import run
 from tests.support.cells import TOY
 from tests.support.errors.provocations import Place, Table
@@ -36,34 +35,12 @@ def toy(*, broken: bool = False) -> Any:
     return extend(model, TOY, METHODS.parse({"name": "none"}, "test"), target=512)
 
 
-@provokes("lce_core/evaluation/continuations.py", "NaN or infinite logits")
-def _(_: Place) -> None:
-    continuation_log_likelihoods(toy(broken=True), [(PROMPT, PROMPT)], batch_tokens=64)
-
-
-@provokes("lce_core/evaluation/continuations.py", "of context")
-def _(_: Place) -> None:
-    continuation_log_likelihoods(toy(), [(PROMPT[:0], PROMPT)], batch_tokens=64)
-
-
-@provokes("lce_core/evaluation/decoding.py", "new tokens")
-def _(_: Place) -> None:
-    generate(toy(), [PROMPT], max_new_tokens=0, batch_tokens=64)
-
-
-@provokes("lce_core/evaluation/greedy.py", "NaN or infinite logits")
-def _(_: Place) -> None:
-    generate(toy(broken=True), [PROMPT], max_new_tokens=2, batch_tokens=64)
-
-
-@provokes("lce_core/evaluation/likelihood.py", "windows of")
-def _(_: Place) -> None:
-    window_nll(toy(), np.zeros((2, 1), np.uint32), batch_tokens=64)
-
-
-@provokes("lce_core/evaluation/likelihood.py", "finite losses")
-def _(_: Place) -> None:
-    window_nll(toy(broken=True), np.zeros((2, 8), np.uint32), batch_tokens=64)
+provokes(SpecError, "text 0 with 0 tokens")(
+    lambda _: continuation_log_likelihoods(toy(), [(PROMPT[:0], PROMPT)], batch_tokens=64)
+)
+provokes(SpecError, "0 new tokens")(
+    lambda _: generate(toy(), [PROMPT], max_new_tokens=0, batch_tokens=64)
+)
 
 
 def train(place: Place, training: dict[str, Any] | None = None, **changes: Any) -> None:
@@ -72,35 +49,25 @@ def train(place: Place, training: dict[str, Any] | None = None, **changes: Any) 
     run(job_maker(packed_rows(rows), place.folder)(training, **changes), silent)
 
 
-@provokes("lce_core/training/run.py", "at most one process a GPU")
+@provokes(SpecError, "execution.processes: got 2")
 def _(place: Place) -> None:
     place.patch.setattr("lce_core.devices.count_accelerators", lambda: 1)
     place.patch.setattr(torch.cuda, "device_count", lambda: 1)
     train(place, processes=2, device="cuda")
 
 
-@provokes("lce_core/training/run.py", "one rounding of each weight")
-def _(place: Place) -> None:
-    train(place, {"precision": "bf16", "state_precision": "bf16"}, sharding="replicate")
-
-
-@provokes("lce_core/training/fallbacks.py", "raise processes")
+@provokes(SpecError, "1 cpu")
 def _(place: Place) -> None:
     place.patch.setattr("lce_core.training.run.memory_bytes", lambda device: 10**6)
     train(place)
 
 
-@provokes("lce_core/training/trainer.py", "both finite")
-def _(place: Place) -> None:
-    train(place, {"learning_rate": 1e30, "warmup_steps": 0})
+provokes(NonFiniteError, "1")(
+    lambda place: train(place, {"learning_rate": 1e39, "warmup_steps": 0}, num_steps=1)
+)
 
 
-@provokes("lce_core/training/trainer.py", "finite weights")
-def _(place: Place) -> None:
-    train(place, {"learning_rate": 1e39, "warmup_steps": 0}, num_steps=1)
-
-
-@provokes("lce_core/training/trainer.py", "no token with a loss weight")
+@provokes(DataError, "rows of step 1")
 def _(place: Place) -> None:
     rows = packed_rows(place.folder)
     manifest = json.loads((rows / NAME).read_text(encoding="utf-8"))
@@ -110,12 +77,7 @@ def _(place: Place) -> None:
     run(job_maker(rows, place.folder)(), silent)
 
 
-@provokes("lce_core/training/lora.py", "no linear layer")
-def _(_: Place) -> None:
-    add_lora(stock(BASES[0]), LoRA(2, 2, targets=("query_key_value",), whole=()), 0)
-
-
-@provokes("lce_core/training/sharding.py", "gives other weights")
+@provokes(DataError, "another layout")
 def _(place: Place) -> None:
     sent = iter([stock(BASES[0]).config.to_json_string(use_diff=False), "another layout"])
     place.patch.setattr(sharding.dist, "get_rank", lambda: 1)
@@ -123,7 +85,7 @@ def _(place: Place) -> None:
     sharding.build_on_main(lambda: stock(BASES[0]), torch.device("cpu"), torch.float32)
 
 
-@provokes("lce_core/training/checkpoints/points.py", "a resume point of run")
+@provokes(StoreError, "run one")
 def _(place: Place) -> None:
     point = Point(place.folder, 4, 1)
     write_shard(point, 0, 1, {"weights/a": torch.ones(1)})
@@ -131,12 +93,7 @@ def _(place: Place) -> None:
     find_point(place.folder, "another")
 
 
-@provokes("lce_core/training/launching.py", "of accelerate launch", slow=True)
-def _(place: Place) -> None:
-    launch("tests.no_such_module", "{}", 1, silent, place.folder)
-
-
-@provokes("lce_core/training/launching.py", "got {name}: {message}")
+@provokes(ProcessFailedError, "KeyError: 'a'")
 def _(place: Place) -> None:
     error = {"class": "KeyError", "message": "'a'", "trace": "...", "module": "m", "errno": None}
     found = json.dumps({**error, "parts": []})
