@@ -38,20 +38,12 @@ study(
 study("my.yaml: evaluation.rotation", evaluation={"rotation": "stock"})
 study("fp32_or_bf16", training={**TOY["training"], "state_precision": "fp32_or_bf16"})
 
-PREDICTED = {"better": "yarn", "than": ["pi"], "benchmark": "passkey"}
-for _value, _change in {
-    "better: got both": {"worse": "yarn"},
-    "than: got yarn": {"than": ["yarn"]},
-    "got 'passkeys'": {"benchmark": "passkeys"},
-    "passkey at 500": {"lengths": [500]},
-}.items():
-    study(_value, expects=[{**PREDICTED, **_change}])
 PIS = [{"name": "pi", "label": f"pi_{number}"} for number in range(100)]
 study(
     "expects: got more than 10,000",
     methods=["yarn", *PIS],
     benchmarks=[{"name": "passkey", "lengths": [*range(128, 229)]}],
-    expects=[{**PREDICTED, "than": [one["label"] for one in PIS]}],
+    expects=[{"better": "yarn", "than": [one["label"] for one in PIS], "benchmark": "passkey"}],
 )
 
 
