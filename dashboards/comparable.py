@@ -12,8 +12,6 @@ def comparable(benchmarks: Sequence[Row], scores: Sequence[Row]) -> list[Row]:
 
     A mean over code and books cannot be compared with a mean over code alone.
 
-    A mean over code and books says nothing beside a mean over code alone.
-
     Args:
       benchmarks: rows of the view benchmark_by_length for one base model.
       scores: rows of the view score_by_length for the same base model.

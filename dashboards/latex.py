@@ -68,7 +68,7 @@ def _table(contents: Contents, benchmark: str, rows: list[Row]) -> Iterator[str]
     context = study["trained_context"]
     sure = _sure(contents, rows)
     legend = _LEGEND if sure else ""
-    trained = f", trained at {context:,} tokens" if context else ""
+    trained = f", {context:,}-token context" if context else ""
     yield ""
     yield r"\begin{table}"
     yield r"  \centering"

@@ -19,9 +19,6 @@ def pictured(rows: Sequence[Row]) -> Iterator[tuple[int, list[Row]]]:
     because the base model cannot read more than its own context. If the rows contain no extension
     method, the controls' own lengths are used.
 
-    A control that was not asked there stands in at its longest length, as in LCEG's Figure 2: the
-    base model has no more than its own context. Controls alone are shown where there is no method.
-
     Args:
       rows: rows of the query `shots` for one base model.
     """

@@ -29,7 +29,7 @@ from dashboards.claims import (
     firsts,
     headline,
 )
-from dashboards.claims.wording import COULD_SEE, OUTCOMES
+from dashboards.claims.wording import EXPLAINED, OUTCOMES
 from dashboards.comparable import comparable, is_best
 from dashboards.contents import Contents, Row, read_contents, select
 from dashboards.many_shot import pictured
@@ -84,7 +84,7 @@ def _page(
     seeds = f"{run['seeds']} seed{'s'[: run['seeds'] > 1]}"
     yield f"# {contents.study}\n"
     if hypothesis := contents.studies[0]["hypothesis"]:
-        yield f"Expected: {plain(hypothesis)}\n"
+        yield f"Hypothesis: {plain(hypothesis)}\n"
     yield (
         f"{run['done']} of {run['cells']} cells are done, {seeds}, profiles"
         f" {plain(run['profiles'] or '-')}. Methods extend to"
@@ -94,7 +94,7 @@ def _page(
     for study in contents.studies:
         base = study["base_model"]
         trained = study["trained_context"]
-        on = f", trained on {trained:,} tokens" if trained else ""
+        on = f", {trained:,}-token context" if trained else ""
         yield f"\n## {plain(base)}{on}\n"
         yield from _came_out(found, base, trained)
         yield from _expectations([entry for entry in expected if entry.base_model == base])
@@ -107,8 +107,8 @@ def _came_out(found: Sequence[Claim], base_model: str, trained: int | None) -> I
     by_length = firsts(found, base_model, trained)
     if not by_length:
         return
-    yield "### First at each length\n"
-    yield f"{COULD_SEE} The others, pair by pair: `lce claims`.\n"
+    yield "### Best at each length\n"
+    yield f"{EXPLAINED} All pairs: `lce claims`.\n"
     for first in by_length.values():
         yield from (f"- {plain(one.sentence)}" for one in first)
 
@@ -156,7 +156,7 @@ def _against_base(rows: Sequence[Row]) -> Iterator[str]:
         return
     length, bands = rows[0]["eval_length"], next(iter(found.values()))
     title = f"{plain(rows[0]['benchmark'])} {plain(rows[0]['task'])} at {length:,}"
-    yield f"\n### {title} against the base model: nats a token, lower is better\n"
+    yield f"\n### {title} against the base model: nats per token, lower is better\n"
     yield f"| method | {' | '.join(map(band_label, bands))} |"
     yield f"|---|{'---:|' * len(bands)}"
     for one, mine in found.items():

@@ -12,7 +12,7 @@ MARKS = {"better": "\u25b2", "worse": "\u25bc"}
 """Mark by verdict."""
 LEGEND = (
     f"{MARKS['better']} better, {MARKS['worse']} worse than the base model on the same prompts, by"
-    " a paired test: p_Holm below 0.05. No mark: not sure, or too few prompts to say."
+    " a paired test: p_Holm below 0.05. No mark: no significant difference, or too few prompts."
 )
 _PLACE = ("base_model", "method", "frozen", "benchmark", "task", "eval_length")
 Place = tuple[object, ...]

@@ -29,9 +29,6 @@ def plain(text: str) -> str:
 
     The line may start a list item or paragraph, or stand in a table. Line breaks become spaces.
     Control characters and characters that reorder text become escapes.
-
-    It may stand at the beginning of a list item or paragraph, and in a table. Line breaks become
-    spaces; control characters and such as reorder text are shown as escapes.
     """
     line = visible(" ".join(text.split()))
     # At the start of a line, a number begins an ordered list, a dash a list, a # a heading.

@@ -43,15 +43,15 @@ _OF_A_BASE_MODEL: tuple[tuple[str, str, Callable[[Contents], str]], ...] = (
     ("needles", "Needles", depths.section),
     ("shots", "Many-shot", shots.section),
     ("positions", "Loss by position", positions.section),
-    ("downstream", "Perplexity and use", downstream.section),
+    ("downstream", "Perplexity and downstream", downstream.section),
     ("tasks", "Task by task", tasks.section),
     ("training", "Training", training.section),
-    ("papers", "Beside the papers", papers.section),
+    ("papers", "Papers", papers.section),
     ("cost", "Cost", cost.section),
 )
 _ON_PAPER: dict[str, Callable[[Contents], str]] = {"tasks": tasks.on_paper}
 _OF_THE_STUDY: tuple[tuple[str, str, Callable[[Contents], str]], ...] = (
-    ("audit", "Control", audit.section),
+    ("audit", "Controls", audit.section),
     ("missing", "Without a result", origin.missing),
     ("origin", "Origin", origin.origin),
 )
@@ -151,7 +151,7 @@ def _parts(
             for key, title, section in _OF_A_BASE_MODEL
         ]
         own = [entry for entry in expected if entry.base_model == base]
-        sections.insert(1, ("leaders", "First at each length", leaders.section(of_it, found)))
+        sections.insert(1, ("leaders", "Best at each length", leaders.section(of_it, found)))
         sections.insert(2, ("expectations", "Expectations", expected_section.section(own)))
         for key, title, body in sections:
             if body:

@@ -54,9 +54,6 @@ def _by_document(cell: Cell) -> tuple[list[Any], NDArray[np.float64]]:
 
     The mean of the contributions equals the value for any document sizes. Their spread is the
     value's to first order, also for the exponential of a mean (delta method).
-
-    Their mean is the value, whatever the documents' sizes; how they spread is that of the value to
-    first order, also where it is the power of a mean.
     """
     assert cell.answers is not None
     scores = cell.answers.scores

@@ -27,7 +27,7 @@ def strip_svg(title: str, found: Sequence[Family], won: Mapping[Variant, float])
         anchor = {0.0: "start", 1.0: "end"}.get(share, "middle")
         parts.append(f'<path class="grid" d="M{x:g} {TOP:g}V{base:g}"/>')
         parts.append(text(f"{share:.0%}", x, base + 14, f"tick {anchor}"))
-    parts.append(text("of its comparisons won", LEFT + span / 2, base + 29, "tick middle"))
+    parts.append(text("share of comparisons won", LEFT + span / 2, base + 29, "tick middle"))
     for number, family in enumerate(found):
         y = TOP + LANE * number + LANE - 11
         members = sorted((one for one in family.variants if one in won), key=lambda one: -won[one])

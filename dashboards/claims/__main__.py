@@ -29,7 +29,7 @@ from lce_core.store.unforeseen import explained
 from lce_core.terminal import guard_terminal
 
 WIDTH = 80
-ORDER = {"best": "Best", "order": "Perplexity and the rest"}
+ORDER = {"best": "Best", "order": "Perplexity and downstream scores"}
 """Headings by topic, printed if no method is given."""
 
 

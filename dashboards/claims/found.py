@@ -12,7 +12,6 @@ from dashboards.claims.leaders import leaders
 from dashboards.claims.pairs import pairs
 from dashboards.claims.views import PERPLEXITY, Views, read_views, with_more_tasks
 from lce_core import formats
-from lce_core.study.variants import variant_label
 
 if TYPE_CHECKING:
     import duckdb
@@ -113,14 +112,14 @@ def _lengths(views: Views) -> Iterator[Claim]:
         what = wording.measured(
             {"benchmark": row["benchmark"], "tasks": row["task"]}, row["benchmark"] in several
         )
-        name = variant_label(row["method"], row["frozen"])
+        name = wording.named(row["method"], row["frozen"])
         bar = ">=" if row["higher_is_better"] else "<="
         held = f"up to {row['tokens']:,} tokens" if row["tokens"] else "at no length"
         yield Claim(
             "length",
             "holds",
             f"{name} holds {what} {bar} {formats.rounded(row['threshold'])} {held}"
-            f" [{row['ci_low']:,}, {row['ci_high']:,}], of {row['longest']:,} evaluated",
+            f" [{row['ci_low']:,}, {row['ci_high']:,}]; evaluated up to {row['longest']:,}",
             row["base_model"],
             row["benchmark"],
             task=row["task"],
@@ -145,7 +144,7 @@ def _orders(views: Views) -> Iterator[Claim]:
         told = (
             f"lower perplexity goes with {sign} {what} among"
             if is_order
-            else f"perplexity and {what} were not found to order methods alike among"
+            else f"no significant rank agreement of perplexity and {what} among"
         )
         yield Claim(
             "order",

@@ -10,7 +10,6 @@ from dashboards.claims.claim import Claim, Verdict
 from dashboards.claims.pairs import ahead
 from dashboards.claims.views import Row, Views, first, other_labels
 from lce_core import formats
-from lce_core.study.variants import variant_label
 
 
 def leaders(views: Views) -> Iterator[Claim]:
@@ -47,22 +46,22 @@ def _leader(rows: list[Row], trained: int | None, several: bool) -> Claim:
     level = [row for row in own if row["difference"] == 0 and row["verdict"] != "the same"]
     where = wording.at(best["eval_length"], trained)
     head = (
-        f"{where}, {_first_of(own, same, level)} on {wording.measured(best, several)}"
+        f"{where}, {_best_of(own, same, level)} on {wording.measured(best, several)}"
         f" ({formats.rounded(best['value'])})"
     )
-    they = "each" if len(same) > wording.NAMED else "it"
     limits = [r["smallest_detectable"] for r in alike if r["smallest_detectable"] is not None]
     parts = []
     if beaten:
-        parts.append(_beats_all(own) if beaten == len(own) else f"{they} beats {beaten}")
+        some = f"better than {beaten} method{'s'[: beaten > 1]}"
+        parts.append(_beats_all(own) if beaten == len(own) else some)
     if alike:
-        could_see = f"; the study could see {formats.rounded(max(limits))}" if limits else ""
         whom = wording.listed(other_labels(alike))
-        parts.append(f"no sure difference was found to {whom}{could_see}")
+        detectable = wording.detectable(max(limits, default=None))
+        parts.append(f"no significant difference from {whom}{detectable}")
     if unknown:
         few = max(row["num_clusters"] for row in unknown)
         number = len(unknown)
-        whom = "any other" if number == len(own) else f"{number} other{'s'[: number > 1]}"
+        whom = "any other method" if number == len(own) else f"{number} other{'s'[: number > 1]}"
         parts.append(f"{wording.too_few(few)} to compare it with {whom}")
     verdict: Verdict = (
         "better"
@@ -89,24 +88,24 @@ def _leader(rows: list[Row], trained: int | None, several: bool) -> Claim:
     )
 
 
-def _first_of(own: Sequence[Row], same: Sequence[Row], level: Sequence[Row]) -> str:
+def _best_of(own: Sequence[Row], same: Sequence[Row], level: Sequence[Row]) -> str:
     """Name the leader, the methods with identical results, and those with an equal score."""
-    leader, number = variant_label(*first(own[0])), len(own) + 1
+    leader, number = wording.named(*first(own[0])), len(own) + 1
     if len(same) > wording.NAMED:
         others = f", {wording.listed(other_labels(level))} level with them" if level else ""
-        return f"{len(same) + 1} of {number} methods, {leader} among them{others}, are first"
+        return f"{len(same) + 1} of {number} methods, {leader} among them{others}, are best"
     beside = [
         f"{how} {wording.listed(other_labels(rows))}"
         for how, rows in (("like", same), ("level with", level))
         if rows
     ]
-    return f"{', '.join([leader, *beside])}{',' * bool(beside)} is first of {number}"
+    return f"{', '.join([leader, *beside])}{',' * bool(beside)} is best of {number} methods"
 
 
 def _beats_all(rows: Sequence[Row]) -> str:
     """Name all others with the runner-up, and the leader's margin over it."""
     closest = min(rows, key=lambda row: abs(row["difference"]))
     (name,) = other_labels([closest])
-    others = f"all others, {name} as the next" if len(rows) > 1 else name
+    others = f"all others, the closest of which is {name}," if len(rows) > 1 else name
     how_sure = f"{wording.seeds(closest)}, {formats.p_value(closest['p_holm'])}"
-    return f"it beats {others} by {ahead(closest)}, {how_sure}"
+    return f"better than {others} by {ahead(closest)}, {how_sure}"

@@ -8,7 +8,6 @@ from dashboards.claims import wording
 from dashboards.claims.claim import Claim
 from dashboards.claims.views import BASE, Row, Views, first, other, with_more_tasks
 from lce_core import formats
-from lce_core.study.variants import variant_label
 
 _UNDECIDED = ("the same", "no difference found", "too few")
 
@@ -60,31 +59,31 @@ def _pair(row: Row, trained: int | None, several: bool) -> Claim:
 
 def _said(row: Row, several: bool) -> str:
     """Word the result of a comparison by its verdict."""
-    ours, theirs = (variant_label(*one) for one in (first(row), other(row)))
+    ours, theirs = (wording.named(*one) for one in (first(row), other(row)))
     what, p_holm = wording.measured(row, several), formats.p_value(row["p_holm"])
-    seeds, seen = wording.seeds(row), row["smallest_detectable"]
+    seeds, detectable = wording.seeds(row), wording.detectable(row["smallest_detectable"])
     gap = formats.estimate(row["difference"], row["ci_low"], row["ci_high"])
-    could_see = "" if seen is None else f"; the study could see {formats.rounded(seen)}"
     if row["verdict"] == "better":
         return f"{ours} beats {theirs} on {what} by {ahead(row)}, {seeds}, {p_holm}"
     if row["verdict"] == "not in every seed":
         spread = sorted((row["lowest"], row["highest"]), reverse=row["difference"] < 0)
         lowest, highest = (abs(one) if one * row["difference"] > 0 else -abs(one) for one in spread)
         return (
-            f"{ours} is ahead of {theirs} on {what} by {ahead(row)}, {p_holm}, but not in each of"
-            f" {seeds} ({formats.rounded(lowest, highest)} to {formats.rounded(highest, lowest)})"
+            f"{ours} is ahead of {theirs} on {what} by {ahead(row)}, {p_holm}, but not in every"
+            f" seed ({seeds}: {formats.rounded(lowest, highest)} to"
+            f" {formats.rounded(highest, lowest)})"
         )
     if row["verdict"] == "the same":
         samples = f"all {row['num_clusters']} samples"
-        return f"{ours} and {theirs} score the same on {samples} of {what}{could_see}"
+        return f"{ours} and {theirs} score the same on {samples} of {what}{detectable}"
     if row["verdict"] == "too few":
         return (
             f"{wording.too_few(row['num_clusters'], f' of {what}')} to compare {ours} with"
             f" {theirs}: {gap}, {seeds}"
         )
     return (
-        f"no difference found between {ours} and {theirs} on {what}{could_see}"
-        f" ({gap}, {seeds}, {p_holm})"
+        f"no significant difference between {ours} and {theirs} on {what}:"
+        f" {gap}, {seeds}, {p_holm}{detectable}"
     )
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dashboards.claims import wording
 from lce_core.errors import SpecError, did_you_mean
-from lce_core.study.variants import variant_label
 
 if TYPE_CHECKING:
     import duckdb
@@ -85,7 +85,7 @@ def other(row: Row) -> Method:
 
 def other_labels(rows: Sequence[Row]) -> list[str]:
     """Return the labels of the methods that the first one is compared with."""
-    return [variant_label(*other(row)) for row in rows]
+    return [wording.named(*other(row)) for row in rows]
 
 
 def with_more_tasks(rows: Sequence[Row], column: str) -> set[str]:

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from lce_core import formats
+from lce_core.study.variants import variant_label
+
+CONTROL = "none"
 NAMED = 4
 """Methods that a sentence lists by name; further methods are counted."""
 
-COULD_SEE = (
-    "The method none is the base model as it is. Differences are those on the same prompts, with"
-    " 95 % intervals; where seeds of training differ so much that another one might turn the sign,"
-    " it is of these training runs only. What a study could see is the smallest difference that its"
-    " test finds four times in five; smaller ones may be there."
+EXPLAINED = (
+    "Differences are paired, on the same prompts, with 95 % intervals. Better means significantly"
+    " better (p_Holm below 0.05). A result of these training runs only may change its sign with"
+    " other training seeds. The smallest detectable difference is the one that the test finds in"
+    " four of five studies; smaller ones may exist."
 )
 OUTCOMES = (
     "The study file names these comparisons (expects). Confirmed and contradicted: the methods"
@@ -21,6 +25,20 @@ OUTCOMES = (
     " no results of both methods on the same prompts."
 )
 """Explanations of the sentences' terms for report readers."""
+
+
+def named(method: str, frozen: bool) -> str:
+    """Return the label of a variant; the controls are "the base model", frozen or fine-tuned."""
+    if method != CONTROL:
+        return variant_label(method, frozen)
+    return "the base model" if frozen else "the fine-tuned base model"
+
+
+def detectable(difference: float | None) -> str:
+    """Return the clause with the smallest detectable difference; "" if it is None."""
+    if difference is None:
+        return ""
+    return f"; smallest detectable difference: {formats.rounded(difference)}"
 
 
 def at(eval_length: int, trained: int | None) -> str:
@@ -35,11 +53,11 @@ def seeds(row: Mapping[str, Any]) -> str:
     """Return the number of seeds, noting when the result may not hold for other training runs."""
     count, tuned = row["num_seeds"], not (row["frozen"] and row["other_frozen"])
     if count == 1:
-        return "1 seed, so of this training run only" if tuned else "1 seed"
+        return "1 seed (this training run only)" if tuned else "1 seed"
     low, high = row["seeds_low"], row["seeds_high"]
     holds = low is not None and low * high > 0
     surely = row["verdict"] == "better" and tuned and not holds
-    return f"{count} seeds{', so of these training runs only' * surely}"
+    return f"{count} seeds{' (these training runs only)' * surely}"
 
 
 def too_few(number: int, of: str = "") -> str:

@@ -73,9 +73,9 @@ def _figure(contents: Contents, title: str, counted: str, rows: list[Row]) -> st
     pictures = family_panels(contents, axes, lines)
     over = "Mean over seeds; whiskers go from the lowest to the highest seed."
     if own:
-        over = "One seed; whiskers: 95 % interval over prompts or documents, where there is one."
+        over = "One seed; whiskers: 95 % interval over prompts or documents, if known."
     if counted == "cell":
-        over = "Mean over tasks and seeds; each task stands further down."
+        over = "Mean over tasks and seeds; the tables below have each task."
     says = f"{over} Dashed, hollow: frozen weights. Grey: the base model."
     whiskers = ("low", "high") if own else ("lowest seed", "highest seed")
     table = lines_table(lines, "length", known["metric"], counted, whiskers)

@@ -11,7 +11,7 @@ def section(contents: Contents) -> str:
     if not contents.run[0]["done"]:
         return ""
     if not contents.violations:
-        return "<p>Nothing but the method differs between cells that are compared.</p>"
+        return "<p>Cells that are compared differ in the method only.</p>"
     table = Table(
         ("factor", "among", "cells", "methods", "is", "usually", "benchmarks"),
         [
@@ -28,6 +28,6 @@ def section(contents: Contents) -> str:
         ],
     )
     return (
-        "<p>Besides the method, this differs between cells that are compared. Weigh it before a"
-        f" difference is put down to the method.</p>{table.html()}"
+        "<p>Cells that are compared also differ in these factors. Consider them before you"
+        f" attribute a difference to the method.</p>{table.html()}"
     )

@@ -37,8 +37,9 @@ def section(contents: Contents) -> str:
         ],
     )  # fmt: skip
     return (
-        "<p>Seconds are the sum over seeds, on the machines below, other work of theirs included;"
-        " training is of the last run. FLOPs are counted by the cost model.</p>"
+        "<p>Seconds are summed over seeds. They were measured on the machines below, which may have"
+        " done other work at the same time. Training: the last training run of each method. FLOPs"
+        " come from the cost model.</p>"
         f'<div data-figure="cost">{table.html()}<div class="tools" hidden>'
         '<button type="button" data-save="csv">CSV</button></div></div>'
     )

@@ -45,7 +45,7 @@ def section(contents: Contents) -> str:
         ],
     )
     says = (
-        "Across: length in tokens; down: where the needle lies, from the start of the text to its"
-        " end. The stronger the colour, the more are found."
+        "Columns: length in tokens. Rows: position of the needle, from the start of the text to its"
+        " end. The stronger the colour, the more needles were found."
     )
     return figure("Needles by length and depth", says, pictures, table, "grids")

@@ -54,7 +54,8 @@ def section(contents: Contents) -> str:
     if not pictures:
         return ""
     says = (
-        "A mark is a method; top left is best on both. Named: nothing else is better on both."
+        "Each mark is a method; the best are at the top left. Named methods are on the Pareto"
+        " front: no other method is better on both."
         f"{_key(found)}"
     )
     columns = ("method", "weights", "length", "text", "perplexity", "benchmark", "score")

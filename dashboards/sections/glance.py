@@ -109,14 +109,14 @@ def _map(
         if (members := tuple(one for one in family.variants if one in asked))
     ]
     better = "lower" if name == "perplexity" else "higher"
-    beyond = f" beyond the trained {trained:,} tokens" if trained else ""
+    beyond = f" beyond the trained context of {trained:,} tokens (the line)" if trained else ""
     says = (
-        f"{better.capitalize()} is better. Framed: best of its column, where at most {MOST_FRAMES}"
-        f" share it. <i>Won</i>: share of a method's comparisons with the others{beyond} (the"
-        " line); the order of rows follows it, over both maps."
+        f"{better.capitalize()} is better. Frame: best in its column, if at most {MOST_FRAMES}"
+        f" methods share the value. <i>Won</i>: share of its comparisons that a method"
+        f" wins{beyond}; methods are sorted by it."
     )
     shown_map = HeatMap(name, blocks, shown, fields, won, trained)
-    legend = _legend("best of its column" if name == "perplexity" else "1", name)
+    legend = _legend("best in its column" if name == "perplexity" else "1", name)
     table = Table(
         ("family", "method", "weights", "benchmark", "length", "value", "won"),
         [
@@ -155,7 +155,7 @@ def _field(row: Row, known: Sequence[float], is_framed: bool) -> Field:
     if row["value"] is None:
         status = (row.get("status") or "missing").partition(",")[0]
         part = row["value_of_done"]
-        mean = "" if part is None else f"; the mean of what is done is {formats.score(part)}"
+        mean = "" if part is None else f"; mean over the finished cells: {formats.score(part)}"
         return Field(_ABSENT.get(status, "-"), f"{what}: {row['missing']}{mean}")
     value = row["value"]
     told = f"{what}: {formats.score(value)}"
@@ -182,10 +182,10 @@ def _standing(
         strip_svg(f"families by {name}", _lanes(ordered, shares), shares)
         for name, shares in shown.items()
     ]
-    beyond = f" beyond the trained {trained:,} tokens" if trained else ""
+    beyond = f" beyond the trained context of {trained:,} tokens" if trained else ""
     says = (
-        f"A dot is a method: how often it is ahead of another one on the same task and length"
-        f"{beyond}; ties count half. Hollow: frozen weights."
+        "Each dot is a method, placed at the share of its comparisons on the same task and length"
+        f"{beyond} that it wins; ties count half. Hollow: frozen weights."
     )
     table = Table(
         ("measure", "family", "method", "weights", "won"),

@@ -21,10 +21,10 @@ def section(contents: Contents, claims: Sequence[str]) -> str:
     asked = contents.studies[0]["hypothesis"]
     parts = [f"<h1>{escape(contents.study)}</h1>"]
     if asked:
-        parts.append(f'<div class="asked"><h2>What was expected</h2><p>{escape(asked)}</p></div>')
+        parts.append(f'<div class="asked"><h2>Hypothesis</h2><p>{escape(asked)}</p></div>')
     if claims:
         said = "".join(f"<p>{escape(claim)}</p>" for claim in claims[:MOST_SENTENCES])
-        parts.append(f'<div class="answer"><h2>What came out</h2>{said}{_more(claims)}</div>')
+        parts.append(f'<div class="answer"><h2>Findings</h2>{said}{_more(claims)}</div>')
     kind = "first answered" if claims else "first"
     return f'<header class="{kind}">{"".join(parts)}{_facts(contents)}</header>'
 
@@ -56,4 +56,4 @@ def _facts(contents: Contents) -> str:
 def _base(row: Row) -> str:
     trained = row["trained_context"]
     name: str = row["base_model"]
-    return f"{name} (trained at {trained:,} tokens)" if trained else name
+    return f"{name} ({trained:,}-token context)" if trained else name

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from dashboards.claims import Claim, firsts
-from dashboards.claims.wording import COULD_SEE, at
+from dashboards.claims.wording import EXPLAINED, at
 from dashboards.contents import Contents
 
 
@@ -28,7 +28,7 @@ def section(contents: Contents, found: Sequence[Claim]) -> str:
         for length, first in by_length.items()
     )
     return (
-        f"<p>{escape(COULD_SEE)} The others, pair by pair: <code>lce claims</code>.</p>"
+        f"<p>{escape(EXPLAINED)} All pairs: <code>lce claims</code>.</p>"
         f'<dl class="answers">{listed}</dl>'
     )
 

@@ -26,8 +26,8 @@ def section(contents: Contents, pages: MlflowPages | None) -> str:
             which = f", {row['base_model']}" if several else ""
             runs.append(f"<li>{_link(address, Variant.of(row).label + which)}</li>")
     return (
-        "<p>With curves of loss and throughput, settings and records of each run, while"
-        f" <code>lce up</code> runs beside the store of the study: "
+        "<p>MLflow shows loss, throughput, settings and records of each run. These links work on"
+        " the machine that holds the study's store, while <code>lce up</code> runs: "
         f"{_link(pages.methods, 'all methods, one line each')};"
         f" {_link(pages.seeds, 'their seeds, grouped')}.</p>"
         f"<details><summary>Runs of the methods</summary><ul>{''.join(runs)}</ul></details>"

@@ -7,8 +7,8 @@ from dashboards.figure import Table
 from lce_core.study.variants import weights_label
 
 _NONE = (
-    "No paper prints a figure for a method, base model, benchmark, task, length and profile of this"
-    " study: there is nothing to hold beside its scores. What they print: <code>lce sql"
+    "No paper reports a score for a method, base model, benchmark, task, length and profile of this"
+    " study. All scores that the papers report: <code>lce sql"
     ' "FROM paper_scores"</code>.'
 )
 
@@ -47,7 +47,7 @@ def section(contents: Contents) -> str:
         ],
     )  # fmt: skip
     parts = [
-        "<p>Accuracies are from 0 to 1; differences are ours less the paper's.</p>"
+        "<p>Accuracies range from 0 to 1. Differences are ours minus the paper's.</p>"
         + _saved("papers beside ours", beside)
     ]
     if contents.agreement:
@@ -56,7 +56,7 @@ def section(contents: Contents) -> str:
             [name.replace("_", " ") for name in columns],
             [[row[name] for name in columns] for row in contents.agreement],
         )
-        parts += ["<h3>Whether the order is the same</h3>", _saved("order in papers", agreement)]
+        parts += ["<h3>Rank agreement</h3>", _saved("order in papers", agreement)]
     return "".join(parts)
 
 

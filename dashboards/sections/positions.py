@@ -39,10 +39,10 @@ def section(contents: Contents) -> str:
         pictures = family_panels(contents, axes, lines)
         if pictures:
             says = (
-                f"Negative log-likelihood in contexts of {length:,} tokens, in bins of"
-                f" {rows[0]['width']:,}; mean over seeds, methods with a seed missing left out."
-                " Where a line rises beyond the trained context, the method does not hold what it"
-                " was extended to."
+                f"Negative log-likelihood in contexts of {length:,} tokens, averaged over bins of"
+                f" {rows[0]['width']:,} positions and over seeds. Methods with a missing seed are"
+                " left out. A line that rises beyond the trained context shows that the method"
+                " fails to extend it."
             )
             table = lines_table(lines, "position", "nats")
             figures.append(figure(title, says, pictures, table))
@@ -76,9 +76,9 @@ def _against_base(contents: Contents, benchmark: str, task: str, length: int) ->
     title = f"{_named(task, length)} against the base model"
     return (
         f'<details class="task" open data-figure="{escape(title)}">'
-        f"<summary><b>{escape(title)}</b> at the same tokens, by position: nats a token, lower is"
-        " better</summary><p>Intervals (95 %) are by bootstrap over bins of positions: they say how"
-        " sure the difference is on the tokens that were read, not on other texts.</p>"
+        f"<summary><b>{escape(title)}</b> on the same tokens, by position: nats per token, lower"
+        " is better</summary><p>95 % intervals, by bootstrap over bins of positions. They cover the"
+        " tokens that were read, not other texts.</p>"
         '<div class="scroll" tabindex="0" role="group" aria-label="table"><table class="gains">'
         f'<thead><tr><th scope="col">method</th>{heads}</tr></thead><tbody>{body}</tbody></table>'
         '</div><div class="tools" hidden><button type="button" data-save="csv">CSV</button></div>'

@@ -37,9 +37,9 @@ def _figure(contents: Contents, length: int, rows: list[Row]) -> str:
     own = sorted({row["eval_length"] for row in rows} - {length})
     in_its_own = f" in its own {own[0]:,} tokens" if own else ""
     says = (
-        "Questions answered right after so many examples, mean over seeds and orders of the"
-        " examples; whiskers: 95 % interval for other prompts, and other seeds where there are"
-        f" several. Dashed, hollow: frozen weights. Grey: the base model{in_its_own}."
+        "Share of questions answered correctly, mean over seeds and orders of the examples."
+        " Whiskers: 95 % interval over prompts, and over seeds if there are several."
+        f" Dashed, hollow: frozen weights. Grey: the base model{in_its_own}."
     )
     if guess is not None:
         says += f" Chance: {guess:g}, one of {1 / guess:.0f} classes."

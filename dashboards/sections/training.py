@@ -22,7 +22,8 @@ def section(contents: Contents) -> str:
     if not pictures:
         return ""
     says = (
-        "Of the last training run of each method; mean over seeds. Grey: the base model trained on"
-        " with the same data. Losses at different lengths are of different rows."
+        "Loss of each method's last training run, mean over seeds. Grey: the base model, fine-tuned"
+        " on the same data without an extension. Losses at different training lengths are not"
+        " comparable, because they are measured on different text."
     )
     return figure(title, says, pictures, lines_table(lines, "tokens", "loss"))

@@ -139,14 +139,14 @@ def test_what_was_not_found_says_what_could_have_been(found) -> None:
     # All of them below a tenth, so with three decimals.
     gap, low, high = (f"{x:.3f}" for x in (claim.difference, claim.low, claim.high))
     assert claim.text == (
-        "at 4x (512 tokens), no difference found between lm_infinite and none on passkey; the study"
-        f" could see {claim.smallest_detectable:.3f} ({gap} [{low}, {high}], 2 seeds, p_Holm"
-        f" {claim.p_holm:.3f})"
+        "at 4x (512 tokens), no significant difference between lm_infinite and the base model on"
+        f" passkey: {gap} [{low}, {high}], 2 seeds, p_Holm {claim.p_holm:.3f}; smallest detectable"
+        f" difference: {claim.smallest_detectable:.3f}"
     )
     same = one(found, "yarn tuned", "pi tuned", "passkey")
     assert same.text == (
         "at 4x (512 tokens), pi tuned and yarn tuned score the same on all 120 samples of passkey;"
-        f" the study could see {same.smallest_detectable:.2f}"
+        f" smallest detectable difference: {same.smallest_detectable:.2f}"
     )
     assert one(found, "yarn", "none", "passkey", 128).text.startswith("at 128 tokens, ")
 
@@ -156,7 +156,7 @@ def test_too_few_samples_are_no_finding_whatever_the_difference(tmp_path: Path) 
     claim = one(claimed(few), "yarn tuned", "none", "perplexity")
     assert re.fullmatch(
         r"at 4x \(512 tokens\), 3 independent samples of perplexity are too few to compare yarn"
-        r" tuned with none: -\d\.\d\d, 1 seed, so of this training run only",
+        r" tuned with the base model: -\d\.\d\d, 1 seed \(this training run only\)",
         claim.text,
     )
 
@@ -173,8 +173,8 @@ def test_seeds_that_disagree_are_told(tmp_path: Path) -> None:
     )
     assert claim.verdict == "not in every seed"
     assert re.fullmatch(
-        r"at 4x \(512 tokens\), yarn tuned is ahead of none on passkey by 0\.\d\d \[.*\], p_Holm"
-        r" < 0\.001, but not in each of 2 seeds \(-0\.\d\d to 0\.\d\d\)",
+        r"at 4x \(512 tokens\), yarn tuned is ahead of the base model on passkey by 0\.\d\d"
+        r" \[.*\], p_Holm < 0\.001, but not in every seed \(2 seeds: -0\.\d\d to 0\.\d\d\)",
         claim.text,
     )
 
@@ -191,11 +191,11 @@ def test_what_holds_for_these_training_runs_only_says_so(tmp_path: Path) -> None
     apart = claimed(written(tmp_path / "catalog.duckdb", changed))
     claim = one(apart, "yarn tuned", "none", "passkey")
     assert claim.verdict == "better"
-    assert ", 2 seeds, so of these training runs only, p_Holm" in claim.text
+    assert ", 2 seeds (these training runs only), p_Holm" in claim.text
     (best,) = (
         c for c in apart if (c.topic, c.benchmark, c.eval_length) == ("best", "perplexity", 512)
     )
-    assert "of these training runs only" not in best.text
+    assert "these training runs only" not in best.text
     frozen = one(
         apart, "yarn", "none", "passkey"
     )  # no run of its own that another could differ from
@@ -219,8 +219,8 @@ def test_the_first_says_whom_it_beats_and_whom_it_may_not(catalog, found) -> Non
         if (c.topic, c.benchmark, c.eval_length) == ("best", "perplexity", 512)
     )  # fmt: skip
     assert best.text == (
-        "at 4x (512 tokens), pi tuned, like yarn tuned, is first of 6 on perplexity"
-        f" ({best.value:.2f}): it beats 4"
+        "at 4x (512 tokens), pi tuned, like yarn tuned, is best of 6 methods on perplexity"
+        f" ({best.value:.2f}): better than 4 methods"
     )
     losses = {c.value for c in found if (c.topic, c.benchmark) == ("pair", "perplexity")}
     assert best.value <= min(losses)
@@ -228,9 +228,8 @@ def test_the_first_says_whom_it_beats_and_whom_it_may_not(catalog, found) -> Non
         c for c in found
         if c.topic == "length" and c.mentions("none") and c.benchmark == "passkey"
     )  # fmt: skip
-    assert base.text.startswith("none holds passkey >= 0.8")
-    assert base.sentence == f"{base.text}."  # "None holds" would say that no method does
-    assert base.text.endswith("up to 128 tokens [128, 128], of 512 evaluated")
+    assert base.text.startswith("the base model holds passkey >= 0.8")
+    assert base.text.endswith("up to 128 tokens [128, 128]; evaluated up to 512")
 
 
 def test_the_first_that_beats_all_says_who_is_next_and_by_how_much(tmp_path: Path) -> None:
@@ -248,16 +247,16 @@ def test_the_first_that_beats_all_says_who_is_next_and_by_how_much(tmp_path: Pat
     by, low, high = (abs(gap[name]) for name in ("difference", "ci_high", "ci_low"))
     assert gap["other_method"] == "lm_infinite"
     assert best.text == (
-        f"at 4x (512 tokens), yarn tuned is first of 5 on perplexity ({best.value:.2f}): it beats"
-        f" all others, lm_infinite as the next by {by:.2f} [{low:.2f}, {high:.2f}], 2 seeds,"
-        " p_Holm < 0.001"
+        f"at 4x (512 tokens), yarn tuned is best of 5 methods on perplexity"
+        f" ({best.value:.2f}): better than all others, the closest of which"
+        f" is lm_infinite, by {by:.2f} [{low:.2f}, {high:.2f}], 2 seeds, p_Holm < 0.001"
     )
     two = [cell for cell in apart if cell.method in ("none", "lm_infinite")]
     (best,) = (
         c for c in claimed(written(tmp_path / "two.duckdb", two))
         if (c.topic, c.benchmark, c.eval_length) == ("best", "perplexity", 512)
     )  # fmt: skip
-    assert ": it beats none by 1." in best.text or ": it beats none by 2." in best.text
+    assert re.search(r": better than the base model by [12]\.", best.text)
 
 
 def test_of_many_that_are_the_same_one_is_named_and_the_others_are_counted(
@@ -272,8 +271,8 @@ def test_of_many_that_are_the_same_one_is_named_and_the_others_are_counted(
     found = claimed(written(tmp_path / "catalog.duckdb", [wrong, *crowd]))
     (best,) = (c for c in found if c.topic == "best")
     assert re.fullmatch(
-        r"at 4x \(512 tokens\), 6 of 7 methods, \w+ among them, are first on passkey \(1\.00\):"
-        r" each beats 1",
+        r"at 4x \(512 tokens\), 6 of 7 methods, \w+ among them, are best on passkey \(1\.00\):"
+        r" better than 1 method",
         best.text,
     )
 
@@ -286,8 +285,9 @@ def test_whoever_scores_as_much_without_a_test_is_named_as_level(tmp_path: Path)
             turned.append(replace(cell, scores=right, value=1 / 3))
     found = claimed(written(tmp_path / "catalog.duckdb", turned))
     (best,) = (c for c in found if c.topic == "best" and c.eval_length == 512)
-    assert "none, level with yarn, is first of 2 on passkey (0.33)" in best.text.replace(
-        "yarn, level with none,", "none, level with yarn,"
+    named = "the base model, level with yarn, is best of 2 methods on passkey (0.33)"
+    assert named in best.text.replace(
+        "yarn, level with the base model,", "the base model, level with yarn,"
     )
 
 

@@ -43,7 +43,7 @@ def test_a_benchmark_of_many_tasks_has_one_figure_of_its_mean(tmp_path: Path) ->
 def test_papers_stand_beside_ours_or_it_says_that_there_are_none(tmp_path: Path) -> None:
     contents = contents_of(tmp_path, [Cell("pi", True, 0, "ruler", "qa", TARGET, "done", 0.5)])
     assert "<table" not in (none := papers.section(contents))
-    assert "No paper prints a figure" in none
+    assert "No paper reports a score" in none
     names = ["paper", "place", "method", "frozen", "benchmark", "task", "eval_length"]
     row = dict(zip(names, ["lceg", "Table 3", "pi", True, "ruler", "qa", 32768], strict=True))
     row |= {"value": 0.5, "paper_value": 0.625, "difference": -0.125, "rank": 2, "paper_rank": 1}

@@ -48,7 +48,7 @@ def test_each_length_beyond_the_trained_one_has_the_first_of_each_benchmark(cata
         best = [one for one in found if one.topic == "best" and one.eval_length == length]
         assert sentences == [one.sentence for one in best]
         assert len(sentences) == 2
-        assert all("pi is first of 2" in sentence for sentence in sentences)
+        assert all("pi is best of 2" in sentence for sentence in sentences)
     assert 'id="leaders"' in report_page(catalog, "s")
 
 

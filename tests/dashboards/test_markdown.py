@@ -130,7 +130,7 @@ def test_findings_and_outcomes_of_expectations_stand_before_the_pictures(
     page = (folder / "README.md").read_text(encoding="utf-8")
     with open_catalog(catalog) as connection:
         found, expected = claims(connection, STUDY), expectations(connection, STUDY)
-    head, first, lines = re.split(r"### First at each length|### Expectations", page)[:3]
+    head, first, lines = re.split(r"### Best at each length|### Expectations", page)[:3]
     assert [f"- {one.sentence}" for one in headline(found)] == re.findall("^- .*", head, re.M)
     best = [one for one in found if one.topic == "best" and (one.eval_length or 0) > 128]
     assert best

@@ -117,7 +117,7 @@ def test_a_study_that_has_not_run_yet_has_a_report_without_figures(
     path = write_report(build_catalog(planned), STUDY, tmp_path / "report.html")
     text = path.read_text(encoding="utf-8")
     assert "<figure" not in text
-    assert "What came out" not in text
+    assert "<h2>Findings" not in text
     assert "nothing has been run yet" in text
     assert "waits for base" in text
 

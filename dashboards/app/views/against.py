@@ -71,7 +71,7 @@ def page(chosen: Chosen) -> None:
         "benchmark": "benchmark", "task": "task", "eval_length": "length", "other": "against",
         "value": "value", "other_value": "other", "difference": "difference", "ci_low": "low",
         "ci_high": "high", "p_holm": "p (Holm)", "verdict": "verdict",
-        "smallest_detectable": "could see", "num_clusters": "documents", "num_seeds": "seeds",
+        "smallest_detectable": "detectable", "num_clusters": "documents", "num_seeds": "seeds",
         "test": "test",
     }  # fmt: skip
     table([{**r, "other": _other(r)} for r in found], heads, "pairs")

@@ -31,7 +31,7 @@ _HEADS = alt.Axis(labelAngle=-90, labelLimit=170, labelOverlap=False, orient="to
 def page(chosen: Chosen) -> None:
     """Draw the matrix, the table of problems, and the cells of the clicked field."""
     if hypothesis := chosen.facts["hypothesis"]:
-        with st.expander("What was expected"):
+        with st.expander("Hypothesis"):
             st.text(hypothesis)
             _expectations(chosen)
     rows = chosen.rows("matrix")

@@ -28,15 +28,15 @@ def page(chosen: Chosen) -> None:
     """Draw ours next to the papers' values, the rank agreement, printed tables and errata."""
     beside = chosen.rows("papers")
     if beside:
-        st.caption("Accuracies are from 0 to 1; differences are ours less the paper's.")
+        st.caption("Accuracies range from 0 to 1. Differences are ours minus the paper's.")
         rows = [{**row, "variant": Variant.of(row).label} for row in beside]
         table(rows, _BESIDE, "beside")
         if agreement := chosen.rows("agreement"):
-            st.subheader("Whether the order is the same", anchor=False)
+            st.subheader("Rank agreement", anchor=False)
             heads = {name: name.replace("_", " ") for name in agreement[0] if name != "study"}
             table(agreement, heads, "agreement")
     else:
-        st.info("No paper prints a number of what this study has done so far.")
+        st.info("No paper reports a score for a finished cell of this study.")
     st.subheader("As printed", anchor=False)
     rows = chosen.catalog.rows("printed")
     row = st.container(horizontal=True)
