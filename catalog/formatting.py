@@ -244,7 +244,7 @@ def _folded(text: str, width: int) -> list[str]:
 
 
 def _distinct(columns: Sequence[str]) -> list[str]:
-    """Number repeated names, so that no column hides another."""
+    """Return the names, repeated ones numbered, so that no column hides another."""
     named: list[str] = []
     for column in columns:
         name, number = column, 1

@@ -19,7 +19,6 @@ SIZE = {"width": 1280, "height": 1060}
 
 
 def main() -> None:
-    """Serves the catalog and takes the picture."""
     catalog, study = sys.argv[1:]
     command = [sys.executable, "-m", "dashboards.app", "--port", str(PORT), "--catalog", catalog]
     with (

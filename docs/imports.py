@@ -72,7 +72,7 @@ def imports_of_files(packages: Sequence[str]) -> dict[str, set[str]]:
 
 
 def read_storeys() -> tuple[Storeys, Storeys, dict[str, set[str]]]:
-    """Packages, rooms of the core, and the imports of files."""
+    """Return the packages, the rooms of the core, and the imports of each file."""
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     contracts = tomllib.loads(text)["tool"]["importlinter"]["contracts"]
     layers = [contract for contract in contracts if contract["type"] == "layers"]
@@ -104,7 +104,6 @@ def circle(files: Mapping[str, set[str]]) -> list[str]:
 
 
 def draw(outer: Storeys, rooms: Storeys) -> str:
-    """The picture as SVG."""
     top = 52
     house = top + (len(outer.floors) - 1) * PITCH
     height = house + 92 + len(rooms.floors) * PITCH - int(PITCH - BOX[1]) + MARGIN
@@ -221,7 +220,7 @@ def _apart(wanted: Sequence[float], widths: Sequence[float]) -> list[float]:
 
 
 def _curve(points: Sequence[tuple[float, int]]) -> str:
-    """A path from the foot of the first box to the head of the last, straight past other floors."""
+    """Return a path from the foot of the first box to the head of the last one."""
     path = f"M{points[0][0]:.0f} {points[0][1] + BOX[1]:.0f}"
     for (x0, y0), (x1, y1) in itertools.pairwise(points):
         foot, end = y0 + BOX[1], y1 - (3 if (x1, y1) == points[-1] else 0)
@@ -264,7 +263,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def main() -> int:
-    """Runs the check, draws if asked to; returns the exit code."""
+    """Check the imports and, with --svg, draw them; return the exit code."""
     parser = argparse.ArgumentParser(description="Checks and draws the imports of this repository.")
     parser.add_argument("--svg", type=Path, metavar="FILE", help="where to write the picture")
     options = parser.parse_args()

@@ -26,14 +26,14 @@ SIZES = {400: 1500, 800: 1500, 1600: 1180}
 
 
 def small(path: Path) -> None:
-    """Keeps 256 colours, which flat pictures do not miss: half the size."""
+    """Reduce a picture to 256 colours, which halves its size."""
     with Image.open(path) as image:
         few = image.convert("RGB").quantize(256, kmeans=2, dither=Image.Dither.NONE)
     few.save(path, optimize=True)
 
 
 def of_mlflow(browser: Browser, link: str, path: Path) -> None:
-    """Takes the picture of MLflow's charts, without what MLflow has beside them."""
+    """Take the picture of MLflow's charts, without the panels beside them."""
     page = browser.new_page(viewport={"width": 1600, "height": 1000})
     page.goto(link)
     drawn = ".js-plotly-plot .scatterlayer path.js-line"
@@ -48,7 +48,6 @@ def of_mlflow(browser: Browser, link: str, path: Path) -> None:
 
 
 def main() -> None:
-    """Takes the pictures of one study."""
     catalog, study = Path(sys.argv[1]), sys.argv[2]
     IMAGES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:

@@ -82,7 +82,6 @@ class Contestant:
 
 
 def main() -> None:
-    """Checks, measures and prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--dtype", default="float32", choices=sorted(TOLERANCE))
@@ -229,7 +228,6 @@ def trained(run: Run) -> Run:
 
 
 def stock_rotary(options: argparse.Namespace) -> torch.nn.Module:
-    """The rotary module of transformers' Llama."""
     config = LlamaConfig(
         hidden_size=options.heads * options.head_dim,
         num_attention_heads=options.heads,
@@ -316,7 +314,6 @@ def timed(run: Run, inputs: States) -> tuple[float, float]:
 
 
 def synchronise(inputs: States) -> None:
-    """Waits for the GPU."""
     if inputs[0].is_cuda:
         torch.cuda.synchronize()
 

@@ -25,7 +25,7 @@ def deviation(expected: Row, inputs: States, output: torch.Tensor, row: int) -> 
 
 
 def defined_by(scheme: AttentionScheme) -> Callable[..., torch.Tensor]:
-    """The definition of a scheme's output in float64."""
+    """Return a scheme's output by its definition, in float64."""
     if isinstance(scheme, BlockRetrieval):
         return block_retrieval
     return by_two_distances if isinstance(scheme, ShiftedSparse) else by_distance
@@ -60,7 +60,7 @@ def by_distance(
 def block_retrieval(
     scheme: BlockRetrieval, inv_freq: np.ndarray, scaling: float, inputs: States, row: int
 ) -> torch.Tensor:
-    """Grouped softmax over the query's chunk and the blocks that its landmarks select."""
+    """Compute the grouped softmax over the query's chunk and the blocks its landmarks select."""
     block, start = scheme.block, row // scheme.chunk * scheme.chunk
     blocks, own = start // block, row // block * block
     top_k = min(scheme.top_k, blocks)

@@ -96,7 +96,7 @@ def measure(folder: Path, num_tokens: int) -> dict[str, Any]:
 
 
 def write_text(folder: Path) -> list[str]:
-    """The standard library's training text, one document a line; returns the texts."""
+    """Write the standard library's training text, one document per line; return the texts."""
     folder.mkdir()
     found = list(CORPORA.parse({"name": "local_text"}, "perf").documents("train", {}))
     with (folder / "a.jsonl").open("w", encoding="utf-8") as out:
@@ -107,7 +107,7 @@ def write_text(folder: Path) -> list[str]:
 
 
 def trained(texts: list[str]) -> PreTrainedTokenizerFast:
-    """A byte-level BPE with as many ids as Llama 2 has."""
+    """Train a byte-level BPE with as many ids as Llama 2 has."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -122,7 +122,7 @@ def trained(texts: list[str]) -> PreTrainedTokenizerFast:
 
 
 def corpus(num_documents: int | None = None) -> StreamedCorpus:
-    """The text as a streamed data set, or the first documents of it."""
+    """Write the text, or its first documents, as a streamed data set."""
     found = CORPORA.parse(
         {
             "name": "streamed",
@@ -191,7 +191,7 @@ def compare(folder: Path) -> None:
 
 
 def read(folder: Path) -> int:
-    """Reads every row as the trainer does, in its order; returns the tokens."""
+    """Read every row in the trainer's order; return the number of tokens."""
     rows, tokens = PackedRows.open(folder), 0
     per_step = min(ROWS_PER_STEP, len(rows))
     for step in range(len(rows) // per_step):

@@ -62,7 +62,6 @@ FASTER_THAN_GENERATE = 1.5
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Checks, measures and prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"])
@@ -94,7 +93,6 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """Counts and ratios of every method."""
     given = {key: value for key, value in vars(options).items() if key != "out"}
     counts = [counted(options, one) for one in chosen(options)]
     times = [] if options.no_times else [*against_generate(options), *against_stock(options)]
@@ -102,7 +100,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def chosen(options: argparse.Namespace) -> list[Contestant]:
-    """The stock model, and the methods that were asked for."""
+    """Return the stock model and the chosen methods."""
     return [
         one
         for one in METHODS_TIMED
@@ -114,7 +112,7 @@ def chosen(options: argparse.Namespace) -> list[Contestant]:
 
 
 def stock_model(options: argparse.Namespace) -> Any:
-    """The base model with random weights, of transformers alone."""
+    """Return the base model with random weights, as transformers builds it."""
     base: Any = MODELS.parse({"name": options.model}, "perf")
     config = base.config()
     config.num_hidden_layers = options.layers or config.num_hidden_layers
@@ -125,7 +123,7 @@ def stock_model(options: argparse.Namespace) -> Any:
 
 
 def extended(options: argparse.Namespace, one: Contestant, stock: Any, length: int) -> Any:
-    """The method on a model, its request begun."""
+    """Return the method on a model, with its request begun."""
     base = MODELS.parse({"name": options.model}, "perf")
     parameters = dict(one.parameters)
     if "window" in parameters:
@@ -146,19 +144,19 @@ def states(model: Any, batch: int, length: int) -> list[tuple[torch.Tensor, torc
 
 
 def filled(cache: DynamicCache, parts: list[tuple[torch.Tensor, torch.Tensor]]) -> DynamicCache:
-    """The cache, with these states in it."""
+    """Return a cache that holds these states."""
     for layer, (keys, values) in enumerate(parts):
         cache.update(keys, values, layer)
     return cache
 
 
 def last_tokens(model: Any, batch: int) -> torch.Tensor:
-    """The tokens (batch, 1) that texts end with, different ones."""
+    """Return the last token of each text (batch, 1), all different."""
     return torch.arange(batch, device=model.device)[:, None] + 5
 
 
 def answers(model: ExtendedModel, cache: DynamicCache, batch: int, number: int) -> Answers:
-    """`number` tokens of each text, which the cache has but for its last token; put back then."""
+    """Decode `number` tokens of each text from the cache, then restore the cache."""
     length = cache.get_seq_length()
     settings = _Settings(number, [lambda _: False] * batch, 1 << 30, 1 << 30, False)
     found = _continue(model, range(batch), last_tokens(model.model, batch), settings, cache)
@@ -167,7 +165,7 @@ def answers(model: ExtendedModel, cache: DynamicCache, batch: int, number: int) 
 
 
 def generated(stock: Any, cache: DynamicCache, batch: int, number: int) -> Answers:
-    """The same by transformers' generate()."""
+    """Decode with transformers' generate()."""
     length = cache.get_seq_length()
     last = last_tokens(stock, batch)
     ids = torch.cat([last.expand(batch, length), last], dim=1)
@@ -196,7 +194,6 @@ class Counted(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Computes and counts."""
         result = func(*args, **(kwargs or {}))
         returned = func._schema.returns
         view = any(one.alias_info is not None and not one.alias_info.is_write for one in returned)
@@ -234,7 +231,7 @@ def counted(options: argparse.Namespace, one: Contestant) -> dict[str, Any]:
 
 
 def against_generate(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """The stock model's tokens here and by generate()."""
+    """Return the stock model's tokens, decoded here and by generate()."""
     batch, length, number = options.stock_batch, options.stock_length, options.new_tokens
     stock = stock_model(options)
     model = extended(options, METHODS_TIMED[0], stock_model(options), length)

@@ -61,7 +61,6 @@ class HeldOut:
 
 
 def main() -> None:
-    """Checks, measures and prints the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--tokens", type=int, default=32768, help="held-out text")
@@ -190,7 +189,7 @@ def shared_prefixes(
 def early_stop(
     options: argparse.Namespace, task: str, length: int, target: float
 ) -> dict[str, Any]:
-    """A RULER cell whose answers are right at once, stopped there and not stopped.
+    """Time a RULER cell whose answers are right at once, with and without stopping there.
 
     A model with random weights answers nothing, so what counts as right is what it says first, in
     as many characters as the number that the task asks for has.
@@ -230,7 +229,7 @@ def needle_grid(length: int) -> list[np.ndarray]:
 
 
 def many_shots(length: int, num_questions: int) -> list[np.ndarray]:
-    """The same demonstrations before questions of 16 to 31 tokens."""
+    """Return prompts of the same demonstrations before questions of 16 to 31 tokens."""
     rng = np.random.default_rng(0)
     shots = rng.integers(256, size=length)
     sizes = rng.integers(16, 32, size=num_questions)

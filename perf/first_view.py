@@ -86,7 +86,7 @@ def measured(catalog: Path) -> dict[str, Cost]:
 
 
 def view(browser: Browser, server: psutil.Process, url: str) -> Cost:
-    """What a visitor waits who has been nowhere before."""
+    """Measure how long a first visitor waits."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
     page.set_default_timeout(1000 * _WAIT_SECONDS)

@@ -70,7 +70,7 @@ class Ended:
 
 
 def main() -> int:
-    """Runs the sections and writes FOLDER/<gpu>-<commit>.md and .json."""
+    """Run the sections and write FOLDER/<gpu>-<commit>.md and .json."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results" / "gpu")
     parser.add_argument("--seconds", type=float, default=530.0, help="of the whole command")
@@ -105,7 +105,7 @@ def main() -> int:
 
 
 def sections(options: argparse.Namespace, folder: Path) -> list[Section]:
-    """The parts, the most valuable first."""
+    """Return the sections, the most valuable first."""
     dry = options.dry_run
     shape = "tiny" if dry else "Llama-2-7B"
     tests = _python("-m", "pytest", "-m", "gpu", "-q", "-p", "no:cacheprovider", ROOT / "tests")
@@ -145,7 +145,7 @@ def _begun_in_time(section: Section, left: float, rows: Path) -> Ended:
 
 
 def run(section: Section, left: float, rows: Path) -> Ended:
-    """Runs a section in a process group of its own, and ends that when the time is up."""
+    """Run a section in its own process group, and end the group when the time is up."""
     limit, begun = min(section.most, left), time.monotonic()
     # A process stops beginning new things before it is stopped.
     marks = {"{rows}": str(rows), "{left}": str(max(1.0, limit - 25))}
@@ -196,7 +196,7 @@ def _rows(rows: Path, said: str, name: str) -> Iterator[dict[str, Any]]:
 
 
 def write(folder: Path, found: dict[str, Any]) -> Path:
-    """Writes both files; returns their path without the ending."""
+    """Write both files; return their path without the ending."""
     facts = found["facts"]
     device = re.sub(r"[^a-z0-9]+", "-", (facts.get("gpu") or "cpu").lower()).strip("-")
     path = folder / f"{device}-{(facts.get('commit') or 'unknown')[:7]}"

@@ -24,7 +24,7 @@ ATTENTION = ("flash", "fmha", "attention", "sdpa", "cudnn", "softmax")
 
 
 def options(described: str) -> argparse.Namespace:
-    """What the driver says: shape, lengths, time and where rows go."""
+    """Parse the driver's options: shape, lengths, time and the file for rows."""
     parser = argparse.ArgumentParser(description=described)
     parser.add_argument("--shape", choices=sorted(SHAPES), default="Llama-2-7B")
     parser.add_argument("--lengths", type=int, nargs="+", required=True)
@@ -39,13 +39,13 @@ def options(described: str) -> argparse.Namespace:
 
 
 def random_llama(shape: str, **sizes: int) -> LanguageModel:
-    """The base model of a shape; `sizes` override some of it."""
+    """Return the base model of a shape; `sizes` override some of its sizes."""
     add_plugin_folders((PLUGINS,))
     return MODELS.parse({"name": "random_llama", **SHAPES[shape], **sizes}, "perf/gpu")
 
 
 def add_row(rows: Path, row: Mapping[str, Any]) -> None:
-    """Adds a row at once: what comes later may be killed."""
+    """Append a row immediately, because a later measurement may be killed."""
     with rows.open("a", encoding="utf-8") as file:
         file.write(json.dumps(row) + "\n")
 

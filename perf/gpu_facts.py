@@ -14,7 +14,7 @@ PACKAGES = ("torch", "transformers", "accelerate", "flash-attn", "triton", "nump
 
 
 def main() -> None:
-    """Packages, commit, processor, and the GPU as torch and its driver name it."""
+    """Print packages, commit, processor, and the GPU as torch and its driver name it."""
     facts: dict[str, Any] = {name.replace("-", "_"): version(name) for name in PACKAGES}
     facts |= {
         "commit": git("rev-parse", "HEAD"),
@@ -51,12 +51,12 @@ def version(package: str) -> str | None:
 
 
 def git(*arguments: str) -> str | None:
-    """What git says of this checkout; None outside of one."""
+    """Return git's output for this checkout; None outside of one."""
     return said("git", "-C", str(Path(__file__).parent), *arguments)
 
 
 def said(*command: str) -> str | None:
-    """The first line that a command prints, None where it fails."""
+    """Return the first line that a command prints; None if it fails."""
     try:
         ended = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):

@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def cleared(device: torch.device) -> None:
-    """Gives back what the method before held."""
+    """Free the memory of the previous method."""
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()

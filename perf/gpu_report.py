@@ -52,7 +52,7 @@ TABLES = (
 
 
 def as_markdown(found: Row) -> str:
-    """The machine, how each section ended, then a table of what was measured."""
+    """Return the machine, how each section ended, and a table of the measurements."""
     facts, sections = found["facts"], found["sections"]
     rows = [row for section in sections for row in section["rows"]]
     lines = [f"# {facts.get('gpu') or 'No GPU'}", ""]
@@ -118,7 +118,7 @@ def _shown(value: object, form: str) -> str:
 
 
 def _refusals(rows: Iterable[Row]) -> list[str]:
-    """What did not fit or could not be, under the table."""
+    """Return the methods that did not fit or cannot run, as lines under the table."""
     lines = [
         f"- {row['method']} at {row['length']}: {reason}"
         for row in rows

@@ -59,7 +59,7 @@ def main() -> int:
 
 
 def found(home: Path) -> list[dict[str, Any]]:
-    """What the store holds: training runs, one in progress included, and finished cells."""
+    """Return the store's training runs, one in progress included, and its finished cells."""
     rows: list[dict[str, Any]] = []
     logs = [*home.glob(f"artifacts/finetune/[!.]*/{LOG}"), *home.glob(f"progress/*/{LOG}")]
     for log in sorted(logs):

@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def measured(chosen: argparse.Namespace, length: int, method: str) -> dict[str, Any]:
-    """The row of the first way that fits the device."""
+    """Return the row of the first way that fits the device."""
     refused: list[str] = []
     row: dict[str, Any] = {
         "what": "training",
@@ -78,7 +78,7 @@ def measured(chosen: argparse.Namespace, length: int, method: str) -> dict[str, 
 def figures(
     chosen: argparse.Namespace, base: LanguageModel, length: int, method: str, states: str
 ) -> dict[str, Any] | str:
-    """What the trainer logs of its steps, or why there were none."""
+    """Return the trainer's log of its steps, or the reason why there were none."""
     try:
         entries, kernel = steps(base, length, method, states, STEPS, chosen.deadline)
     except RuntimeError as error:  # out of memory, or a kernel that cannot: the table says which
@@ -147,7 +147,7 @@ def steps(
 def training_job(
     base: LanguageModel, folder: Path, length: int, method: str, states: str, number: int
 ) -> TrainingJob:
-    """A run of bf16 steps on a row each of random tokens, activations recomputed."""
+    """Return a run of bf16 steps on one row of random tokens each, activations recomputed."""
     settings: dict[str, Any] = {
         "learning_rate": 1e-5,
         "tokens_per_step": length,

@@ -93,7 +93,7 @@ def measure(num_hosts: int, slots: int) -> float:
 
 
 def be_a_host(name: str, home: Path, slots: int) -> dict[str, Any]:
-    """Pulls until nothing is left; says for how long, and which ranges were scored here."""
+    """Pull until the study is done; return the seconds and the ranges scored here."""
     become_host(name)
     window_ranges.NUM_RANGES = NUM_RANGES
     scored: list[int] = []

@@ -86,7 +86,7 @@ def measure(num_hosts: int) -> float:
 
 
 def be_a_host(name: str, home: Path) -> dict[str, Any]:
-    """Pulls until nothing is left; says for how long, and what was computed here."""
+    """Pull until the study is done; return the seconds and the steps computed here."""
     become_host(name)
     store, computed = Store(home), []
     steps = [make_step(_Spec(number), f"second-{number}", {}) for number in range(NUM_STEPS)]

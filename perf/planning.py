@@ -110,7 +110,7 @@ def measure(home: Path, num_cells: int, many: int) -> dict[str, Any]:
 
 
 def planned(seeds: int) -> StudyPlan:
-    """The toy study with that many seeds."""
+    """Plan the toy study with `seeds` seeds."""
     return compile_study(parse_study(study_file(seeds), "toy.yaml"), {})
 
 
@@ -140,7 +140,7 @@ def command(home: Path, seeds: int, name: str = "plan") -> dict[str, float]:
 
 
 def commit(store: Store, step: Step) -> None:
-    """An artifact of one byte with its record, without the waiting for the disk of a run."""
+    """Commit an artifact of one byte with its record, without a run's waiting for the disk."""
     folder = store.home / "artifacts" / step.folder
     folder.mkdir(parents=True)
     (folder / "a").write_text("a", encoding="utf-8")

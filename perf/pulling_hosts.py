@@ -19,20 +19,20 @@ class Silent:
     """A display at which nobody looks."""
 
     def finish(self, unit: Unit) -> None:
-        """Shows nothing."""
+        pass
 
     def refresh(self) -> None:
-        """Shows nothing."""
+        pass
 
     def show(self, text: str) -> None:
-        """Shows nothing."""
+        pass
 
     def close(self) -> None:
-        """Shows nothing."""
+        pass
 
 
 def told_by_hosts(script: str, num_hosts: int, home: Path, *options: str) -> list[dict[str, Any]]:
-    """What each host prints as JSON, of so many that `wait_for_all` lets go together."""
+    """Return the JSON that each host prints, of `num_hosts` that `wait_for_all` starts together."""
     Store(home).prepare()
     command = [sys.executable, script, "--home", str(home), *options]
     hosts = [
@@ -47,7 +47,7 @@ def told_by_hosts(script: str, num_hosts: int, home: Path, *options: str) -> lis
 
 
 def become_host(name: str) -> None:
-    """Gives this process a host name, by which it and others judge leases."""
+    """Give this process a host name, by which leases are judged."""
     socket.gethostname = lambda: name
 
 

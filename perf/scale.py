@@ -190,7 +190,7 @@ def timed(command: list[str], home: Path, **more: str) -> tuple[float, str]:
 
 
 def computed(output: str) -> int:
-    """Steps that a run says it computed."""
+    """Return the number of steps that a run reports as computed."""
     found = re.search(r"([\d,]+) steps computed", output)
     assert found, output
     return int(found[1].replace(",", ""))

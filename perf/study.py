@@ -107,7 +107,7 @@ def median(command: list[str], home: Path) -> float:
 
 
 def computed(output: str) -> int:
-    """Steps that a run says it computed."""
+    """Return the number of steps that a run reports as computed."""
     found = re.search(r"(\d+) steps computed", output)
     assert found, output
     return int(found[1])

@@ -53,7 +53,6 @@ Loss = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 def main() -> None:
-    """Checks, measures and prints the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--tokens", type=int, default=16384, help="of one call of the loss")
     parser.add_argument("--hidden", type=int, default=512)
@@ -148,7 +147,7 @@ def trainer(job: TrainingJob) -> tuple[list[float], list[float]]:
 
 
 def bare(job: TrainingJob) -> tuple[list[float], list[float]]:
-    """The same of the least that trains: nothing is logged, checked or kept."""
+    """Time a bare training loop, without logs, checks or checkpoints."""
     rows, training = PackedRows.open(job.rows), job.training
     module = LossModel(BASE.initialise(job.seed), training.precision).train()
     parameters = list(module.parameters())
@@ -174,7 +173,7 @@ def bare(job: TrainingJob) -> tuple[list[float], list[float]]:
 
 
 def training_job(folder: Path, repeat: int, way: str, options: argparse.Namespace) -> TrainingJob:
-    """The toy base model's own training, for some steps."""
+    """Return the toy base model's own training, for some steps."""
     out = folder / f"{way}-{repeat}"
     out.mkdir()
     training = Training(

@@ -27,7 +27,7 @@ def run(
     budget: Budget = "",
     accept_plugin_change: AcceptPluginChange = False,
 ) -> None:
-    """Computes what is missing of a study, then prints its overview."""
+    """Compute the missing cells of a study, then print its overview."""
     from lce.running import run_study
 
     run_study(
@@ -56,7 +56,7 @@ def worker(
     ] = 15.0,
     accept_plugin_change: AcceptPluginChange = False,
 ) -> None:
-    """Computes what nobody else computes of studies, without Prefect: one of many, on a cluster."""
+    """Compute cells of studies that no other worker computes, without Prefect; for clusters."""
     from flows.pulling import pull_studies
 
     pull_studies(

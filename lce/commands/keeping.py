@@ -24,7 +24,7 @@ def lock(
         Path | None, typer.Option(help="The lock, if not NAME.lock beside NAME.yaml.")
     ] = None,
 ) -> None:
-    """Writes the study's lock, the ids of all steps with what they follow from, or compares."""
+    """Write the study's lock (the ids of all steps and what they depend on), or compare with it."""
     from flows.locking import check_lock, write_lock
 
     if not check:
@@ -49,7 +49,7 @@ def verify(
     ] = 0.0,
     select: Select = "",
 ) -> None:
-    """Computes a sample of the done cells again, aside; exits with 1 where results differ."""
+    """Compute a sample of the finished cells again, aside; exit with 1 if results differ."""
     from lce.keeping.verifying import verify_files, verify_study
 
     if files == bool(study):
@@ -77,7 +77,7 @@ def gc(
         float, typer.Option(min=0, help="Most gigabytes of built prompts; the oldest go.")
     ] = 2.0,
 ) -> None:
-    """Removes what no plan and no lock of a study reaches; refuses while a step is computed."""
+    """Remove what no plan or lock of a study needs; refuse while a step is being computed."""
     from flows.settings import home
     from lce.keeping.cleaning import clean
 
@@ -100,7 +100,7 @@ def export(
         str | None, typer.Option(help="fp32 or bf16; without it weights stay as they are.")
     ] = None,
 ) -> None:
-    """Writes one variant's checkpoint as a folder that stock transformers runs, method included."""
+    """Write one variant's checkpoint as a folder that stock transformers runs, method included."""
     from lce.keeping.exporting import export_variant
 
     for line in export_variant(study, how, out, select=select, length=length, precision=precision):

@@ -72,7 +72,7 @@ def status(how: Execution, study: Study) -> None:
 
 @with_execution(*FOLDERS)
 def watch(how: Execution, study: Study) -> None:
-    """Shows `lce status`, refreshed until the study has ended; exits with 1 if cells failed."""
+    """Show `lce status`, refreshed until the study has finished; exit with 1 if cells failed."""
     from lce.views import planning, status_view
 
     if not status_view.watch(planning.inspect_study(study, how)):

@@ -21,7 +21,7 @@ def methods(
         bool, typer.Option("--exports", help="How each is exported, as in docs/checkpoints.md.")
     ] = False,
 ) -> None:
-    """Lists the context-extension methods."""
+    """List the context-extension methods."""
     from lce.plugins import documents, listing
 
     if exports:
@@ -38,7 +38,7 @@ def benchmarks(
         bool, typer.Option("--markdown", help="Profiles, cost and sources, as docs/benchmarks.md.")
     ] = False,
 ) -> None:
-    """Lists the benchmarks."""
+    """List the benchmarks."""
     from lce.plugins import documents, listing
 
     if markdown:
@@ -52,7 +52,7 @@ def recipes(
         bool, typer.Option("--markdown", help="Every value with its source, as docs/recipes.md.")
     ] = False,
 ) -> None:
-    """Lists the published training recipes that a study may name."""
+    """List the published training recipes that a study may name."""
     from lce.plugins import documents, listing
 
     if markdown:
@@ -63,7 +63,7 @@ def recipes(
 
 @with_execution("plugins")
 def models() -> None:
-    """Lists the base models."""
+    """List the base models."""
     from lce.plugins import listing
 
     listing.models()
@@ -95,7 +95,7 @@ def new(
         Path, typer.Option(help="Folder for plug-ins of your own, as for --plugins.")
     ] = Path("plugins"),
 ) -> None:
-    """Writes the file of a method or benchmark of your own, with the lines to fill in marked."""
+    """Write the file of a method or benchmark of your own, with the lines to fill in marked."""
     from lce.plugins.scaffolding import new_plugin
     from lce_core.registry import MARK
 
@@ -111,7 +111,7 @@ def check(
         Path, typer.Argument(help="A plug-in's file, or a folder of them as for --plugins.")
     ],
 ) -> None:
-    """Tries plug-ins of your own against the contract; exits with 1 if they do not keep it."""
+    """Check plug-ins of your own against the contract; exit with 1 if they break it."""
     from lce.plugins.checking import check_plugins
 
     if not check_plugins(path, how.data_folders):

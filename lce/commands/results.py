@@ -50,7 +50,7 @@ def report(
         Path | None, typer.Option(help="The file, or the folder for md, to write.")
     ] = None,
 ) -> None:
-    """Writes the study's report: an HTML page, Markdown with pictures and scores, LaTeX, or PDF."""
+    """Write the study's report: an HTML page, Markdown with pictures and scores, LaTeX, or PDF."""
     from flows.settings import browser, home, study_name
     from tasks.mending import mended
 
@@ -88,7 +88,7 @@ def prompt(
         bool, typer.Option("--json", help="With token ids, and where the answer stands.")
     ] = False,
 ) -> None:
-    """Prints the prompt that one sample of a finished cell was, built again and compared."""
+    """Rebuild the prompt of one sample of a finished cell, compare it with the store, print it."""
     from lce.keeping.prompts import show_sample
 
     show_sample(how, cell, sample, as_json=as_json)
@@ -100,7 +100,7 @@ def dashboard(
         bool, typer.Option(help="Bring the catalog up to date as cells finish.")
     ] = True,
 ) -> None:
-    """Shows all studies in a browser, live while they run, until Ctrl-C."""
+    """Show all studies in a browser, live while they run, until Ctrl-C."""
     from flows.servers.dashboard import become_dashboard
     from flows.settings import home
 
@@ -109,7 +109,7 @@ def dashboard(
 
 @rebuild.command("catalog")
 def rebuild_catalog() -> None:
-    """Builds the DuckDB catalog anew from the store."""
+    """Build the DuckDB catalog again from the store."""
     from flows.settings import home
     from tasks import projections
 

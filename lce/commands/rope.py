@@ -51,7 +51,7 @@ def base(
     ] = 2,
     as_json: AsJson = False,
 ) -> None:
-    """Finds the smallest RoPE base of a grid that favours similar tokens up to a length."""
+    """Find the smallest RoPE base of a grid that favours similar tokens up to a length."""
     from lce.rope import texts
     from lce_core.rope import bound as bounds
 
@@ -87,7 +87,7 @@ def inspect(
         typer.Option("--plugins", help="Folder with methods/, models/, ... of your own."),
     ] = [],  # noqa: B006
 ) -> None:
-    """Shows what a method does to each rotated pair: wavelengths, turns, and the bound."""
+    """Show what a method does to each rotated pair: wavelengths, turns, and the bound."""
     from flows.settings import existing_folders
     from lce.rope import picture, texts
     from lce.rope.inspection import inspect_method

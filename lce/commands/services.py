@@ -15,7 +15,7 @@ def up(
     port: Annotated[int, typer.Option(help="Port of the Prefect server.")] = 4200,
     mlflow_port: Annotated[int, typer.Option(help="Port of the MLflow UI.")] = 5000,
 ) -> None:
-    """Starts Prefect's server, a worker and the MLflow UI on this machine's loopback."""
+    """Start Prefect's server, a worker and the MLflow UI on this machine's loopback."""
     from flows.servers import services
     from flows.settings import home
 
@@ -28,7 +28,7 @@ def up(
 
 
 def down() -> None:
-    """Stops what `lce up` started."""
+    """Stop what `lce up` started."""
     from flows.servers import services
     from flows.settings import home
 
@@ -37,7 +37,7 @@ def down() -> None:
 
 
 def doctor() -> None:
-    """Checks versions, folders, servers and leftovers; exits with 1 if something is wrong."""
+    """Check versions, folders, servers and leftovers; exit with 1 if something is wrong."""
     from flows.servers import services
     from flows.settings import home
 

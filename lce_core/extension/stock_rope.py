@@ -111,7 +111,7 @@ def statement(
     table: RopeTable,
     context: int,
 ) -> dict[str, Any]:
-    """The form that says `table` of shape (pairs,): the plainest that many programs read.
+    """Return the form that states `table` (pairs,): the simplest that many programs read.
 
     Args:
       method: may know its form's name.

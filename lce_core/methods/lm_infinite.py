@@ -37,12 +37,11 @@ class LmInfinite(Method):
         geometry: RopeGeometry,
         lengths: ContextLengths,
     ) -> LambdaShaped:
-        """The lambda-shaped scheme."""
         window = geometry.trained_context if self.window is None else self.window
         return LambdaShaped(window=window, num_global=self.num_global)
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
-        """Raises SpecError for a window beyond the trained context."""
+        """Raise SpecError for a window beyond the trained context."""
         if self.window is not None and self.window > geometry.trained_context:
             raise SpecError(
                 "lm_infinite.window",

@@ -25,7 +25,7 @@ def same_length(where: str, first: Sequence[object], second: Sequence[object]) -
 def cluster_numbers(
     where: str, clusters: Sequence[Hashable] | None, values: NDArray[np.float64]
 ) -> NDArray[np.int64]:
-    """Number the clusters from 0; return the number of each value's cluster (n,).
+    """Return the number of each value's cluster, from 0 (n,).
 
     Without clusters each value is a cluster of its own.
     """

@@ -25,12 +25,12 @@ class ExponentialMovingAverage:
 
     @torch.no_grad()
     def update(self) -> None:
-        """Moves the EMA towards the present weights."""
+        """Move the EMA towards the present weights."""
         for name, tensor in self.tensors.items():
             tensor.lerp_(self._parameters[name].detach().to(tensor.dtype), 1 - self._decay)
 
     @torch.no_grad()
     def apply(self) -> None:
-        """Overwrites the weights with their EMA; for saving, after the last step."""
+        """Overwrite the weights with their EMA; for saving, after the last step."""
         for name, tensor in self.tensors.items():
             self._parameters[name].copy_(tensor)

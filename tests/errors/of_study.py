@@ -38,14 +38,6 @@ study(
 study("my.yaml: evaluation.rotation", evaluation={"rotation": "stock"})
 study("fp32_or_bf16", training={**TOY["training"], "state_precision": "fp32_or_bf16"})
 
-PIS = [{"name": "pi", "label": f"pi_{number}"} for number in range(100)]
-study(
-    "expects: got more than 10,000",
-    methods=["yarn", *PIS],
-    benchmarks=[{"name": "passkey", "lengths": [*range(128, 229)]}],
-    expects=[{"better": "yarn", "than": [one["label"] for one in PIS], "benchmark": "passkey"}],
-)
-
 
 @provokes(SpecError, "clex-tuned")
 def _(_: Place) -> None:

@@ -118,7 +118,7 @@ class _Axes:
 
 
 def _in_runs(found: Points, along: str) -> list[dict[str, Any]]:
-    """Number the gaps before each point of a line, so that no stroke crosses a gap."""
+    """Count the gaps before each point of a line, so that no stroke crosses a gap."""
 
     def line(point: Mapping[str, Any]) -> tuple[Any, ...]:
         return tuple(point[name] for name in DIMENSIONS if name in point and name != along)

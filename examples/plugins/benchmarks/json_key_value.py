@@ -59,11 +59,11 @@ class JsonKeyValue(PromptBenchmark):
         return Prompt(self.fitted(request, text(count)), asked[1], depth)
 
     def prompt_tokens(self, task: str, eval_length: int) -> int:
-        """What the answer leaves, and half a pair less: that much stays free on average."""
+        """Return the tokens left by the answer, less half a pair, which stays free on average."""
         return eval_length - self.answer_tokens - 40
 
     def slack_tokens(self, request: CellRequest) -> int:
-        """A pair, which fits or does not."""
+        """Return the tokens of one pair."""
         key, value = drawn(np.random.default_rng(0)), drawn(np.random.default_rng(1))
         return len(encode(request, f'"{key}": "{value}",\n ', special_tokens=False))
 
@@ -77,12 +77,12 @@ class JsonKeyValue(PromptBenchmark):
 
 
 def drawn(rng: np.random.Generator) -> str:
-    """A random UUID of version 4."""
+    """Return a random UUID of version 4."""
     return str(uuid.UUID(bytes=rng.bytes(16), version=4))
 
 
 def prompt_text(pairs: list[Pair], key: str) -> str:
-    """The object, a pair on each line, and the question for the value of `key`."""
+    """Return the object, one pair per line, and the question for the value of `key`."""
     shown = json.dumps(dict(pairs), separators=(",\n ", ": "))
     return f'{INSTRUCTION}\n\nJSON data:\n{shown}\n\nKey: "{key}"\nCorresponding value:'
 

@@ -31,7 +31,7 @@ class LongropeFactors(Method):
     """Factor of queries and of keys; None: sqrt(1 + ln(target / trained) / ln(trained))."""
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
-        """Raises SpecError unless every pair has a factor of at least 1."""
+        """Raise SpecError unless every pair has a factor of at least 1."""
         where = f"{self.plugin_name}.factors"
         if len(self.factors) != geometry.num_pairs:
             raise SpecError(
