@@ -19,9 +19,9 @@ from pathlib import Path
 import pytest
 
 from flows.servers.ports import free_port
-from tests.support.forked_commands import Ended, Forks, forked_commands
+from tests.support.forked_commands import Ended
 from tests.support.odd_homes import CHANGES, places
-from tests.support.studies import copied_home, environment, lce, scores, write_study
+from tests.support.studies import copied_home, lce, run_command, scores, write_study
 
 Arguments = tuple[str, ...]
 
@@ -44,12 +44,6 @@ FEW, MANY = range(2), range(2, 14)
 """Numbers of draws: of `make test`, and of `make test-long`."""
 SERVERS_EVERY = 6
 """In one draw of so many, servers are started too."""
-
-
-@pytest.fixture(scope="module")
-def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
-    with forked_commands(tmp_path_factory.mktemp("forks")) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
@@ -120,10 +114,10 @@ def require_sentence(ended: Ended, what: str) -> None:
         assert len(re.findall(r"^lce: .*: got .*; expected .*; ", ended.err, re.M)) == 1, said
 
 
-def mended(forks: Forks, home: Path, run: list[str], what: str) -> None:
+def mended(home: Path, run: list[str], what: str) -> None:
     """Runs the study, moving away what its sentences name, until it is done."""
     for _ in range(4):
-        ended = forks.run(run, environment(home), COMPUTING_SECONDS)
+        ended = run_command(home, *run, seconds=COMPUTING_SECONDS)
         require_sentence(ended, what)
         if ended.code == 0:
             return
@@ -141,7 +135,6 @@ def mended(forks: Forks, home: Path, run: list[str], what: str) -> None:
 def disturbed(
     number: int,
     commands: Iterable[list[str]],
-    forks: Forks,
     finished: Path,
     text: Arguments,
     cell: str,
@@ -152,11 +145,11 @@ def disturbed(
     what = f"LCE_DRAW={number}: {done}"
     for command in commands:
         limit = SECONDS + OWN_SECONDS.get(command[0], 10.0)
-        ended = forks.run(command, environment(home), limit)
+        ended = run_command(home, *command, seconds=limit)
         if command[0] in ENDLESS and ended.code == -signal.SIGKILL:
             ended = replace(ended, code=0)
         require_sentence(ended, f"{what}: lce {' '.join(command)}")
-    mended(forks, home, ["worker", study, *text], what)
+    mended(home, ["worker", study, *text], what)
     assert scores(home) == scores(finished), what
 
 
@@ -169,20 +162,20 @@ def numbers(drawn: range) -> list[int]:
 @pytest.mark.slow
 @pytest.mark.parametrize("number", numbers(FEW))
 def test_no_state_of_a_home_stops_a_command_or_its_mending(
-    number: int, forks: Forks, finished: Path, text: Arguments, cell: str, tmp_path: Path
+    number: int, finished: Path, text: Arguments, cell: str, tmp_path: Path
 ) -> None:
     commands = quick(write_study(tmp_path), cell, text, tmp_path)
-    disturbed(number, commands, forks, finished, text, cell, tmp_path)
+    disturbed(number, commands, finished, text, cell, tmp_path)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("number", numbers(MANY))
 def test_no_state_of_a_home_stops_any_command_or_its_mending(
-    number: int, forks: Forks, finished: Path, text: Arguments, cell: str, tmp_path: Path
+    number: int, finished: Path, text: Arguments, cell: str, tmp_path: Path
 ) -> None:
     commands = thorough(number, write_study(tmp_path), cell, text, tmp_path)
-    disturbed(number, commands, forks, finished, text, cell, tmp_path)
+    disturbed(number, commands, finished, text, cell, tmp_path)
 
 
 @pytest.mark.long

@@ -15,6 +15,7 @@ import pytest
 
 from lce_core.store.artifacts import Store
 from tests.support.processes import marked, new_marker, survivors
+from tests.support.small_disks import small_disk
 from tests.support.studies import (
     TINY_STEPS,
     computed,
@@ -93,11 +94,8 @@ def test_an_interrupt_ends_with_one_line_and_no_process(
 def test_a_full_disk_stops_the_run_and_keeps_what_is_done(
     finished: Path, text: Arguments, tmp_path: Path
 ) -> None:
-    disk, study = tmp_path / "disk", write_study(tmp_path)
-    disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=48m", "tmpfs", str(disk)]).returncode:
-        pytest.skip("mounting a small disk needs root")
-    try:
+    study = write_study(tmp_path)
+    with small_disk(tmp_path / "disk", 48) as disk:
         home = new_home(finished, disk / "home")
         run = start(home, "run", study, *text)
         wait_until(lambda: list((home / "artifacts").glob("held_out/jsonl*")))
@@ -110,5 +108,3 @@ def test_a_full_disk_stops_the_run_and_keeps_what_is_done(
         assert "free some space" in output
         assert [record.kind for _, record in Store(home).records()]
         assert not list((home / "artifacts").glob("*/.attempt*"))
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)

@@ -6,11 +6,9 @@ that nothing disturbed.
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +16,7 @@ import pytest
 from lce_core.store.artifacts import Store
 from tests.faults.output import DUMPS
 from tests.support.processes import marked, new_marker, playing, survivors
+from tests.support.small_disks import remounted, small_disk
 from tests.support.studies import (
     TINY_STEPS,
     computed,
@@ -75,30 +74,11 @@ def test_catalog_and_mlflow_that_vanish_are_made_again(
     assert (home / "mlflow").exists()
 
 
-@contextlib.contextmanager
-def small_disk(folder: Path) -> Iterator[Path]:
-    """A file system of its own, which can be made read-only."""
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=200m", "tmpfs", str(folder)]
-    if subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("mounting a disk needs root")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
-
-
-def remount(disk: Path, how: str) -> int:
-    return subprocess.run(
-        ["mount", "-o", f"remount,{how}", str(disk)], capture_output=True
-    ).returncode
-
-
 def test_a_store_that_turns_read_only_stops_the_run_and_keeps_what_is_done(
     finished: Path, text: Arguments, tmp_path: Path
 ) -> None:
     study = write_study(tmp_path)
-    with small_disk(tmp_path / "disk") as disk:
+    with small_disk(tmp_path / "disk", 200) as disk:
         home = new_home(finished, disk / "home")
         artifacts, marker = home / "artifacts", new_marker()
         artifacts.mkdir()
@@ -107,7 +87,7 @@ def test_a_store_that_turns_read_only_stops_the_run_and_keeps_what_is_done(
             run = start(home, "run", study, *text, env=marked(home, marker))
             wait_until(lambda: begun(home))
             done = {path for path, _ in Store(home).records()}
-            wait_until(lambda: remount(artifacts, "bind,ro") == 0)  # not while a file is written
+            wait_until(lambda: remounted(artifacts, "bind,ro"))  # not while a file is written
             output = run.communicate(timeout=300)[0]
             assert run.returncode == 3, output
             assert "Read-only file system" in output
@@ -115,7 +95,7 @@ def test_a_store_that_turns_read_only_stops_the_run_and_keeps_what_is_done(
             assert "Traceback" not in output
             assert done <= {path for path, _ in Store(home).records()}
             wait_until(lambda: not survivors(marker), 30)
-            assert remount(artifacts, "bind,rw") == 0
+            assert remounted(artifacts, "bind,rw")
             lce(home, "run", study, *text)
             assert scores(home) == scores(finished)
         finally:

@@ -1,24 +1,29 @@
-"""Commands of `lce` in forks of one process that has imported what most of them need.
+"""Runs commands of `lce` in forks of one process that has imported what most of them need.
 
-A command of its own process takes a second of imports; a fork takes none, and like a process it can
-be killed when it hangs, changes no state of the next one, and may become another program. Prefect
-is not imported: it reads its settings from the environment as it is.
+Importing takes a command a second of CPU time; a fork takes none. Like any process, a fork can be
+killed when it hangs and leaves no state behind. Prefect is not imported: it reads its settings from
+the environment when it is imported.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import importlib
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.support.repository import ROOT
 
 IMPORTED = (
     "catalog.build",
@@ -42,10 +47,10 @@ IMPORTED = (
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended."""
+    """A finished command."""
 
     code: int
-    """Exit code; -9 of one that was killed, as it took too long."""
+    """Exit code; -9 if the command was killed because it took too long."""
     out: str
     err: str
     seconds: float
@@ -58,9 +63,9 @@ class Forks:
         self._process, self._folder = process, folder
 
     def run(self, arguments: list[str], env: Mapping[str, str], seconds: float) -> Ended:
-        """Runs `lce` with these arguments; kills it and all it started after so many seconds."""
+        """Run `lce` with these arguments; kill its process group after `seconds`."""
         out, err = self._folder / "out", self._folder / "err"
-        asked = {"argv": arguments, "env": dict(env), "seconds": seconds}
+        asked = {"argv": arguments, "env": dict(env), "seconds": seconds, "cwd": str(Path.cwd())}
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps({**asked, "out": str(out), "err": str(err)}) + "\n")
@@ -71,20 +76,32 @@ class Forks:
 
 
 @contextlib.contextmanager
-def forked_commands(folder: Path) -> Iterator[Forks]:
-    """Starts the process that forks; `folder` is for what commands print."""
-    with subprocess.Popen(
-        [sys.executable, "-m", "tests.support.forked_commands"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"},
-    ) as process:
+def _forked_commands() -> Iterator[Forks]:
+    """Start the process that forks; end it at the end of the block."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.support.forked_commands"],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"},
+        ) as process,
+    ):
         try:
-            yield Forks(process, folder)
+            yield Forks(process, Path(folder))
         finally:
             assert process.stdin is not None
             process.stdin.close()
+
+
+@functools.cache
+def shared_forks() -> Forks:
+    """Start the process that forks on the first call; it ends with this process."""
+    stack = contextlib.ExitStack()
+    atexit.register(stack.close)
+    return stack.enter_context(_forked_commands())
 
 
 def _main() -> None:
@@ -104,6 +121,7 @@ def _main() -> None:
 
 def _become(asked: Mapping[str, object]) -> None:
     os.setsid()
+    os.chdir(str(asked["cwd"]))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     for number, name in ((1, "out"), (2, "err")):
         os.dup2(os.open(str(asked[name]), os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)

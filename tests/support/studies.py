@@ -22,6 +22,7 @@ import yaml
 
 from catalog.queries import run_query
 from flows.settings import STUDIES
+from tests.support.forked_commands import Ended, shared_forks
 
 LCE = [sys.executable, "-c", "from lce.cli import main; main()"]
 SMOKE: dict[str, Any] = yaml.safe_load((STUDIES / "smoke.yaml").read_text(encoding="utf-8"))
@@ -50,19 +51,18 @@ def lce(
     *arguments: str,
     status: int = 0,
     server: Mapping[str, str] | None = None,
-    timeout: int = 500,
+    timeout: float = 500,
 ) -> str:
-    """What a command prints, its errors last; a run starts a server of its own, or uses one."""
+    """Return a command's output, then its errors; a run starts a server or uses the one given."""
     known = {k: v for k, v in (server or {}).items() if k.startswith("PREFECT_API_")}
-    answer = subprocess.run(
-        [*LCE, *arguments],
-        env=environment(home, **known),
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-    )
-    assert answer.returncode == status, answer.stdout + answer.stderr
-    return answer.stdout + answer.stderr
+    ended = run_command(home, *arguments, seconds=timeout, **known)
+    assert ended.code == status, ended.out + ended.err
+    return ended.out + ended.err
+
+
+def run_command(home: Path, *arguments: str, seconds: float, **more: str) -> Ended:
+    """Run a command to its end, or kill it after `seconds`; `more` adds to its environment."""
+    return shared_forks().run(list(arguments), environment(home, **more), seconds)
 
 
 def start(home: Path, *arguments: str, **how: Any) -> subprocess.Popen[str]:
