@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,7 @@ from flows.servers.daemons import ask
 from flows.servers.temporary_server import client_settings, temporary_server
 from lce_core.errors import PrefectMovedError
 from tests.support.repository import ROOT
+from tests.support.studies import new_home
 
 DEPLOY = """
 from prefect import flow
@@ -40,9 +42,9 @@ installed = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+def server(migrated: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """Environment that leads to a server with two deployments."""
-    home = tmp_path_factory.mktemp("home")
+    home = new_home(migrated, tmp_path_factory.mktemp("home"))
     with temporary_server(home) as running:
         settings = {**os.environ, **client_settings(home, running.wait_ready(), running.secret)}
         settings.pop("PREFECT_PLUGINS_ENABLED")

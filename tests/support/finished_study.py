@@ -13,15 +13,30 @@ import pytest
 
 
 @pytest.fixture(scope="session")
-def finished(made_once: Callable[[str, Callable[[Path], None]], Path]) -> Path:
+def migrated(made_once: Callable[[str, Callable[[Path], None]], Path]) -> Path:
+    """A home that holds a new Prefect database and nothing else; `new_home` copies it.
+
+    Creating the database takes a server ten seconds, most of them in migrations.
+    """
+    from flows.servers.temporary_server import temporary_server
+
+    def migrate(folder: Path) -> None:
+        with temporary_server(folder) as server:
+            server.wait_ready()
+
+    return made_once("migrated", migrate)
+
+
+@pytest.fixture(scope="session")
+def finished(made_once: Callable[[str, Callable[[Path], None]], Path], migrated: Path) -> Path:
     """The home of the small study, run without disturbance, once in the whole suite."""
-    from tests.support.studies import TINY_STEPS, computed, lce, library_text, write_study
+    from tests.support.studies import TINY_STEPS, computed, lce, library_text, new_home, write_study
 
     def run(folder: Path) -> None:
         library_text(folder / "text")
         named = ("--data-folder", f"text={folder / 'text'}")
-        output = lce(folder / "home", "run", write_study(folder), *named)
-        assert computed(output) == TINY_STEPS
+        home = new_home(migrated, folder / "home")
+        assert computed(lce(home, "run", write_study(folder), *named)) == TINY_STEPS
 
     return made_once("tiny", run) / "home"
 

@@ -128,9 +128,9 @@ def copied_home(finished: Path, copy: Path) -> Path:
     return copy
 
 
-def new_home(finished: Path, folder: Path) -> Path:
-    """A home without results whose Prefect database is there: making that takes 15 seconds."""
-    shutil.copytree(finished / "prefect", folder / "prefect")
+def new_home(migrated: Path, folder: Path) -> Path:
+    """Return a home without results that has a copy of the other home's Prefect database."""
+    shutil.copytree(migrated / "prefect", folder / "prefect")
     return folder
 
 

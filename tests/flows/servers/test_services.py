@@ -29,6 +29,7 @@ from lce_core.access import server_secret
 from lce_core.errors import ServiceError, SpecError
 from tests.support.ports import unused_port
 from tests.support.repository import ROOT
+from tests.support.studies import new_home
 
 FLOW = """
 from prefect import flow, task
@@ -44,9 +45,9 @@ doubling()
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """One home for the file, so that Prefect's database is migrated once."""
-    folder = tmp_path_factory.mktemp("home")
+def home(migrated: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """One home for the file."""
+    folder = new_home(migrated, tmp_path_factory.mktemp("home"))
     yield folder
     services.down(folder)
     assert below(folder) == []
@@ -79,14 +80,13 @@ def gone(home: Path, seconds: float = 15) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_two_runs_that_meet_a_new_database_both_get_a_server(home: Path) -> None:
-    # First in the file: here the database is new.
-    with temporary_server(home) as one, temporary_server(home) as two:
+def test_two_runs_that_meet_a_new_database_both_get_a_server(tmp_path: Path) -> None:
+    with temporary_server(tmp_path) as one, temporary_server(tmp_path) as two:
         assert one.wait_ready() != two.wait_ready()
         assert one.answers()
         assert two.answers()
         assert one.secret != two.secret
-    assert gone(home)
+    assert gone(tmp_path)
 
 
 @pytest.mark.slow
@@ -186,11 +186,11 @@ def test_a_server_that_does_not_start_again_is_given_up_with_a_word(
 
 
 @pytest.fixture
-def theirs(tmp_path: Path) -> Iterator[str]:
+def theirs(migrated: Path, tmp_path: Path) -> Iterator[str]:
     """A server of the user's own: Prefect's, with an address and nothing else from us."""
     port = unused_port()
     command = [sys.executable, "-m", "prefect", "server", "start", "--port", str(port)]
-    home = tmp_path / "theirs"
+    home = new_home(migrated, tmp_path / "theirs") / "prefect"
     settings = {**os.environ, "PREFECT_HOME": str(home), "PREFECT_SERVER_UI_ENABLED": "false"}
     with subprocess.Popen(command, env=settings, stdout=subprocess.DEVNULL) as process:
         url = f"http://127.0.0.1:{port}/api"

@@ -33,7 +33,7 @@ from lce_core.access import authorization, login_link, new_secret, server_secret
 from lce_core.errors import ServiceError
 from tests.support.ports import unused_port
 from tests.support.repository import ROOT
-from tests.support.studies import environment
+from tests.support.studies import environment, new_home
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -128,9 +128,9 @@ with get_client(sync_client=True) as client:
 
 
 @pytest.fixture(scope="module")
-def home() -> Iterator[Path]:
+def home(migrated: Path) -> Iterator[Path]:
     """A home that every user of the machine can enter; pytest's own folders are private."""
-    folder = Path(tempfile.mkdtemp(prefix="lce-home-"))
+    folder = new_home(migrated, Path(tempfile.mkdtemp(prefix="lce-home-")))
     folder.chmod(0o755)
     yield folder
     services.down(folder)
