@@ -98,7 +98,7 @@ class Plugin(BaseModel):
                 "plan the study again with this installation",
             )
         fields = {key: payload[key] for key in payload if key not in ("name", "version")}
-        return cls.model_validate_json(_json(fields))
+        return cls.model_validate_json(canonical_json(fields, "parameters"))
 
 
 P = TypeVar("P", bound=Plugin)
@@ -228,15 +228,16 @@ class Registry(Generic[P]):
         file = str(sys.modules[f"{self.package}.{name}"].__file__)
         return PluginCode(version=plugin.plugin_version, sha256=sha256, file=file)
 
-    def _digest(self, name: str) -> str | None:
-        rooms = _own_folders()
+    def _file(self, name: str) -> Path | None:
         spec = importlib.util.find_spec(f"{self.package}.{name}")
-        if spec is None or spec.origin is None:
+        return None if spec is None or spec.origin is None else Path(spec.origin)
+
+    def _digest(self, name: str) -> str | None:
+        """Return the digest of a user's own plug-in; None of a shipped one."""
+        file, folders = self._file(name), _own_folders()
+        if file is None or not any(file.is_relative_to(one) for one in folders[self.package]):
             return None
-        file = Path(spec.origin)
-        if not any(file.is_relative_to(folder) for folder in rooms[self.package]):
-            return None
-        return code_digest(file, rooms)
+        return code_digest(file, folders)
 
     def _imported(self, name: str) -> ModuleType:
         try:
@@ -244,8 +245,7 @@ class Registry(Generic[P]):
         except LceError:
             raise
         except Exception as error:
-            spec = importlib.util.find_spec(f"{self.package}.{name}")
-            file = str(spec.origin) if spec else name
+            file = str(self._file(name) or name)
             line = _last_line(error, file)
             if isinstance(error, SyntaxError):  # a helper that the plug-in imports may have it
                 file, line = error.filename or file, error.lineno
@@ -257,14 +257,14 @@ class Registry(Generic[P]):
             ) from error
 
     def _refuse_marks(self, name: str) -> None:
-        spec = importlib.util.find_spec(f"{self.package}.{name}")
-        if spec is None or spec.origin is None:
+        file = self._file(name)
+        if file is None:
             return
-        lines = Path(spec.origin).read_text(encoding="utf-8").splitlines()
+        lines = file.read_text(encoding="utf-8").splitlines()
         marked = [number for number, line in enumerate(lines, start=1) if MARK in line]
         if marked:
             raise SpecError(
-                f"{spec.origin}, line {marked[0]}",
+                f"{file}, line {marked[0]}",
                 f"{lines[marked[0] - 1].strip()!r}, 1 of {len(marked)} lines marked {MARK!r}",
                 "lines that are written",
                 "fill them in and remove the marks",
@@ -281,10 +281,15 @@ class Registry(Generic[P]):
         Raises:
           SpecError: for an unknown name or parameter (with "did you mean"), or a bad value.
         """
-        plugin = self.load(_name_of(entry, where), where)
+        name = entry.get("name")
+        if not isinstance(name, str):
+            raise SpecError(where, repr(dict(entry)), "an entry with a name", "write {name: ...}")
+        plugin = self.load(name, where)
         fields = {key: value for key, value in entry.items() if key != "name"}
         try:
-            return plugin.model_validate_json(_json(fields, where))
+            # Strict JSON mode accepts a list for a tuple field and refuses 1.0 for an int. Strict
+            # Python mode refuses both.
+            return plugin.model_validate_json(canonical_json(fields, where))
         except ValidationError as error:
             raise spec_error(error, where, plugin, label=plugin.plugin_name) from None
 
@@ -296,8 +301,7 @@ class Registry(Generic[P]):
         """
         plugin = self.load(payload["name"])
         if payload["version"] != plugin.plugin_version:
-            # This call raises the error.
-            return plugin.from_identity(payload)
+            return plugin.from_identity(payload)  # raises the error
         # Cached: plug-ins are frozen, and the steps of a plan name a few of them thousands of
         # times.
         key = json.dumps(payload, sort_keys=True)
@@ -371,16 +375,3 @@ def _examples(plugin: type[Plugin], module: ModuleType) -> Examples:
             "add EXAMPLES = ({...},) to the file" if needed else "add {} to EXAMPLES, or remove it",
         )
     return examples
-
-
-def _name_of(entry: Mapping[str, Any], where: str) -> str:
-    name = entry.get("name")
-    if not isinstance(name, str):
-        raise SpecError(where, repr(dict(entry)), "an entry with a name", "write {name: ...}")
-    return name
-
-
-def _json(fields: Mapping[str, Any], where: str = "parameters") -> str:
-    # Strict JSON mode accepts a list for a tuple field but refuses 1.0 for an int. Strict Python
-    # mode refuses both.
-    return canonical_json(fields, where)

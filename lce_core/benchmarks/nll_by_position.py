@@ -67,7 +67,6 @@ class NllByPosition(TextBenchmark):
         return f"eval_length {eval_length}: a window holds at least 2 tokens"
 
     def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
-        """Predict the tokens: windows times their length."""
         stream = min(self.token_limit() or held_out_tokens, held_out_tokens)
         return eval_length * num_windows(stream, eval_length, eval_length, drop_last=False)
 
@@ -76,7 +75,6 @@ class NllByPosition(TextBenchmark):
         return self.stream_key(task), eval_length
 
     def evaluate(self, request: CellRequest) -> CellResult:
-        """Score the windows of one domain by position."""
         length = request.eval_length
         stream, documents = self.stream(request)
         windows = cut_windows(stream, length, length)

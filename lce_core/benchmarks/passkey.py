@@ -86,11 +86,9 @@ class Passkey(PromptBenchmark):
     """Prompts per cell; None means 50 (faithful), 200 (clean), 100 (fast), 120 (tiny)."""
 
     def num_prompts(self, task: str) -> int:
-        """Return the parameter, or the profile's number."""
         return self.num_samples or self.form.num_samples
 
     def build(self, request: CellRequest) -> list[Prompt]:
-        """Build prompts with keys at stratified depths and filler up to the length."""
         step = FAITHFUL_STEP if self.profile == "faithful" else 1
         draws = self.draws(request)
         shares = strata(draws)
@@ -107,11 +105,9 @@ class Passkey(PromptBenchmark):
         return len(encode(request, (2 * GARBAGE)[:FAITHFUL_STEP], special_tokens=False))
 
     def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
-        """Return 1 if the first integer is the key."""
         return float(first_integer(answer) == int(prompt.reference))
 
     def complete(self, task: str, prompt: Prompt, answer: str) -> bool:
-        """Return True once the first integer has ended."""
         return has_complete_integer(answer)
 
     def _text_prompt(

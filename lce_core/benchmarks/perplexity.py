@@ -96,17 +96,14 @@ class Perplexity(TextBenchmark):
         )
 
     def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
-        """Predict the tokens: windows times their length."""
         stream = min(self.token_limit() or held_out_tokens, held_out_tokens)
         stride, faithful = self._stride(eval_length), self.profile == "faithful"
         return eval_length * num_windows(stream, eval_length, stride, drop_last=faithful)
 
     def window_grid(self, task: str, eval_length: int) -> tuple[object, int] | None:
-        """Return the stream and the stride."""
         return self.stream_key(task), self._stride(eval_length)
 
     def evaluate(self, request: CellRequest) -> CellResult:
-        """Score the windows of one task."""
         length, last = request.eval_length, self._last(request.base_model)
         stride, faithful = self._stride(length), self.profile == "faithful"
         stream, documents = self.stream(request)

@@ -157,7 +157,6 @@ class PerplexityDocuments(TextBenchmark):
         return self._predicted(task, eval_length, self._limited(sizes))
 
     def evaluate(self, request: CellRequest) -> CellResult:
-        """Score the documents of one task."""
         documents = self._documents(request)
         before, task = documents.bos, request.task
         cuts = cut_documents(
@@ -192,7 +191,6 @@ class PerplexityDocuments(TextBenchmark):
         )
 
     def document_limit(self, task: str) -> int | None:
-        """Return the maximum number of documents of a data set to use."""
         if self.max_documents is None and self.profile == "faithful" and task in _YARN_DOCUMENTS:
             return _YARN_DOCUMENTS[task]
         return super().document_limit(task)

@@ -54,7 +54,6 @@ class Case:
 
     @functools.cached_property
     def benchmark(self) -> Any:
-        """The benchmark instance."""
         return built(self.plugin, {**self.example, "profile": self.profile})
 
     @property
@@ -82,14 +81,9 @@ def possible(case: Case) -> bool:
         return False
 
 
-def asked_tasks(case: Case) -> list[str]:
-    """Return all tasks of the case."""
-    return list(case.benchmark.tasks())
-
-
 def evaluated_tasks(case: Case) -> list[str]:
     """Return the first and the last task; only these run a model."""
-    tasks = asked_tasks(case)
+    tasks = case.benchmark.tasks()
     return [tasks[0]] if len(tasks) == 1 else [tasks[0], tasks[-1]]
 
 
@@ -160,7 +154,6 @@ def answer_tokens(case: Case, task: str) -> int:
 
 
 def alike(one: Sequence[Prompt], other: Sequence[Prompt]) -> bool:
-    """Return True if two lists of prompts are equal."""
     return len(one) == len(other) and all(
         np.array_equal(a.ids, b.ids) and a.reference == b.reference and a.depth == b.depth
         for a, b in zip(one, other, strict=True)
@@ -168,7 +161,6 @@ def alike(one: Sequence[Prompt], other: Sequence[Prompt]) -> bool:
 
 
 def replace_benchmark(case: Case, benchmark: Any) -> Case:
-    """Return the case with another benchmark instance."""
     other = replace(case)
     other.__dict__["benchmark"] = benchmark
     return other
@@ -190,7 +182,6 @@ def gold_answer(prompt: Prompt) -> str:
 
 
 def score_of(case: Case, task: str, prompts: Sequence[Prompt], answers: list[str]) -> list[float]:
-    """Score the answers."""
     return [sample.score for sample in case.benchmark.scored(task, prompts, answers)]
 
 
@@ -239,7 +230,6 @@ def wordy_model(method: str) -> ExtendedModel:
 
 @functools.cache
 def uniform_model() -> ExtendedModel:
-    """Return the toy model with all logits equal."""
     model = TOY.initialise(2).eval()
     model.get_output_embeddings().weight.data.zero_()
     return extend(model, TOY, METHODS.load("none")(), target=512)

@@ -29,7 +29,6 @@ from lce_core.contracts.benchmark_cases import (
     Case,
     alike,
     answer_tokens,
-    asked_tasks,
     cases,
     evaluated_tasks,
     fresh,
@@ -73,7 +72,7 @@ def check_evidence(case: Case) -> None:
 
 def check_prompts(case: Case) -> None:
     """Check that every task builds as many prompts as promised, with room for the answers."""
-    for task in asked_tasks(case):
+    for task in case.benchmark.tasks():
         short = request_for(case, task)
         for request in (short, roomy(short)):
             prompts = case.benchmark.prompts(request)
@@ -90,7 +89,7 @@ def check_prompts(case: Case) -> None:
 
 def check_deterministic(case: Case) -> None:
     """Check that prompts depend on the request alone, not on earlier calls."""
-    for task in asked_tasks(case):
+    for task in case.benchmark.tasks():
         request = request_for(case, task)
         first = fresh(case, request)
         longer = replace(request, eval_length=request.eval_length + 64)
@@ -107,7 +106,7 @@ def check_seed(case: Case) -> None:
     for other in cases(case.plugin, case.data):
         if other.in_words != case.in_words:
             continue
-        for task in asked_tasks(other):
+        for task in other.benchmark.tasks():
             request = request_for(other, task)
             once, again = (fresh(other, replace(request, seed=seed)) for seed in (0, 1))
             changed.append(not alike(once, again))
@@ -128,7 +127,7 @@ def check_independent(case: Case) -> None:
             return drawn
 
     redrawn = Redrawn.model_validate(case.benchmark.model_dump(exclude_unset=True))
-    for task in asked_tasks(case):
+    for task in case.benchmark.tasks():
         request = request_for(case, task)
         before = fresh(case, request)
         after = fresh(replace_benchmark(case, redrawn), request)
@@ -139,7 +138,7 @@ def check_independent(case: Case) -> None:
 
 def check_hidden(case: Case) -> None:
     """Check that a reference hidden at a depth occurs there and nowhere else in the prompt."""
-    for task in asked_tasks(case):
+    for task in case.benchmark.tasks():
         request = roomy(request_for(case, task))
         for prompt in case.benchmark.prompts(request):
             if prompt.depth is None or len(getattr(prompt, "references", ("",))) > 1:
@@ -155,7 +154,7 @@ def check_hidden(case: Case) -> None:
 
 def check_depths(case: Case) -> None:
     """Check that references with a larger depth occur later in the prompt."""
-    for task in asked_tasks(case):
+    for task in case.benchmark.tasks():
         request = roomy(request_for(case, task))
         found = []
         for prompt in case.benchmark.prompts(request):
@@ -173,7 +172,7 @@ def check_oracle(case: Case) -> None:
     """Check that the reference scores nearly 1 and unrelated answers score nearly 0."""
     if not case.in_words:
         return
-    for task in asked_tasks(case):
+    for task in case.benchmark.tasks():
         prompts = case.benchmark.prompts(request_for(case, task))
         gold = score_of(case, task, prompts, [gold_answer(prompt) for prompt in prompts])
         assert min(gold) > 0.9, f"{task}: the reference itself scores {min(gold):.2f}"
@@ -187,7 +186,7 @@ def check_early_stop(case: Case) -> None:
     """Check that more text does not change the score of a complete answer."""
     if not case.in_words:
         return
-    for task in asked_tasks(case):
+    for task in case.benchmark.tasks():
         prompts = case.benchmark.prompts(request_for(case, task))
         for prompt in prompts[:3]:
             for answer in (gold_answer(prompt) + "\nmore 12 \n", " 12 zq\n" + gold_answer(prompt)):
@@ -266,7 +265,7 @@ def check_savings(case: Case) -> None:
     Models are in float64, so that other chunks and batches cannot change a choice. Small cells also
     try tables that follow the length.
     """
-    small = case.profile == "tiny" and not case.benchmark.reads(asked_tasks(case)[0])
+    small = case.profile == "tiny" and not case.benchmark.reads(case.benchmark.tasks()[0])
     for method in ("none", "dynamic_yarn") if small else ("none",):
         for task in evaluated_tasks(case):
             words = {"tokenizer": line_tokenizer()} if case.in_words else {}
@@ -290,7 +289,7 @@ def same_scores(task: str, whole: CellResult, short: CellResult) -> None:
 
 def check_too_short(case: Case) -> None:
     """Check that a length of one token is refused with the number of tokens needed."""
-    task = asked_tasks(case)[0]
+    task = case.benchmark.tasks()[0]
     request = replace(request_for(case, task), eval_length=1)
     reason = case.benchmark.unavailable(TOY, task, 1)
     if reason is None:

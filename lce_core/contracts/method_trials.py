@@ -64,7 +64,6 @@ def schemes(method: Method, geometry: RopeGeometry, *, training: bool = True) ->
 
 
 def same(one: RopeTable, other: RopeTable) -> bool:
-    """Return True if two tables are equal to the bit."""
     equal = np.array_equal(one.inv_freq, other.inv_freq)
     return equal and one.attention_factor == other.attention_factor
 
@@ -87,7 +86,6 @@ def refused(call: Callable[[], Any], words: str) -> None:
 
 
 def name_of(base: LanguageModel) -> str:
-    """Return the name of a tiny model."""
     return type(base).__name__
 
 

@@ -18,7 +18,6 @@ class Streams:
 
     @property
     def domains(self) -> tuple[str, ...]:
-        """Names of the domains."""
         return tuple(self.tokens)
 
     def stream(self, domain: str) -> NDArray[np.uint32]:

@@ -19,7 +19,6 @@ from lce_core.store.artifacts import Store
 
 
 def main() -> int:
-    """Print the sample; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m lce_core.prompts")
     parser.add_argument("--home", type=Path, required=True)
     parser.add_argument("--cell", required=True)

@@ -121,11 +121,9 @@ class PromptBenchmark(Benchmark):
 
     @property
     def form(self) -> PromptForm:
-        """Behaviour of the chosen profile."""
         return self.forms[self.profile]
 
     def tasks(self) -> tuple[str, ...]:
-        """Return the name of the only task."""
         return ("single",)
 
     def num_prompts(self, task: str) -> int:

@@ -74,7 +74,6 @@ class KeyForm(PromptForm):
         )
 
     def scores(self, benchmark: PromptBenchmark, samples: Sequence[Sample]) -> tuple[Score, ...]:
-        """Return the fraction of keys found."""
         return (score(benchmark.default_metric, mean_score(samples), higher_is_better=True),)
 
     def answer_tokens(self, benchmark: PromptBenchmark, task: str) -> int:
@@ -86,5 +85,4 @@ class KeyForm(PromptForm):
         return True
 
     def sample_tokens(self, benchmark: PromptBenchmark, task: str, eval_length: int) -> int:
-        """Return the whole length."""
         return eval_length

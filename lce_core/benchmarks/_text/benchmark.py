@@ -88,11 +88,9 @@ class TextBenchmark(Benchmark):
 
     @property
     def form(self) -> TextForm:
-        """Behaviour of the chosen profile."""
         return self.forms[self.profile]
 
     def tasks(self) -> tuple[str, ...]:
-        """List the domains, then the data sets."""
         return self.domains + self.data_sets
 
     def reads(self, task: str) -> tuple[DataSet, ...]:
@@ -165,7 +163,6 @@ class TextBenchmark(Benchmark):
         return self.max_tokens or self.form.max_tokens
 
     def document_limit(self, task: str) -> int | None:
-        """Return the maximum number of documents of a data set to use."""
         return self.max_documents or self.form.max_documents
 
     def stores(self, num_losses: int) -> bool:

@@ -109,7 +109,6 @@ class LongEval(PromptBenchmark):
         return self
 
     def tasks(self) -> tuple[str, ...]:
-        """Return the only task."""
         return ("lines",)
 
     def num_prompts(self, task: str) -> int:
@@ -119,11 +118,9 @@ class LongEval(PromptBenchmark):
         return self.num_samples or self.form.num_samples
 
     def reads(self, task: str) -> tuple[DataSet, ...]:
-        """Return the published cases if the parameters select them."""
         return (PUBLISHED,) if self.cases == "published" else ()
 
     def data_names(self, task: str, data_folders: Mapping[str, Path]) -> tuple[str, ...]:
-        """Return the name of the published cases if the cell uses them."""
         read = (PUBLISHED,) if self._reads_published(data_folders) else ()
         return tuple(data_set.recorded_name(data_folders) for data_set in read)
 

@@ -35,19 +35,10 @@ from lce_core.benchmarks import (
 )
 from lce_core.benchmarks._data import DataSet, Seen, fact_of_files, spread
 from lce_core.benchmarks._prompted.truncation import cut_middle, cut_middle_to_fit
-from lce_core.benchmarks.longbench import (
-    _code,
-    _few_shot,
-    _question_answering,
-    _summarisation,
-    _synthetic,
-)
 from lce_core.benchmarks.longbench._rows import LongBenchRow, data_set, longbench_rows
-from lce_core.benchmarks.longbench._task import FirstLine, Task
+from lce_core.benchmarks.longbench._tasks import TASKS, FirstLine, Task
 from lce_core.models import LanguageModel
 
-_FAMILIES = (_question_answering, _summarisation, _few_shot, _synthetic, _code)
-TASKS: dict[str, Task] = {task.name: task for family in _FAMILIES for task in family.TASKS}
 FAST_ROWS = 100
 _TOKENS_PER_WORD = 1.47
 """Llama tokens per word, counted on multi_news."""
@@ -65,7 +56,6 @@ class LongBenchPrompt(Prompt):
 
     @property
     def right_answers(self) -> tuple[str, ...]:
-        """All answers of its row."""
         return self.answers
 
 
@@ -103,11 +93,9 @@ class LongBench(PromptBenchmark):
         )
 
     def reads(self, task: str) -> tuple[DataSet, ...]:
-        """Return the task's file."""
         return (data_set(task),)
 
     def num_prompts(self, task: str) -> int:
-        """Return how many rows of the published file are used."""
         asked = TASKS[task]
         return min(asked.num_rows, self._num_samples() or asked.num_rows)
 
@@ -160,16 +148,13 @@ class LongBench(PromptBenchmark):
         ]
 
     def new_tokens(self, task: str) -> int:
-        """Return LongBench's answer budget of the task."""
         return TASKS[task].max_new_tokens
 
     def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
-        """Return the best score over all answers of the row."""
         row = cast(LongBenchPrompt, prompt)
         return answer_score(task, answer, row.answers, row.classes, self.first_line)
 
     def complete(self, task: str, prompt: Prompt, answer: str) -> bool:
-        """Return True if the task's rule says that the score is final."""
         return TASKS[task].complete(self.first_line)(answer)
 
     def cluster(self, index: int, prompt: Prompt) -> str:
@@ -180,7 +165,6 @@ class LongBench(PromptBenchmark):
         return 0 if self.profile == "faithful" else task.max_new_tokens
 
     def _chosen(self, num_rows: int) -> list[int]:
-        """Return the numbers of the rows that are used."""
         return spread(num_rows, self._num_samples() or num_rows)
 
     def _num_samples(self) -> int | None:

@@ -33,7 +33,6 @@ class LongBenchRow:
 
 
 def data_set(task: str) -> DataSet:
-    """Return the file of a task."""
     return DataSet(
         "longbench",
         (f"{task}.jsonl",),

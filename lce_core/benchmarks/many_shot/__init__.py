@@ -87,7 +87,6 @@ class ManyShot(PromptBenchmark):
 
     @property
     def form(self) -> ShotForm:
-        """Behaviour of the chosen profile."""
         return self.forms[self.profile]
 
     @model_validator(mode="after")
@@ -102,11 +101,9 @@ class ManyShot(PromptBenchmark):
         return self
 
     def tasks(self) -> tuple[str, ...]:
-        """List one task per number of examples."""
         return tuple(f"shots_{shots}" for shots in self._shots())
 
     def num_prompts(self, task: str) -> int:
-        """Return the questions of all permutations."""
         return self.orders() * self.questions()
 
     def orders(self) -> int:
@@ -130,7 +127,6 @@ class ManyShot(PromptBenchmark):
         return each_order / (self.questions() * prompt_tokens)
 
     def reads(self, task: str) -> tuple[DataSet, ...]:
-        """Return the TREC data if natural questions are asked."""
         return (TREC,) if self.form.in_words else ()
 
     def data_sequences(
@@ -187,11 +183,9 @@ class ManyShot(PromptBenchmark):
         ]
 
     def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
-        """Return LongBench's classification score of the first line."""
         return class_share(first_line(answer), prompt.reference, CLASSES)
 
     def complete(self, task: str, prompt: Prompt, answer: str) -> bool:
-        """Return True once the first line has ended."""
         return has_complete_line(answer)
 
     def cluster(self, index: int, prompt: Prompt) -> str:

@@ -14,7 +14,7 @@ from lce_core.benchmarks._prompted.retrieval import (
     random_slice,
     token_name,
 )
-from lce_core.benchmarks.longbench._few_shot import QUESTION_TYPE
+from lce_core.benchmarks.longbench._tasks import QUESTION_TYPE
 from lce_core.benchmarks.many_shot.trec import Question
 
 

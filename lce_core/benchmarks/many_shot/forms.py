@@ -41,7 +41,6 @@ class ShotKeys(ShotForm, KeyForm):
         return key_task_reason(base_model, 0, max(eval_length, minimum))
 
     def build(self, benchmark: Any, request: CellRequest) -> list[Prompt]:
-        """Build all prompts of the cell, permutation by permutation."""
         place = ("many_shot", request.task, request.eval_length, request.seed)
         orders, questions = benchmark.orders(), benchmark.questions()
         return [
@@ -58,5 +57,4 @@ class ShotKeys(ShotForm, KeyForm):
 
 
 def num_shots(task: str) -> int:
-    """Return the number of examples of a task."""
     return int(task.removeprefix("shots_"))

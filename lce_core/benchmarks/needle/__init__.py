@@ -123,11 +123,9 @@ class Needle(PromptBenchmark):
     adds one before every text."""
 
     def num_prompts(self, task: str) -> int:
-        """Return the number of trials over all depths."""
         return len(DEPTHS) * self.trials if self.trials else self.form.num_samples
 
     def prompt_tokens(self, task: str, eval_length: int) -> int:
-        """Return the length without the answer."""
         return max(1, eval_length - NEW_TOKENS)
 
     def distinct_share(self, task: str, prompt_tokens: float) -> float:
@@ -157,15 +155,12 @@ class Needle(PromptBenchmark):
         return Sequences({expected_tokens(base_model, eval_length): self.num_prompts(task)})
 
     def reads(self, task: str) -> tuple[DataSet, ...]:
-        """Return the essays if they are the haystack."""
         return (ESSAYS,) if self._reads_essays() else ()
 
     def reads_held_out(self, task: str) -> bool:
-        """Return True if the essays are not the haystack."""
         return not self._reads_essays()
 
     def build(self, request: CellRequest) -> list[Prompt]:
-        """Build all prompts of the cell, depth by depth."""
         place = ("needle", request.task, request.eval_length, request.seed)
         trials = range(self.num_prompts(request.task) // len(DEPTHS))
         # A trial uses one haystack for all depths, so that only the depth differs.

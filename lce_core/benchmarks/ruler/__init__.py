@@ -99,28 +99,22 @@ class Ruler(PromptBenchmark):
     fixed (faithful), per_sample (clean, fast)."""
 
     def tasks(self) -> tuple[str, ...]:
-        """List RULER's thirteen tasks, or those with a token form."""
         return TASKS if self.form.in_words else tuple(KEY_TASKS)
 
     def num_prompts(self, task: str) -> int:
-        """Return the parameter, or the profile's number."""
         return self.num_samples or self.form.num_samples
 
     def prompt_tokens(self, task: str, eval_length: int) -> int:
-        """Return the length without the answer."""
         return max(1, eval_length - new_tokens(task))
 
     def reads(self, task: str) -> tuple[DataSet, ...]:
-        """Return the essays or questions that the task is made of."""
         data = data_set(task, self.haystack, self.questions) if self.form.in_words else None
         return () if data is None else (data,)
 
     def reads_held_out(self, task: str) -> bool:
-        """Return True if the running text is the study's own."""
         return self.haystack == "held_out" and reads_running_text(task)
 
     def build(self, request: CellRequest) -> list[Prompt]:
-        """Build all prompts of a cell, each filled up to the length."""
         task, count, draw = self._task(request)
         if self._sizes() == "v1":
             return [*InUnits(request, task, draw).prompts(count)]
@@ -137,19 +131,15 @@ class Ruler(PromptBenchmark):
         return 2 * search.growth(task.units.step) if self._sizes() == "v1" else search.growth(1)
 
     def new_tokens(self, task: str) -> int:
-        """Return RULER's answer budget of the task."""
         return new_tokens(task)
 
     def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
-        """Return the task's string match."""
         return match(task, answer, cast(RulerPrompt, prompt).references)
 
     def complete(self, task: str, prompt: Prompt, answer: str) -> bool:
-        """Return True once an answer has the full score."""
         return self.score_answer(task, prompt, answer) == 1
 
     def cluster(self, index: int, prompt: Prompt) -> str | None:
-        """Return the article of a question."""
         return cast(RulerPrompt, prompt).cluster
 
     def _task(self, request: CellRequest) -> tuple[TextTask, int, Draw]:

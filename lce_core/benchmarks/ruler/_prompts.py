@@ -22,7 +22,6 @@ class RulerPrompt(Prompt):
 
     @property
     def right_answers(self) -> tuple[str, ...]:
-        """All references."""
         return self.references
 
 

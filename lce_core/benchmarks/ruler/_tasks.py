@@ -57,7 +57,6 @@ def data_set(name: str, haystack: HaystackSource, questions: QuestionSource) -> 
 
 
 def new_tokens(name: str) -> int:
-    """Return the number of tokens generated for each prompt."""
     return _NEW_TOKENS.get(name, Niah.new_tokens)
 
 

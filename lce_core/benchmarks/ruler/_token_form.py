@@ -63,7 +63,6 @@ class RulerKeys(KeyForm):
             )
 
     def distractors(self, base_model: LanguageModel, task: str) -> int:
-        """Return the task's number of distractors."""
         return KEY_TASKS[task].num_distractors
 
     def build(self, benchmark: PromptBenchmark, request: CellRequest) -> list[Prompt]:
@@ -90,11 +89,9 @@ class RulerKeys(KeyForm):
         return tuple(_joined(index, group) for index, group in enumerate(groups))
 
     def sample_tokens(self, benchmark: PromptBenchmark, task: str, eval_length: int) -> int:
-        """Return the whole length for each query."""
         return self.num_queries(task) * eval_length
 
     def num_queries(self, task: str) -> int:
-        """Return the task's number of queries."""
         return KEY_TASKS[task].num_queries
 
 

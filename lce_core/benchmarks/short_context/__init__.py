@@ -81,7 +81,6 @@ class ShortContext(Benchmark):
     """Questions per task; None means all (faithful, clean), 500 (fast), 20 (tiny)."""
 
     def tasks(self) -> tuple[str, ...]:
-        """List the harness's task names."""
         return tuple(TASKS)
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
@@ -98,7 +97,6 @@ class ShortContext(Benchmark):
         return self._requests(task) * min(TASKS[task].request_tokens, eval_length)
 
     def num_independent(self, task: str, eval_length: int, held_out_tokens: int) -> int:
-        """Return the number of questions."""
         return self._requests(task) // TASKS[task].requests
 
     def answers(self, task: str) -> Answers:
@@ -126,11 +124,9 @@ class ShortContext(Benchmark):
         )
 
     def reads(self, task: str) -> tuple[DataSet, ...]:
-        """Return the splits with questions and shots."""
         return tuple(TASKS[task].splits.values())
 
     def evaluate(self, request: CellRequest) -> CellResult:
-        """Ask the questions of one task."""
         if reason := self.unavailable(request.base_model, request.task, request.eval_length):
             raise UnavailableError(
                 f"task {request.task!r}",

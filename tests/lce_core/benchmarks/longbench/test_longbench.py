@@ -19,7 +19,7 @@ from transformers import PreTrainedTokenizerFast
 
 from lce_core.benchmarks import BENCHMARKS, Benchmark, CellRequest
 from lce_core.benchmarks._prompted.truncation import cut_middle, cut_middle_to_fit
-from lce_core.benchmarks.longbench import TASKS
+from lce_core.benchmarks.longbench._tasks import TASKS
 from lce_core.contracts.line_answers import line_tokenizer, make_words_likely
 from lce_core.errors import DataError, SpecError, UnavailableError
 from lce_core.extension.extended_model import ExtendedModel

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lce_core.benchmarks.longbench import TASKS, answer_score
+from lce_core.benchmarks.longbench import answer_score
+from lce_core.benchmarks.longbench._tasks import TASKS
 from lce_core.benchmarks.longbench.metrics import (
     class_share,
     code_similarity,
