@@ -24,7 +24,7 @@ from lce_core.hub import local_folder
 from lce_core.store.file_facts import fact_of, sha256_of
 
 T = TypeVar("T")
-Row = dict[str, Any]
+DataRow = dict[str, Any]
 SUBSET = "subset.json"
 """File in a data folder that deliberately holds fewer rows than published; it states their numbers.
 """
@@ -180,7 +180,7 @@ def read_text(file: Path, encoding: str = "utf-8") -> str:
         ) from None
 
 
-def read_rows(file: Path, columns: Sequence[str]) -> Iterator[Row]:
+def read_rows(file: Path, columns: Sequence[str]) -> Iterator[DataRow]:
     """Read the rows of a .jsonl, .json (one object or a list) or .parquet file, in order.
 
     Raises:
@@ -198,7 +198,7 @@ def read_rows(file: Path, columns: Sequence[str]) -> Iterator[Row]:
         yield row
 
 
-def _entries(file: Path) -> Iterator[tuple[str, Row]]:
+def _entries(file: Path) -> Iterator[tuple[str, DataRow]]:
     try:
         match file.suffix:
             case ".parquet":
@@ -225,7 +225,7 @@ def _entries(file: Path) -> Iterator[tuple[str, Row]]:
         ) from None
 
 
-def _parquet_rows(file: Path) -> Iterator[Row]:
+def _parquet_rows(file: Path) -> Iterator[DataRow]:
     with pq.ParquetFile(file) as table:
         for batch in table.iter_batches(batch_size=256):
             yield from batch.to_pylist()

@@ -51,7 +51,7 @@ RANGES: dict[str, tuple[float, float]] = {
 }
 
 
-Check = Callable[[Case], None]
+BenchmarkCheck = Callable[[Case], None]
 
 
 def check_form(case: Case) -> None:
@@ -304,7 +304,7 @@ def check_too_short(case: Case) -> None:
     assert re.search(r"at least \d+|needs? \d+", reason), f"no number of tokens in {reason!r}"
 
 
-OF_ALL: tuple[Check, ...] = (
+OF_ALL: tuple[BenchmarkCheck, ...] = (
     check_form,
     check_evidence,
     check_cell,
@@ -313,7 +313,7 @@ OF_ALL: tuple[Check, ...] = (
     check_uniform_model,
     check_too_short,
 )
-OF_PROMPTS: tuple[Check, ...] = (
+OF_PROMPTS: tuple[BenchmarkCheck, ...] = (
     check_prompts,
     check_deterministic,
     check_seed,
@@ -325,6 +325,6 @@ OF_PROMPTS: tuple[Check, ...] = (
 )
 
 
-def checks(plugin: type[Benchmark]) -> tuple[Check, ...]:
+def checks(plugin: type[Benchmark]) -> tuple[BenchmarkCheck, ...]:
     """Return the checks that apply to a benchmark."""
     return (*OF_ALL, *OF_PROMPTS) if issubclass(plugin, PromptBenchmark) else OF_ALL

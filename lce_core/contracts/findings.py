@@ -67,14 +67,14 @@ def _fault(call: Callable[..., object], *arguments: Any) -> str:
         with torch.no_grad():
             call(*arguments)
     except LceError as error:
-        said = str(error)
+        message = str(error)
     except AssertionError as error:
-        said = str(error) or _place(error)
+        message = str(error) or _place(error)
     except Exception as error:  # noqa: BLE001 - whatever a plug-in's code raises is a finding
-        said = f"{type(error).__name__}: {error} ({_place(error)})"
+        message = f"{type(error).__name__}: {error} ({_place(error)})"
     else:
         return ""
-    return said + "".join(map(_tried, arguments))
+    return message + "".join(map(_tried, arguments))
 
 
 def _place(error: Exception) -> str:

@@ -110,7 +110,7 @@ def perturbed(value: Any, plugin: type[Method], name: str) -> list[Any]:
 
 def behaviour(method: Method) -> list[Any]:
     """Return everything that a method computes, at small and real sizes."""
-    said: list[Any] = [method.lora()]
+    outputs: list[Any] = [method.lora()]
     for geometry in (*(base.geometry for base in BASES), *FAR):
         trained = geometry.trained_context
         for request in (trained, 4 * trained, 64 * trained):
@@ -118,21 +118,21 @@ def behaviour(method: Method) -> list[Any]:
             try:
                 method.check(geometry, lengths)
             except SpecError as error:
-                said.append(str(error))
+                outputs.append(str(error))
                 continue
-            said += _said(method, geometry, lengths)
-    return said
+            outputs += _outputs(method, geometry, lengths)
+    return outputs
 
 
-def _said(method: Method, geometry: RopeGeometry, lengths: ContextLengths) -> list[Any]:
+def _outputs(method: Method, geometry: RopeGeometry, lengths: ContextLengths) -> list[Any]:
     table = method.rope_table(geometry, lengths)
-    said: list[Any] = [table.inv_freq.tolist(), table.attention_factor]
-    said += [method.attention(geometry, lengths), method.insertion(geometry)]
-    said += [method.training_attention(geometry, lengths), method.reach(geometry, lengths)]
-    said += [method.stages(lengths), method.length_dependent(geometry, lengths)]
+    outputs: list[Any] = [table.inv_freq.tolist(), table.attention_factor]
+    outputs += [method.attention(geometry, lengths), method.insertion(geometry)]
+    outputs += [method.training_attention(geometry, lengths), method.reach(geometry, lengths)]
+    outputs += [method.stages(lengths), method.length_dependent(geometry, lengths)]
     if method.rotary is not None and geometry in [base.geometry for base in BASES]:
-        said += _learned(method, geometry, lengths)
-    return said
+        outputs += _learned(method, geometry, lengths)
+    return outputs
 
 
 def _learned(method: Method, geometry: RopeGeometry, lengths: ContextLengths) -> list[Any]:

@@ -50,7 +50,7 @@ from lce_core.extension.extending import extend
 from lce_core.methods import METHODS, Family, Method
 from lce_core.rope import ContextLengths, RopeTable
 
-Check = Callable[[type[Method], Example], None]
+MethodCheck = Callable[[type[Method], Example], None]
 
 
 def check_form(plugin: type[Method], example: Example) -> None:
@@ -68,12 +68,12 @@ def check_evidence(plugin: type[Method], example: Example) -> None:
     method = built(plugin, example)
     for base in fitting(method):
         factor = method.rope_table(base.geometry, at(TARGET)).attention_factor
-        told = [
+        stated = [
             one
             for one in plugin.evidence
             if isinstance(one.asked, OfMethod) and one.asked.quantity == "attention_factor"
         ]
-        assert factor == 1 or told, "EVIDENCE says nothing about attention_factor"
+        assert factor == 1 or stated, "EVIDENCE says nothing about attention_factor"
 
 
 def check_defaults_fit_real_models(plugin: type[Method], example: Example) -> None:
@@ -271,7 +271,7 @@ def check_parameters(plugin: type[Method], example: Example) -> None:
         )
 
 
-CHECKS: tuple[Check, ...] = (
+CHECKS: tuple[MethodCheck, ...] = (
     check_form,
     check_evidence,
     check_defaults_fit_real_models,

@@ -56,8 +56,8 @@ def check_evidence(plugin: type[Plugin]) -> None:
     assert plugin.evidence, "EVIDENCE is empty"
     hollow = [*written_out.faults(Path(str(sys.modules[plugin.__module__].__file__)))]
     assert not hollow, f"EVIDENCE: {'; '.join(hollow)}"
-    asked = [_recomputed(plugin, evidence) for evidence in plugin.evidence]
-    assert any(asked) or getattr(plugin, "family", "") == "none", (
+    ran_own_code = [_recomputed(plugin, evidence) for evidence in plugin.evidence]
+    assert any(ran_own_code) or getattr(plugin, "family", "") == "none", (
         "EVIDENCE: no value is computed by the plug-in's own code"
     )
 

@@ -23,9 +23,9 @@ def main() -> int:
     parser.add_argument("--home", type=Path, required=True)
     parser.add_argument("--cell", required=True)
     parser.add_argument("--sample", type=int, required=True)
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     try:
-        found = asked_sample(asked_cell(Store(asked.home), asked.cell), asked.sample)
+        found = asked_sample(asked_cell(Store(arguments.home), arguments.cell), arguments.sample)
     except LceError as error:
         sys.stderr.write(f"lce: {error}\n")
         return 2

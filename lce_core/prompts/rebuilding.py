@@ -87,7 +87,7 @@ def asked_cell(
     # The tokenizer would warn about texts beyond this limit, which are normal here.
     tokenizer.model_max_length = sys.maxsize
     request = CellRequest(
-        model=None,  # type: ignore[arg-type] # prompts follow from all that is said but the model
+        model=None,  # type: ignore[arg-type] # prompts follow from everything in the request except the model
         tokenizer=tokenizer,
         base_model=base_model,
         held_out=_held_out(store, record),

@@ -13,7 +13,7 @@ import pytest
 
 from lce_core.benchmarks import BENCHMARKS
 from lce_core.contracts.benchmark_cases import cases
-from lce_core.contracts.benchmarks import OF_ALL, OF_PROMPTS, Check, checks
+from lce_core.contracts.benchmarks import OF_ALL, OF_PROMPTS, BenchmarkCheck, checks
 from tests.support.data.fixture_data import fixture_folders
 
 
@@ -27,7 +27,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     "check", [*OF_ALL, *OF_PROMPTS], ids=lambda check: check.__name__.removeprefix("check_")
 )
 @pytest.mark.parametrize("name", BENCHMARKS.names())
-def test_a_benchmark_keeps_the_contract(name: str, check: Check, root: Path) -> None:
+def test_a_benchmark_keeps_the_contract(name: str, check: BenchmarkCheck, root: Path) -> None:
     plugin = BENCHMARKS.load(name)
     if check in checks(plugin):
         for case in cases(plugin, partial(fixture_folders, root=root)):

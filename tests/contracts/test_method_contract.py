@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from lce_core.contracts.methods import CHECKS, Check
+from lce_core.contracts.methods import CHECKS, MethodCheck
 from lce_core.methods import METHODS
 
 TRIED = [
@@ -31,5 +31,7 @@ def _inference() -> Iterator[None]:
 @pytest.mark.slow
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
 @pytest.mark.parametrize(("name", "example"), TRIED)
-def test_a_method_keeps_the_contract(name: str, example: Mapping[str, Any], check: Check) -> None:
+def test_a_method_keeps_the_contract(
+    name: str, example: Mapping[str, Any], check: MethodCheck
+) -> None:
     check(METHODS.load(name), example)

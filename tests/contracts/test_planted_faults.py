@@ -56,7 +56,7 @@ SCORER = "return float(first_integer(answer) == int(prompt.reference))"
 ROWS = "((0, 71), (3750, 1073), (240_000, 64_071))"
 TABLE = "RopeTable(geometry.inv_freq() / self.scale_for(lengths))"
 
-METHOD_FAULTS: dict[str, tuple[str, tuple[Change, ...], methods.Check]] = {
+METHOD_FAULTS: dict[str, tuple[str, tuple[Change, ...], methods.MethodCheck]] = {
     "frequencies off by 1 %": (
         "pi",
         ((TABLE, TABLE.replace("inv_freq()", "inv_freq() * 1.01")),),
@@ -155,7 +155,7 @@ METHOD_FAULTS: dict[str, tuple[str, tuple[Change, ...], methods.Check]] = {
     ),
 }
 
-BENCHMARK_FAULTS: dict[str, tuple[str, tuple[Change, ...], benchmarks.Check]] = {
+BENCHMARK_FAULTS: dict[str, tuple[str, tuple[Change, ...], benchmarks.BenchmarkCheck]] = {
     "the prompt builder raises": (
         "passkey",
         (("    repeated = GARBAGE *", "    raise RuntimeError\n    repeated = GARBAGE *"),),
@@ -245,12 +245,12 @@ def _inference() -> Iterator[None]:
         yield
 
 
-def check_method(plugin: Any, check: methods.Check) -> None:
+def check_method(plugin: Any, check: methods.MethodCheck) -> None:
     for example in plugin.examples:
         check(plugin, example)
 
 
-def check_benchmark(plugin: Any, check: benchmarks.Check, root: Path) -> None:
+def check_benchmark(plugin: Any, check: benchmarks.BenchmarkCheck, root: Path) -> None:
     data = partial(fixture_folders, root=root)
     case = Case(plugin, plugin.examples[0], "fast", data)
     check(case)

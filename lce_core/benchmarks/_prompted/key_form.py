@@ -67,10 +67,10 @@ class KeyForm(PromptForm):
         self, benchmark: PromptBenchmark, request: CellRequest, prompts: Sequence[Prompt]
     ) -> tuple[Sample, ...]:
         """Generate one token after each prompt; the score is 1 if it is the key."""
-        asked = zip(key_samples(request, prompts), prompts, strict=True)
+        scored = zip(key_samples(request, prompts), prompts, strict=True)
         return tuple(
             replace(sample, cluster=benchmark.cluster(sample.sample, prompt))
-            for sample, prompt in asked
+            for sample, prompt in scored
         )
 
     def scores(self, benchmark: PromptBenchmark, samples: Sequence[Sample]) -> tuple[Score, ...]:

@@ -130,8 +130,8 @@ def key_prompts(
         ids = key_ids(keys, families, rng.integers(keys.members, size=len(families)))
         places = rng.integers(num_tokens + 1, size=len(families))
         places[0] = round(depth / 100 * num_tokens)
-        asked = np.append(np.insert(text, places, ids), keys.first_query + families[0])
-        prompts.append(Prompt(asked, token_name(request, int(ids[0])), depth))
+        prompt_ids = np.append(np.insert(text, places, ids), keys.first_query + families[0])
+        prompts.append(Prompt(prompt_ids, token_name(request, int(ids[0])), depth))
     return prompts
 
 

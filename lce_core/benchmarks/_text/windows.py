@@ -79,9 +79,9 @@ def window_scores(
     groups = [windows.rows(first, size) for first in range(0, len(windows), size)]
     for place, group in enumerate(groups):
         first = place * size
-        told = _shifted(report or request.report, first, len(windows))
+        progress = _shifted(report or request.report, first, len(windows))
         later = partial(_missing_of, request, groups[place + 1 :])
-        yield first, _scores(request, group, len(windows), later, told)
+        yield first, _scores(request, group, len(windows), later, progress)
 
 
 def _scores(
@@ -102,13 +102,13 @@ def _scores(
     if not len(missing):
         report(found, found)
         return TokenScores(nll, hits)
-    asked = replace(windows, starts=windows.starts[missing])
-    told = _shifted(report, found, len(windows))
+    uncached = replace(windows, starts=windows.starts[missing])
+    progress = _shifted(report, found, len(windows))
     if request.ranges is None:
-        computed = _all_at_once(request, asked, told)
+        computed = _all_at_once(request, uncached, progress)
     else:
-        computed = request.ranges.scores(asked, total, later, told)
-    request.losses.keep(_text_of(windows), asked.starts, windows.length, computed)
+        computed = request.ranges.scores(uncached, total, later, progress)
+    request.losses.keep(_text_of(windows), uncached.starts, windows.length, computed)
     nll[missing], hits[missing] = computed.nll, computed.hits
     return TokenScores(nll, hits)
 

@@ -58,12 +58,12 @@ def words_digest() -> str:
     ).hexdigest()
 
 
-def prompt_text(lines: Sequence[tuple[str, int]], asked: str) -> str:
+def prompt_text(lines: Sequence[tuple[str, int]], key: str) -> str:
     """Return the prompt with these (key, number) lines, ending before the requested number."""
     record = "".join(_line(*line) for line in lines)
     return (
         f"{HEADER}{record}\nNow the record is over. Tell me what is the <REGISTER_CONTENT> in line"
-        f" {asked}? I need the number. {_begun_answer(asked)}"
+        f" {key}? I need the number. {_begun_answer(key)}"
     )
 
 
@@ -131,15 +131,15 @@ def _line(key: str, number: int) -> str:
     return f"line {key}: REGISTER_CONTENT is <{number}>\n"
 
 
-def _begun_answer(asked: str) -> str:
-    return f"Line <{asked}>: <REGISTER_CONTENT> is"
+def _begun_answer(key: str) -> str:
+    return f"Line <{key}>: <REGISTER_CONTENT> is"
 
 
 def _prompt(request: CellRequest, words: Words, depth: float, seed: int, num_lines: int) -> Prompt:
     lines = _lines(words, seed, num_lines)
     place = min(num_lines - 1, int(depth / 100 * num_lines))
-    asked, number = lines[place]
-    ids = encode(request, prompt_text(lines, asked))
+    key, number = lines[place]
+    ids = encode(request, prompt_text(lines, key))
     return Prompt(np.array(ids, dtype=np.int64), str(number), 100 * place / (num_lines - 1))
 
 
@@ -210,9 +210,9 @@ def _published(request: CellRequest, file: Path) -> list[Prompt]:
 
 def _case(request: CellRequest, row: dict[str, Any], place: str) -> Prompt:
     try:
-        asked, position = row["random_idx"]
+        key, position = row["random_idx"]
         depth = 100 * position / (row["num_lines"] - 1)
-        text, number = row["prompt"] + _begun_answer(asked), int(row["expected_number"])
+        text, number = row["prompt"] + _begun_answer(key), int(row["expected_number"])
     except (TypeError, ValueError, ZeroDivisionError) as error:
         raise DataError(
             place,

@@ -96,14 +96,14 @@ class LongBench(PromptBenchmark):
         return (data_set(task),)
 
     def num_prompts(self, task: str) -> int:
-        asked = TASKS[task]
-        return min(asked.num_rows, self._num_samples() or asked.num_rows)
+        definition = TASKS[task]
+        return min(definition.num_rows, self._num_samples() or definition.num_rows)
 
     def prompt_tokens(self, task: str, eval_length: int) -> int:
         """Return the mean length in Llama tokens, limited to the cell's length."""
-        asked = TASKS[task]
-        mean_tokens = round(_TOKENS_PER_WORD * asked.mean_words)
-        return min(eval_length - self._reserved(asked), mean_tokens)
+        definition = TASKS[task]
+        mean_tokens = round(_TOKENS_PER_WORD * definition.mean_words)
+        return min(eval_length - self._reserved(definition), mean_tokens)
 
     def data_sequences(
         self,

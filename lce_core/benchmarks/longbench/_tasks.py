@@ -26,7 +26,7 @@ from lce_core.benchmarks.longbench.metrics import (
 
 FirstLine = Literal["longbench", "lceg"]
 """Repository whose rule decides for which tasks only the first line of an answer is scored."""
-Metric = Callable[[str, str, Sequence[str]], float]
+AnswerMetric = Callable[[str, str, Sequence[str]], float]
 """Score 0..1 of (prediction, one reference, classes)."""
 
 
@@ -38,7 +38,7 @@ class Task:
     prompt: str
     """Template with the placeholders {context} and {input}."""
     max_new_tokens: int
-    metric: Metric
+    metric: AnswerMetric
     num_rows: int
     """Rows of the published file."""
     mean_words: int
@@ -63,7 +63,7 @@ class Task:
         return has_complete_line if rule in self.first_line_rules else self.final
 
 
-def without_classes(metric: Callable[[str, str], float]) -> Metric:
+def without_classes(metric: Callable[[str, str], float]) -> AnswerMetric:
     """Wrap a metric that does not need the classes."""
     return lambda prediction, reference, _: metric(prediction, reference)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lce_core.benchmarks._data import DataSet, Row, read_rows
+from lce_core.benchmarks._data import DataRow, DataSet, read_rows
 from lce_core.errors import DataError
 
 SQUAD = DataSet("squad", ("dev-v2.0.json",), "rajpurkar.github.io/SQuAD-explorer (dev-v2.0.json)")
@@ -74,7 +74,7 @@ def read_hotpot(folders: Mapping[str, Path]) -> Collection:
     return collection
 
 
-def _squad(rows: list[Row]) -> Collection:
+def _squad(rows: list[DataRow]) -> Collection:
     articles = [article for row in rows for article in row["data"]]
     documents = sorted({part["context"] for article in articles for part in article["paragraphs"]})
     numbers = {document: number for number, document in enumerate(documents)}
@@ -84,15 +84,15 @@ def _squad(rows: list[Row]) -> Collection:
         for part in article["paragraphs"]:
             own = numbers[part["context"]]
             related = tuple(dict.fromkeys(number for number in mine if number != own))
-            for asked in part["qas"]:
-                answers = tuple(answer["text"] for answer in asked["answers"])
-                if answers and not asked.get("is_impossible", False):
-                    text, title = asked["question"], article["title"]
+            for question in part["qas"]:
+                answers = tuple(answer["text"] for answer in question["answers"])
+                if answers and not question.get("is_impossible", False):
+                    text, title = question["question"], article["title"]
                     questions.append(Question(text, answers, (own,), related, (own,), title))
     return Collection(tuple(documents), tuple(questions))
 
 
-def _hotpot(rows: list[Row]) -> Collection:
+def _hotpot(rows: list[DataRow]) -> Collection:
     documents = sorted({_titled(*part) for row in rows for part in row["context"]})
     numbers = {document: number for number, document in enumerate(documents)}
     questions = []
@@ -110,7 +110,9 @@ def _titled(title: str, lines: list[str]) -> str:
     return f"{title}\n{''.join(lines)}"
 
 
-def _checked(file: Path, read: Callable[[list[Row]], Collection], rows: list[Row]) -> Collection:
+def _checked(
+    file: Path, read: Callable[[list[DataRow]], Collection], rows: list[DataRow]
+) -> Collection:
     try:
         found = read(rows)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:

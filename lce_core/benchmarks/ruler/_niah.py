@@ -97,11 +97,11 @@ class Niah:
         else:
             sentences = self._text.sentences(size)
             context, depths = _among_sentences(sentences, hidden, draw.rng, blanks=self._v1)
-        asked = draw.rng.sample(range(needles.num_keys), needles.num_queries)
-        wanted = [value for key in asked for value in values[key]]
-        shown = {self._needle(keys[key], value) for key in asked for value in values[key]}
+        queried = draw.rng.sample(range(needles.num_keys), needles.num_queries)
+        wanted = [value for key in queried for value in values[key]]
+        shown = {self._needle(keys[key], value) for key in queried for value in values[key]}
         at = [depth for depth, fact in zip(depths, hidden, strict=True) if fact in shown]
-        text = _prompt(needles.values, [keys[key] for key in asked], len(wanted), context)
+        text = _prompt(needles.values, [keys[key] for key in queried], len(wanted), context)
         return Draft(text, tuple(wanted), float(np.mean(at)), stated=" ".join(wanted))
 
     def _lines(self, size: int, rng: Random, taken: set[str]) -> list[str]:

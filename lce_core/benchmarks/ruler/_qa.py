@@ -20,15 +20,15 @@ class QuestionAnswering:
 
     Args:
       collection: documents and questions.
-      asked: numbers of the questions, one per sample.
+      chosen: numbers of the questions, one per sample.
       eval_length: context length in tokens.
     """
 
     new_tokens = 32
 
-    def __init__(self, collection: Collection, asked: list[int], eval_length: int) -> None:
+    def __init__(self, collection: Collection, chosen: list[int], eval_length: int) -> None:
         self._documents = collection.documents
-        self._questions = [collection.questions[number] for number in asked]
+        self._questions = [collection.questions[number] for number in chosen]
         least, most = max(len(one.own) for one in self._questions), len(self._documents)
         self.sizes = range(least, max(least, min(most, eval_length)) + 1)
         self.units = Units(10, 10, self.new_tokens, "redrawn smaller", most, least)

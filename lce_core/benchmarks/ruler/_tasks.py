@@ -79,12 +79,13 @@ def text_task(request: CellRequest, variant: Variant, draw: Draw) -> tuple[TextT
             if name == "qa_1"
             else read_hotpot(request.data_folders)
         )
-        asked = list(range(len(collection.questions)))
+        chosen = list(range(len(collection.questions)))
         # Otherwise draw random questions, the same ones at every length.
         if not variant.v1:
-            asked = generator("ruler", name, request.seed, "questions").permutation(asked).tolist()
-        asked = asked[:count]
-        return QuestionAnswering(collection, asked, length), len(asked)
+            rng = generator("ruler", name, request.seed, "questions")
+            chosen = rng.permutation(chosen).tolist()
+        chosen = chosen[:count]
+        return QuestionAnswering(collection, chosen, length), len(chosen)
     if name in NIAH:
         haystack = None
         if reads_running_text(name):

@@ -77,7 +77,7 @@ class RulerKeys(KeyForm):
         first = key_prompts(request, task.num_distractors, depths, draws, streams)
         if task.num_queries == 1:
             return first
-        return [asked for prompt in first for asked in _all_queries(request, prompt)]
+        return [query for prompt in first for query in _all_queries(request, prompt)]
 
     def samples(
         self, benchmark: PromptBenchmark, request: CellRequest, prompts: Sequence[Prompt]
@@ -98,12 +98,12 @@ class RulerKeys(KeyForm):
 def _all_queries(request: CellRequest, prompt: Prompt) -> list[Prompt]:
     keys = request.base_model.keys
     assert keys is not None, "unavailable() lets no base model without keys through"
-    body, asked = prompt.ids[:-1], prompt.ids[-1]
+    body, first_query = prompt.ids[:-1], prompt.ids[-1]
     hidden = np.flatnonzero((body >= keys.first_key) & (body < keys.first_query))
     found = [prompt]
     for place in hidden:
         query = keys.first_query + (body[place] - keys.first_key) // keys.members
-        if query != asked:
+        if query != first_query:
             name = str(request.tokenizer.convert_ids_to_tokens(int(body[place])))
             depth = 100 * float(place) / len(body)
             found.append(Prompt(np.append(body, query), name, depth))

@@ -153,9 +153,9 @@ class ShortContext(Benchmark):
         )
 
     def _requests(self, task: str) -> int:
-        asked = TASKS[task]
-        questions = min(asked.num_questions, self._num_samples() or asked.num_questions)
-        return questions * asked.requests
+        definition = TASKS[task]
+        questions = min(definition.num_questions, self._num_samples() or definition.num_questions)
+        return questions * definition.requests
 
     def _num_samples(self) -> int | None:
         return self.num_samples or self.forms[self.profile].num_samples

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from lce_core.benchmarks._data import DataSet, Row, Seen, fact_of_files, read_rows, read_text
+from lce_core.benchmarks._data import DataRow, DataSet, Seen, fact_of_files, read_rows, read_text
 from lce_core.errors import DataError, UnavailableError
 
 Folders = Mapping[str, Path]
@@ -41,7 +41,7 @@ class ShortTask:
     """Estimated Llama tokens of one forward pass."""
     num_shown: int = 0
     """Rows of the split with shots."""
-    request_texts: Callable[[Row], Sequence[str]] | None = None
+    request_texts: Callable[[DataRow], Sequence[str]] | None = None
     """Returns the text of each request of a row, for tasks without shots where rows determine it.
     """
 
@@ -193,7 +193,7 @@ def _request_bytes(name: str, files: Seen) -> tuple[tuple[int, ...], ...]:
 
 def read_split(
     task: ShortTask, split: str, folders: Folders, subject: str | None = None
-) -> list[Row]:
+) -> list[DataRow]:
     """Read all rows of a split, in order.
 
     Args:
@@ -231,7 +231,7 @@ def read_split(
     return [row for file in files for row in read_rows(file, task.columns)]
 
 
-def _published_piqa(files: list[Path], labels: Path, columns: Sequence[str]) -> list[Row]:
+def _published_piqa(files: list[Path], labels: Path, columns: Sequence[str]) -> list[DataRow]:
     """Read PIQA as its authors publish it: a file of questions and a file of labels."""
     texts = [file for file in files if file != labels]
     if len(texts) != 1:

@@ -105,7 +105,12 @@ def test_the_matrix_counts_every_cell_and_gives_every_reason(catalog: Path) -> N
         "done", "done where it can be", "begun", "failed", "unavailable",
     }  # fmt: skip
     reasons = {row[0] for row in asked(catalog, "SELECT DISTINCT reason FROM missing_cells")}
-    assert set(app.dataframe[0].value["why"]) == reasons
+    expected, missing = (table.value for table in app.dataframe)
+    assert set(missing["why"]) == reasons
+    outcomes = asked(catalog, "SELECT text, eval_length, outcome FROM expectations")
+    assert outcomes
+    shown_outcomes = expected[["expectation", "length", "outcome"]].values.tolist()
+    assert sorted(map(tuple, shown_outcomes)) == sorted(outcomes)
 
 
 def test_the_first_chart_of_scores_is_perplexity_of_what_has_all_its_seeds(catalog: Path) -> None:
@@ -167,7 +172,7 @@ def test_two_methods_are_compared_as_the_catalog_does(catalog: Path) -> None:
 
 def test_text_from_outside_is_never_rendered(catalog: Path) -> None:
     app = shown(opened(catalog, "matrix"))
-    assert any("<script>" in reason for reason in app.dataframe[0].value["why"])
+    assert any("<script>" in reason for reason in app.dataframe[1].value["why"])
     rendered = [*app.markdown, *app.caption, *app.get("html")]
     assert not any("<script" in str(one.proto) for one in rendered)
     assert any("<beyond>" in text.value for text in app.text)  # the hypothesis, as it was written
