@@ -2,6 +2,7 @@
 # make test       the same set-up plus the tools, then lint, types and all but the long tests
 # make test-long  runs the long tests: whole studies: shipped, killed or doubled
 # make format     rewrites the files as `make test` wants them
+# make docs       builds the site of docs/ in build/site; every link is checked
 # make perf       prints the speed measurements of docs/performance.md
 # make install    sets up .venv from the lock and does nothing else
 # make lock       adds to requirements.txt what pyproject.toml newly names (needs uv)
@@ -30,7 +31,7 @@ CUDA := torch|triton|cuda-[a-z]+|nvidia-[a-z0-9-]+
 lines = awk -v names="^($(2))==" '/^[a-z]/ {on = ($$0 ~ names) $(1) 1} on' requirements.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install study test test-long format perf lock clean
+.PHONY: help install study test test-long format docs perf lock clean
 .NOTPARALLEL:
 
 help:
@@ -55,6 +56,10 @@ test-long: $(VENV)/installed
 format: $(VENV)/installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(VENV)/installed
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo 'To read it: $(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site 8000'
 
 perf: $(VENV)/installed
 	$(BIN)/python perf/study.py

@@ -26,7 +26,7 @@ Checkpointing = Annotated[
 class Execution(BaseModel):
     """Execution settings of a study on this machine; recorded, never part of an id."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     home: Path
     """LCE_HOME: folder of the store."""
@@ -41,6 +41,7 @@ class Execution(BaseModel):
     or of this machine's cluster. ray:HOST:PORT: nodes of that cluster. With Ray, slots count for
     the whole cluster."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Device of training and evaluation; auto uses the GPUs if there are any."""
     processes: int = Field(default=1, ge=1)
     """Processes of one training run (accelerate launch if more than one)."""
     threads: int = Field(default=1, ge=1)

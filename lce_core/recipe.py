@@ -42,27 +42,34 @@ class Training(Section):
     """Optimiser and schedule of one training run; lengths and batches in tokens."""
 
     learning_rate: float = Field(gt=0)
+    """Peak learning rate of AdamW."""
     tokens_per_step: int = Field(gt=0)
     """Global batch in tokens: a multiple of the row length."""
     warmup_steps: int = Field(default=0, ge=0)
+    """Training steps of linear warmup."""
     schedule: Literal["constant", "linear", "cosine"] = "constant"
     """Learning rate after warmup: constant, linear decay to zero, or cosine decay to
     `final_fraction`."""
     final_fraction: float = Field(default=0.0, ge=0, le=1)
     """Learning rate at the last step divided by its peak, for cosine."""
     weight_decay: float = Field(default=0.0, ge=0)
+    """Decoupled weight decay."""
     adam_beta1: float = Field(default=0.9, ge=0, lt=1)
+    """Decay of the first moment."""
     adam_beta2: float = Field(default=0.95, ge=0, lt=1)
+    """Decay of the second moment."""
     gradient_clip: float = Field(default=1.0, gt=0)
     """Largest gradient norm."""
     ema_decay: float = Field(default=0.0, ge=0, lt=1)
     """Decay of an exponential moving average of the weights, which is then saved; 0 switches it
     off."""
     precision: Precision = "fp32"
+    """Precision of matrix products: fp32 or bf16."""
     state_precision: StatePrecision = "fp32"
     """bf16 keeps weights and moments in half the memory, rounded stochastically. It needs
     `precision: bf16`; activations between layers are then bf16 as well."""
     kernel: Kernel = "auto"
+    """Family of attention kernels: auto, sdpa or flash."""
 
 
 class Upsampling(Section):
@@ -78,7 +85,9 @@ class Inference(Section):
     """How a model runs during evaluation."""
 
     precision: Precision = "fp32"
+    """Precision of the model: fp32 or bf16."""
     kernel: Kernel = "auto"
+    """Family of attention kernels: auto, sdpa or flash."""
     rotation: Rotation | None = None
     """Rotation of queries and keys if precision is bf16: in fp32, rounded once (the default), or
     with cosines rounded to bf16, as in transformers (stock). Attention that rotates by itself

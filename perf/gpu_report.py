@@ -95,7 +95,7 @@ def _where(found: Row) -> str:
         f" transformers {facts.get('transformers')},"
         f" flash-attn {facts.get('flash_attn') or 'none'},"
         f" Python {facts.get('python')}, {facts.get('cpus')} CPUs. MFU is of the dense bf16 peak,"
-        " with the FLOPs of docs/gpus.md: recomputation is not counted."
+        " with the FLOPs of docs/training.md: recomputation is not counted."
     )
 
 

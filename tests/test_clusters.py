@@ -184,5 +184,5 @@ def test_the_deployment_is_one_that_the_flow_and_its_execution_take() -> None:
 
 @pytest.mark.parametrize("code", ["0", "1", "2", "3", "130"])
 def test_the_exit_codes_of_a_worker_are_listed(code: str) -> None:
-    (row,) = [line for line in DOCUMENT.splitlines() if line.startswith("| ends |")]
+    (row,) = [line for line in DOCUMENT.splitlines() if line.startswith("| exit code | 0")]
     assert re.search(rf"\b{code}: ", row)

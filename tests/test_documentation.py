@@ -6,31 +6,28 @@ they show.
 
 from __future__ import annotations
 
-import ast
 import csv
 import hashlib
-import inspect
 import re
 import shutil
 import subprocess
 import sys
-import textwrap
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
 import typer.main
+from pydantic import BaseModel
 from typer.testing import CliRunner
 
 from flows.settings import shipped_studies
 from lce.cli import app
 from lce.plugins.scaffolding import new_plugin
-from lce_core.benchmarks import PromptBenchmark, encode
+from lce_core.benchmarks import BENCHMARKS
 from lce_core.errors import SpecError
-from lce_core.evidence import calls, frequencies, value
-from lce_core.methods import METHODS, Method
+from lce_core.execution import Execution
+from lce_core.methods import METHODS
 from lce_core.recipe import Evaluation, Training, Upsampling
 from lce_core.registry import MARK
 from lce_core.study.expectation import Expectation
@@ -70,13 +67,6 @@ def test_every_command_named_in_a_document_exists() -> None:
         )
     }
     assert named <= set(commands())
-
-
-def test_the_table_of_exports_is_that_of_the_methods() -> None:
-    printed = CliRunner().invoke(app, ["methods", "--exports"]).output
-    table = text("docs/checkpoints.md").split("<!-- forms:begin -->\n")[1]
-    assert table.split("<!-- forms:end -->")[0] == printed
-    assert printed.count("\n") == len(METHODS.names()) + 2
 
 
 def test_every_study_named_in_a_document_is_shipped() -> None:
@@ -119,34 +109,63 @@ def test_documents_name_only_files_and_modules_that_exist(document: Path) -> Non
     assert sorted(set(named) - set(found)) == []
 
 
-def test_the_study_reference_names_every_key_and_no_other() -> None:
-    listed = re.findall(r"^\| `([a-z0-9_]+)` \|", text("docs/studies.md"), flags=re.MULTILINE)
-    keys = {
-        key for model in (StudySpec, Training, Upsampling, Evaluation) for key in model.model_fields
-    }
-    of_plugins = {*MethodEntry.model_fields, *BenchmarkEntry.model_fields} - {"method", "benchmark"}
-    assert set(listed) == keys | of_plugins | {"name"} | Expectation.model_fields.keys()
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site of `make docs`, built in strict mode, which checks every link."""
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(folder)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
 
 
-@pytest.mark.parametrize("section", [Training, Upsampling, Evaluation])
-def test_the_study_reference_gives_the_defaults_of_the_code(
-    section: type[Training | Upsampling | Evaluation],
+@pytest.mark.slow
+def test_the_site_loads_nothing_from_other_hosts(site: Path) -> None:
+    pages = list(site.rglob("*.html"))
+    assert len(pages) > 20
+    loaded = re.compile(
+        r"<(?:script|img|link|iframe|source)\b[^>]*?\b(?:src|href)=\"?(?:https?:)?//"
+    )
+    assert [page for page in pages if loaded.search(page.read_text("utf-8"))] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("page", "heading"),
+    [
+        *(("methods", name) for name in METHODS.names()),
+        *(("benchmarks", name) for name in BENCHMARKS.names()),
+        *(("commands", f"lce-{name}") for name in ("run", "rebuild-catalog", "sql")),
+        *(("views", view) for view in ("cells", "paired_difference", "lcegtable_2")),
+        ("recipes", "lceg_code"),
+    ],
+)
+def test_the_site_has_a_section_for_everything_the_code_registers(
+    site: Path, page: str, heading: str
 ) -> None:
-    name = section.__name__.lower()
-    part = text("docs/studies.md").partition(f"## `{name}`")[2].partition("\n## ")[0]
-    listed = dict(re.findall(r"^\| `([a-z0-9_]+)` \| (\S+) \|", part, flags=re.MULTILINE))
-    expected = {
-        key: "required" if field.is_required() else str(field.default).lower()
-        for key, field in section.model_fields.items()
-    }
-    assert listed == expected
+    assert f'id="{heading}"' in (site / page / "index.html").read_text("utf-8")
 
 
-@pytest.mark.parametrize("kind", ["methods", "benchmarks", "recipes"])
-def test_a_generated_document_is_what_the_command_prints(kind: str) -> None:
-    printed = CliRunner().invoke(app, [kind, "--markdown"])
-    assert printed.exit_code == 0
-    assert text(f"docs/{kind}.md") == printed.stdout, f"lce {kind} --markdown > docs/{kind}.md"
+@pytest.mark.parametrize(
+    "section",
+    [
+        StudySpec,
+        MethodEntry,
+        BenchmarkEntry,
+        Expectation,
+        Training,
+        Upsampling,
+        Evaluation,
+        Execution,
+    ],
+)
+def test_every_key_of_a_study_or_execution_has_a_meaning(section: type[BaseModel]) -> None:
+    assert [key for key, field in section.model_fields.items() if not field.description] == []
 
 
 def test_the_picture_of_imports_is_that_of_the_source(tmp_path: Path) -> None:
@@ -215,7 +234,7 @@ def test_the_readme_shows_rows_of_the_measured_table() -> None:
         text("README.md").partition("<!-- overview:begin -->")[2].partition("<!-- overview:end")[0]
     )
     shown = [row.split(" | ") for row in re.findall(r"^\| (.*\.\d+) \|$", part, flags=re.MULTILINE)]
-    measured = text("docs/performance.md").partition("<!-- toy:begin -->")[2]
+    measured = text("docs/results/toy.md").partition("<!-- toy:begin -->")[2]
     blocks = measured.partition("<!-- toy:end -->")[0].split("method ")[1:]
     perplexity, accuracies = (
         {line[:28].strip(): line[28:].replace("*", "").split() for line in block.splitlines()[1:]}
@@ -288,7 +307,7 @@ def test_the_example_study_is_read_without_complaint() -> None:
 
 
 NEW = {"method": "root", "benchmark": "first_number"}
-"""The plug-ins that CONTRIBUTING.md shows whole, in this order."""
+"""The plug-ins that docs/plugins.md shows whole, in this order."""
 
 
 def run_code(code: str, *arguments: Path) -> subprocess.CompletedProcess[str]:
@@ -319,41 +338,11 @@ def fill_in(file: Path, example: str) -> list[str]:
     return [lines[number] for number in marked]
 
 
-def signatures(nodes: list[ast.stmt]) -> dict[str, str]:
-    """Arguments and result of each function, without its body, spelled in one way."""
-    return {
-        node.name: f"({ast.unparse(node.args)}) -> {ast.unparse(node.returns or node)}"
-        for node in nodes
-        if isinstance(node, ast.FunctionDef)
-    }
-
-
-def in_source(function: Callable[..., object]) -> str:
-    return signatures(ast.parse(textwrap.dedent(inspect.getsource(function))).body)[
-        inspect.unwrap(function).__name__
-    ]
-
-
-def test_the_signatures_that_contributing_shows_are_those_of_the_source() -> None:
-    (shown,) = examples("CONTRIBUTING.md", "py")
-    body = ast.parse(shown).body
-    functions = {one.__name__: one for one in (frequencies, value, calls, encode)}
-    assert signatures(body) == {name: in_source(one) for name, one in functions.items()}
-    classes = {node.name: node.body for node in body if isinstance(node, ast.ClassDef)}
-    assert classes.keys() == {"Method", "PromptBenchmark"}
-    for kind in (Method, PromptBenchmark):
-        written = signatures(classes[kind.__name__])
-        assert written == {name: in_source(getattr(kind, name)) for name in written}
-    own = {name for name, one in vars(Method).items() if inspect.isfunction(one)}
-    own.discard("__hash__")  # pydantic's, of frozen models
-    assert signatures(classes["Method"]).keys() == own
-
-
 @pytest.mark.parametrize("kind", NEW)
 def test_a_new_file_with_its_marked_lines_filled_in_is_the_example(
     kind: str, tmp_path: Path
 ) -> None:
-    example = dict(zip(NEW, examples("CONTRIBUTING.md", "python"), strict=True))[kind]
+    example = dict(zip(NEW, examples("docs/plugins.md", "python"), strict=True))[kind]
     file = new_file(kind, tmp_path)
     assert fill_in(file, example)
     assert file.read_text(encoding="utf-8") == example
@@ -376,7 +365,7 @@ def test_a_new_file_is_refused_at_its_first_marked_line(kind: str, tmp_path: Pat
 @pytest.mark.slow
 def test_the_example_method_is_a_whole_plug_in(tmp_path: Path) -> None:
     file = new_file("method", tmp_path)
-    fill_in(file, examples("CONTRIBUTING.md", "python")[0])
+    fill_in(file, examples("docs/plugins.md", "python")[0])
     done = run_code(
         """
 import sys, pathlib
@@ -403,7 +392,7 @@ main()
 @pytest.mark.slow
 def test_the_example_benchmark_is_a_whole_plug_in(tmp_path: Path) -> None:
     file = new_file("benchmark", tmp_path)
-    fill_in(file, examples("CONTRIBUTING.md", "python")[1])
+    fill_in(file, examples("docs/plugins.md", "python")[1])
     done = run_code(
         """
 import sys, pathlib

@@ -44,6 +44,7 @@ class MethodEntry(Section):
     """
 
     method: Method
+    """The method and its parameters; `name` and further keys in a study file."""
     label: str = Field(pattern=r"^[a-z0-9][a-z0-9_]*$", max_length=MAX_LABEL)
     """Name in tables. Defaults to the method's name; set it to compare variants of one method."""
     tuned: bool = False
@@ -133,9 +134,11 @@ class BenchmarkEntry(Section):
     """An entry of `benchmarks`: a benchmark with its lengths, tasks and methods."""
 
     benchmark: Benchmark
+    """The benchmark and its parameters; `name` and further keys in a study file."""
     lengths: tuple[Length, ...] = Field(min_length=1)
     """Evaluated context lengths in tokens, including generated tokens."""
     tasks: tuple[str, ...] = Field(min_length=1)
+    """Tasks to evaluate. Defaults to all tasks of the benchmark."""
     methods: tuple[str, ...] | None = Field(default=None, min_length=1)
     """Names of the variants to evaluate; None: all."""
 
@@ -165,16 +168,23 @@ class StudySpec(BaseModel):
     train_tokens: int | None = Field(default=None, gt=0)
     """Training tokens per tuned variant, rounded down to whole optimizer steps."""
     corpus: Corpus
+    """Source of training and held-out text."""
     base_models: tuple[LanguageModel, ...] = Field(min_length=1)
+    """Base models that every method extends."""
     methods: tuple[MethodEntry, ...] = Field(min_length=1)
+    """Variants to compare."""
     training: Training | None = None
     """Training settings of the tuned variants; None if the study trains none."""
     benchmarks: tuple[BenchmarkEntry, ...] = Field(min_length=1)
+    """Benchmarks to evaluate, with their lengths."""
     seeds: tuple[int, ...] = Field(min_length=1, max_length=MAX_SEEDS)
+    """Distinct seeds of training and sampling, 0 or more."""
     expects: tuple[Expectation, ...] = Field(default=(), max_length=MAX_ENTRIES)
     """The comparisons that the hypothesis predicts; no part of a cell's identity."""
     upsampling: Upsampling = Upsampling()
+    """Sampling of training text by document length."""
     evaluation: Evaluation = Evaluation()
+    """Settings shared by all benchmarks."""
 
     def target_of(self, variant: MethodEntry) -> int:
         """Return the context length in tokens to which a variant extends the model."""

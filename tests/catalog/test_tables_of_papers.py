@@ -21,7 +21,7 @@ import pytest
 from catalog import build
 from catalog.build import write_tables
 from catalog.paper_tables import paper_table_views
-from tests.catalog.test_catalog import DOCUMENT, ask
+from tests.catalog.test_catalog import ask
 from tests.catalog.test_paper_comparison import Ours, written
 from tests.catalog.test_reference import SCORES, SETTINGS, Row, rows_of
 
@@ -408,39 +408,6 @@ def test_the_other_figures_are_points_of_their_benchmarks(drawn: Path) -> None:
     (point,) = ask(drawn, "FROM lceg.figure_4")
     columns = ("method", "eval_length", "perplexity", "needle", "longbench", "ruler")
     assert [point[name] for name in columns] == ["pi", 512, 3.0, 0.75, 0.125, None]
-
-
-# Documentation
-
-
-def reference(catalog: Path) -> str:
-    """The tables as Markdown, from the comments in the catalog."""
-    told = ask(
-        catalog,
-        "SELECT schema_name || '.' || view_name AS view, comment FROM duckdb_views()"
-        f" WHERE schema_name IN {PAPERS}",
-    )
-    columns = ask(
-        catalog,
-        "SELECT schema_name || '.' || table_name AS view, column_name AS name, comment"
-        f" FROM duckdb_columns() WHERE schema_name IN {PAPERS} ORDER BY column_index",
-    )
-    assert [column for column in columns if not column["comment"]] == []
-    comments = {row["view"]: row["comment"] for row in told}
-    lines = ["| view | what it shows | columns |", "|---|---|---|"]
-    for view in PLACES:
-        names = " ".join(f"`{column['name']}`" for column in columns if column["view"] == view)
-        lines.append(f"| `{view}` | {comments[view]} | {names} |")
-    return "\n".join(lines)
-
-
-def test_the_documentation_lists_every_table(empty: Path) -> None:
-    text = DOCUMENT.read_text(encoding="utf-8")
-    listed = text.split("<!-- paper tables:begin -->\n")[1].split("\n<!-- paper tables:end -->")[0]
-    assert listed == reference(empty)
-    for table in TABLES:
-        if table["reason"]:
-            assert table["reason"] in text
 
 
 def test_catalogs_after_the_first_are_copies_of_one_without_rows(

@@ -13,7 +13,7 @@ metric that papers report; the other metrics are stored beside it under the harn
   triviaqa            5  exact_match, ignoring case and punctuation
   truthfulqa_mc2      0  acc, the share of probability on true answers (mc2)
 
-docs/short-context.md compares them with the figures of papers.
+docs/exactness.md compares them with the figures of papers.
 
 `eval_length` is the context that the model may use. As in the harness, a longer prompt loses its
 start; `cut` is the share of requests to which that happened. `faithful` and `clean` use the whole

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 VERSION = 1
-SOURCE = Source(paper="own", place="docs/gpus.md", reference="own")
+SOURCE = Source(paper="own", place="docs/training.md", reference="own")
 EVIDENCE = (
     calls(
         StockModel.num_parameters,

@@ -1,0 +1,219 @@
+"""MkDocs hook: pages made from the code at build time, and links that work on GitHub and here.
+
+`make docs` calls it through `mkdocs.yml`. Methods, benchmarks, recipes, exports, views of the
+catalog, keys of a study file and commands come from the code. README and its siblings at the root
+of the repository become pages. Links to those sources lead to the pages; links to other source
+files become plain text, because the site holds no source.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import typer.main
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+from pydantic import BaseModel
+
+from catalog.build import write_tables
+from catalog.queries import run_query
+from lce.cli import app
+from lce.plugins import documents
+from lce_core.execution import Execution
+from lce_core.recipe import Evaluation, Training, Upsampling
+from lce_core.study.expectation import Expectation
+from lce_core.study.spec import BenchmarkEntry, MethodEntry, StudySpec
+
+ROOT = Path(__file__).resolve().parent.parent
+FROM_ROOT = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security.md",
+    "CHANGELOG.md": "changelog.md",
+}
+"""Pages of the site by the file at the root of the repository that they show."""
+SOURCES = {
+    "lce_core/methods": "methods.md",
+    "lce_core/benchmarks": "benchmarks.md",
+    "lce_core/recipes": "recipes.md",
+    "lce_core/export/form.py": "exports.md",
+    "lce_core/study/spec.py": "study-file.md",
+    "catalog/sql": "views.md",
+}
+"""Generated pages by the source that a document links to."""
+_LINK = re.compile(
+    r"\[((?:!\[[^\]]*\]\([^)]*\)|[^\[\]])*)\]\((?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]*)?\)"
+)
+
+
+def study_keys() -> str:
+    """Return the keys of a study file with their defaults and meanings."""
+    entry = "Every other key is a parameter of the plug-in that `name` names."
+    return "\n".join(
+        [
+            "# Keys of a study file",
+            "",
+            "Made from `lce_core/study/spec.py`, `lce_core/recipe.py` and `lce_core/execution.py`.",
+            *_section("A study", StudySpec),
+            *_section("An entry of `methods`", MethodEntry, "method", entry),
+            *_section("An entry of `benchmarks`", BenchmarkEntry, "benchmark", entry),
+            *_section("An entry of `expects`", Expectation),
+            *_section("`training`", Training),
+            *_section("`upsampling`", Upsampling),
+            *_section("`evaluation`", Evaluation),
+            *_section(
+                "An execution file",
+                Execution,
+                note="`lce run STUDY --execution FILE` reads these keys. They say how a machine"
+                " runs the study, and change no id.",
+            ),
+            "",
+        ]
+    )
+
+
+def _section(title: str, model: type[BaseModel], plugin: str = "", note: str = "") -> Iterator[str]:
+    yield from ("", f"## {title}", "")
+    if note:
+        yield from (note, "")
+    yield from ("| key | default | meaning |", "|---|---|---|")
+    if plugin:
+        yield f"| `name` | required | Registered name of the {plugin}. |"
+    for key, field in model.model_fields.items():
+        if key == plugin:
+            continue
+        default = "required" if field.is_required() else _default(field.default)
+        yield f"| `{key}` | {default} | {_one_line(field.description or '')} |"
+
+
+def _default(value: Any) -> str:
+    if isinstance(value, BaseModel):
+        return "see below"
+    if value in (None, (), {}):
+        return "none"
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split()).replace("|", r"\|")
+
+
+def commands() -> str:
+    """Return every command of `lce` with its arguments and options, from their help texts."""
+    # Typer carries its own copy of click, so the group has no class to name here.
+    group: Any = typer.main.get_command(app)
+    parts = [
+        "# Commands",
+        "",
+        "Made from the help texts; `lce COMMAND --help` prints the same.",
+        "",
+    ]
+    for name, command in sorted(_commands(group, "lce")):
+        parts += [f"## {name}", "", _one_line(command.help or ""), ""]
+        rows = [_parameter(one) for one in command.params]
+        if rows:
+            parts += ["| argument or option | meaning |", "|---|---|", *rows, ""]
+    return "\n".join(parts)
+
+
+def _commands(group: Any, path: str) -> Iterator[tuple[str, Any]]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _commands(command, f"{path} {name}")
+        else:
+            yield f"{path} {name}", command
+
+
+def _parameter(one: Any) -> str:
+    names = [one.name.upper()] if one.param_type_name == "argument" else [*one.opts]
+    return f"| `{'`, `'.join(names)}` | {_one_line(one.help or '')} |"
+
+
+def views() -> str:
+    """Return every view of the catalog with its columns, from the comments of an empty catalog."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "catalog.duckdb"
+        write_tables({}, path)
+        _, told = run_query(
+            path,
+            "SELECT schema_name, view_name, comment FROM duckdb_views() WHERE NOT internal"
+            " ORDER BY schema_name <> 'main', schema_name, view_oid",
+        )
+        _, columns = run_query(
+            path,
+            "SELECT schema_name, table_name, column_name, lower(data_type), comment"
+            " FROM duckdb_columns() WHERE NOT internal ORDER BY column_index",
+        )
+    parts = ["# Views and columns", "", "Made from the comments of the catalog's views.", ""]
+    for schema, view, comment in told:
+        name = view if schema == "main" else f"{schema}.{view}"
+        rows = [
+            f"| `{column}` | {kind} | {_one_line(meaning or '')} |"
+            for in_schema, table, column, kind, meaning in columns
+            if (in_schema, table) == (schema, view)
+        ]
+        parts += [
+            f"## {name}",
+            "",
+            comment or "",
+            "",
+            "| column | type | meaning |",
+            "|---|---|---|",
+        ]
+        parts += [*rows, ""]
+    return "\n".join(parts)
+
+
+def exports() -> str:
+    """Return how stock transformers runs each method."""
+    head = (
+        "# Exports\n\nThe form of `config.json` that `lce export` writes for each method at its"
+        " defaults, as `lce methods --exports` prints it.\n\n"
+    )
+    return head + documents.exports_table()
+
+
+GENERATED: dict[str, Callable[[], str]] = {
+    "methods.md": documents.methods_markdown,
+    "benchmarks.md": documents.benchmarks_markdown,
+    "recipes.md": documents.recipes_markdown,
+    "exports.md": exports,
+    "study-file.md": study_keys,
+    "commands.md": commands,
+    "views.md": views,
+}
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the generated pages and those from the root of the repository."""
+    for name, write in GENERATED.items():
+        files.append(File.generated(config, name, content=write()))
+    for source, name in FROM_ROOT.items():
+        files.append(File.generated(config, name, content=(ROOT / source).read_text("utf-8")))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Point links at pages of the site, outside of code blocks."""
+    name = page.file.src_uri
+    source = next((file for file, made in FROM_ROOT.items() if made == name), f"docs/{name}")
+
+    def resolve(link: re.Match[str]) -> str:
+        text, target, anchor = link[1], link[2], link[3] or ""
+        text = _LINK.sub(resolve, text)
+        path = os.path.normpath(Path(source).parent / target)
+        found = FROM_ROOT.get(path) or SOURCES.get(path)
+        if path.startswith("docs/"):
+            found = path.removeprefix("docs/")
+        if found is None:
+            return text
+        return f"[{text}]({os.path.relpath(found, Path(name).parent)}{anchor})"
+
+    parts = re.split(r"(^```.*?^```$)", markdown, flags=re.MULTILINE | re.DOTALL)
+    return "".join(one if one.startswith("```") else _LINK.sub(resolve, one) for one in parts)
