@@ -102,7 +102,7 @@ def test_documents_name_only_files_and_modules_that_exist(document: Path) -> Non
     folders = "lce_core|catalog|tasks|flows|dashboards|lce|tests|perf|docs|examples"
     paths = re.findall(rf"(?<![\w/.-])((?:{folders})/[\w./-]*\w)", content)
     modules = re.findall(
-        r"(?<![\w/.])((?:lce_core|catalog|tasks|flows|dashboards)(?:\.\w+)+)", content
+        r"(?<![\w/.])((?:lce_core|catalog|tasks|flows|dashboards)(?:\.(?!md\b)\w+)+)", content
     )
     named = [*paths, *(module.replace(".", "/") for module in modules)]
     found = [path for path in named if (ROOT / path).exists() or (ROOT / f"{path}.py").exists()]
