@@ -15,10 +15,10 @@ from lce_core.execution import Execution
 @with_execution("plugins")
 def methods(
     markdown: Annotated[
-        bool, typer.Option("--markdown", help="All parameters and sources, as docs/methods.md.")
+        bool, typer.Option("--markdown", help="All parameters and sources, as Markdown.")
     ] = False,
     exports: Annotated[
-        bool, typer.Option("--exports", help="How each is exported, as in docs/checkpoints.md.")
+        bool, typer.Option("--exports", help="How each is exported, as Markdown.")
     ] = False,
 ) -> None:
     """List the context-extension methods."""
@@ -35,7 +35,7 @@ def methods(
 @with_execution("plugins")
 def benchmarks(
     markdown: Annotated[
-        bool, typer.Option("--markdown", help="Profiles, cost and sources, as docs/benchmarks.md.")
+        bool, typer.Option("--markdown", help="Profiles, cost and sources, as Markdown.")
     ] = False,
 ) -> None:
     """List the benchmarks."""
@@ -49,7 +49,7 @@ def benchmarks(
 
 def recipes(
     markdown: Annotated[
-        bool, typer.Option("--markdown", help="Every value with its source, as docs/recipes.md.")
+        bool, typer.Option("--markdown", help="Every value with its source, as Markdown.")
     ] = False,
 ) -> None:
     """List the published training recipes that a study may name."""

@@ -1,4 +1,4 @@
-"""Generate docs/methods.md, benchmarks.md and recipes.md from the code; tests compare them."""
+"""Generate the pages on methods, benchmarks and recipes from the code; `make docs` shows them."""
 
 from __future__ import annotations
 
@@ -15,25 +15,23 @@ from lce_core.study.recipes import Recipe, load_recipe, recipe_names
 
 _METHODS_HEAD = """# Methods
 
-Written by `lce methods --markdown > docs/methods.md` from the files in `lce_core/methods`; change
-those. A name is what a study gives as `name`, and the label of the papers' own rows in the catalog;
-a parameter is a key beside it. Contexts and lengths are in tokens.
+Made from the files in `lce_core/methods`. A study gives a method's name as `name` and a parameter
+as a key beside it. The papers' rows in the catalog have the same names. Lengths are in tokens.
 """
 
 _BENCHMARKS_HEAD = """# Benchmarks
 
-Written by `lce benchmarks --markdown > docs/benchmarks.md` from the files in `lce_core/benchmarks`;
-change those. A name is what a study gives as `name`; a parameter is a key beside it. `profile` says
-which form of the benchmark is run: `faithful` as the papers did it, `clean` as it should be
-measured, `fast` for the same quantity with far fewer tokens, `tiny` for toy models. It stands in
-every row of the catalog. The cost is that of all tasks of a benchmark at one length, with the
-defaults of the profile and 1,048,576 tokens of held-out text in each domain.
+Made from the files in `lce_core/benchmarks`. A study gives a benchmark's name as `name` and a
+parameter as a key beside it. `profile` chooses the form of the benchmark: `faithful` as in the
+papers, `clean` as it should be measured, `fast` the same quantity with far fewer tokens, `tiny` for
+toy models. Cost is the number of tokens of all tasks at one length, with the profile's defaults and
+1,048,576 tokens of held-out text per domain.
 """
 _RECIPES_HEAD = """# Training recipes
 
-Written by `lce recipes --markdown > docs/recipes.md` from the files in `lce_core/recipes`; change
-those. `training: {recipe: NAME}` in a study, or in an entry of `methods`, takes the values below;
-keys that stand beside `recipe` come before them. What a source says otherwise is told with it.
+Made from the files in `lce_core/recipes`. `training: {recipe: NAME}` in a study, or in an entry of
+`methods`, takes these values; keys beside `recipe` override them. "but" introduces what a source
+says otherwise.
 """
 _EXPORT_TARGET = 32768
 _COST_LENGTH = 4096
@@ -169,7 +167,7 @@ def properties(method: type[Method]) -> tuple[str, str, str]:
 
 
 def exports_table() -> str:
-    """Return the table of docs/checkpoints.md: each method's stock form, or why it has none."""
+    """Return the table of exported forms: each method's stock form, or why it has none."""
     models = [MODELS.load(name)() for name in ("llama2_7b", "phi2")]
     titles = [f"{model.plugin_name}, to {_EXPORT_TARGET:,} tokens" for model in models]
     lines = [f"| method | {' | '.join(titles)} |", "|---|---|---|"]
