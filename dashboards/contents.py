@@ -36,8 +36,6 @@ class Contents:
     """Default metrics of tasks against length, mean over seeds."""
     standing: list[Row]
     """Share of its comparisons beyond the trained context that each method wins."""
-    positions: list[Row]
-    """Negative log-likelihood by position."""
     nll_differences: list[Row]
     """Difference in NLL from the base model, by band of positions."""
     curves: list[Row]

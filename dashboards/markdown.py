@@ -18,8 +18,8 @@ from typing import Any
 
 from catalog.formatting import format_rows
 from catalog.queries import open_catalog, run_query
-from dashboards import pictures
 from dashboards.against_base import band_label, by_variant, difference_text
+from dashboards.charts.heat_map import heat_map_svg
 from dashboards.claims import (
     Claim,
     Expectation,
@@ -32,9 +32,12 @@ from dashboards.claims import (
 from dashboards.claims.wording import EXPLAINED, OUTCOMES
 from dashboards.comparable import comparable, is_best
 from dashboards.contents import Contents, Row, read_contents, select
+from dashboards.families import NO_EXTENSION, Family, controls, families
 from dashboards.many_shot import pictured
 from dashboards.marks import LEGEND, MARKS, Place, place, verdicts
+from dashboards.pictures import picture
 from dashboards.plain_text import file_name, plain
+from dashboards.sections import glance, positions, shots
 from lce_core import formats
 from lce_core.errors import SpecError
 from lce_core.study.variants import variant_label
@@ -98,7 +101,7 @@ def _page(
         yield f"\n## {plain(base)}{on}\n"
         yield from _came_out(found, base, trained)
         yield from _expectations([entry for entry in expected if entry.base_model == base])
-        yield from _base_model(contents, study, out)
+        yield from _base_model(contents.of(base), out)
     yield from _gaps(contents)
     yield from _origin(contents, out)
 
@@ -124,30 +127,39 @@ def _expectations(expected: Sequence[Expectation]) -> Iterator[str]:
     yield ""
 
 
-def _base_model(contents: Contents, study: Row, out: Path) -> Iterator[str]:
+def _base_model(contents: Contents, out: Path) -> Iterator[str]:
+    """Yield pictures and tables; `contents` holds the rows of one base model."""
+    (study,) = contents.studies
     name, trained = study["base_model"], study["trained_context"]
-    scores = select(contents.scores, base_model=name)
-    benchmarks = comparable(select(contents.benchmarks, base_model=name), scores)
+    scores = contents.scores
+    benchmarks = comparable(contents.benchmarks, scores)
     if any(row["value"] is not None for row in benchmarks):
-        file = f"{file_name(name)}.svg"
-        pictures.heat_maps(benchmarks, trained, out / file)
+        ordered = [Family("control", NO_EXTENSION, controls(contents)), *families(contents)]
+        charts = [heat_map_svg(glance.heat_map("scores", benchmarks, ordered, {}, trained))]
+        file = _drawn(out, charts, name)
         yield f"![scores of each method at each length]({file})"
-    positions = select(contents.positions, base_model=name)
-    places = {(row["benchmark"], row["task"], row["eval_length"]) for row in positions}
+    places = {(row["benchmark"], row["task"], row["eval_length"]) for row in contents.curves}
     for benchmark, task, length in sorted(places, key=lambda one: (*one[:2], -one[2])):
-        file = f"{file_name(name, benchmark, task, length)}.svg"
         text = {"benchmark": benchmark, "task": task, "eval_length": length}
-        pictures.curves_by_position(select(positions, **text), trained, out / file)
-        yield f"\n![negative log-likelihood by position, {plain(task)}, {length:,} tokens]({file})"
-        yield from _against_base(select(contents.nll_differences, base_model=name, **text))
-    for length, rows in pictured(select(contents.shots, base_model=name)):
-        file = f"{file_name(name, 'many_shot', length)}.svg"
-        pictures.curves_by_shots(rows, out / file)
+        if charts := positions.panels(contents, select(contents.curves, **text)):
+            file = _drawn(out, charts, name, benchmark, task, length)
+            what = f"negative log-likelihood by position, {plain(task)}, {length:,} tokens"
+            yield f"\n![{what}]({file})"
+        yield from _against_base(select(contents.nll_differences, **text))
+    for length, rows in pictured(contents.shots):
+        file = _drawn(out, shots.panels(contents, length, rows), name, "many_shot", length)
         yield f"\n![many-shot accuracy by examples, in {length:,} tokens]({file})"
-    if select(contents.differences, base_model=name):
+    if contents.differences:
         yield f"\n{LEGEND}"
     for benchmark, task in dict.fromkeys((row["benchmark"], row["task"]) for row in scores):
         yield from _table(contents, select(scores, benchmark=benchmark, task=task))
+
+
+def _drawn(out: Path, charts: Sequence[str], *parts: object) -> str:
+    """Write the charts as one picture and return its file name."""
+    file = f"{file_name(*parts)}.svg"
+    (out / file).write_text(picture(charts), encoding="utf-8")
+    return file
 
 
 def _against_base(rows: Sequence[Row]) -> Iterator[str]:

@@ -86,13 +86,58 @@ def _map(
     trained: int | None,
 ) -> tuple[str, float]:
     """Return the figure and the width of its picture in pixels."""
+    shown_map = heat_map(name, rows, ordered, won, trained)
+    better = "lower" if name == "perplexity" else "higher"
+    beyond = f" beyond the trained context of {trained:,} tokens (the line)" if trained else ""
+    says = (
+        f"{better.capitalize()} is better. Frame: best in its column, if at most {MOST_FRAMES}"
+        f" methods share the value. <i>Won</i>: share of its comparisons that a method"
+        f" wins{beyond}; methods are sorted by it."
+    )
+    legend = _legend("best in its column" if name == "perplexity" else "1", name)
+    table = Table(
+        ("family", "method", "weights", "benchmark", "length", "value", "won"),
+        [
+            (
+                family.title,
+                one.method,
+                weights_label(one.frozen),
+                block.name,
+                length,
+                shown_map.fields[one, block.name, length].value,
+                won.get(one),
+            )
+            for family in shown_map.families
+            for one in family.variants
+            for block in shown_map.blocks
+            for length in block.lengths
+            if (one, block.name, length) in shown_map.fields
+        ],
+    )
+    pictures = [heat_map_svg(shown_map)]
+    return figure(name.capitalize(), says + legend, pictures, table, "wide"), shown_map.width
+
+
+def heat_map(
+    title: str,
+    rows: Sequence[Row],
+    ordered: Sequence[Family],
+    won: Mapping[Variant, float],
+    trained: int | None,
+) -> HeatMap:
+    """Return the heat map of all benchmarks of the rows.
+
+    Args:
+      title: title of the map.
+      rows: rows of one base model from `dashboards.comparable`.
+      ordered: families in the order of their rows.
+      won: share of comparisons that each variant wins; empty to leave the column out.
+      trained: trained context in tokens.
+    """
     names = list(dict.fromkeys(row["benchmark"] for row in rows))
-    if name == "retrieval":
-        names.sort(key=lambda one: RETRIEVAL.index(one.partition("\n")[0]))
-    blocks = [
-        Block(_name(one), tuple(sorted({r["eval_length"] for r in select(rows, benchmark=one)})))
-        for one in names
-    ]
+    # Retrieval benchmarks come in a fixed order; others keep the study's.
+    rank = {name: number for number, name in enumerate(RETRIEVAL)}
+    names.sort(key=lambda one: rank.get(one.partition("\n")[0], -1))
     fields = {}
     for one in names:
         for row in select(rows, benchmark=one):
@@ -108,36 +153,11 @@ def _map(
         for family in ordered
         if (members := tuple(one for one in family.variants if one in asked))
     ]
-    better = "lower" if name == "perplexity" else "higher"
-    beyond = f" beyond the trained context of {trained:,} tokens (the line)" if trained else ""
-    says = (
-        f"{better.capitalize()} is better. Frame: best in its column, if at most {MOST_FRAMES}"
-        f" methods share the value. <i>Won</i>: share of its comparisons that a method"
-        f" wins{beyond}; methods are sorted by it."
-    )
-    shown_map = HeatMap(name, blocks, shown, fields, won, trained)
-    legend = _legend("best in its column" if name == "perplexity" else "1", name)
-    table = Table(
-        ("family", "method", "weights", "benchmark", "length", "value", "won"),
-        [
-            (
-                family.title,
-                one.method,
-                weights_label(one.frozen),
-                block.name,
-                length,
-                fields[one, block.name, length].value,
-                won.get(one),
-            )
-            for family in shown
-            for one in family.variants
-            for block in blocks
-            for length in block.lengths
-            if (one, block.name, length) in fields
-        ],
-    )
-    pictures = [heat_map_svg(shown_map)]
-    return figure(name.capitalize(), says + legend, pictures, table, "wide"), shown_map.width
+    blocks = [
+        Block(_name(one), tuple(sorted({r["eval_length"] for r in select(rows, benchmark=one)})))
+        for one in names
+    ]
+    return HeatMap(title, blocks, shown, fields, won, trained)
 
 
 def _legend(best: str, name: str) -> str:

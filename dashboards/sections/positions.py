@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 
 from dashboards.against_base import band_label, by_variant, difference_text
@@ -19,35 +20,47 @@ def section(contents: Contents) -> str:
     Args:
       contents: rows of one base model.
     """
-    study = contents.studies[0]
     figures = []
     places = dict.fromkeys((r["benchmark"], r["task"], r["eval_length"]) for r in contents.curves)
     for benchmark, task, length in places:
         rows = select(contents.curves, benchmark=benchmark, task=task, eval_length=length)
-        title = f"Loss by position: {_named(task, length)}"
-        axes = Axes(
-            title,
-            "position in the context (tokens)",
-            "nats per token, lower is better",
-            {"trained": study["trained_context"], "target": study["target_context"]},
-            (),
-            (),
-            x_scale=scales.within,
-            marks=False,
-        )
-        lines = lines_of(rows, "position", "nll")
-        pictures = family_panels(contents, axes, lines)
-        if pictures:
+        charts = panels(contents, rows)
+        if charts:
             says = (
                 f"Negative log-likelihood in contexts of {length:,} tokens, averaged over bins of"
                 f" {rows[0]['width']:,} positions and over seeds. Methods with a missing seed are"
                 " left out. A line that rises beyond the trained context shows that the method"
                 " fails to extend it."
             )
-            table = lines_table(lines, "position", "nats")
-            figures.append(figure(title, says, pictures, table))
+            table = lines_table(lines_of(rows, "position", "nll"), "position", "nats")
+            figures.append(figure(_title(task, length), says, charts, table))
             figures.append(_against_base(contents, benchmark, task, length))
     return "".join(figures)
+
+
+def panels(contents: Contents, rows: Sequence[Row]) -> list[str]:
+    """Return the panels of one text and length, by family; empty if nothing can be drawn.
+
+    Args:
+      contents: rows of one base model.
+      rows: rows of the query `curves` for the text and length.
+    """
+    study, first = contents.studies[0], rows[0]
+    axes = Axes(
+        _title(first["task"], first["eval_length"]),
+        "position in the context (tokens)",
+        "nats per token, lower is better",
+        {"trained": study["trained_context"], "target": study["target_context"]},
+        (),
+        (),
+        x_scale=scales.within,
+        marks=False,
+    )
+    return family_panels(contents, axes, lines_of(rows, "position", "nll"))
+
+
+def _title(task: str, length: int) -> str:
+    return f"Loss by position: {_named(task, length)}"
 
 
 def _against_base(contents: Contents, benchmark: str, task: str, length: int) -> str:

@@ -20,20 +20,33 @@ def section(contents: Contents) -> str:
     return "".join(_figure(contents, *found) for found in pictured(contents.shots))
 
 
-def _figure(contents: Contents, length: int, rows: list[Row]) -> str:
-    title = f"Many-shot learning in {length:,} tokens"
-    guess = chance(rows)
+def panels(contents: Contents, length: int, rows: list[Row]) -> list[str]:
+    """Return the panels of one length, by family.
+
+    Args:
+      contents: rows of one base model.
+      length: evaluated length in tokens.
+      rows: rows of the query `shots`, from `many_shot.pictured`.
+    """
     axes = Axes(
-        title,
+        _title(length),
         "examples in the prompt",
         "accuracy, higher is better",
         {},
         (),
         (),
-        levels={"chance": guess},
+        levels={"chance": chance(rows)},
         x_scale=scales.logarithmic if spans_a_decade(rows) else scales.within,
     )
-    pictures = family_panels(contents, axes, lines_of(rows, "shots", "value"))
+    return family_panels(contents, axes, lines_of(rows, "shots", "value"))
+
+
+def _title(length: int) -> str:
+    return f"Many-shot learning in {length:,} tokens"
+
+
+def _figure(contents: Contents, length: int, rows: list[Row]) -> str:
+    guess = chance(rows)
     own = sorted({row["eval_length"] for row in rows} - {length})
     in_its_own = f" in its own {own[0]:,} tokens" if own else ""
     says = (
@@ -60,4 +73,4 @@ def _figure(contents: Contents, length: int, rows: list[Row]) -> str:
             if row["value"] is not None
         ],
     )
-    return figure(title, says, pictures, table)
+    return figure(_title(length), says, panels(contents, length, rows), table)

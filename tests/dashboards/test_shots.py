@@ -221,7 +221,7 @@ def test_markdown_has_a_picture_of_it(catalog: Path, tmp_path: Path) -> None:
     parts = list(ET.parse(page.with_name(name)).iter())
     texts = [part.text for part in parts if part.tag.endswith("text")]
     assert {"pi", "pi tuned", "yarn tuned", "1", "100"} <= set(texts)
-    assert any("chance, 0.02" in (text or "") for text in texts)
+    assert "chance" in texts
 
 
 variants = st.sampled_from(("none", "pi", "yarn"))

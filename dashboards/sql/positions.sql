@@ -1,2 +1,0 @@
-FROM nll_by_position
-WHERE study = $study
