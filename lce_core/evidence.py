@@ -1,9 +1,10 @@
 """Reference values of plug-ins: how files state them, and how they are recomputed.
 
 Design: the plug-in's own code must reproduce a value, never a second formula beside it.
-`frequencies` and `value` ask a method about one base model and target; `calls` runs any function or
-method of a plug-in. `question` turns either into a call without arguments, so that contract tests
-treat all plug-ins alike, including those of other folders, and can see which code ran.
+`frequencies` and `value` state results of a method for one base model and target; `calls` those of
+any function or method of a plug-in. `computation` turns either into a call without arguments, so
+that contract tests treat all plug-ins alike, including those of other folders, and can see which
+code ran.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class OfFunction:
 class Evidence:
     """One reference value that the contract tests recompute."""
 
-    asked: OfMethod | OfFunction
+    subject: OfMethod | OfFunction
     expected: Any
     origin: str
     """Who computed the value: paper table, repository file at a commit, or an exact identity."""
@@ -82,8 +83,8 @@ def frequencies(
 ) -> Evidence:
     """State inverse frequencies of some pairs; by default for Llama-2-7B at 32768 tokens."""
     request = target if request is None else request
-    asked = OfMethod("inv_freq", geometry, target, request, parameters, tuple(pairs), head)
-    return Evidence(asked, tuple(expected), origin, tolerance=1e-6)
+    subject = OfMethod("inv_freq", geometry, target, request, parameters, tuple(pairs), head)
+    return Evidence(subject, tuple(expected), origin, tolerance=1e-6)
 
 
 def value(
@@ -99,10 +100,10 @@ def value(
 ) -> Evidence:
     """State one number of a method, or the relative positions of some (query, key) pairs."""
     request = target if request is None else request
-    asked = OfMethod(
+    subject = OfMethod(
         quantity, geometry, target, request, parameters, positions=tuple(positions)
     )  # fmt: skip
-    return Evidence(asked, expected, origin, 1e-6 if quantity == "attention_factor" else 0.0)
+    return Evidence(subject, expected, origin, 1e-6 if quantity == "attention_factor" else 0.0)
 
 
 def calls(
@@ -128,36 +129,33 @@ def calls(
     return Evidence(OfFunction(function, arguments, parameters), expected, origin, tolerance)
 
 
-def recompute(plugin: type[Any], evidence: Evidence) -> Any:
-    """Compute what `plugin` returns for a piece of its evidence."""
-    return question(plugin, evidence)()
+def computation(plugin: type[Any], evidence: Evidence) -> Callable[[], Any]:
+    """Return the call that computes a piece of the plug-in's evidence.
 
-
-def question(plugin: type[Any], evidence: Evidence) -> Callable[[], Any]:
-    """Return the call behind `recompute`, after building and checking everything it needs.
+    Everything that the call needs is built and checked before.
 
     Raises:
       SpecError: if the evidence's parameters do not fit the model or the lengths.
     """
-    asked = evidence.asked
-    if isinstance(asked, OfFunction):
-        if asked.parameters is None:
-            return lambda: asked.function(**asked.arguments)
-        owner = plugin.model_validate(asked.parameters)
-        return lambda: getattr(owner, asked.function.__name__)(**asked.arguments)
-    method = plugin.model_validate(asked.parameters)
-    lengths = ContextLengths(asked.geometry.trained_context, asked.target, asked.request)
-    method.check(asked.geometry, lengths)
-    return lambda: _of_method(method, asked, lengths)
+    subject = evidence.subject
+    if isinstance(subject, OfFunction):
+        if subject.parameters is None:
+            return lambda: subject.function(**subject.arguments)
+        owner = plugin.model_validate(subject.parameters)
+        return lambda: getattr(owner, subject.function.__name__)(**subject.arguments)
+    method = plugin.model_validate(subject.parameters)
+    lengths = ContextLengths(subject.geometry.trained_context, subject.target, subject.request)
+    method.check(subject.geometry, lengths)
+    return lambda: _of_method(method, subject, lengths)
 
 
-def _of_method(method: Any, asked: OfMethod, lengths: ContextLengths) -> Any:
-    geometry = asked.geometry
-    match asked.quantity:
+def _of_method(method: Any, subject: OfMethod, lengths: ContextLengths) -> Any:
+    geometry = subject.geometry
+    match subject.quantity:
         case "inv_freq":
             inv_freq = method.rope_table(geometry, lengths).inv_freq
-            row = inv_freq if asked.head is None else inv_freq[asked.head]
-            return tuple(float(frequency) for frequency in row[list(asked.pairs)])
+            row = inv_freq if subject.head is None else inv_freq[subject.head]
+            return tuple(float(frequency) for frequency in row[list(subject.pairs)])
         case "attention_factor":
             return method.rope_table(geometry, lengths).attention_factor
         case "reach":
@@ -166,4 +164,4 @@ def _of_method(method: Any, asked: OfMethod, lengths: ContextLengths) -> Any:
             scheme = method.attention(geometry, lengths)
         case "training_distance":
             scheme = method.training_attention(geometry, lengths)
-    return tuple(scheme.distance(*place) for place in asked.positions)
+    return tuple(scheme.distance(*place) for place in subject.positions)

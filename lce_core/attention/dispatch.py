@@ -17,7 +17,7 @@ _TILE = 64
 
 
 def read_blocks(
-    asking: torch.Tensor,
+    query: torch.Tensor,
     picks: torch.Tensor,
     keys: torch.Tensor,
     values: torch.Tensor,
@@ -27,7 +27,7 @@ def read_blocks(
     """Compute the attention of each query to each block that it picked, block by block.
 
     Args:
-      asking: (batch, kv_heads, ..., picks, head_dim) queries, rotated by their distance from the
+      query: (batch, kv_heads, ..., picks, head_dim) queries, rotated by their distance from the
         start of the block that they read.
       picks: (batch, kv_heads, ..., picks) index of the block, -1 for none.
       keys: (batch, kv_heads, blocks, block, head_dim), unrotated; the last token of a block is its
@@ -52,18 +52,18 @@ def read_blocks(
     # minus its first row in sorted order, so sorted row i goes to tile row i + shift.
     shift = (tiles.cumsum(0) - tiles) * tile - (counts.cumsum(0) - counts)
     places = torch.arange(len(groups), device=picks.device) + shift[groups]
-    asked = torch.arange(len(tiles), device=picks.device).repeat_interleave(tiles)
-    owner = asked // num_blocks
-    chosen = (owner // kv_heads, owner % kv_heads, asked % num_blocks)
+    read_block = torch.arange(len(tiles), device=picks.device).repeat_interleave(tiles)
+    owner = read_block // num_blocks
+    chosen = (owner // kv_heads, owner % kv_heads, read_block % num_blocks)
 
-    rows = asking.new_zeros(len(asked) * tile, head_dim)
-    rows[places] = asking.reshape(-1, head_dim)[order]
+    rows = query.new_zeros(len(read_block) * tile, head_dim)
+    rows[places] = query.reshape(-1, head_dim)[order]
     scores = scores_of(rows.view(-1, tile, head_dim), rotate(keys[chosen], slice(block)), scaling)
     weights = scores[..., :-1].softmax(dim=-1).to(values.dtype)
     found = (weights @ values[chosen][:, :-1]).flatten(0, 1)
 
     gates = torch.empty(len(groups), dtype=scores.dtype, device=picks.device)
     gates[order] = scores[..., -1].flatten()[places]
-    read = torch.empty_like(asking, memory_format=torch.contiguous_format).view(-1, head_dim)
+    read = torch.empty_like(query, memory_format=torch.contiguous_format).view(-1, head_dim)
     read[order] = found[places]
-    return gates.view_as(picks).masked_fill(picks < 0, -torch.inf), read.view_as(asking)
+    return gates.view_as(picks).masked_fill(picks < 0, -torch.inf), read.view_as(query)

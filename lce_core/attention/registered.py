@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
@@ -17,9 +16,9 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import causal_mask_function
 
 from lce_core.attention import AttentionScheme
-from lce_core.attention.cache import PreallocatedLayer, groups_of
+from lce_core.attention.cache import PreallocatedLayer
 from lce_core.attention.inputs import AttentionInputs
-from lce_core.attention.token_graphs import Postponed
+from lce_core.attention.token_graphs import over_caches
 from lce_core.errors import SpecError
 
 ATTENTION = "lce_scheme"
@@ -29,6 +28,7 @@ _TEMPORARIES = 1 << 29
 key-value head may exceed it, because a head cannot be split."""
 
 
+@over_caches
 def _attention(
     module: Any,
     query: torch.Tensor,
@@ -38,31 +38,13 @@ def _attention(
     *,
     scaling: float,
     dropout: float = 0.0,
-    **kwargs: Any,  # position_ids and flags that transformers passes to all
+    **kwargs: Any,  # noqa: ARG001 - position_ids and flags that transformers passes to all
 ) -> tuple[torch.Tensor, None]:
     """Compute the registered attention: output (batch, tokens, heads, head_dim).
 
     States have the shapes of AttentionInputs. Keys and values are tensors or objects from
     `lce_core.attention.cache`.
     """
-    if isinstance(key, tuple):
-        parts = [
-            _attention(
-                module,
-                some,
-                layer,
-                layer,
-                attention_mask,
-                scaling=scaling,
-                dropout=dropout,
-                **kwargs,
-            )[0]
-            for some, layer in zip(groups_of(query, key), key, strict=True)
-        ]
-        return torch.cat(parts), None
-    if isinstance(key, Postponed):
-        given = {"attention_mask": attention_mask, "scaling": scaling, "dropout": dropout, **kwargs}
-        return key.attend(query, partial(_attention, module, **given)), None
     scheme, table = module.lce_scheme
     # The mask function below never makes a mask, so this one comes from the caller.
     if attention_mask is not None:

@@ -139,9 +139,9 @@ class _Memory:
         picks = self._select(slotted, seen)
         recent = picks >= seen[:, None, None] - top_k
         slots = torch.arange(top_k, device=picks.device) + recent
-        asking = slotted.gather(5, slots[..., None].expand(*slots.shape, query.shape[-1]))
-        asking = asking.to(query.dtype)
-        return read_blocks(asking, picks, self.keys, self.values, self.rotate, self.scaling)
+        reading = slotted.gather(5, slots[..., None].expand(*slots.shape, query.shape[-1]))
+        reading = reading.to(query.dtype)
+        return read_blocks(reading, picks, self.keys, self.values, self.rotate, self.scaling)
 
     def _select(self, slotted: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
         """Return indices (..., queries, top_k) of the blocks to read, ascending; -1 for none.

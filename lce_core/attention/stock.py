@@ -8,7 +8,6 @@ last key; everything else calls transformers' function unchanged.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import torch
@@ -16,15 +15,16 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import causal_mask_function, sdpa_mask
 
-from lce_core.attention.cache import PreallocatedLayer, groups_of
+from lce_core.attention.cache import PreallocatedLayer
 from lce_core.attention.causal import attend_square, lacks_grouped_kernel
 from lce_core.attention.flash import attend_causal, backend
-from lce_core.attention.token_graphs import Postponed
+from lce_core.attention.token_graphs import over_caches
 
 STOCK = "lce_sdpa"
 """Name of the registered attention and mask functions."""
 
 
+@over_caches
 def _attention(
     module: Any,
     query: torch.Tensor,
@@ -36,15 +36,6 @@ def _attention(
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
     """Compute the registered attention: output (batch, tokens, heads, head_dim)."""
-    if isinstance(key, tuple):
-        parts = [
-            _attention(module, some, layer, layer, attention_mask, scaling=scaling, **kwargs)[0]
-            for some, layer in zip(groups_of(query, key), key, strict=True)
-        ]
-        return torch.cat(parts), None
-    if isinstance(key, Postponed):
-        given = {"attention_mask": attention_mask, "scaling": scaling, **kwargs}
-        return key.attend(query, partial(_attention, module, **given)), None
     if isinstance(key, PreallocatedLayer):
         key, value = key.keys, key.values
     if attention_mask is None and _is_ours(query, key):

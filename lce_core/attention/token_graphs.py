@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial, wraps
 from typing import Any, Protocol
 
 import torch
 from transformers import DynamicCache
 
-from lce_core.attention.cache import PreallocatedCache
+from lce_core.attention.cache import PreallocatedCache, groups_of
 from lce_core.attention.rotary import RequestRotary
 
 Attend = Callable[..., tuple[torch.Tensor, None]]
@@ -189,6 +190,36 @@ class Postponed:
         calls.append(_Call(recorder.end(), *own))
         recorder.begin()
         return output
+
+
+def over_caches(attention: Attend) -> Attend:
+    """Extend a registered attention function to what the caches of this package hand over.
+
+    Besides tensors, keys may be a tuple with one layer for each group of texts (`RaggedCache`), or
+    the placeholder of a recorded pass.
+    """
+
+    @wraps(attention)
+    def wrapped(
+        module: Any,
+        query: torch.Tensor,
+        key: Any,
+        value: Any,
+        attention_mask: torch.Tensor | None,
+        **kwargs: Any,
+    ) -> tuple[torch.Tensor, None]:
+        if isinstance(key, tuple):
+            parts = [
+                wrapped(module, some, layer, layer, attention_mask, **kwargs)[0]
+                for some, layer in zip(groups_of(query, key), key, strict=True)
+            ]
+            return torch.cat(parts), None
+        if isinstance(key, Postponed):
+            attend = partial(wrapped, module, attention_mask=attention_mask, **kwargs)
+            return key.attend(query, attend), None
+        return attention(module, query, key, value, attention_mask, **kwargs)
+
+    return wrapped
 
 
 class _RecordingCache(DynamicCache):

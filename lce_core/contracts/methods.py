@@ -71,7 +71,7 @@ def check_evidence(plugin: type[Method], example: Example) -> None:
         stated = [
             one
             for one in plugin.evidence
-            if isinstance(one.asked, OfMethod) and one.asked.quantity == "attention_factor"
+            if isinstance(one.subject, OfMethod) and one.subject.quantity == "attention_factor"
         ]
         assert factor == 1 or stated, "EVIDENCE says nothing about attention_factor"
 

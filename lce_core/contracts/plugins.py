@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from lce_core.contracts import written_out
-from lce_core.evidence import Evidence, OfFunction, question
+from lce_core.evidence import Evidence, OfFunction, computation
 from lce_core.registry import Plugin, Registry
 
 PAPER = re.compile(r"arXiv:\d{4}\.\d{4,5}|doi:10\.\d{4,9}/\S+|https://\S+|own")
@@ -79,13 +79,13 @@ def check_identity(
 def _recomputed(plugin: type[Plugin], evidence: Evidence) -> bool:
     """Recompute one reference value; return True if the plug-in's own code ran."""
     assert evidence.origin, f"{evidence}: no origin"
-    answer, files = _traced(question(plugin, evidence))
+    answer, files = _traced(computation(plugin, evidence))
     assert _agree(answer, evidence.expected, evidence.tolerance), (
         f"EVIDENCE: got {answer!r}; expected {evidence.expected!r} ({evidence.origin})"
     )
     own = bool(files & own_files(plugin))
-    assert own or not isinstance(evidence.asked, OfFunction), (
-        f"EVIDENCE: {evidence.asked.function.__qualname__} runs no code of the plug-in itself"
+    assert own or not isinstance(evidence.subject, OfFunction), (
+        f"EVIDENCE: {evidence.subject.function.__qualname__} runs no code of the plug-in itself"
     )
     return own
 

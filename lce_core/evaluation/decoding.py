@@ -64,7 +64,7 @@ class _Settings:
     share_prefixes: bool
 
 
-_Way = Callable[
+_Decoder = Callable[
     ["ExtendedModel", Sequence[TokenIds], Sequence[int], _Settings],
     Iterator[tuple[int, TokenIds]],
 ]
@@ -119,8 +119,8 @@ def generate(
     answers: dict[int, TokenIds] = {}
     for group in _same_frequencies(model, texts, max_new_tokens):
         model.begin_request(max(len(texts[index]) for index in group) + max_new_tokens)
-        way = _one_by_one if model.coarse else _together(texts, group, settings)
-        for index, answer in way(model, texts, group, settings):
+        decode = _decoder(model, texts, group, settings)
+        for index, answer in decode(model, texts, group, settings):
             answers[index] = answer
             report(len(answers), len(texts))
     return [answers[index] for index in range(len(texts))]
@@ -137,7 +137,12 @@ def _same_frequencies(
     return list(groups.values())
 
 
-def _together(texts: Sequence[TokenIds], group: Sequence[int], settings: _Settings) -> _Way:
+def _decoder(
+    model: ExtendedModel, texts: Sequence[TokenIds], group: Sequence[int], settings: _Settings
+) -> _Decoder:
+    """Choose how the texts of a group pass through the model."""
+    if model.coarse:
+        return _one_by_one
     members = [texts[index] for index in group]
     left = num_distinct_tokens(members, sharing_order(members))
     pays = left <= _WORTH_SHARING * sum(map(len, members))
@@ -161,7 +166,8 @@ def _one_by_one(
         else:
             cache = model.new_cache(room)
         rest = torch.from_numpy(texts[index][None, kept:])
-        (answer,) = _continue(model, [index], rest, settings, cache)
+        states = _prefill(model, rest, settings, cache)
+        (answer,) = _answers(model, [index], states, settings, cache)
         held = texts[index]
         yield index, answer
 
@@ -200,7 +206,8 @@ def _sharing(
         model.cut_back(cache, kept)
         if len(bundle) == 1:
             rest = torch.from_numpy(first[None, kept:])
-            answers = _continue(model, bundle, rest, settings, cache)
+            states = _prefill(model, rest, settings, cache)
+            answers = _answers(model, bundle, states, settings, cache)
             # The last token of an answer is never fed to the model, so the cache has no keys for
             # it.
             held = np.concatenate([first, answers[0][:-1]])
@@ -208,25 +215,13 @@ def _sharing(
             members = [texts[index] for index in bundle]
             chunk = min(settings.chunk, settings.batch_tokens)
             packed = PackedTexts(model, members, cache, kept, chunk)
-            answers = _continue_packed(model, bundle, packed, settings)
+            answers = _answers_packed(model, bundle, packed, settings)
             # Texts are in lexicographic order, so the last one shares the most with the next
             # bundle.
             held = members[-1]
             if bundle is not parts[-1]:
                 cache = packed.cache_of(-1, len(held))
         yield from zip(bundle, answers, strict=True)
-
-
-def _continue(
-    model: ExtendedModel,
-    batch: Sequence[int],
-    prompts: torch.Tensor,
-    settings: _Settings,
-    cache: DynamicCache,
-) -> list[TokenIds]:
-    """Answer prompts (batch, tokens) that follow the cached text."""
-    states = _prefill(model, prompts, settings, cache)
-    return _answers(model, batch, states, settings, cache)
 
 
 @torch.no_grad()
@@ -260,9 +255,11 @@ def _answers(
 
 
 @torch.no_grad()
-def _continue_packed(
+def _answers_packed(
     model: ExtendedModel, batch: Sequence[int], packed: PackedTexts, settings: _Settings
 ) -> list[TokenIds]:
+    """Generate the answers of texts that share one cache."""
+    # Numbers, within the pack, of the texts whose answers have not ended.
     running = list(range(len(batch)))
 
     def follow(kept: list[int] | None, tokens: torch.Tensor) -> torch.Tensor:

@@ -27,7 +27,7 @@ from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 if TYPE_CHECKING:
     from lce_core.methods.clex import Clex
 
-Change = Callable[[float, Tensor], Tensor]
+Derivative = Callable[[float, Tensor], Tensor]
 """Right-hand side of a differential equation: derivative as a function of time and state."""
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -99,7 +99,7 @@ class ContinuousRotary(RequestRotary):
         up, down = (weights.to("cpu", torch.float64) for weights in (self.up, self.down))
         activate = _ACTIVATIONS[self.method.activation]
 
-        def change(scale: float, learned: Tensor) -> Tensor:
+        def derivative(scale: float, learned: Tensor) -> Tensor:
             # The network sees log theta(t) + log theta_ntk(t), where log theta(t) is the learned
             # part plus log theta_ntk(t).
             untrained = np.log(self.method.untrained(self.geometry, scale))
@@ -109,7 +109,7 @@ class ContinuousRotary(RequestRotary):
         # Rows of scale 1 need no network, but integrate anyway: processes exchange the gradients of
         # all parameters.
         units = max(1, largest - 1)
-        learned = integrate(change, start, 1.0, units, self.method.steps_per_scale)[:largest]
+        learned = integrate(derivative, start, 1.0, units, self.method.steps_per_scale)[:largest]
         scales = range(1, largest + 1)
         untrained = np.stack([self.method.untrained(self.geometry, scale) for scale in scales])
         return torch.from_numpy(untrained) * learned.exp()
@@ -172,7 +172,7 @@ def sample_row(seed: int, lengths: ContextLengths, largest: int) -> SampledRow:
 
 
 def integrate(
-    change: Change, start: Tensor, time: float, units: int, steps_per_unit: int
+    derivative: Derivative, start: Tensor, time: float, units: int, steps_per_unit: int
 ) -> Tensor:
     """Integrate and return states (1 + units, *state) at time, time + 1, .., time + units.
 
@@ -180,7 +180,7 @@ def integrate(
     result is differentiable.
 
     Args:
-      change: derivative as a function of time and state.
+      derivative: derivative as a function of time and state.
       start: state at `time`.
       time: start of the integration.
       units: length of the integration.
@@ -190,10 +190,10 @@ def integrate(
     for unit in range(units):
         for step in range(steps_per_unit):
             t = time + unit + step * h
-            k1 = change(t, state)
-            k2 = change(t + h / 3, state + h / 3 * k1)
-            k3 = change(t + h * 2 / 3, state + h * (k2 - k1 / 3))
-            k4 = change(t + h, state + h * (k1 - k2 + k3))
+            k1 = derivative(t, state)
+            k2 = derivative(t + h / 3, state + h / 3 * k1)
+            k3 = derivative(t + h * 2 / 3, state + h * (k2 - k1 / 3))
+            k4 = derivative(t + h, state + h * (k1 - k2 + k3))
             state = state + h / 8 * (k1 + 3 * (k2 + k3) + k4)
         states.append(state)
     return torch.stack(states)

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lce_core.errors import UnavailableError
-from lce_core.models._weights_digest import weights_digest
-from lce_core.models._whole_weights import require_whole
+from lce_core.models._weights import require_whole, weights_digest
 from lce_core.registry import Plugin, Registry
 from lce_core.rope import RopeGeometry
 

@@ -160,8 +160,12 @@ class StockModel(LoadedModel):
         return model
 
     def check_folder(self, folder: Path) -> None:
-        """Compare config.json in `folder` with geometry and shape, as `check_config` does."""
-        check_config(self, folder)
+        """Compare config.json in `folder` with geometry and shape; raise as in the base class."""
+        found, own = read_config(folder), self.config()
+        for key in CHECKED:
+            self._compare(folder, key, getattr(found, key, None), getattr(own, key, None))
+        for key in ROPE_CHECKED:
+            self._compare(folder, key, _rope(found, key), _rope(own, key))
 
     def load_published(self, folder: Path, dtype: Any) -> PreTrainedModel:
         """Load weights that others trained from this model; raise errors as in the base class."""
@@ -169,10 +173,19 @@ class StockModel(LoadedModel):
         found, own = read_config(place), self.config()
         for key in CHECKED:
             if key != _CONTEXT:
-                _compare_key(self, place, key, found, own)
+                self._compare(place, key, getattr(found, key, None), getattr(own, key, None))
         found.rope_parameters = dict(own.rope_parameters or {})
         setattr(found, _CONTEXT, getattr(own, _CONTEXT))
         return load_weights(place, dtype, found)
+
+    def _compare(self, folder: Path, key: str, given: object, expected: object) -> None:
+        if given != expected:
+            raise SpecError(
+                f"{folder / 'config.json'}: {key}",
+                repr(given),
+                f"{expected!r}, as base model {self.plugin_name} has it",
+                "name another folder, or write a base model plug-in for this one",
+            )
 
 
 def load_weights(
@@ -222,21 +235,6 @@ def load_weights(
     return model
 
 
-def check_config(model: StockModel, folder: Path) -> None:
-    """Compare config.json in `folder` with the plug-in's geometry and shape.
-
-    Raises:
-      SpecError: if a key differs; the message names file, key, both values and the remedy.
-      DataError: if the file is not a configuration.
-    """
-    found, expected = read_config(folder), model.config()
-    for key in CHECKED:
-        _compare_key(model, folder, key, found, expected)
-    for key in ROPE_CHECKED:
-        where = f"{folder / 'config.json'}: {key}"
-        _compare(model, where, _rope(found, key), _rope(expected, key))
-
-
 def read_config(folder: Path) -> PretrainedConfig:
     """Read config.json with transformers; raise DataError if it cannot be read."""
     from transformers import AutoConfig
@@ -260,23 +258,6 @@ def _rope(config: PretrainedConfig, key: str) -> object:
     # partial_rotary_factor.
     value = (config.rope_parameters or {}).get(key)
     return 1.0 if value is None and key == "partial_rotary_factor" else value
-
-
-def _compare_key(
-    model: StockModel, folder: Path, key: str, found: PretrainedConfig, own: PretrainedConfig
-) -> None:
-    where = f"{folder / 'config.json'}: {key}"
-    _compare(model, where, getattr(found, key, None), getattr(own, key, None))
-
-
-def _compare(model: StockModel, where: str, given: object, expected: object) -> None:
-    if given != expected:
-        raise SpecError(
-            where,
-            repr(given),
-            f"{expected!r}, as base model {model.plugin_name} has it",
-            "name another folder, or write a base model plug-in for this one",
-        )
 
 
 def _first_line(error: Exception) -> str:

