@@ -209,7 +209,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         text = _LINK.sub(resolve, text)
         path = os.path.normpath(Path(source).parent / target)
         found = FROM_ROOT.get(path) or SOURCES.get(path)
-        if path.startswith("docs/"):
+        if path.startswith("docs/") and not path.endswith(".py"):
             found = path.removeprefix("docs/")
         if found is None:
             return text
