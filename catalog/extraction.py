@@ -187,9 +187,8 @@ def _cell_rows(plans: list[Row], holdings: Holdings) -> Iterator[Row]:
                 "study": plan["study"],
                 "position": position,
                 **{axis: cell[axis] for axis in _AXES},
-                # Earlier versions planned one target context for all methods.
-                "target_context": cell.get("target_context", plan["target_context"]),
-                **cell_status(cell, holdings, plan.get("kinds", {})),
+                "target_context": cell["target_context"],
+                **cell_status(cell, holdings, plan["kinds"]),
                 **_measured(cell["cell"], holdings),
                 "family": _family(cell, holdings, installed),
             }

@@ -160,8 +160,8 @@ def read_blocks(
 
 
 def as_store_error(error: Exception, path: Path) -> Exception:
-    """Convert a DuckDB error while reading into a StoreError; return other errors unchanged."""
-    if not isinstance(error, duckdb.Error):
+    """Convert a DuckDB error that means a damaged file; return other errors unchanged."""
+    if not isinstance(error, _DAMAGE):
         return error
     return StoreError(
         path,

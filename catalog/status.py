@@ -42,8 +42,7 @@ def _obstacle(parents: list[str], holdings: Holdings, kinds: Mapping[str, str]) 
             return f"{kind} {parent} failed: {_cause(failure)}"
     if not waiting:
         return "not run yet"
-    # Plans of earlier versions lack the steps that their cells depend on.
-    return f"waits for {kinds.get(waiting[0], 'step')} {waiting[0]}"
+    return f"waits for {kinds[waiting[0]]} {waiting[0]}"
 
 
 def _cause(failure: Mapping[str, Any]) -> str:

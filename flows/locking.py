@@ -18,7 +18,8 @@ from lce_core.execution import Execution
 from lce_core.store.artifacts import Store
 from lce_core.store.odd_files import open_file
 from lce_core.store.study_folders import LOCK
-from lce_core.study.lock import MAX_CHARS, Change, Lock, changes, lock_of
+from lce_core.study.lock import MAX_CHARS, Lock, lock_of
+from lce_core.study.plan_diff import LockChange, lock_changes
 
 SHOWN_FIELDS = 3
 
@@ -79,7 +80,7 @@ def check_lock(study: str, execution: Execution, file: Path | None) -> bool:
             f"write it with `lce lock {study}`, or name it with --file",
         )
     lock = read_lock(path, request.plan.study.study)
-    found, unchecked = changes(lock, request.plan)
+    found, unchecked = lock_changes(lock, request.plan)
     for change in found:
         say(_line(change))
     say(_summary(path, found, len(lock.steps)))
@@ -123,7 +124,7 @@ def meet_lock(request: Request, store: Store) -> str | None:
     except DataError as error:
         return f"note: {error}"
     store.studies.keep_lock(lock.study, lock.text())
-    found, _ = changes(lock, request.plan)
+    found, _ = lock_changes(lock, request.plan)
     if not found:
         return None
     return f"note: {_summary(path, found, len(lock.steps))}; `lce lock --check` lists them"
@@ -141,7 +142,7 @@ def _keep_what_waits(path: Path, old: Lock, request: Request) -> None:
         )
 
 
-def _line(change: Change) -> str:
+def _line(change: LockChange) -> str:
     where = f"{change.sign} {change.kind} {change.name}"
     if change.sign != "~":
         return f"{where}  {change.old or change.new or '(data not here)'}"
@@ -151,7 +152,7 @@ def _line(change: Change) -> str:
     return f"{where}  {change.old} -> {change.new or '(data not here)'}  {'; '.join(fields)}"
 
 
-def _summary(path: Path, found: list[Change], locked: int) -> str:
+def _summary(path: Path, found: list[LockChange], locked: int) -> str:
     if not found:
         return f"{path}: all {locked:,} ids as locked"
     signs: Counter[str] = Counter(change.sign for change in found)

@@ -92,12 +92,6 @@ def verify_files(home: Path) -> bool:
     amount = f"{formats.size(found.num_bytes)} in {formats.duration(time.monotonic() - begun)}"
     console.print(f"{found.num_artifacts:,} artifacts read, {amount}: ", end="")
     console.print(f"{len(found.damage):,} damaged" if found.damage else "none damaged")
-    if found.unsealed:
-        console.print(
-            f"{found.unsealed:,} of them have a record without a seal, from an earlier version:"
-            " a changed field in it would go unnoticed",
-            soft_wrap=True,
-        )
     if found.damage:
         console.print("`lce run STUDY` computes the damaged ones of a study again")
         if catalog_path(home).is_file():

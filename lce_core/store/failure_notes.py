@@ -15,6 +15,13 @@ from lce_core.store.odd_files import NOT_A_FILE, read_mapping
 from lce_core.store.records import write_json
 from lce_core.store.steps import Step
 
+_TYPES = {
+    **dict.fromkeys(("class", "message", "folder"), str),
+    **dict.fromkeys(("attempts", "short_of_memory"), int),
+    **dict.fromkeys(("folders", "axes"), dict),
+}
+"""Keys and types of every failure note. A file without them is ignored."""
+
 
 class FailureNotes:
     """Failure notes of a store, one per step whose last attempt failed."""
@@ -79,12 +86,7 @@ class FailureNotes:
 
 
 def _is_note(content: Mapping[str, Any]) -> bool:
-    """Return True if `content` is a failure note of this or an earlier version."""
-    types = {"class": str, "message": str, "folder": str, "attempts": int, "folders": dict}
-    others = {"axes": dict, "short_of_memory": int}
-    return all(isinstance(content.get(name), kind) for name, kind in types.items()) and all(
-        isinstance(content.get(name, kind()), kind) for name, kind in others.items()
-    )
+    return all(isinstance(content.get(name), kind) for name, kind in _TYPES.items())
 
 
 def folders_of(execution: Mapping[str, Any]) -> dict[str, str]:

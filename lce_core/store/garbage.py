@@ -38,14 +38,10 @@ class Roots:
     places: tuple[Mapping[str, Any], ...] = ()
     """Axes of cells whose id is unknown because their data is missing. Artifacts with these axes
     are kept."""
-    kinds: Collection[str] | None = None
-    """Step kinds for which `ids` is complete; artifacts of other kinds are kept. None: all kinds
-    are complete."""
 
-    def name(self, short: str, kind: str, axes: Mapping[str, Any]) -> bool:
+    def name(self, short: str, axes: Mapping[str, Any]) -> bool:
         """Return True if an artifact or failure note is itself a root."""
-        unsure = self.kinds is not None and kind not in self.kinds
-        return short in self.ids or unsure or any(_agree(axes, one) for one in self.places)
+        return short in self.ids or any(_agree(axes, one) for one in self.places)
 
 
 @dataclass(frozen=True)
@@ -143,11 +139,7 @@ def _holdings(store: Store) -> _Holdings:
 
 def _reached(held: _Holdings, roots: Roots) -> set[str]:
     reached: set[str] = set()
-    waiting = [
-        short
-        for short, (folder, *_) in held.folders.items()
-        if roots.name(short, folder.parent.name, _axes(held.records.get(short)))
-    ]
+    waiting = [short for short in held.folders if roots.name(short, _axes(held.records.get(short)))]
     while waiting:
         short = waiting.pop()
         if short not in reached:
@@ -170,15 +162,13 @@ def _of_steps(store: Store, held: _Holdings, reached: set[str], roots: Roots) ->
     for folder in store.home.glob("progress/*"):
         if folder.name in held.records and store.has_finished(folder.name):
             yield Garbage(folder, "progress", 0, "its step is finished")
-        elif not (folder.name in roots.ids or roots.places or roots.kinds is not None):
+        elif not (folder.name in roots.ids or roots.places):
             yield Garbage(folder, "progress", 0, "no plan or lock reaches its step")
     notes = store.failures.all()
     for file in store.home.glob("failures/*.json"):
-        noted = notes.get(file.stem, {})
-        kind = str(noted.get("folder", "")).partition("/")[0]
         if file.stem in held.records and file.stem in reached:
             yield Garbage(file, "failure", 0, "its step was done since")
-        elif not roots.name(file.stem, kind, noted.get("axes", {})):
+        elif not roots.name(file.stem, notes.get(file.stem, {}).get("axes", {})):
             yield Garbage(file, "failure", 0, "no plan or lock reaches its step")
 
 

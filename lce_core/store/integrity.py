@@ -22,8 +22,6 @@ class Reread:
 
     num_artifacts: int = 0
     num_bytes: int = 0
-    unsealed: int = 0
-    """Artifacts whose record has no seal, so that a changed field cannot be detected."""
     damage: dict[Path, str] = field(default_factory=dict)
     """Description of the damage by artifact folder."""
 
@@ -67,8 +65,6 @@ def reread(store: Store, report: Callable[[int, int], None]) -> Reread:
             found.num_artifacts += 1
             if wrong:
                 found.damage[folder] = wrong
-            elif not Record.read(folder).is_sealed:
-                found.unsealed += 1
     finally:
         store.file_facts.save()
     return found

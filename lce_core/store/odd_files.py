@@ -12,11 +12,11 @@ import json
 import os
 import shutil
 import stat
-import uuid
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from lce_core.errors import StoreError
+from lce_core.store.set_aside import free_mark
 
 NOT_A_FILE = frozenset(
     (errno.ENOENT, errno.ENOTDIR, errno.ESTALE, errno.ELOOP, errno.EISDIR, errno.EINVAL)
@@ -133,4 +133,4 @@ def _is_odd(path: Path) -> bool:
 
 def _set_aside(path: Path) -> None:
     # lce did not create this folder, so keep its content under a new name.
-    path.rename(path.with_name(f"{path.name}.set-aside-{uuid.uuid4().hex[:8]}"))
+    path.rename(path.with_name(path.name + free_mark(path)))

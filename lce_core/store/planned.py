@@ -25,8 +25,8 @@ _TEXT_OR_NONE = (str, type(None))
 _CELL = {
     **dict.fromkeys(("base_model", "method", "benchmark", "task"), str),
     **dict.fromkeys(("cell", "folder", "checkpoint", "unavailable", "profile"), _TEXT_OR_NONE),
-    **dict.fromkeys(("frozen", "exact_attention"), bool),
-    **dict.fromkeys(("seed", "eval_length"), int),
+    **dict.fromkeys(("frozen", "exact_attention", "waits_for_data"), bool),
+    **dict.fromkeys(("seed", "eval_length", "target_context"), int),
     "train_length": (int, type(None)),
     "blocked_by": list,
 }
@@ -44,10 +44,12 @@ _PLAN = {
     "target_context": int,
     "base_contexts": dict,
     "cells": list,
+    "steps": list,
+    "kinds": dict,
     "trainings": list,
 }
-"""Keys and types that every valid plan has. `_CELL`, `_TRAINING` and `_COMPARISON` do the same for
-its cells, training runs and expected comparisons. Plans of earlier versions may lack other keys."""
+"""Keys and types of a plan. `_CELL`, `_TRAINING` and `_COMPARISON` are those of its cells, training
+runs and expected comparisons."""
 
 
 def read_plan(file: Path) -> dict[str, Any]:
@@ -59,7 +61,6 @@ def read_plan(file: Path) -> dict[str, Any]:
     """
     plan = read_mapping(file)
     _require(plan, _PLAN)
-    _require({"steps": [], "kinds": {}, **plan}, {"steps": list, "kinds": dict})
     for cell in plan["cells"]:
         _require(cell, _CELL)
     for training in plan["trainings"]:
@@ -80,16 +81,10 @@ def _require(content: Any, types: Mapping[str, Any]) -> None:
 def planned_ids(plan: Mapping[str, Any]) -> Iterator[str]:
     """Yield the ids that a plan names.
 
-    A plan of an earlier version lists only cells, their parents and training runs, not all steps.
-
     Raises:
       Exception: one of `UNREADABLE`, if the content is not a plan.
     """
-    for cell in plan["cells"]:
-        yield from (short for short in (cell["cell"], cell["checkpoint"]) if short)
-        yield from cell["blocked_by"]
-    yield from (run["checkpoint"] for run in plan["trainings"])
-    yield from (short[:SHORT] for short in plan.get("steps", ()))
+    yield from (short[:SHORT] for short in plan["steps"])
 
 
 def ids_of_study(folder: Path) -> set[str]:

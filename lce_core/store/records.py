@@ -22,8 +22,7 @@ from pydantic import BaseModel, ConfigDict
 from lce_core.store.odd_files import put, read_file
 
 RECORD = "record.json"
-FORMAT = 2
-"""Records have a seal since format 2. Records of format 1 have none and remain valid."""
+FORMAT = 1
 _SEAL = "seal"
 
 _LIBRARIES = (
@@ -83,13 +82,7 @@ class Record(BaseModel):
     attempts: int
     """Number of attempts, including the successful one."""
     plugins: dict[str, PluginCode] = {}
-    """The user's own plug-ins in the spec, by "kind/name", such as "methods/mine". Empty in records
-    of older versions of lce, which kept no digests."""
-
-    @property
-    def is_sealed(self) -> bool:
-        """True if the record has a seal that detects changed fields (format 2 and later)."""
-        return self.format > 1
+    """The user's own plug-ins in the spec, by "kind/name", such as "methods/mine"."""
 
     @classmethod
     def read(cls, folder: Path) -> Record:
@@ -115,8 +108,7 @@ class Record(BaseModel):
             if not isinstance(content, dict) or "format" not in content:
                 raise ValueError(f"{RECORD} holds no record")
             seal = content.pop(_SEAL, None)
-            unsealed = seal is None and content.get("format") == 1
-            if not unsealed and seal != _seal_of(content):
+            if seal != _seal_of(content):
                 raise SealError(f"{RECORD} was changed after it was written")
             return cls.model_validate(content)
         except RecursionError:
@@ -124,10 +116,7 @@ class Record(BaseModel):
 
     def write(self, folder: Path) -> None:
         """Write `folder`/record.json with its seal, atomically by rename."""
-        content = self.model_dump(mode="json")
-        if not self.plugins:
-            del content["plugins"]  # older versions of lce reject unknown fields
-        write_json(folder / RECORD, sealed(content))
+        write_json(folder / RECORD, sealed(self.model_dump(mode="json")))
 
 
 def sealed(content: Mapping[str, Any]) -> dict[str, Any]:

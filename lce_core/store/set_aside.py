@@ -1,8 +1,8 @@
-"""Rename an unusable database so that a new one can take its place.
+"""Rename what is in the place of a file or database, so that a new one can take the place.
 
-The catalog is built from the store; the databases of MLflow and Prefect hold only the history of
-runs. A damaged database therefore must not stop a command. It is renamed, never deleted, so that a
-user can inspect it.
+Whatever lce cannot use is renamed, never deleted, so that a user can inspect it. The catalog is
+built from the store; the databases of MLflow and Prefect hold only the history of runs. A damaged
+database therefore must not stop a command.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def set_aside(path: Path, why: str, along: Sequence[Path] = ()) -> None:
     Raises:
       StoreError: if a file cannot be renamed.
     """
-    mark = _free_mark(path)
+    mark = free_mark(path)
     # Rename side files first: a new database beside an old write-ahead log would replay the log.
     sides = [path.with_name(path.name + end) for end in SIDE_FILES]
     moves = [(side, f"{path.name}{mark}{side.name[len(path.name) :]}") for side in sides]
@@ -55,8 +55,8 @@ def set_aside(path: Path, why: str, along: Sequence[Path] = ()) -> None:
     sys.stderr.flush()
 
 
-def _free_mark(path: Path) -> str:
-    """Return an unused suffix for the renamed database, such as ".set-aside-<UTC time>"."""
+def free_mark(path: Path) -> str:
+    """Return an unused suffix for a renamed file or folder: ".set-aside-" and the UTC time."""
     first = mark = time.strftime(".set-aside-%Y%m%dT%H%M%SZ", time.gmtime())
     number = 1
     while path.with_name(path.name + mark).exists():

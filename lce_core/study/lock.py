@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from lce_core.errors import DataError
 from lce_core.store.identity import SHORT, fingerprint
-from lce_core.store.steps import Step, differences
+from lce_core.store.steps import Step
 from lce_core.study.plan import StudyPlan
 from lce_core.study.step_kinds import kind_named
 
@@ -54,21 +54,6 @@ class LockedStep:
     """The step's spec with shortened digests."""
     parents: Mapping[str, str]
     """Ids of the parent steps by role."""
-
-
-@dataclass(frozen=True)
-class Change:
-    """A step that differs between a lock and a plan."""
-
-    sign: Literal["~", "-", "+"]
-    """`~`: the id changed; `-`: the step was removed; `+`: the step was added."""
-    kind: str
-    name: str
-    old: str | None
-    new: str | None
-    """Old and new id. None if there is no such step, or if its id needs data that is missing."""
-    fields: tuple[str, ...] = ()
-    """Changed fields of a `~` step as "path: old -> new", shallowest path first."""
 
 
 @dataclass(frozen=True)
@@ -151,63 +136,6 @@ def lock_of(plan: StudyPlan, *, expected: bool = False) -> Lock:
         {step.short: _from_plan(step) for step in steps},
         dict(_data(steps)),
     )
-
-
-def changes(old: Lock, plan: StudyPlan) -> tuple[list[Change], int]:
-    """List the steps that differ between a lock and a plan, sorted by kind and name.
-
-    A step whose input data is missing has no id. It is compared field by field without digests.
-
-    Returns:
-      The changes, and the number of steps that equal the lock except for digests that could not
-      be checked because their data is missing.
-    """
-    new, found, unchecked = lock_of(plan), [], 0
-    gone = [step for short, step in old.steps.items() if short not in new.steps]
-    added = {short: step for short, step in new.steps.items() if short not in old.steps}
-    waiting = lock_of(plan, expected=True) if plan.expected else None
-    places: dict[tuple[str, str], list[str]] = {}
-    for short, step in added.items():
-        places.setdefault((step.kind, step.name), []).append(short)
-    expected: dict[tuple[str, str], list[str]] = {}
-    for one in plan.expected.values() if waiting else ():
-        expected.setdefault((one.kind, one.name), []).append(one.short)
-    for step in gone:
-        place = (step.kind, step.name)
-        if there := places.get(place):
-            fields, short = _nearest(old, step, new, there)
-            there.remove(short)
-            del added[short]
-            found.append(Change("~", *place, step.id, short, fields))
-        elif waiting and (there := expected.get(place)):
-            fields, short = _nearest(old, step, waiting, there)
-            there.remove(short)
-            fields = tuple(one for one in fields if not _is_digest(one))
-            unchecked += not fields
-            if fields:
-                found.append(Change("~", *place, step.id, None, fields))
-        else:
-            found.append(Change("-", *place, step.id, None))
-    found += [Change("+", step.kind, step.name, None, short) for short, step in added.items()]
-    unmatched = {short for there in expected.values() for short in there} - new.steps.keys()
-    found += [
-        Change("+", step.kind, step.name, None, None)
-        for short, step in (waiting.steps.items() if waiting else ())
-        if short in unmatched
-    ]
-    return sorted(found, key=lambda one: (one.kind, one.name, one.sign != "-")), unchecked
-
-
-def _nearest(
-    old: Lock, step: LockedStep, new: Lock, candidates: Iterable[str]
-) -> tuple[tuple[str, ...], str]:
-    before = old.lineage(step.id)
-    compared = [(tuple(differences(before, new.lineage(one))), one) for one in candidates]
-    return min(compared, key=lambda found: len(found[0]))
-
-
-def _is_digest(difference: str) -> bool:
-    return difference.partition(":")[0].rpartition(".")[2] in DIGESTS
 
 
 def _from_plan(step: Step) -> LockedStep:

@@ -1,4 +1,8 @@
-"""Compare a plan with the stored artifacts of its study: new, stale and orphaned, and why.
+"""Compare a plan with its study's lock, and with the stored artifacts of earlier plans.
+
+`lock_changes` lists the steps that differ from a lock, by kind and name. `compare` says which steps
+are new or stale, which artifacts are orphaned, and why. If several old steps match a new one, both
+take the one with the fewest differing fields.
 
 A step's place is its kind with the axes that the kind names in `place`. A step to do is stale if an
 earlier plan or the lock of the study named another step in the same place and the store holds that
@@ -12,12 +16,13 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 from lce_core.store.artifacts import Store
 from lce_core.store.identity import SHORT
 from lce_core.store.records import Record
 from lce_core.store.steps import Step, differences
+from lce_core.study.lock import DIGESTS, Lock, LockedStep, lock_of
 from lce_core.study.plan import StudyPlan
 from lce_core.study.progress import StepState
 from lce_core.study.step_kinds import CellSpec, kind_named
@@ -28,6 +33,24 @@ _SHOWN_FIELDS = 3
 _LONGEST_FIELD = 150
 
 Place = tuple[object, ...]
+Fields = tuple[str, ...]
+"""Differing fields of two steps as "path: old -> new", shallowest path first."""
+Matched = TypeVar("Matched")
+
+
+@dataclass(frozen=True)
+class LockChange:
+    """A step that differs between a lock and a plan."""
+
+    sign: Literal["~", "-", "+"]
+    """`~`: the id changed; `-`: the step was removed; `+`: the step was added."""
+    kind: str
+    name: str
+    old: str | None
+    new: str | None
+    """Old and new id. None if there is no such step, or if its id needs data that is missing."""
+    fields: Fields = ()
+    """Differing fields of a `~` step."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +74,71 @@ class PlanDiff:
     states: dict[str, StepState]
     """States by fingerprint; the reasons of steps to do name the differing fields."""
     orphans: tuple[Orphan, ...]
+
+
+def lock_changes(old: Lock, plan: StudyPlan) -> tuple[list[LockChange], int]:
+    """List the steps that differ between a lock and a plan, sorted by kind and name.
+
+    A step whose input data is missing has no id. It is compared field by field without digests.
+
+    Returns:
+      The changes, and the number of steps that equal the lock except for digests that could not
+      be checked because their data is missing.
+    """
+    new = lock_of(plan)
+    expected = lock_of(plan, expected=True) if plan.expected else new
+    added = _by_name(step for step in new.steps.values() if step.id not in old.steps)
+    waiting = _by_name(expected.steps[step.short] for step in plan.expected.values())
+    changes, num_unchecked = [], 0
+    for step in old.steps.values():
+        name = (step.kind, step.name)
+        if step.id in new.steps:
+            continue
+        if same_name := added.get(name):
+            fields, match = _nearest_locked(old, step, new, same_name)
+            same_name.remove(match)
+            changes.append(LockChange("~", *name, step.id, match.id, fields))
+        elif same_name := waiting.get(name):
+            fields, match = _nearest_locked(old, step, expected, same_name)
+            same_name.remove(match)
+            if fields := tuple(field for field in fields if not _is_digest(field)):
+                changes.append(LockChange("~", *name, step.id, None, fields))
+            else:
+                num_unchecked += 1
+        else:
+            changes.append(LockChange("-", *name, step.id, None))
+    for steps in added.values():
+        changes += [LockChange("+", step.kind, step.name, None, step.id) for step in steps]
+    for steps in waiting.values():
+        changes += [
+            LockChange("+", step.kind, step.name, None, None)
+            for step in steps
+            if step.id not in new.steps
+        ]
+    return sorted(changes, key=lambda one: (one.kind, one.name, one.sign != "-")), num_unchecked
+
+
+def _by_name(steps: Iterable[LockedStep]) -> dict[tuple[str, str], list[LockedStep]]:
+    found: dict[tuple[str, str], list[LockedStep]] = {}
+    for step in steps:
+        found.setdefault((step.kind, step.name), []).append(step)
+    return found
+
+
+def _nearest_locked(
+    old: Lock, step: LockedStep, new: Lock, candidates: Iterable[LockedStep]
+) -> tuple[Fields, LockedStep]:
+    before = old.lineage(step.id)
+    return _nearest((tuple(differences(before, new.lineage(c.id))), c) for c in candidates)
+
+
+def _is_digest(field: str) -> bool:
+    return field.partition(":")[0].rpartition(".")[2] in DIGESTS
+
+
+def _nearest(compared: Iterable[tuple[Fields, Matched]]) -> tuple[Fields, Matched]:
+    """Return the candidate with the fewest differing fields."""
+    return min(compared, key=lambda found: len(found[0]))
 
 
 def compare(
@@ -105,7 +193,7 @@ def _explained(step: Step, near: Iterable[Record], left: Collection[str]) -> Ste
     Prefer artifacts of the study's own earlier plans (`left`): they make the step stale.
     """
     own = [record for record in near if record.fingerprint[:SHORT] in left]
-    fields, record = min(((_fields(one, step), one) for one in own or near), key=_number_of_fields)
+    fields, record = _nearest((_fields(one, step), one) for one in own or near)
     if own:
         reason = f"changed: {in_short(fields)}"
         return StepState("to do", reason, "stale", fields, record.fingerprint[:SHORT])
@@ -135,25 +223,20 @@ def _orphans(plan: StudyPlan, records: Iterable[Record]) -> tuple[Orphan, ...]:
         waits = reason == "" or record.axes.get("base_model") in absent
         if waits or (record.kind, record.name) in waiting:
             continue
-        fields: tuple[str, ...] = (reason or _no_longer(record, values),)
+        fields: Fields = (reason or _no_longer(record, values),)
         now = None
         if there := places.get(place):
-            compared = ((_fields(record, step), step) for step in there)
-            fields, step = min(compared, key=_number_of_fields)
+            fields, step = _nearest((_fields(record, step), step) for step in there)
             now = step.short
         short = record.fingerprint[:SHORT]
         found.append(Orphan(record.kind, record.name, short, record.axes, fields, now))
     return tuple(found)
 
 
-def _fields(record: Record, step: Step) -> tuple[str, ...]:
-    """List the fields that differ between a finished step and a planned one, "path: old -> new"."""
+def _fields(record: Record, step: Step) -> Fields:
+    """List the fields that differ between a finished step and a planned one."""
     found = differences(record.lineage, step.lineage)
     return tuple(found) or (f"version of kind {step.kind}: -> {kind_named(step.kind).version}",)
-
-
-def _number_of_fields(compared: tuple[tuple[str, ...], object]) -> int:
-    return len(compared[0])
 
 
 def _no_longer(record: Record, values: Mapping[tuple[str, str], set[object]]) -> str:

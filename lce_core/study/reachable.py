@@ -20,8 +20,7 @@ from lce_core.store.odd_files import read_file, read_mapping
 from lce_core.store.planned import UNREADABLE, ids_of_study, planned_ids
 from lce_core.store.study_folders import LOCK
 from lce_core.study.lock import Lock
-from lce_core.study.step_kinds import CellSpec, TrainingSpec
-from lce_core.study.step_spec import KINDS
+from lce_core.study.step_kinds import CellSpec
 
 
 def roots_of(store: Store, locks: Iterable[Path]) -> Roots:
@@ -50,20 +49,12 @@ def roots_of(store: Store, locks: Iterable[Path]) -> Roots:
                 ids |= ids_of_study(path.parent)
         except UNREADABLE as error:
             raise _no_plan(path, error) from None
-    whole = all("steps" in plan for _, plan in plans)
-    return Roots(ids, tuple(places), None if whole else _ALWAYS_NAMED)
-
-
-_ALWAYS_NAMED = frozenset(
-    name for name, kind in KINDS.items() if issubclass(kind, CellSpec | TrainingSpec)
-)
-"""Kinds whose steps are all named even in plans of earlier versions, which have no `steps`."""
+    return Roots(ids, tuple(places))
 
 
 def _places(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for cell in plan["cells"]:
-        # Plans of earlier versions do not record why a cell has no id: assume missing data.
-        if cell["cell"] is None and cell.get("waits_for_data", True):
+        if cell["cell"] is None and cell["waits_for_data"]:
             yield {axis: cell[axis] for axis in CellSpec.place}
 
 

@@ -106,8 +106,7 @@ def _params(plan: Mapping[str, Any], cell: Found, row: str) -> dict[str, str]:
         "frozen": planned["frozen"],
         "base_model": planned["base_model"],
         "seed": planned["seed"],
-        # Plans of earlier versions have one target for all methods.
-        "target_context": planned.get("target_context", plan["target_context"]),
+        "target_context": planned["target_context"],
         "trained_context": plan["base_contexts"].get(planned["base_model"]),
         "train_length": planned["train_length"],
         "exact_attention": planned["exact_attention"],

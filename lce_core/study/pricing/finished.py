@@ -49,9 +49,7 @@ def _finished(device: str, store: Store, threads: int) -> Iterator[Finished]:
         if _ran_on(record, threads) != device:
             continue
         try:
-            if (costs := _costs(record)) is None:
-                continue
-            cost, planned = costs
+            cost, planned = _costs(record)
             trains = issubclass(kind_named(record.kind), TrainingSpec)
         except (SpecError, KeyError):  # the plug-in is missing or has another version now
             continue
@@ -70,12 +68,8 @@ def _ran_on(record: Record, threads: int) -> str | None:
     return "cpu" if here == (cpu_name(), threads) else None
 
 
-def _costs(record: Record) -> tuple[StepCost, StepCost] | None:
-    """Return the cost of the tokens actually processed and the planned cost.
-
-    Return None for a text-scoring cell whose record, written by an earlier version, lacks
-    `passed_tokens`: it is unknown how many losses the cell took from other cells.
-    """
+def _costs(record: Record) -> tuple[StepCost, StepCost]:
+    """Return the cost of the tokens actually processed and the planned cost."""
     step = Step(
         record.kind,
         record.name,
@@ -89,12 +83,9 @@ def _costs(record: Record) -> tuple[StepCost, StepCost] | None:
     planned = spec.cost(step)
     if not isinstance(spec, CellSpec):
         return planned, planned
-    tokens = record.result.get("passed_tokens")
-    foreseen = planned.scaled(shares_of_text([step]).get(step.fingerprint, 1.0))
-    if tokens is None:
-        return None if spec.benchmark.scores_text else (foreseen, foreseen)
+    tokens = record.result["passed_tokens"]
     share = min(1.0, tokens / max(1, planned.tokens + planned.decoding.tokens))
     cost = replace(planned.scaled(share), decoding=planned.decoding.scaled(share))
     if spec.benchmark.scores_text:  # the share of losses taken from other cells varies by run
         return cost, cost
-    return cost, foreseen
+    return cost, planned.scaled(shares_of_text([step]).get(step.fingerprint, 1.0))

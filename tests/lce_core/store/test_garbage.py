@@ -24,7 +24,6 @@ from lce_core.study.lock import lock_of
 from lce_core.study.plan import StudyPlan, compile_study
 from lce_core.study.reachable import roots_of
 from lce_core.study.study_file import parse_study
-from tests.support.catalogs.sample_store import sample_store
 
 SMOKE: dict[str, Any] = yaml.safe_load((STUDIES / "smoke.yaml").read_text(encoding="utf-8"))
 CHILD = """
@@ -115,11 +114,6 @@ def test_a_plan_reaches_what_its_missing_steps_will_be_made_from(store: Store, t
             store.ensure(step, write, {})
     store.studies.save_plan("smoke", plan.to_json(), "smoke.yaml")
     assert collect(store) == []
-    # A plan of an earlier version does not name them: they are kept because it cannot say.
-    content = plan.to_json()
-    del content["steps"]
-    store.studies.save_plan("smoke", content, "smoke.yaml")
-    assert collect(store) == []
 
 
 def test_a_lock_keeps_what_the_study_was(store: Store, text: Path, tmp_path: Path) -> None:
@@ -190,7 +184,7 @@ def test_leftovers_of_steps_go(store: Store, text: Path) -> None:
         (folder / "a").write_text("a", encoding="utf-8")
     for name in (done.short, waiting.short, "0123456789ab"):
         note = {"folder": f"cell/x-{name}", "class": "data", "message": "", "attempts": 1}
-        note["folders"] = {}
+        note |= {"folders": {}, "axes": {}, "short_of_memory": 0}
         (store.home / "failures" / f"{name}.json").write_text(json.dumps(note), encoding="utf-8")
     gone = {(one.what, one.path.name) for one in collect(store)}
     assert gone == {
@@ -290,9 +284,3 @@ def test_what_stays_keeps_what_it_was_made_from(store: Store, text: Path) -> Non
     assert {plan.steps[print_].kind for print_ in kept} >= {"cell", "base", "rows", "held_out"}
     gone = {one.path for one in find_garbage(store, Roots({cell.short}), 0)}
     assert gone == {store.path(s) for s in plan.steps.values() if s.fingerprint not in kept}
-
-
-def test_a_store_of_an_earlier_version_keeps_all_that_its_plan_may_need(tmp_path: Path) -> None:
-    shown = sample_store(tmp_path)
-    assert "steps" not in shown.studies.plans()[0]
-    assert find_garbage(shown, roots_of(shown, ()), 10**9) == []

@@ -108,19 +108,6 @@ def test_another_order_or_layout_of_the_same_record_is_the_same_record(store: St
     assert store.record(a_step()) is not None
 
 
-def test_a_record_from_before_seals_is_served_and_counted(store: Store) -> None:
-    def as_before(record: Content) -> None:
-        record.pop("seal")
-        record["format"] = 1
-
-    changed(store.path(a_step()) / RECORD, as_before)
-    record = store.record(a_step())
-    assert record is not None
-    assert not record.is_sealed
-    found = reread(store, lambda done, total: None)
-    assert (found.num_artifacts, found.unsealed, found.damage) == (1, 1, {})
-
-
 def flip_below_the_file_system(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Other bytes, and a look at the file that is as before."""
     before = file.stat()

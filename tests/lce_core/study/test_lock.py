@@ -13,8 +13,9 @@ import pytest
 import yaml
 
 from flows.settings import STUDIES
-from lce_core.study.lock import Lock, changes, lock_of
+from lce_core.study.lock import Lock, lock_of
 from lce_core.study.plan import StudyPlan, compile_study
+from lce_core.study.plan_diff import lock_changes
 from lce_core.study.step_kinds import CellSpec
 from lce_core.study.study_file import parse_study
 
@@ -43,7 +44,7 @@ def test_a_lock_has_every_id_and_reads_back_as_written(text: Path) -> None:
     again = Lock.parse(lock.text(), "study.lock")
     assert again.text() == lock.text()
     assert again.steps == lock.steps
-    assert changes(again, plan) == ([], 0)
+    assert lock_changes(again, plan) == ([], 0)
 
 
 def test_a_lock_is_sorted_lines_of_one_entry_each(text: Path) -> None:
@@ -62,7 +63,7 @@ def test_a_changed_recipe_moves_what_follows_from_it_and_is_named(text: Path) ->
     old, training = lock_of(planned(text)), SMOKE["training"]
     rate = training["learning_rate"]
     plan = planned(text, training={**training, "learning_rate": 2 * rate})
-    found, unchecked = changes(old, plan)
+    found, unchecked = lock_changes(old, plan)
     assert {one.sign for one in found} == {"~"}
     assert unchecked == 0
     tuned = [one for one in found if one.kind == "finetune"]
@@ -79,11 +80,11 @@ def test_a_changed_recipe_moves_what_follows_from_it_and_is_named(text: Path) ->
 
 def test_a_seed_more_is_new_and_a_benchmark_less_is_gone(text: Path) -> None:
     old = lock_of(planned(text))
-    more, _ = changes(old, planned(text, seeds=[*SMOKE["seeds"], 7]))
+    more, _ = lock_changes(old, planned(text, seeds=[*SMOKE["seeds"], 7]))
     assert {one.sign for one in more} == {"+"}
     assert all("-s7" in one.name for one in more if one.kind in ("base", "cell", "finetune"))
     name = SMOKE["benchmarks"][0]["name"]
-    less, _ = changes(old, planned(text, benchmarks=SMOKE["benchmarks"][1:]))
+    less, _ = lock_changes(old, planned(text, benchmarks=SMOKE["benchmarks"][1:]))
     assert {one.sign for one in less} == {"-"}
     assert {one.kind for one in less} == {"cell"}
     assert all(f"-{name}-" in one.name for one in less)
@@ -92,7 +93,7 @@ def test_a_seed_more_is_new_and_a_benchmark_less_is_gone(text: Path) -> None:
 def test_other_text_is_named_by_its_digest(text: Path) -> None:
     old = lock_of(planned(text))
     (text / "a.jsonl").write_text('{"text": "one three"}\n', encoding="utf-8")
-    found, _ = changes(old, planned(text))
+    found, _ = lock_changes(old, planned(text))
     assert len(found) == len(old.steps)
     assert {one.fields[0].partition(":")[0] for one in found if one.kind == "rows"} == {"digest"}
 
@@ -100,7 +101,7 @@ def test_other_text_is_named_by_its_digest(text: Path) -> None:
 def test_a_raised_version_of_a_kind_is_named(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old = lock_of(planned(text))
     monkeypatch.setattr(CellSpec, "version", 2)
-    found, _ = changes(old, planned(text))
+    found, _ = lock_changes(old, planned(text))
     assert {one.kind for one in found} == {"cell"}
     assert {one.fields for one in found} == {("version of kind cell: 1 -> 2",)}
 
@@ -108,17 +109,17 @@ def test_a_raised_version_of_a_kind_is_named(text: Path, monkeypatch: pytest.Mon
 def test_without_its_data_a_study_is_compared_in_all_but_digests(text: Path) -> None:
     old = lock_of(planned(text))
     absent = text / "none"
-    found, unchecked = changes(old, planned(absent))
+    found, unchecked = lock_changes(old, planned(absent))
     assert found == []
     assert unchecked == len(old.steps)
     training = {**SMOKE["training"], "tokens_per_step": 8192}
-    found, unchecked = changes(old, planned(absent, training=training))
+    found, unchecked = lock_changes(old, planned(absent, training=training))
     assert {one.new for one in found} == {None}
     assert any("training.tokens_per_step" in " ".join(one.fields) for one in found)
     assert 0 < unchecked < len(old.steps)
     # What the lock lacks is new, also where nobody knows its id.
-    found, unchecked = changes(old, planned(absent, seeds=[*SMOKE["seeds"], 7]))
+    found, unchecked = lock_changes(old, planned(absent, seeds=[*SMOKE["seeds"], 7]))
     assert unchecked == len(old.steps)
     assert {(one.sign, one.new) for one in found} == {("+", None)}
-    more, _ = changes(old, planned(text, seeds=[*SMOKE["seeds"], 7]))
+    more, _ = lock_changes(old, planned(text, seeds=[*SMOKE["seeds"], 7]))
     assert {(one.kind, one.name) for one in found} == {(one.kind, one.name) for one in more}

@@ -91,9 +91,11 @@ class Study:
         self.store, self.seeds = store, seeds
         self.cells: list[dict[str, Any]] = []
         self.trainings: list[dict[str, Any]] = []
+        self.steps: list[str] = []
 
     def build(self) -> None:
         rows = free_step("rows", "rows", {"tokens": 4096}, {})
+        self.steps.append(rows.short)
         self.store.ensure(rows, _write_rows, {})
         bases = {seed: self._training("base", None, seed, {"rows": rows}) for seed in self.seeds}
         for method in METHODS:
@@ -121,6 +123,7 @@ class Study:
             "target_context": TARGET,
             "base_contexts": {BASE: TRAINED},
             "cells": self.cells,
+            "steps": self.steps,
             "kinds": {run["checkpoint"]: run["kind"] for run in self.trainings},
             "trainings": self.trainings,
         }
@@ -130,6 +133,7 @@ class Study:
     ) -> Step:
         name = f"{BASE}-{method or 'base'}-s{seed}"
         step = free_step(kind, name, {"seed": seed, "method": method}, parents)
+        self.steps.append(step.short)
         self.trainings.append(
             {
                 "fingerprint": step.fingerprint,
@@ -155,6 +159,8 @@ class Study:
         reason = None
         if method.label == "pi" and method.frozen and length > TARGET:
             reason = f"eval length {length} is beyond the {TARGET} tokens pi reaches"
+        if reason is None:
+            self.steps.append(step.short)
         self.cells.append(
             {
                 "fingerprint": None if reason else step.fingerprint,
@@ -170,6 +176,8 @@ class Study:
                 "eval_length": length,
                 "profile": "tiny",
                 "train_length": TRAINED if method.frozen else TARGET,
+                "target_context": TARGET,
+                "waits_for_data": False,
                 "checkpoint": weights.short,
                 "unavailable": reason,
                 "blocked_by": [] if reason else [weights.short],
