@@ -284,7 +284,7 @@ def _read_parquet(path: Path, schema: pa.Schema) -> pa.Table:
             path.name,
             error,
             "a parquet table with the columns of its kind",
-            "run the study again, which computes it anew",
+            "run the study again, which computes it again",
         ) from error
 
 

@@ -44,7 +44,7 @@ class Holdings:
                 "record.json",
                 f"no {name} among its files",
                 "every table of the step's kind",
-                "run the study again, which computes it anew",
+                "run the study again, which computes it again",
             )
         return self.folders[short] / name
 

@@ -100,7 +100,7 @@ def read_contents(catalog: Path, study: str) -> Contents:
                 catalog,
                 str(error).splitlines()[0],
                 "a catalog with all that a report shows",
-                "run `lce rebuild catalog`: an earlier version made this one",
+                "run `lce rebuild catalog`",
             ) from None
     return Contents(study, **found)
 

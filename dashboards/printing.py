@@ -80,7 +80,7 @@ def print_page(page: str, out: Path, browser: Path, seconds: float = SECONDS) ->
                 str(browser),
                 failed or "no PDF",
                 f"a Chromium or Chrome that prints the report within {seconds:g} s",
-                "see what it says below, or name another in LCE_CHROMIUM",
+                "read its output below, or name another browser in LCE_CHROMIUM",
                 _tail(log),
             )
         return write_whole(out, content)

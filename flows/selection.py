@@ -74,7 +74,7 @@ def require_work(plan: StudyPlan, where: str) -> None:
             where,
             f"no cell that can be computed here; the first: {plan.cells[0].unavailable}",
             "at least one cell that can be computed here",
-            "make available what it names",
+            "provide the data or weights that it names",
         )
 
 

@@ -74,7 +74,7 @@ def main() -> None:
     except SystemExit as end:
         code = end.code
         if code == INTERRUPTED:
-            say("lce: interrupted; the same command goes on where it was", err=True)
+            say("lce: interrupted; the same command continues where it stopped", err=True)
     except LceError as error:
         say(f"lce: {error}", err=True)
         code = exit_code(error)

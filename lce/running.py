@@ -176,7 +176,7 @@ def _ended_in_prefect(server: TemporaryServer, how: str) -> ServiceError:
         f"the flow run at {server.url}",
         f"{how or 'cancelled or deleted'} in Prefect while the study ran",
         "a flow run that lasts as long as the study",
-        "run again, which goes on where it was: what was finished is in the store",
+        "run again: it continues where it stopped, since finished steps are in the store",
     )
 
 
@@ -194,8 +194,8 @@ def _never_told(server: TemporaryServer) -> ServiceError:
     return ServiceError(
         f"Prefect's server at {server.url}",
         "no answer",
-        "a server that is told when the run begins",
-        f"read {server.log}, then run again, which goes on where it was",
+        "a server that registers the start of the run",
+        f"read {server.log}, then run again: it continues where it stopped",
     )
 
 

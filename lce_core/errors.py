@@ -130,11 +130,11 @@ class WorkerLostError(LceError):
 
 
 class ProcessFailedError(LceError):
-    """A launched process raised an error that nobody meant to raise: most likely our bug."""
+    """A launched process raised an unexpected exception: most likely a bug in lce."""
 
 
 class DefectError(LceError):
-    """An error that nobody meant to raise: a bug of lce."""
+    """An unexpected exception: a bug in lce."""
 
 
 class StepsFailedError(LceError):
@@ -158,7 +158,7 @@ class StepsFailedError(LceError):
             unit,
             f"{len(self.failed)} failed step{'s' * (len(self.failed) > 1)}",
             "every step of the unit done",
-            "correct what the first of them names, then run the study again",
+            "fix the cause of the first one, then run the study again",
             self.reason,
         )
 
@@ -175,12 +175,12 @@ class StudyIncompleteError(LceError):
     def __init__(self, study: str, failures: Mapping[str, str], num_blocked: int) -> None:
         listed = [f"  {name}: {why}" for name, why in sorted(failures.items())]
         if num_blocked:
-            listed.append(f"  and {num_blocked} units that wait for these")
+            listed.append(f"  and {num_blocked} units that depend on these")
         super().__init__(
             study,
             f"{len(failures)} failed unit{'s' * (len(failures) > 1)}",
             "every unit done",
-            "correct what they name, then run the study again",
+            "fix these causes, then run the study again",
             "\n".join(listed),
         )
 

@@ -266,7 +266,7 @@ class Registry(Generic[P]):
             raise SpecError(
                 f"{file}, line {marked[0]}",
                 f"{lines[marked[0] - 1].strip()!r}, 1 of {len(marked)} lines marked {MARK!r}",
-                "lines that are written",
+                "every marked line filled in",
                 "fill them in and remove the marks",
             )
 

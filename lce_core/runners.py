@@ -281,7 +281,7 @@ class Runner:
             raise StoreError(
                 step.folder,
                 f"no intact {role} {step.parents[role][:12]}",
-                "every parent of a step in the store",
+                "every input of the step in the store",
                 "run the study again, which computes it",
             )
         return folder

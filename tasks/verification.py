@@ -53,7 +53,7 @@ def home_aside(store: Store) -> Iterator[Store]:
             f"{store.home}",
             "a store that another process verifies",
             "one verification at a time",
-            "wait for its end",
+            "wait until it has finished",
         )
     with lease:
         folder = make_folder(store.home / VERIFICATIONS) / ".aside"

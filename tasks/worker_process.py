@@ -76,8 +76,8 @@ class Worker(ABC):
         lost = WorkerLostError(
             steps[len(ended)].name,
             f"a worker that ended with {len(steps) - len(ended)} of {len(steps)} steps to go",
-            "a worker that lives until its last step has ended",
-            f"read {self.account}, and look whether its machine ran out of memory",
+            "a worker that runs until its last step is done",
+            f"read {self.account}, and check whether its machine ran out of memory",
         )
         if self.died_of_its_step:
             lost.fingerprint = steps[len(ended)].fingerprint
@@ -206,7 +206,7 @@ class WorkerProcess(Worker):
         except OSError as error:
             raise WorkerLostError(
                 "worker",
-                f"a process that takes no requests ({error.strerror})",
+                f"a process that accepts no requests ({error.strerror})",
                 "a worker that waits for requests",
                 f"read {self.log}",
             ) from None

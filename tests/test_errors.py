@@ -144,8 +144,8 @@ def test_a_list_of_failures_follows_the_message_line_by_line() -> None:
     error = StudyIncompleteError("toy", {"b": "second", "a": "first"}, num_blocked=2)
     assert str(error).splitlines() == [
         "toy: got 2 failed units; expected every unit done;"
-        " correct what they name, then run the study again:",
+        " fix these causes, then run the study again:",
         "  a: first",
         "  b: second",
-        "  and 2 units that wait for these",
+        "  and 2 units that depend on these",
     ]

@@ -69,7 +69,7 @@ def read_views(connection: duckdb.DuckDBPyConnection, study: str) -> Views:
             "catalog",
             str(error).splitlines()[0],
             "a catalog with comparisons",
-            "run `lce rebuild catalog`: an earlier version made this one",
+            "run `lce rebuild catalog`",
         ) from None
 
 

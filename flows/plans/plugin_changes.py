@@ -42,9 +42,9 @@ def require_same_plugins(states: Mapping[str, StepState]) -> None:
     for (plugin, version, file), number in _steps_by_plugin(states).items():
         raise SpecError(
             file,
-            f"other code of {plugin} VERSION {version}, in this file or a helper that it imports,"
-            f" than finished steps ran (number of steps that depend on it: {number:,})",
-            "a raised VERSION where the code changed (a changed comment counts as well)",
+            f"changed code of {plugin} VERSION {version}, in this file or a helper that it imports"
+            f" (number of finished steps that ran the old code: {number:,})",
+            "a higher VERSION after a change of the code (comments count)",
             REMEDY,
         )
 

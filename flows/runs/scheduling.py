@@ -197,9 +197,9 @@ class _Run:
                 if not agenda.num_held:
                     raise StoreError(
                         agenda.waiting[0].name,
-                        "steps to wait for that nothing computes",
+                        "a dependency that no step of this plan computes",
                         "every step's parents done or in the plan",
-                        "run the study again, which looks anew at what is there",
+                        "run the study again, which reads the store again",
                     )
                 if not waits:
                     self._tally.held = [unit.name for unit in agenda.waiting]

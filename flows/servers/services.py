@@ -141,7 +141,7 @@ def _require_guarded(service: Service) -> None:
     if module and command and module not in command:
         raise ServiceError(
             f"{service.name} (PID {service.pid})",
-            "a process of an earlier version, which lets every user of this machine in",
+            "a process without a secret, to which every user of this machine can connect",
             "a process that asks for the home's secret",
             "run `lce down` when no study runs through it, then `lce up`",
         )

@@ -76,7 +76,7 @@ def fetch(
         str, typer.Argument(help="A base model of `lce models`, or hub:OWNER/NAME@COMMIT.")
     ],
 ) -> None:
-    """Brings a base model to this machine, once; goes on where it was interrupted."""
+    """Bring a base model to this machine, once; continue where it was interrupted."""
     from lce_core.models import MODELS
     from lce_core.store.artifacts import Store
 

@@ -118,7 +118,7 @@ def rebuild_catalog() -> None:
 
 @rebuild.command("mlflow")
 def rebuild_mlflow() -> None:
-    """Projects every study of the store to MLflow anew."""
+    """Project every study of the store to MLflow again."""
     from flows.settings import home
     from tasks import projections
 

@@ -79,7 +79,7 @@ def _one_variant(plan: StudyPlan) -> PlannedCell:
             f"{first.base_model}, {first.method}",
             f"no cell that can be computed here; the first: {first.unavailable}",
             "a variant of which a cell can be computed here",
-            "make available what it names",
+            "provide the data or weights that it names",
         )
     return found
 

@@ -109,7 +109,7 @@ def _require_known(found: Inspection) -> None:
     if waiting := _waiting(found):
         raise SpecError(
             f"study {found.plan.study.study}",
-            f"{waiting:,} cells whose data are not here: what became of them is unknown",
+            f"{waiting:,} cells whose data are not on this machine, so their state is unknown",
             "the data that the study is run with",
             "give the run's --data-folder options",
         )

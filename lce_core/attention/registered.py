@@ -51,18 +51,21 @@ def _attention(
         raise SpecError(
             "attention mask",
             f"a mask of shape {tuple(attention_mask.shape)}",
-            "no mask: attention schemes decide by themselves who sees whom",
+            "no mask, because attention schemes compute their own",
             "pass no 4-D mask",
         )
     if dropout:
         raise SpecError(
-            "attention dropout", dropout, "no dropout in an attention scheme", "set it to 0"
+            "attention dropout",
+            dropout,
+            "no dropout in an attention scheme",
+            "set attention_dropout: 0 in the model's config.json",
         )
     if query.requires_grad and not scheme.differentiable:
         raise SpecError(
             type(scheme).__name__,
             "a forward pass that records gradients",
-            "inference, which this scheme is for",
+            "inference, the only use of this scheme",
             "run under torch.inference_mode()",
         )
     held = key if isinstance(key, PreallocatedLayer) else None

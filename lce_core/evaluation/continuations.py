@@ -79,8 +79,8 @@ def inputs_by_length(
             raise SpecError(
                 "continuation_log_likelihoods",
                 f"text {index} with {len(context)} tokens of context, {len(continuation)} to score",
-                "at least 1 of both",
-                "correct the request",
+                "at least 1 token of context and 1 token to score",
+                "give every text a context and a continuation",
             )
         ids = np.concatenate([context, continuation[:-1]])
         found.setdefault(len(ids), {}).setdefault(ids.tobytes(), []).append(index)

@@ -108,8 +108,8 @@ def generate(
         raise SpecError(
             "generate",
             f"prompts of {shortest} tokens, {max_new_tokens} new tokens",
-            "at least 1 of both",
-            "correct the request",
+            "prompts of at least 1 token, and at least 1 new token",
+            "remove empty prompts, or raise max_new_tokens",
         )
     rules = stop if isinstance(stop, Sequence) else [stop] * len(texts)
     ended = [stop_rule(model, rule) for rule in rules]

@@ -18,7 +18,7 @@ from lce_core.extension.stock_rope import agrees, statement
 from lce_core.methods import Method
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
-_RUN = "evaluate it with `lce run`, whose kernels have it"
+_RUN = "evaluate it with `lce run`, which supports it"
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +112,7 @@ def _refuse_other_attention(
         raise SpecError(
             f"{method.plugin_name}.insertion",
             "a token of its own that it puts into every text",
-            "text alone, which is all that stock software feeds",
+            "plain text, the only input of stock software",
             _RUN,
         )
     scheme = method.attention(geometry, lengths)

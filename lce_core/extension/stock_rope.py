@@ -57,7 +57,7 @@ def stated_parameters(config: Mapping[str, Any], where: str) -> dict[str, Any]:
             f"{where}: rope_type",
             repr(stated["rope_type"]),
             f"one of {', '.join(TYPES)}",
-            "remove the key where the study's method says the same",
+            "remove the key if the study's method sets the same scaling",
         )
     return stated
 

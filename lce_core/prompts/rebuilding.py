@@ -110,9 +110,9 @@ def asked_cell(
     if difference is not None:
         raise DataError(
             f"prompts of cell {record.fingerprint[:SHORT]}",
-            f"others when built here: {difference}",
-            "those that the cell was asked",
-            f"build them with what computed it: {_provenance(record)}",
+            f"different prompts when rebuilt here: {difference}",
+            "the prompts that the cell was evaluated with",
+            f"rebuild them with the versions that computed the cell: {_provenance(record)}",
         )
     return AskedCell(record, benchmark, base_model, tokenizer, rows, of_samples, digest is not None)
 
@@ -131,9 +131,9 @@ def _found(store: Store, cell: str) -> tuple[Record, Path]:
     if record is None:
         raise StoreError(
             folder,
-            "files that are not as they were committed",
-            "a cell as its record says",
-            "run the study again, which computes it anew",
+            "files that changed after they were committed",
+            "the files that the cell's record lists",
+            "run the study again, which computes it again",
         )
     return record, folder
 
@@ -152,7 +152,7 @@ def _plugins(record: Record) -> tuple[PromptBenchmark, LanguageModel]:
         raise SpecError(
             cell,
             f"{benchmark.plugin_name}, which builds no prompts",
-            "a cell of a benchmark that asks prompts",
+            "a cell of a benchmark with prompts",
             "choose another cell",
         )
     return benchmark, _plugin(MODELS, record, "base_model")
@@ -176,9 +176,9 @@ def _plugin(registry: Registry[Any], record: Record, part: str) -> Any:
     if installed != identity["version"]:
         raise SpecError(
             where,
-            f"VERSION {installed} of {name}, which may ask otherwise",
+            f"VERSION {installed} of {name}, whose prompts may differ",
             f"VERSION {identity['version']}, with which the cell was computed",
-            f"look with what computed it ({_provenance(record)}), or run the study again",
+            f"install what computed it ({_provenance(record)}), or run the study again",
         )
     return registry.from_identity(identity)
 
@@ -191,7 +191,7 @@ def _held_out(store: Store, record: Record) -> HeldOutText:
             f"held_out {fingerprint[:SHORT]}",
             "no such text in the store, or not all of it",
             "the held-out text that the cell was computed with",
-            "run the study again, which cuts it anew",
+            "run the study again, which builds it again",
         )
     return HeldOutText.open(folder)
 

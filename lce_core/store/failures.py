@@ -83,6 +83,6 @@ def disk_full(home: Path, got: str) -> StoreError:
     return StoreError(
         f"LCE_HOME {home}",
         got,
-        "a disk that takes artifacts",
-        "free some space or make it writable, then run again, which goes on where it was",
+        "a disk with free space that lce may write to",
+        "free some space or make it writable, then run again: it continues where it stopped",
     )

@@ -87,8 +87,8 @@ def require_fit(folder: Path) -> None:
         raise SpecError(
             f"LCE_HOME {folder}",
             "; ".join(lacks),
-            "a file system with flock for all hosts, renames that replace, and a clock like theirs",
-            "set LCE_HOME to another file system, or mount this one as `lce doctor` says",
+            "a file system with flock across hosts, atomic renames and a synchronised clock",
+            "set LCE_HOME to another file system, or mount this one as `lce doctor` explains",
         )
 
 

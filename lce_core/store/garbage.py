@@ -109,7 +109,7 @@ def collect_garbage(store: Store, roots: Callable[[], Roots], prompt_bytes: int)
             raise SpecError(
                 f"{leases}",
                 f"{len(living)} steps that live processes compute ({', '.join(living[:3])})",
-                "a store that nobody computes in",
+                "a store that no run is using",
                 "wait for these runs, or stop them, then clean again",
             )
         garbage = find_garbage(store, roots(), prompt_bytes)

@@ -30,7 +30,7 @@ def require_text(value: object, where: str) -> None:
             place,
             f"U+{ord(text[found]):04X} as character {found + 1} of the text",
             "text without NUL and without halves of surrogate pairs (U+D800 to U+DFFF)",
-            "remove the character, or write the one that it stands for",
+            "remove or replace the character",
         )
 
 

@@ -40,13 +40,13 @@ def explained(error: Exception, home: Path) -> LceError:
             return StoreError(
                 os.fsdecode(one.filename) if isinstance(one.filename, bytes) else f"{one.filename}",
                 one.strerror or str(one),
-                "a file or folder as lce makes it, which this user may read and write",
-                "move it away or set its permissions, then run again; `lce doctor` looks for more",
+                "a file or folder made by lce that this user may read and write",
+                "move it away or set its permissions, then run again; `lce doctor` finds others",
             )
     return DefectError(
         "internal error",
         f"{type(error).__name__}: {' '.join(str(error).split())[:300]}",
-        "no error but those that lce explains",
+        "no unexpected exception",
         f"report it with {_kept(error)}; results in the store are safe",
     )
 

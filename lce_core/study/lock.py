@@ -105,7 +105,7 @@ class Lock:
                 where,
                 f"no lock: {str(error).splitlines()[0]}",
                 "a lock as `lce lock` writes it",
-                "write it anew with `lce lock STUDY`",
+                "write it again with `lce lock STUDY`",
             ) from None
         return cls(file.study, file.kinds, {step.id: step for step in steps}, file.data)
 

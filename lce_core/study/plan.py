@@ -296,7 +296,7 @@ def _check(base_model: LanguageModel, variant: MethodEntry, study: StudySpec, wh
         raise SpecError(
             f"{where}.start_from",
             f"{start.name}, whose method has weights of its own beside the model's",
-            "a run of which the model's weights are all",
+            "a run whose only trained weights are the model's",
             "start from another one",
         )
 

@@ -36,7 +36,7 @@ def roots_of(store: Store, locks: Iterable[Path]) -> Roots:
         raise SpecError(
             f"{store.home}",
             "no plan and no lock of any study",
-            "what says which artifacts are needed",
+            "a plan or lock, which lists the artifacts to keep",
             "run a study first, or name its lock with --lock",
         )
     ids = {short for path in kept for short in _lock(path).steps}
@@ -70,8 +70,8 @@ def _no_plan(path: Path, error: BaseException) -> DataError:
     return DataError(
         f"{path}",
         f"no plan: {error}",
-        "a plan as a run writes it",
-        "run the study again, which writes it anew, or remove its folder",
+        "a readable plan",
+        "run the study again to rewrite it, or remove its folder",
     )
 
 

@@ -103,7 +103,7 @@ class MethodEntry(Section):
         if not self.is_tuned and self.method.training == "required":
             raise SpecError(
                 "tuned",
-                f"tuned: false for {name}, which is nothing without training",
+                f"tuned: false for {name}, which works only after training",
                 "a trained variant of this method",
                 "add `tuned: true`, or `checkpoint` with the name of published weights",
             )
@@ -250,7 +250,7 @@ class StudySpec(BaseModel):
                 f"{self.num_cells:,} cells ({bases:,} base models x {seeds:,} seeds x"
                 f" {self.num_cells // (seeds * bases):,} of methods, tasks and lengths)",
                 f"at most {MAX_CELLS:,} cells",
-                "ask fewer seeds, methods, tasks or lengths, or write several studies",
+                "use fewer seeds, methods, tasks or lengths, or write several studies",
             )
         return self
 

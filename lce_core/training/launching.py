@@ -201,7 +201,7 @@ def _raise(described: dict[str, Any]) -> NoReturn:
     raise ProcessFailedError(
         described["module"],
         f"{name}: {message}",
-        "a process without errors of its own making",
+        "no unexpected exception",
         "report it with these lines",
         trace,
     )

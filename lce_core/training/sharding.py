@@ -63,10 +63,9 @@ def build_on_main(
         # forever.
         raise DataError(
             "base model",
-            "a configuration that gives other weights than the main process has:"
-            f" {found}, not {wanted}",
+            f"a configuration with other weights than in the main process: {found}, not {wanted}",
             "the same weights in every process",
-            "let the plug-in's config() say all that its weights depend on",
+            "make the plug-in's config() include all that its weights depend on",
         )
     return empty
 

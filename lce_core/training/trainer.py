@@ -188,7 +188,7 @@ class Trainer:
                 f"{job.rows}: rows of step {step + 1}",
                 "no token with a loss weight",
                 "at least one token that is learned",
-                "look at the loss weights of these rows",
+                "check the loss weights of these rows",
             )
         # The module returns sums. Accelerate divides the loss by the number of micro-batches and
         # averages gradients over processes; `scale` undoes both.

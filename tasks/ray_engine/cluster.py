@@ -123,7 +123,7 @@ class Head:
                     f"Ray's head at {address}",
                     f"no answer for {LOST_SECONDS:.0f} s ({error})",
                     "a head that lives as long as the run",
-                    "start the cluster again, then run again, which goes on where it was",
+                    "start the cluster again, then run again: it continues where it stopped",
                 ) from None
 
 

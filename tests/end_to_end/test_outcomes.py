@@ -107,7 +107,7 @@ def test_a_diverging_run_fails_its_cells_and_nothing_else(
     assert "non_finite" in output
     assert "finetune toy_llama-yarn-tuned-s0" in output
     assert "Traceback" not in output
-    assert "and 3 units that wait for these" in output
+    assert "and 3 units that depend on these" in output
     asked = "SELECT status, count(*), max(reason) FROM cells GROUP BY ALL ORDER BY ALL"
     done, blocked = run_query(home / "catalog.duckdb", asked)[1]
     assert (done[:2], blocked[:2]) == (("done", 8), ("missing", 4))

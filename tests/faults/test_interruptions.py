@@ -86,7 +86,7 @@ def test_an_interrupt_ends_with_one_line_and_no_process(
     run.send_signal(number)
     output = run.communicate(timeout=60)[0]
     assert run.returncode == 130
-    assert "interrupted; the same command goes on" in output
+    assert "interrupted; the same command continues" in output
     assert "Traceback" not in output
     wait_until(lambda: not survivors(marker), 30)
 

@@ -65,7 +65,7 @@ def test_an_interrupt_gives_leases_back_and_leaves_the_cluster_as_it_was(
     run.send_signal(number)
     output = run.communicate(timeout=60)[0]
     assert run.returncode == 130, output
-    assert "interrupted; the same command goes on" in output
+    assert "interrupted; the same command continues" in output
     for word in DUMPS:
         assert word not in output, output
     wait_until(lambda: not survivors(marker), 30)

@@ -140,7 +140,7 @@ def test_ctrl_c_without_a_server_ends_as_with_one(
         run.send_signal(signal.SIGINT)
         output = run.communicate(timeout=60)[0]
     assert run.returncode == 130, output
-    assert "interrupted; the same command goes on" in output
+    assert "interrupted; the same command continues" in output
     for word in DUMPS:
         assert word not in output
     wait_until(lambda: not survivors(marker), 30)
@@ -179,7 +179,7 @@ def test_a_flow_run_that_is_ended_in_prefect_ends_the_run_with_a_sentence(
     output = run.communicate(timeout=60)[0]
     assert run.returncode == 3, output
     assert f"{how} in Prefect while the study ran" in output
-    assert "run again, which goes on where it was" in output
+    assert "run again: it continues where it stopped" in output
     for word in DUMPS:
         assert word not in output
     wait_until(lambda: not survivors(marker), 30)

@@ -103,7 +103,7 @@ class LongEval(PromptBenchmark):
             raise SpecError(
                 "num_samples",
                 f"{self.num_samples} of the published cases, which come 50 a file",
-                "num_samples for generated cases alone",
+                "num_samples with generated cases only",
                 "leave out num_samples",
             )
         return self

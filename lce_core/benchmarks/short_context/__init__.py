@@ -131,7 +131,7 @@ class ShortContext(Benchmark):
             raise UnavailableError(
                 f"task {request.task!r}",
                 reason,
-                "a task that can be asked here at this length",
+                "a task that can be evaluated here at this length",
                 "evaluate longer contexts, or install lm-evaluation-harness where it is missing",
             )
         from lce_core.benchmarks.short_context.lm_eval_model import ExtendedLM

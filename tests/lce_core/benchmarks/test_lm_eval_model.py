@@ -102,7 +102,7 @@ def test_requests_that_the_model_cannot_answer_are_refused() -> None:
         lm.loglikelihood(instances("loglikelihood", [("", "a")]))
     with pytest.raises(UnavailableError, match="at least 31"):
         lm.loglikelihood(instances("loglikelihood", [("a", "b" * 30)]))
-    with pytest.raises(SpecError, match="expected at least 1 of both"):
+    with pytest.raises(SpecError, match="at least 1 token of context"):
         lm.loglikelihood(instances("loglikelihood", [("a", "")]))
 
 

@@ -705,7 +705,7 @@ def test_a_row_without_training_is_refused_in_the_study() -> None:
     study = copy.deepcopy(TOY)
     study["methods"] = [{"name": "longlora"}]
     with pytest.raises(
-        SpecError, match=r"longlora, which is nothing without training; .*; add `tuned: true`"
+        SpecError, match=r"longlora, which works only after training; .*; add `tuned: true`"
     ):
         parse_study(yaml.safe_dump(study), "my.yaml")
 

@@ -158,7 +158,7 @@ def test_samples_that_somebody_changed_are_not_compared_with(copied: AskedStudy)
     cell = copied.cell("passkey")
     (samples,) = copied.home.glob(f"artifacts/cell/*-{cell}/samples.parquet")
     samples.write_bytes(samples.read_bytes() + b" ")
-    with pytest.raises(StoreError, match="not as they were committed"):
+    with pytest.raises(StoreError, match="changed after they were committed"):
         asked_cell(Store(copied.home), cell)
 
 

@@ -105,7 +105,7 @@ def test_stages_are_training_runs_in_a_row_that_other_rows_share() -> None:
         ({"shares": [0.5, 0.6, 0.1]}, "1 in sum"),
         ({"bases": [2.0] * 12}, "a target that divides by 2048"),
         ({"shares": [0.98, 0.01, 0.01]}, "at least one step of training"),
-        ({"tuned": False}, "nothing without training"),
+        ({"tuned": False}, "only after training"),
     ],
 )
 def test_stages_that_cannot_be_are_refused(entry: dict[str, Any], message: str) -> None:
