@@ -94,10 +94,6 @@ def test_generated_answers_are_greedy_up_to_the_stop_string() -> None:
 
 def test_requests_that_the_model_cannot_answer_are_refused() -> None:
     lm = ExtendedLM(toy_request(20), new_tokens=8)
-    with pytest.raises(SpecError, match="expected greedy decoding"):
-        lm.generate_until(instances("generate_until", [("a", {"do_sample": True})]))
-    with pytest.raises(SpecError, match="scores whole texts"):
-        lm.loglikelihood_rolling(instances("loglikelihood_rolling", [("a",)]))
     with pytest.raises(SpecError, match="without special tokens"):
         lm.loglikelihood(instances("loglikelihood", [("", "a")]))
     with pytest.raises(UnavailableError, match="at least 31"):
