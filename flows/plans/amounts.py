@@ -47,7 +47,7 @@ def device_of(prices: Prices, slots: int) -> str:
     speed = prices.speed
     if speed.device in DEVICE_TYPES:
         known = "by the data sheet"
-        if prices.is_corrected:
+        if prices.is_calibrated:
             known += ", corrected by steps that finished on one"
         return f"{slots} {speed.device.upper()}{'s'[: slots > 1]}, {known}"
     told = {

@@ -227,7 +227,7 @@ class _Till:
             if self._on_clock:
                 told = alone.predicted(steps, execution.processes)
                 places = execution.slots
-                seconds = {p: one.seconds * one.places / places for p, one in told.items()}
+                seconds = {p: one.seconds * one.slots / places for p, one in told.items()}
             else:
                 seconds = {step.fingerprint: alone.of(step).seconds for step in steps}
             self._known[id(block)] = {p: one / 3600 for p, one in seconds.items()}

@@ -10,12 +10,12 @@ from lce_core.execution import Execution
 from lce_core.store.artifacts import Store
 from lce_core.store.steps import Step
 from lce_core.study.plan import StudyPlan
-from lce_core.study.pricing.correction import Correction
+from lce_core.study.pricing.calibration import Calibration, group_of
 from lce_core.study.pricing.device_types import device_type_of
 from lce_core.study.pricing.finished import finished_on
 from lce_core.study.pricing.passed_once import shares_of_text
-from lce_core.study.pricing.speed import Speed, correction_of, speed_of
-from lce_core.study.pricing.time_left import Predicted, TimeLeft, group_of
+from lce_core.study.pricing.speed import Speed, calibration_of, speed_of
+from lce_core.study.pricing.time_left import Predicted, TimeLeft
 from lce_core.study.progress import StepState
 from lce_core.study.step_cost import StepCost, total_cost
 from lce_core.study.step_kinds import TrainingSpec, kind_named, step_cost
@@ -47,7 +47,7 @@ class Price:
 
 
 class Prices:
-    """Prices of a plan's steps at one speed, corrected by measured times of finished steps.
+    """Prices of a plan's steps at one speed, calibrated with measured times of finished steps.
 
     Each price is computed once. Steps to do share text (windows, prompt beginnings) only with other
     steps to do, never with finished ones, so the two groups are priced separately.
@@ -58,17 +58,17 @@ class Prices:
         plan: StudyPlan,
         speed: Speed,
         states: Mapping[str, StepState] | None = None,
-        correction: Correction | None = None,
+        calibration: Calibration | None = None,
     ) -> None:
         self._plan, self.speed = plan, speed
         self._states = states or {}
-        self._correction = correction or Correction()
+        self._calibration = calibration or Calibration()
         self._known: dict[str, Price] = {}
 
     @property
-    def is_corrected(self) -> bool:
-        """Return True if enough steps have finished to correct the predictions."""
-        return bool(self._correction.lines)
+    def is_calibrated(self) -> bool:
+        """Return True if enough steps have finished to calibrate the predictions."""
+        return bool(self._calibration.lines)
 
     @cached_property
     def _shares(self) -> dict[str, float]:
@@ -83,18 +83,18 @@ class Prices:
             cost = step_cost(step).scaled(self._shares.get(step.fingerprint, 1.0))
             estimated = step.fingerprint not in self._plan.steps
             group = group_of(step.kind, step.axes)
-            seconds = self._correction.seconds(group, self.speed.seconds(step.kind, cost))
+            seconds = self._calibration.seconds(group, self.speed.seconds(step.kind, cost))
             known = Price(cost, seconds, estimated)
             self._known[step.fingerprint] = known
         return known
 
     def alone(self, part: StudyPlan) -> Prices:
         """Return the prices of a part of the plan, as if no other step of the plan ran."""
-        return Prices(part, self.speed, self._states, self._correction)
+        return Prices(part, self.speed, self._states, self._calibration)
 
     def at(self, states: Mapping[str, StepState]) -> Prices:
         """Return the same prices for newer states, in which more steps are done."""
-        return Prices(self._plan, self.speed, states, self._correction)
+        return Prices(self._plan, self.speed, states, self._calibration)
 
     def total(self, steps: Iterable[Step]) -> Price:
         """Return the total price of several steps, with its error."""
@@ -102,7 +102,7 @@ class Prices:
         prices = [self.of(step) for step in steps]
         groups = (group_of(step.kind, step.axes) for step in steps)
         seconds = (price.seconds for price in prices)
-        expected = self._correction.expected(zip(groups, seconds, strict=True))
+        expected = self._calibration.expected(zip(groups, seconds, strict=True))
         cost = total_cost([price.cost for price in prices])
         estimated = any(price.estimated for price in prices)
         return Price(cost, expected.seconds, estimated, expected.error)
@@ -118,8 +118,8 @@ class Prices:
 
     def _predicted(self, step: Step, processes: int) -> Predicted:
         shared = processes if issubclass(kind_named(step.kind), TrainingSpec) else 1
-        places = 1 if self.speed.device == "cpu" else shared
-        return Predicted(self.of(step).seconds / shared, group_of(step.kind, step.axes), places)
+        slots = 1 if self.speed.device == "cpu" else shared
+        return Predicted(self.of(step).seconds / shared, group_of(step.kind, step.axes), slots)
 
 
 def device_here(execution: Execution) -> str:
@@ -156,7 +156,7 @@ def prices_of(
     device = device or device_here(execution)
     finished = finished_on(device, Store(execution.home), execution.threads)
     speed = speed_of(device, finished)
-    return Prices(plan, speed, states, correction_of(speed, finished))
+    return Prices(plan, speed, states, calibration_of(speed, finished))
 
 
 def time_left(

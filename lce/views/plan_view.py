@@ -178,7 +178,7 @@ def _totals(found: Inspection, prices: Prices) -> Iterator[str]:
                 seconds = prices.speed.evaluation.seconds(alone)
                 # Finished steps show how early complete answers end, but not how the saved time
                 # splits between reading and answering.
-                time = "" if prices.is_corrected else f", {hours_of(seconds, prices)}"
+                time = "" if prices.is_calibrated else f", {hours_of(seconds, prices)}"
                 told = f"  of that at most {answers} tokens of answers{time}"
                 yield f"{told}: complete ones end earlier"
     yield f"time: of {device_of(prices, 1)}"

@@ -136,7 +136,7 @@ def as_json(found: Inspection, device: str | None = None) -> dict[str, Any]:
         "device": prices.speed.device,
         "speed": prices.speed.origin,
         "changes": {**found.change_counts(), "orphaned": len(found.orphans)},
-        "corrected": prices.is_corrected,
+        "corrected": prices.is_calibrated,
         "changed_plugins": found.plugin_lines(),
         "to_do": _json(prices.total(found.to_do()), prices),
         "expected": _json(prices.total(found.expected_only()), prices),

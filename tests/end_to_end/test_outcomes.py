@@ -12,7 +12,7 @@ import pytest
 from catalog.queries import run_query
 from lce_core.store.artifacts import Store
 from lce_core.study.pricing.finished import finished_on
-from lce_core.study.pricing.speed import correction_of, speed_of
+from lce_core.study.pricing.speed import calibration_of, speed_of
 from tests.support.studies import TINY, TINY_STEPS, lce, write_study
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -41,13 +41,13 @@ def test_what_has_finished_prices_what_is_to_do(
         predicted = sum(speed.seconds(one.kind, one.cost) for one in steps)
         assert predicted == pytest.approx(sum(one.seconds for one in steps))
     cells = [speed.seconds(one.kind, one.cost) for one in finished if one.kind == "cell"]
-    correction = correction_of(speed, finished)
+    calibration = calibration_of(speed, finished)
     prices = [
-        (one.group, correction.seconds(one.group, speed.seconds(one.kind, one.planned)))
+        (one.group, calibration.seconds(one.group, speed.seconds(one.kind, one.planned)))
         for one in finished
         if one.kind == "cell"
     ]
-    expected = correction.expected(prices)
+    expected = calibration.expected(prices)
     taken = sum(one.seconds for one in finished if one.kind == "cell")
     assert expected.error is not None
     assert abs(expected.seconds / taken - 1) <= expected.error

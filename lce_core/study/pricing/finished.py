@@ -9,9 +9,9 @@ from lce_core.errors import SpecError
 from lce_core.store.artifacts import Store
 from lce_core.store.records import Record, cpu_name
 from lce_core.store.steps import Step
+from lce_core.study.pricing.calibration import Group, group_of
 from lce_core.study.pricing.device_types import device_type_of
 from lce_core.study.pricing.passed_once import shares_of_text
-from lce_core.study.pricing.time_left import Group, group_of
 from lce_core.study.step_cost import StepCost
 from lce_core.study.step_kinds import CellSpec, TrainingSpec, kind_named, spec_of
 

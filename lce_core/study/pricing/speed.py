@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from lce_core.errors import SpecError
-from lce_core.study.pricing.correction import LEAST, Correction, Seen
+from lce_core.study.pricing.calibration import LEAST, Calibration, Timing
 from lce_core.study.pricing.device_types import DEVICE_TYPES, DeviceType
 from lce_core.study.pricing.finished import Finished
 from lce_core.study.step_cost import StepCost
@@ -173,41 +173,41 @@ def _fit(finished: Sequence[Finished]) -> tuple[Rates, float]:
     the sum of the predictions equals the sum of the measured seconds.
     """
     seconds = np.array([max(one.seconds, 1e-3) for one in finished])
-    told = np.array(
+    costs = np.array(
         [
             (one.cost.flops, 1.0, one.cost.decoding.bytes, one.cost.decoding.layer_passes)
             for one in finished
         ]
     )
-    weights = _non_negative(told / seconds[:, None])
-    weights *= seconds.sum() / (told @ weights).sum()
+    weights = _non_negative(costs / seconds[:, None])
+    weights *= seconds.sum() / (costs @ weights).sum()
     per_flop, of_a_step, per_byte, per_layer = weights.tolist()
     bandwidth = 1.0 / per_byte if per_byte else float("inf")
     return Rates(1.0 / per_flop, bandwidth, per_layer), of_a_step
 
 
-def _non_negative(told: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return weights w >= 0, with w[0] > 0, that minimise |told w - 1|.
+def _non_negative(costs: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return weights w >= 0, with w[0] > 0, that minimise |costs w - 1|.
 
     Solve least squares on every subset of columns that contains column 0. With at most four columns
     that is at most eight problems.
     """
-    best, least = np.zeros(told.shape[1]), float("inf")
-    scale = np.abs(told).max(axis=0)
-    columns = [index for index in range(1, told.shape[1]) if scale[index]]
+    best, least = np.zeros(costs.shape[1]), float("inf")
+    scale = np.abs(costs).max(axis=0)
+    columns = [index for index in range(1, costs.shape[1]) if scale[index]]
     for number in range(len(columns) + 1):
         for chosen in itertools.combinations(columns, number):
             used = [0, *chosen]
-            part = told[:, used] / scale[used]
-            found = np.linalg.lstsq(part, np.ones(len(told)), rcond=None)[0]
+            part = costs[:, used] / scale[used]
+            found = np.linalg.lstsq(part, np.ones(len(costs)), rcond=None)[0]
             error = float(np.square(part @ found - 1).sum())
             if found.min() >= 0 and found[0] > 0 and error < least:
-                best, least = np.zeros(told.shape[1]), error
+                best, least = np.zeros(costs.shape[1]), error
                 best[used] = found / scale[used]
     return best
 
 
-def correction_of(speed: Speed, finished: Sequence[Finished]) -> Correction:
+def calibration_of(speed: Speed, finished: Sequence[Finished]) -> Calibration:
     """Calibrate a speed's predictions on finished steps.
 
     If the speed was fitted to the same steps, the error is estimated by 5-fold cross-validation,
@@ -221,7 +221,7 @@ def correction_of(speed: Speed, finished: Sequence[Finished]) -> Correction:
             for number in range(fold, len(finished), _FOLDS):
                 one = finished[number]
                 judged[number] = without.seconds(one.kind, one.planned)
-    return Correction(
-        Seen(one.group, speed.seconds(one.kind, one.planned), one.seconds, judged.get(number))
+    return Calibration(
+        Timing(one.group, speed.seconds(one.kind, one.planned), one.seconds, judged.get(number))
         for number, one in enumerate(finished)
     )

@@ -1,27 +1,21 @@
 """Estimate the time left of a run from predicted seconds, calibrated by the run's finished steps.
 
-Each step has predicted seconds and a group such as ("cell", "passkey", "yarn"), from wide to
-narrow. A finished step calibrates its groups by the ratio of measured to predicted seconds. A group
-without finished steps uses the ratio of the next wider group. Steps of a unit run one after
-another, units wait for their parents, and at most `slots` slots are busy. The time left is at least
-the sum of all remaining seconds divided by the slots, and at least the longest dependency chain;
-the larger of the two bounds is the estimate.
+Steps of a unit run one after another, units wait for their parents, and at most `slots` slots are
+busy. The time left is at least the sum of all remaining seconds divided by the slots, and at least
+the longest dependency chain; the larger of the two bounds is the estimate.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from lce_core.study.pricing.calibration import Group, RunCalibration
 from lce_core.study.units import Unit
-
-Group = tuple[str, ...]
-"""Names from wide to narrow: the step kind, the benchmark of a cell, the method."""
 
 _LEAST_REST = 0.1
 """Minimum fraction of a running step's time assumed left if the step reports no progress."""
-_TELLING = 0.25
+_RELIABLE_FRACTION = 0.25
 """Fraction done at which a step's own progress replaces the prediction completely."""
 
 
@@ -31,7 +25,7 @@ class Predicted:
 
     seconds: float
     group: Group
-    places: int = 1
+    slots: int = 1
     """Number of the machine's slots that the step occupies."""
 
 
@@ -43,34 +37,6 @@ class Running:
     """Seconds since the step started."""
     done: float = 0.0
     """Fraction done, 0 to 1, as reported by the step."""
-
-
-class Pace:
-    """Ratios of measured to predicted seconds by group."""
-
-    def __init__(self) -> None:
-        self._sums: dict[Group, tuple[float, float, int]] = {}
-
-    def learn(self, group: Group, predicted: float, measured: float) -> None:
-        """Record the predicted and measured seconds of a finished step."""
-        for place in _places(group):
-            before = self._sums.get(place, (0.0, 0.0, 0))
-            self._sums[place] = (before[0] + predicted, before[1] + measured, before[2] + 1)
-
-    def factor(self, group: Group, seconds: float = 0.0) -> float:
-        """Return the calibration factor for a step's predicted seconds.
-
-        The factor of the wider group is a prior. It weighs as much as one finished step of mean
-        size, so a single outlier has limited influence. If the step itself is longer (`seconds`),
-        the prior weighs as much as the step, because steps of a second predict little about hours.
-        """
-        factor = 1.0
-        for place in _places(group):
-            predicted, measured, number = self._sums.get(place, (0.0, 0.0, 0))
-            if predicted > 0:
-                one = max(predicted / number, seconds)
-                factor = (measured + factor * one) / (predicted + one)
-        return factor
 
 
 class TimeLeft:
@@ -87,7 +53,8 @@ class TimeLeft:
           slots: Number of slots of the machine. Most units occupy one.
         """
         self._units = [([s.fingerprint for s in unit.steps], unit.needs) for unit in units]
-        self._predicted, self._slots, self._pace = predicted, max(1, slots), Pace()
+        self._predicted, self._slots = predicted, max(1, slots)
+        self._calibration = RunCalibration()
         self._left = {step for steps, _ in self._units for step in steps}
         self._whole = sum(predicted[step].seconds for step in self._left)
         self.is_measured = False
@@ -106,7 +73,7 @@ class TimeLeft:
         self._left.remove(step)
         if seconds is not None:
             predicted = self._predicted[step]
-            self._pace.learn(predicted.group, predicted.seconds, seconds)
+            self._calibration.learn(predicted.group, predicted.seconds, seconds)
             self.is_measured = True
 
     @property
@@ -124,27 +91,17 @@ class TimeLeft:
             seconds = sum(rest.get(step, 0.0) for step in steps)
             before = max((chains.get(need, 0.0) for need in needs), default=0.0)
             chains |= dict.fromkeys(steps, before + seconds)
-        taken = sum(seconds * self._predicted[step].places for step, seconds in rest.items())
-        return max(taken / self._slots, max(chains.values(), default=0.0))
+        busy = sum(seconds * self._predicted[step].slots for step, seconds in rest.items())
+        return max(busy / self._slots, max(chains.values(), default=0.0))
 
     def _rest(self, step: str, running: Running | None) -> float:
         predicted = self._predicted[step]
-        whole = predicted.seconds * self._pace.factor(predicted.group, predicted.seconds)
+        whole = predicted.seconds * self._calibration.factor(predicted.group, predicted.seconds)
         if running is None:
             return whole
         if not running.done:
             return max(whole - running.seconds, _LEAST_REST * whole)
         # Early extrapolation is unreliable because startup time is spread over little progress.
-        trust = min(1.0, running.done / _TELLING)
-        told = (1 - trust) * whole + trust * running.seconds / running.done
-        return (1 - running.done) * told
-
-
-def group_of(kind: str, axes: Mapping[str, Any]) -> Group:
-    """Return a step's group: kind, benchmark (cells only) and method."""
-    named = ("benchmark", "method") if "benchmark" in axes else ("method",)
-    return (kind, *(str(axes.get(axis)) for axis in named))
-
-
-def _places(group: Group) -> list[Group]:
-    return [group[:depth] for depth in range(len(group) + 1)]
+        trust = min(1.0, running.done / _RELIABLE_FRACTION)
+        estimate = (1 - trust) * whole + trust * running.seconds / running.done
+        return (1 - running.done) * estimate

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from lce_core import formats
 from lce_core.store.steps import Step
-from lce_core.study.pricing.time_left import Pace, Predicted, Running, TimeLeft
+from lce_core.study.pricing.calibration import RunCalibration
+from lce_core.study.pricing.time_left import Predicted, Running, TimeLeft
 from lce_core.study.units import Unit
 
 SECONDS = st.floats(0.01, 1e4)
@@ -104,32 +105,32 @@ def test_it_falls_with_every_step_that_takes_what_was_predicted(
 def test_noisy_timings_give_the_true_rate_of_each_group(
     rates: dict[tuple[str, ...], float], seed: int
 ) -> None:
-    noise, pace = random.Random(seed), Pace()
+    noise, calibration = random.Random(seed), RunCalibration()
     for _ in range(400):
         for group, rate in rates.items():
             predicted = noise.uniform(1, 10)
-            pace.learn(group, predicted, predicted * rate * noise.uniform(0.7, 1.3))
+            calibration.learn(group, predicted, predicted * rate * noise.uniform(0.7, 1.3))
     for group, rate in rates.items():
-        assert pace.factor(group) == pytest.approx(rate, rel=0.1)
+        assert calibration.factor(group) == pytest.approx(rate, rel=0.1)
 
 
 def test_a_group_without_timings_takes_the_next_wider_ones() -> None:
-    pace = Pace()
-    assert pace.factor(("cell", "passkey", "yarn")) == 1
+    calibration = RunCalibration()
+    assert calibration.factor(("cell", "passkey", "yarn")) == 1
     for _ in range(1000):
-        pace.learn(("cell", "passkey", "pi"), 1.0, 3.0)
-        pace.learn(("cell", "ruler", "pi"), 1.0, 5.0)
-    assert pace.factor(("cell", "passkey", "yarn")) == pytest.approx(3, rel=0.01)
-    assert pace.factor(("cell", "needle", "yarn")) == pytest.approx(4, rel=0.01)
+        calibration.learn(("cell", "passkey", "pi"), 1.0, 3.0)
+        calibration.learn(("cell", "ruler", "pi"), 1.0, 5.0)
+    assert calibration.factor(("cell", "passkey", "yarn")) == pytest.approx(3, rel=0.01)
+    assert calibration.factor(("cell", "needle", "yarn")) == pytest.approx(4, rel=0.01)
 
 
 def test_one_odd_step_does_not_rule() -> None:
-    pace = Pace()
-    pace.learn(("cell",), 1.0, 100.0)
-    assert pace.factor(("cell",)) < 80
+    calibration = RunCalibration()
+    calibration.learn(("cell",), 1.0, 100.0)
+    assert calibration.factor(("cell",)) < 80
     for _ in range(200):
-        pace.learn(("cell",), 1.0, 1.0)
-    assert pace.factor(("cell",)) == pytest.approx(1.5, abs=0.02)
+        calibration.learn(("cell",), 1.0, 1.0)
+    assert calibration.factor(("cell",)) == pytest.approx(1.5, abs=0.02)
 
 
 def test_short_steps_say_little_about_long_ones() -> None:
@@ -137,11 +138,11 @@ def test_short_steps_say_little_about_long_ones() -> None:
     left = TimeLeft([unit("tokens"), unit("cell", needs=("tokens",))], predicted, 1)
     left.end("tokens", 30.0)
     assert left.seconds({}) == pytest.approx(900, rel=0.05)
-    pace = Pace()
+    calibration = RunCalibration()
     for _ in range(20):
-        pace.learn(("cell",), 90.0, 180.0)
-    assert pace.factor(("cell",), 900.0) == pytest.approx(17 / 9)
-    assert pace.factor(("cell",), 90.0) == pytest.approx(2, rel=0.01)
+        calibration.learn(("cell",), 90.0, 180.0)
+    assert calibration.factor(("cell",), 900.0) == pytest.approx(17 / 9)
+    assert calibration.factor(("cell",), 90.0) == pytest.approx(2, rel=0.01)
 
 
 def test_steps_that_were_there_or_given_up_teach_nothing() -> None:

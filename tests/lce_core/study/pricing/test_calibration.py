@@ -1,4 +1,4 @@
-"""Corrections find what made the timings, whatever a few odd steps say, and know how far they err.
+"""Calibrations find what made the timings, whatever a few odd steps say, and know how far they err.
 
 Timings are made by known laws; errors are held against sums of steps that were not seen.
 """
@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lce_core.study.pricing.correction import LEAST, Correction, Line, Seen, fitted_line
+from lce_core.study.pricing.calibration import LEAST, Calibration, Line, Timing, fitted_line
 from lce_core.study.pricing.finished import Finished
-from lce_core.study.pricing.speed import Rates, Speed, correction_of, fitted
+from lce_core.study.pricing.speed import Rates, Speed, calibration_of, fitted
 from lce_core.study.step_cost import StepCost
 
 FACTORS = st.floats(0.05, 20)
@@ -26,7 +26,7 @@ SIZES = st.lists(st.floats(0.1, 1e5), min_size=LEAST, max_size=40)
 
 def line_of(predicted: Iterable[float], measured: Iterable[float]) -> Line:
     pairs = zip(predicted, measured, strict=True)
-    return fitted_line([Seen(GROUP, one, other) for one, other in pairs])
+    return fitted_line([Timing(GROUP, one, other) for one, other in pairs])
 
 
 @settings(max_examples=60)
@@ -90,33 +90,33 @@ def test_the_line_follows_units_and_order_does_not_matter(
 
 
 def test_too_few_steps_correct_nothing_and_a_wider_group_does_for_a_narrow_one() -> None:
-    few = [Seen(("cell", "ruler", "yarn"), 1.0, 3.0)] * (LEAST - 1)
-    correction = Correction(few)
-    assert not correction.lines
-    assert correction.seconds(("cell", "ruler", "yarn"), 2.0) == 2.0
-    assert correction.expected([(("cell", "ruler", "yarn"), 2.0)]).error is None
-    correction = Correction([*few, Seen(("cell", "passkey", "none"), 1.0, 3.0)])
-    assert set(correction.lines) == {("cell",)}
-    assert correction.seconds(("cell", "needle", "pi"), 2.0) == pytest.approx(6.0)
-    assert correction.seconds(("finetune", "pi"), 2.0) == 2.0
-    own = [Seen(("cell", "needle", "pi"), 1.0, 0.5)] * LEAST
-    both = Correction([*few, *own])
+    few = [Timing(("cell", "ruler", "yarn"), 1.0, 3.0)] * (LEAST - 1)
+    calibration = Calibration(few)
+    assert not calibration.lines
+    assert calibration.seconds(("cell", "ruler", "yarn"), 2.0) == 2.0
+    assert calibration.expected([(("cell", "ruler", "yarn"), 2.0)]).error is None
+    calibration = Calibration([*few, Timing(("cell", "passkey", "none"), 1.0, 3.0)])
+    assert set(calibration.lines) == {("cell",)}
+    assert calibration.seconds(("cell", "needle", "pi"), 2.0) == pytest.approx(6.0)
+    assert calibration.seconds(("finetune", "pi"), 2.0) == 2.0
+    own = [Timing(("cell", "needle", "pi"), 1.0, 0.5)] * LEAST
+    both = Calibration([*few, *own])
     assert both.seconds(("cell", "needle", "pi"), 2.0) == pytest.approx(1.0)
 
 
 def test_steps_of_one_method_say_less_of_another_than_of_themselves() -> None:
     rng = random.Random(0)
     steps = [
-        Seen(("cell", "ruler", method), 10.0, 10 * math.exp(rng.gauss(0, 0.2)))
+        Timing(("cell", "ruler", method), 10.0, 10 * math.exp(rng.gauss(0, 0.2)))
         for method in ("yarn", "pi")
         for _ in range(40)
     ]
-    correction = Correction(steps)
-    assert correction.lines["cell", "ruler"].independent == 2
-    assert correction.lines["cell", "ruler", "yarn"].independent == 40
+    calibration = Calibration(steps)
+    assert calibration.lines["cell", "ruler"].independent == 2
+    assert calibration.lines["cell", "ruler", "yarn"].independent == 40
 
     def error(method: str) -> float:
-        found = correction.expected([(("cell", "ruler", method), 10.0)] * 100).error
+        found = calibration.expected([(("cell", "ruler", method), 10.0)] * 100).error
         assert found is not None
         return found
 
@@ -124,15 +124,15 @@ def test_steps_of_one_method_say_less_of_another_than_of_themselves() -> None:
 
 
 def test_what_nothing_was_seen_of_widens_the_error_and_in_the_end_hides_it() -> None:
-    correction = Correction([Seen(("cell", "ruler", "yarn"), 10.0, 10.0 + n) for n in range(9)])
+    calibration = Calibration([Timing(("cell", "ruler", "yarn"), 10.0, 10.0 + n) for n in range(9)])
     known, unknown = (("cell", "ruler", "yarn"), 10.0), (("finetune", "yarn"), 10.0)
-    errors = [correction.expected([known] * 10 + [unknown] * n).error for n in (0, 3, 10, 11)]
+    errors = [calibration.expected([known] * 10 + [unknown] * n).error for n in (0, 3, 10, 11)]
     assert errors[3] is None
     assert errors[0] is not None
     assert errors[1] is not None
     assert errors[2] is not None
     assert errors[0] < errors[1] < errors[2]
-    assert correction.expected([]).error is None
+    assert calibration.expected([]).error is None
 
 
 @pytest.mark.parametrize("spread", [0.1, 0.4])
@@ -153,11 +153,11 @@ def test_sums_lie_within_their_errors_nineteen_times_of_twenty(spread: float) ->
             return math.exp(level + slope * math.log(size) + methods[method] + noise)
 
         sizes = [2.0**n for n in range(1, 7)]
-        seen = [Seen(("cell", "b", m), s, took(m, s)) for m in list(methods)[:6] for s in sizes]
+        seen = [Timing(("cell", "b", m), s, took(m, s)) for m in list(methods)[:6] for s in sizes]
         rest = [(m, s) for m in list(methods)[6:] for s in sizes]
-        correction = Correction(seen)
-        told = [(("cell", "b", m), correction.seconds(("cell", "b", m), s)) for m, s in rest]
-        expected = correction.expected(told)
+        calibration = Calibration(seen)
+        told = [(("cell", "b", m), calibration.seconds(("cell", "b", m), s)) for m, s in rest]
+        expected = calibration.expected(told)
         assert expected.error is not None
         true = sum(took(m, s) for m, s in rest)
         within += abs(true / expected.seconds - 1) <= expected.error
@@ -178,15 +178,15 @@ def test_a_fitted_speed_is_judged_by_steps_that_it_was_not_fitted_to() -> None:
         for _ in range(60)
     ]
     speed = fitted(steps, lambda: Rates(1e9))
-    found = correction_of(speed, steps).lines["cell",]
+    found = calibration_of(speed, steps).lines["cell",]
     assert 0.3 < found.spread < 0.8
     flattering = fitted_line(
-        [Seen(one.group, speed.seconds(one.kind, one.cost), one.seconds) for one in steps]
+        [Timing(one.group, speed.seconds(one.kind, one.cost), one.seconds) for one in steps]
     )
     assert found.spread >= flattering.spread
     told = sum(found.seconds(speed.seconds(one.kind, one.planned)) for one in steps)
     assert told == pytest.approx(sum(one.seconds for one in steps), rel=0.1)
     # A data sheet is not fitted to anything, and ten times too fast.
     sheet = Speed("a100", "data sheet", Rates(1e11), Rates(1e11))
-    line = correction_of(sheet, steps).lines["cell",]
+    line = calibration_of(sheet, steps).lines["cell",]
     assert line.seconds(10.0) == pytest.approx(100.0, rel=0.5)

@@ -1,11 +1,12 @@
 """Calibrate predicted seconds with the measured times of finished steps, and estimate the error.
 
-Steps belong to nested groups, from wide to narrow: ("cell",), ("cell", "ruler"), ("cell", "ruler",
-"yarn"). Each group with at least `LEAST` finished steps gets a line in log-log space that maps
-predicted to measured seconds. The line has slope 1 and the median ratio as its level. If sizes
-differ enough and the fit improves, the slope is the median slope of all pairs (Theil 1950, Sen
-1968), an estimator that tolerates up to 29 % outliers. A step is calibrated by its narrowest group
-with a line. Outside the range of observed sizes the ratio at the nearest end applies.
+`Calibration` learns from the store before a run, `RunCalibration` from the run itself. Steps belong
+to nested groups, from wide to narrow: ("cell",), ("cell", "ruler"), ("cell", "ruler", "yarn"). Each
+group with at least `LEAST` finished steps gets a line in log-log space that maps predicted to
+measured seconds. The line has slope 1 and the median ratio as its level. If sizes differ enough and
+the fit improves, the slope is the median slope of all pairs (Theil 1950, Sen 1968), an estimator
+that tolerates up to 29 % outliers. A step is calibrated by its narrowest group with a line. Outside
+the range of observed sizes the ratio at the nearest end applies.
 
 The error of a sum has two parts. The scatter of single steps averages out; the error of a group's
 line does not. Steps of one narrower group are assumed to err alike: forty cells of two methods
@@ -17,11 +18,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lce_core.study.pricing.time_left import Group
+Group = tuple[str, ...]
+"""Names from wide to narrow: the step kind, the benchmark of a cell, the method."""
 
 LEAST = 8
 """Minimum number of finished steps in a group for its calibration; smaller groups have no line."""
@@ -44,7 +47,7 @@ _SHORTEST = 1e-3
 
 
 @dataclass(frozen=True)
-class Seen:
+class Timing:
     """Predicted and measured seconds of a finished step."""
 
     group: Group
@@ -85,7 +88,7 @@ class Line:
         return _relative(self.spread * _MEDIAN / math.sqrt(self.independent))
 
 
-def fitted_line(steps: Sequence[Seen], independent: int | None = None) -> Line:
+def fitted_line(steps: Sequence[Timing], independent: int | None = None) -> Line:
     """Fit the line of finished steps.
 
     Args:
@@ -101,11 +104,11 @@ def fitted_line(steps: Sequence[Seen], independent: int | None = None) -> Line:
         tilted, left = _level(y - tilt * (x - centre))
         if left < _BETTER * spread:
             level, slope, spread = tilted, tilt, left
-    told = level + slope * (x - centre)
+    fitted = level + slope * (x - centre)
     # Users need sums, which long steps dominate: shift the level until the sum of the fitted
     # seconds equals the sum of the measured seconds, with residuals clipped at `_ODD` deviations.
-    taken = told + np.clip(y - told, -_ODD * spread, _ODD * spread)
-    level += float(np.log(np.exp(taken).sum() / np.exp(told).sum()))
+    clipped = fitted + np.clip(y - fitted, -_ODD * spread, _ODD * spread)
+    level += float(np.log(np.exp(clipped).sum() / np.exp(fitted).sum()))
     low, high = float(x.min()), float(x.max())
     line = Line(level, slope, centre, low, high, spread, independent or len(x))
     judged = [line.seconds(one.judged) if one.judged else 0.0 for one in steps]
@@ -124,12 +127,12 @@ class Expected:
     """Relative error, two standard deviations; None if less than half the time is calibrated."""
 
 
-class Correction:
-    """Correct predicted step times by the measured times of finished steps."""
+class Calibration:
+    """Lines that map predicted to measured seconds, fitted to the store's finished steps."""
 
-    def __init__(self, seen: Iterable[Seen] = ()) -> None:
-        by_group: dict[Group, list[Seen]] = {}
-        for one in seen:
+    def __init__(self, timings: Iterable[Timing] = ()) -> None:
+        by_group: dict[Group, list[Timing]] = {}
+        for one in timings:
             if one.predicted > 0:
                 for depth in range(1, len(one.group) + 1):
                     by_group.setdefault(one.group[:depth], []).append(one)
@@ -139,7 +142,7 @@ class Correction:
 
     def seconds(self, group: Group, predicted: float) -> float:
         """Return the calibrated seconds of a step; `predicted` if no group of it has a line."""
-        line = self.lines.get(self._place(group))
+        line = self.lines.get(self._calibrated(group))
         return predicted if line is None else line.seconds(predicted)
 
     def expected(self, steps: Iterable[tuple[Group, float]]) -> Expected:
@@ -147,29 +150,66 @@ class Correction:
         sums: dict[Group, float] = {}
         alike: dict[Group, dict[object, float]] = {}
         for number, (group, seconds) in enumerate(steps):
-            place = self._place(group)
-            sums[place] = sums.get(place, 0.0) + seconds
-            parts = alike.setdefault(place, {})
-            part = number if place == group else group[: len(place) + 1]
+            calibrated = self._calibrated(group)
+            sums[calibrated] = sums.get(calibrated, 0.0) + seconds
+            parts = alike.setdefault(calibrated, {})
+            part = number if calibrated == group else group[: len(calibrated) + 1]
             parts[part] = parts.get(part, 0.0) + seconds
         whole, unseen = sum(sums.values()), sums.get((), 0.0)
         if whole <= 0 or unseen > whole / 2:
             return Expected(whole, None)
         variance = (unseen * _relative(UNSEEN_SPREAD)) ** 2
-        for place, seconds in sums.items():
-            if line := self.lines.get(place):
+        for calibrated, seconds in sums.items():
+            if line := self.lines.get(calibrated):
                 variance += (seconds * line.shared) ** 2
                 scatter = _relative(line.spread)
-                variance += sum((part * scatter) ** 2 for part in alike[place].values())
+                variance += sum((part * scatter) ** 2 for part in alike[calibrated].values())
         return Expected(whole, 2 * math.sqrt(variance) / whole)
 
-    def _place(self, group: Group) -> Group:
+    def _calibrated(self, group: Group) -> Group:
         """Return the narrowest enclosing group with a line; () if there is none."""
         depths = range(len(group), 0, -1)
         return next((group[:depth] for depth in depths if group[:depth] in self.lines), ())
 
 
-def _line(group: Group, steps: Sequence[Seen]) -> Line:
+class RunCalibration:
+    """Calibrate predictions with the current run's finished steps, as they finish.
+
+    A run may differ from earlier ones in load, so it corrects `Calibration` from its first finished
+    step on: a ratio per group, shrunk to that of the next wider group.
+    """
+
+    def __init__(self) -> None:
+        self._sums: dict[Group, tuple[float, float, int]] = {}
+
+    def learn(self, group: Group, predicted: float, measured: float) -> None:
+        for wider in _from_wide_to_narrow(group):
+            before = self._sums.get(wider, (0.0, 0.0, 0))
+            self._sums[wider] = (before[0] + predicted, before[1] + measured, before[2] + 1)
+
+    def factor(self, group: Group, seconds: float = 0.0) -> float:
+        """Return the calibration factor for a step's predicted seconds.
+
+        The factor of the wider group is a prior. It weighs as much as one finished step of mean
+        size, so a single outlier has limited influence. If the step itself is longer (`seconds`),
+        the prior weighs as much as the step, because steps of a second predict little about hours.
+        """
+        factor = 1.0
+        for wider in _from_wide_to_narrow(group):
+            predicted, measured, number = self._sums.get(wider, (0.0, 0.0, 0))
+            if predicted > 0:
+                one = max(predicted / number, seconds)
+                factor = (measured + factor * one) / (predicted + one)
+        return factor
+
+
+def group_of(kind: str, axes: Mapping[str, Any]) -> Group:
+    """Return a step's group: kind, benchmark (cells only) and method."""
+    named = ("benchmark", "method") if "benchmark" in axes else ("method",)
+    return (kind, *(str(axes.get(axis)) for axis in named))
+
+
+def _line(group: Group, steps: Sequence[Timing]) -> Line:
     narrower = {one.group[: len(group) + 1] for one in steps}
     return fitted_line(steps, len(steps) if narrower == {group} else len(narrower))
 
@@ -190,3 +230,7 @@ def _median_slope(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
 def _relative(spread: float) -> float:
     """Return the relative standard deviation of a log-normal value with log deviation `spread`."""
     return math.sqrt(math.expm1(min(spread, 5.0) ** 2))
+
+
+def _from_wide_to_narrow(group: Group) -> list[Group]:
+    return [group[:depth] for depth in range(len(group) + 1)]
