@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
 
 import numpy as np
 
+from dashboards.charts.scales import Scale
 from lce.rope.inspection import Inspection
 from lce_core.rope import Frequencies
 from lce_core.rope.bound import discrimination_runs
@@ -29,8 +30,6 @@ STYLE = """
   .method-name { fill: #3a5ccc }
   .dot { fill: #3a5ccc } .dot.extrapolated, text.extrapolated { fill: #cf222e }
 """
-
-_Scale = Callable[[float], float]
 
 
 def draw(found: Inspection) -> str:
@@ -64,8 +63,8 @@ def _wavelengths(found: Inspection) -> Iterator[str]:
     heads = () if found.changes_attention_alone else found.heads
     largest = max(pair.wavelength_after for head in (found.base, *heads) for pair in head.pairs)
     top, bottom = UPPER
-    y = _log_scale(1, max(largest, request) * 1.3, bottom, top)
-    x = _linear_scale(0, max(1, len(base) - 1), LEFT + 10, RIGHT - 10)
+    y = Scale(1, max(largest, request) * 1.3, bottom, top, logarithmic=True)
+    x = Scale(0, max(1, len(base) - 1), LEFT + 10, RIGHT - 10)
     yield _label(LEFT, top - 16, "Wavelength in tokens, by rotated pair", "panel")
     for power in range(int(math.log10(max(largest, request))) + 1):
         yield from _line_across(y(10**power), f"{10**power:,}", "grid")
@@ -96,8 +95,8 @@ def _margins(found: Inspection) -> Iterator[str]:
     curves = [_least(row, longest) for row in tables]
     lowest = min(float(values.min()) for _, values in [base, *curves])
     top, bottom = LOWER
-    y = _linear_scale(min(lowest, 0), len(found.base.pairs), bottom - 4, top)
-    x = _log_scale(1, longest, LEFT, RIGHT)
+    y = Scale(min(lowest, 0), len(found.base.pairs), bottom - 4, top)
+    x = Scale(1, longest, LEFT, RIGHT, logarithmic=True)
     name = "B_m by distance in tokens (least value of each step)"
     if len(curves) > 1:
         name = "B_m by distance in tokens (least value of each step; line: the least of all heads)"
@@ -171,12 +170,3 @@ def _curve(points: Sequence[tuple[float, float]], kind: str) -> str:
 def _label(x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> str:
     named = f' class="{kind}"' if kind else ""
     return f'<text{named} x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
-
-
-def _linear_scale(first: float, last: float, start: float, end: float) -> _Scale:
-    return lambda value: start + (value - first) / (last - first) * (end - start)
-
-
-def _log_scale(first: float, last: float, start: float, end: float) -> _Scale:
-    linear = _linear_scale(math.log(first), math.log(last), start, end)
-    return lambda value: linear(math.log(value))
