@@ -1,4 +1,4 @@
-"""Status of a planned cell: done, failed, missing or unavailable, with the reason."""
+"""State of a planned cell in the catalog (`lce_core.study.states`), with the reason."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from catalog.holdings import Holdings
+from lce_core.study.states import State
 
 
 def cell_status(
@@ -50,6 +51,6 @@ def _cause(failure: Mapping[str, Any]) -> str:
 
 
 def _status(
-    status: str, reason: str | None, attempts: int = 0, seconds: float | None = None
+    status: State, reason: str | None, attempts: int = 0, seconds: float | None = None
 ) -> dict[str, Any]:
     return {"status": status, "reason": reason, "attempts": attempts, "seconds": seconds}

@@ -260,7 +260,7 @@ def test_the_example_study_is_planned_with_every_cell_to_do(tmp_path: Path) -> N
     tasks = 4 + 2  # perplexity has two domains
     assert lengths == 4
     assert len(cells) == len(written["methods"]) * tasks
-    assert {cell["state"] for cell in cells} == {"to do"}
+    assert {cell["state"] for cell in cells} == {"missing"}
     assert {cell["method"] for cell in cells} == {"none", "yarn", "longrope_factors"}
     assert {cell["benchmark"] for cell in cells} == {"perplexity", "json_key_value"}
     assert not (tmp_path / "home").exists()

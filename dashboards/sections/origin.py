@@ -8,6 +8,7 @@ from html import escape
 
 from dashboards.contents import Contents, Row
 from dashboards.families import Variant
+from lce_core.study.states import STATES
 
 
 def missing(contents: Contents) -> str:
@@ -26,10 +27,12 @@ def missing(contents: Contents) -> str:
         for row in contents.missing
     )
     heads = ("status", "base model", "method", "benchmarks", "lengths", "seeds", "cells", "reason")
-    return (
-        f"<p>{cells} no result. <i>unavailable</i>: it cannot be; <i>failed</i>: it was tried;"
-        f" <i>missing</i>: not computed yet.</p>{_table(heads, rows)}"
-    )
+    return f"<p>{cells} no result. {_legend(contents)}</p>{_table(heads, rows)}"
+
+
+def _legend(contents: Contents) -> str:
+    found = {row["status"] for row in contents.missing}
+    return "; ".join(f"<i>{state}</i>: {STATES[state]}" for state in STATES if state in found) + "."
 
 
 def origin(contents: Contents) -> str:

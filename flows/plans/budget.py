@@ -222,7 +222,7 @@ class _Till:
         """Return the hours of the block's steps to do, by fingerprint."""
         if id(block) not in self._known:
             part = with_cells(self._plan, block.cells)
-            steps = [s for p, s in part.steps.items() if self._states[p].state == "to do"]
+            steps = [s for p, s in part.steps.items() if self._states[p].state == "missing"]
             alone, execution = self._prices.alone(part), self._execution
             if self._on_clock:
                 told = alone.predicted(steps, execution.processes)

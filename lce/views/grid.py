@@ -5,20 +5,19 @@ A sign summarizes the cells of all tasks and seeds.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from lce.views.planning import Inspection
 from lce_core.study.progress import Change
+from lce_core.study.states import GroupState, group_state
 from lce_core.study.variants import variant_label
 
-Sign = Literal["done", "in part", "running", "failed", "missing", "unavailable"]
-
-SIGNS: dict[Sign, str] = {
+SIGNS: dict[GroupState, str] = {
     "done": "●", "in part": "◐", "running": "▶", "failed": "✗", "missing": "·", "unavailable": "-",
 }  # fmt: skip
-ASCII: dict[Sign, str] = {
+ASCII: dict[GroupState, str] = {
     "done": "#", "in part": "+", "running": ">", "failed": "!", "missing": ".", "unavailable": "-",
 }  # fmt: skip
 """Signs for terminals that are not Unicode."""
@@ -38,7 +37,7 @@ class _Columns:
 
 
 def grid_lines(
-    found: Inspection, running: Collection[str], width: int, signs: Mapping[Sign, str]
+    found: Inspection, running: Collection[str], width: int, signs: Mapping[GroupState, str]
 ) -> Iterator[str]:
     """Yield the lines of the grid and its legend.
 
@@ -73,7 +72,7 @@ def grid_lines(
     yield "  ".join(f"{text} {sign}" for sign, text in signs.items() if sign in used)
 
 
-def _signs(found: Inspection, running: Collection[str]) -> dict[Key, Sign]:
+def _signs(found: Inspection, running: Collection[str]) -> dict[Key, GroupState]:
     changes: dict[Key, list[Change | Literal["running"]]] = {}
     for cell in found.plan.cells:
         variant = variant_label(cell.method, cell.frozen)
@@ -81,18 +80,7 @@ def _signs(found: Inspection, running: Collection[str]) -> dict[Key, Sign]:
         runs = cell.step is not None and cell.step.fingerprint in running
         change = "running" if runs else found.cell_state(cell).change
         changes.setdefault(key, []).append(change)
-    return {key: _sign(told) for key, told in changes.items()}
-
-
-def _sign(changes: Sequence[Change | Literal["running"]]) -> Sign:
-    for one in ("running", "failed"):
-        if one in changes:
-            return one
-    can_be = [change for change in changes if change != "unavailable"]
-    if not can_be:
-        return "unavailable"
-    done = can_be.count("done")
-    return "done" if done == len(can_be) else "in part" if done else "missing"
+    return {key: group_state(told) for key, told in changes.items()}
 
 
 def _columns(cells: Collection[Key], width: int) -> Iterator[_Columns]:

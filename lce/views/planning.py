@@ -70,7 +70,7 @@ class Inspection:
     def to_do(self) -> Iterator[Step]:
         """Return the steps that a run would compute."""
         steps = self.plan.steps.values()
-        return (step for step in steps if self.states[step.fingerprint].state == "to do")
+        return (step for step in steps if self.states[step.fingerprint].state == "missing")
 
     def expected_only(self) -> Iterator[Step]:
         """Return the steps that cannot be computed only because their data is missing."""
@@ -150,7 +150,7 @@ def as_json(found: Inspection, device: str | None = None) -> dict[str, Any]:
 def _without_weights(plan: StudyPlan, states: dict[str, StepState], model: str) -> None:
     for step in plan.steps.values():
         state = states[step.fingerprint]
-        if step.axes.get("base_model") == model and state.state == "to do":
+        if step.axes.get("base_model") == model and state.state == "missing":
             reason = f"{state.reason}; weights of {model} are not here: {fetching(model)}"
             states[step.fingerprint] = replace(state, reason=reason)
 

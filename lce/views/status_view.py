@@ -6,7 +6,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
-from typing import get_args
 
 from rich.console import Console
 from rich.live import Live
@@ -21,7 +20,7 @@ from lce_core import formats
 from lce_core.errors import SpecError
 from lce_core.store.lease import Holder
 from lce_core.study.pricing.time_left import Running
-from lce_core.study.progress import State
+from lce_core.study.states import STATES
 
 REFRESH_SECONDS = 2.0
 PRICE_SECONDS = 30.0
@@ -168,7 +167,7 @@ class _Watch:
 
 def _head(found: Inspection, prices: Prices, running: Mapping[str, Holder]) -> Iterator[str]:
     counts = Counter(found.cell_state(cell).state for cell in found.plan.cells)
-    shown = ", ".join(f"{counts[state]:,} {state}" for state in get_args(State) if counts[state])
+    shown = ", ".join(f"{counts[state]:,} {state}" for state in STATES if counts[state])
     yield f"{found.plan.study.study}: {shown}"
     if any(True for _ in found.to_do()):
         now = time.time()

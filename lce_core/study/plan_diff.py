@@ -154,7 +154,7 @@ def compare(
     """
     planned = {step.short for step in plan.steps.values()}
     left = (store.listing().ids & set(before)) - planned
-    new = [s for s in plan.steps.values() if states[s.fingerprint] == StepState("to do", "new")]
+    new = [s for s in plan.steps.values() if states[s.fingerprint] == StepState("missing", "new")]
     if not (new or left):  # skip reading all records of the store
         return PlanDiff(dict(states), ())
     wanted = {_place(step.kind, step.axes) for step in new}
@@ -196,8 +196,8 @@ def _explained(step: Step, near: Iterable[Record], left: Collection[str]) -> Ste
     fields, record = _nearest((_fields(one, step), one) for one in own or near)
     if own:
         reason = f"changed: {in_short(fields)}"
-        return StepState("to do", reason, "stale", fields, record.fingerprint[:SHORT])
-    return StepState("to do", f"new; the nearest finished: {in_short(fields)}", "new", fields)
+        return StepState("missing", reason, "stale", fields, record.fingerprint[:SHORT])
+    return StepState("missing", f"new; the nearest finished: {in_short(fields)}", "new", fields)
 
 
 def _orphans(plan: StudyPlan, records: Iterable[Record]) -> tuple[Orphan, ...]:

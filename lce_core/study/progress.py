@@ -13,8 +13,8 @@ from lce_core.store.records import Record
 from lce_core.store.steps import Step
 from lce_core.study.plan import StudyPlan
 from lce_core.study.plugin_folders import own_plugins
+from lce_core.study.states import State
 
-State = Literal["done", "to do", "failed", "unavailable"]
 Change = Literal["new", "done", "stale", "failed", "unavailable"]
 
 _FOR_GOOD = "non_finite"
@@ -38,8 +38,8 @@ class StepState:
 
     @property
     def change(self) -> Change:
-        """The state in one word, with "to do" refined to new, stale or failed."""
-        return self.holds if self.state == "to do" else self.state
+        """The state in one word, with "missing" refined to new, stale or failed (to be retried)."""
+        return self.holds if self.state == "missing" else self.state
 
 
 def inspect(
@@ -67,7 +67,7 @@ def inspect(
             states[step.fingerprint] = StepState("done", "")
         elif record:
             reason = "; ".join(sorted(map(str, doubts)))
-            states[step.fingerprint] = StepState("to do", reason, "stale", plugin_changes=doubts)
+            states[step.fingerprint] = StepState("missing", reason, "stale", plugin_changes=doubts)
         else:
             state = _unfinished(step, store, listing, states, folders, retry_failed)
             states[step.fingerprint] = replace(state, plugin_changes=doubts)
@@ -123,8 +123,8 @@ def _unfinished(
     failure = store.failures.of(step)
     if failure and not retry_failed:
         return given_up(failure, folders) or StepState(
-            "to do", f"failed before ({failure['class']}: {failure['message']})", "failed"
+            "missing", f"failed before ({failure['class']}: {failure['message']})", "failed"
         )
     if store.path(step, listing).exists():
-        return StepState("to do", "its artifact is damaged", "stale")
-    return StepState("to do", "new")
+        return StepState("missing", "its artifact is damaged", "stale")
+    return StepState("missing", "new")

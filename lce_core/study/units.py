@@ -56,7 +56,7 @@ def units_to_do(plan: StudyPlan, states: Mapping[str, StepState]) -> list[Unit]:
     """
     groups: dict[tuple[object, ...], list[Step]] = {}
     for step in plan.steps.values():
-        if states[step.fingerprint].state == "to do":
+        if states[step.fingerprint].state == "missing":
             groups.setdefault((step.kind, *kind_named(step.kind).unit(step)), []).append(step)
     units = [_unit(steps) for steps in groups.values()]
     seed = _first_seeds(plan)

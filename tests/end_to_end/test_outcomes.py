@@ -56,7 +56,7 @@ def test_what_has_finished_prices_what_is_to_do(
     assert (told["device"], told["speed"], told["corrected"]) == ("cpu", "measured", True)
     done, to_do = (
         sum(3600 * cell["hours"] for cell in told["cells"] if cell["state"] == state)
-        for state in ("done", "to do")
+        for state in ("done", "missing")
     )
     assert to_do == pytest.approx(done)  # another seed costs the same
     # Whole answers are planned, and corrected by what these cells took.

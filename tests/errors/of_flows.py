@@ -123,7 +123,7 @@ def _(place: Place) -> None:
 @provokes(SpecError, "methods/mine VERSION 1")
 def _(_: Place) -> None:
     change = PluginChange(plugin="methods/mine", version=1, was="a", now="b", file="mine.py")
-    state = StepState("to do", str(change), "stale", plugin_changes=frozenset({change}))
+    state = StepState("missing", str(change), "stale", plugin_changes=frozenset({change}))
     require_same_plugins({"fingerprint": state})
 
 

@@ -1,4 +1,5 @@
--- What became of the cells of each method at each length of a benchmark.
+-- State of the cells of each method at each length of a benchmark: `group_state` of
+-- lce_core/study/states.py in SQL.
 WITH numbered AS (
     SELECT *, row_number() OVER () AS position FROM cells WHERE study = $study
 ),
@@ -22,11 +23,10 @@ counted AS (
 SELECT *,
     CASE
         WHEN failed > 0 THEN 'failed'
-        WHEN done = planned THEN 'done'
         WHEN unavailable = planned THEN 'unavailable'
-        WHEN missing > 0 AND done > 0 THEN 'begun'
-        WHEN missing > 0 THEN 'to do'
-        ELSE 'done where it can be'
+        WHEN missing = 0 THEN 'done'
+        WHEN done > 0 THEN 'in part'
+        ELSE 'missing'
     END AS state
 FROM counted
 ORDER BY position

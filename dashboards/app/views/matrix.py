@@ -16,9 +16,8 @@ from dashboards.families import Variant
 REFRESH_SECONDS = 5.0
 _COLOURS = {
     "done": "h6",
-    "done where it can be": "h4",
-    "begun": "h2",
-    "to do": "lane",
+    "in part": "h2",
+    "missing": "lane",
     "failed": "frame",
     "unavailable": "line",
 }
@@ -61,7 +60,7 @@ def _counts(rows: list[Row]) -> None:
     planned = total["planned"]
     st.progress(
         total["done"] / planned if planned else 0.0,
-        f"{total['done']:,} of {planned:,} cells done · {total['missing']:,} to do"
+        f"{total['done']:,} of {planned:,} cells done · {total['missing']:,} missing"
         f" · {total['failed']:,} failed · {total['unavailable']:,} unavailable",
     )
 

@@ -90,7 +90,7 @@ def test_whole_blocks_are_taken_and_cost_no_more_than_allowed(
     budget = part.budget.hours
     assert part.hours <= budget
     prices = prices_of(part.plan, found.states, found.execution, "a100")
-    todo = [s for p, s in part.plan.steps.items() if found.states[p].state == "to do"]
+    todo = [s for p, s in part.plan.steps.items() if found.states[p].state == "missing"]
     assert prices.total(todo).seconds / 3600 <= part.hours * (1 + 1e-9)
     assert sorted(places(part.taken + part.left_out)) == sorted(places(whole.taken))
     # Over all methods, with all that they need.

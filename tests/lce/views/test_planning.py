@@ -82,7 +82,7 @@ def test_every_shipped_study_has_a_price_before_its_data_are_here(
     told = as_json(found(tmp_path, study), "a100")
     for cell in told["cells"]:
         to_give = "--data-folder" in cell["reason"] or "--model-folder" in cell["reason"]
-        assert cell["state"] == "to do" or to_give or cell["flops"] == 0
+        assert cell["state"] == "missing" or to_give or cell["flops"] == 0
         # What is read off another cell's windows is priced, and costs nothing.
         unavailable = cell["state"] == "unavailable"
         assert cell["estimated"] <= unavailable
@@ -105,7 +105,7 @@ def test_prices_without_the_corpus_are_those_with_it(
     ]
     for guessed, known in zip(*passkeys, strict=True):
         assert (guessed["estimated"], known["estimated"]) == (True, False)
-        assert (guessed["state"], known["state"]) == ("unavailable", "to do")
+        assert (guessed["state"], known["state"]) == ("unavailable", "missing")
         for key in ("tokens", "flops", "hours", "gpu_hours", "answer_tokens"):
             assert guessed[key] == known[key] > 0
     tunes = [
@@ -124,14 +124,14 @@ def test_only_the_cells_whose_data_are_absent_are_estimated(tmp_path: Path, text
     told = as_json(found(tmp_path, LLAMA, text=text), "h100")
     states = {cell["benchmark"]: (cell["state"], cell["estimated"]) for cell in told["cells"]}
     assert states == {
-        "passkey": ("to do", False),
+        "passkey": ("missing", False),
         "needle": ("unavailable", True),
         "perplexity": ("unavailable", True),
     }
     pg19 = next(cell for cell in told["cells"] if cell["benchmark"] == "perplexity")
     assert "pg19=FOLDER" in pg19["reason"]
     assert pg19["tokens"] == pytest.approx(100 * 105_000, rel=0.01)  # the test set's 100 books
-    assert {step["state"] for step in told["steps"]} == {"to do"}
+    assert {step["state"] for step in told["steps"]} == {"missing"}
     assert told["to_do"]["estimated"] is False
     assert told["expected"]["estimated"] is True
 
@@ -231,7 +231,7 @@ def test_weights_that_must_be_fetched_are_named_and_priced(tmp_path: Path, text:
     study = {**LLAMA, "base_models": ["smollm2_135m_q4"], "methods": ["none"]}
     told = as_json(found(tmp_path, study, text=text))
     passkey = told["cells"][0]
-    assert passkey["state"] == "to do"
+    assert passkey["state"] == "missing"
     assert "run `lce fetch smollm2_135m_q4`" in passkey["reason"]
     assert passkey["flops"] > 0
 
@@ -242,7 +242,7 @@ def test_status_tells_the_time_left_of_what_is_to_do(
     inspection = found(tmp_path, "smoke")
     show_status(inspection)
     told = capsys.readouterr().out
-    assert "smoke: 12 to do" in told
+    assert "smoke: 12 missing" in told
     assert "0 of 12 cells, about " in told
     assert "left on 2 CPU workers, guessed" in told
 

@@ -182,7 +182,7 @@ def test_watching_ends_with_the_study_and_prints_what_moved(found: Inspection, q
     assert watch(found, console)
     worker.join()
     lines = text.getvalue().splitlines()
-    assert lines[0].startswith("smoke: 12 to do; 0 of 12 cells, about ")
+    assert lines[0].startswith("smoke: 12 missing; 0 of 12 cells, about ")
     assert "smoke: 12 done" in lines
     assert lines[-1] == "# done" or lines[-1] == "● done"
 

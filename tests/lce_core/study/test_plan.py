@@ -311,7 +311,7 @@ def test_the_plan_says_which_field_differs(store: Store) -> None:
         if cell.frozen:
             assert state.state == "done"
         else:
-            assert state.state == "to do"
+            assert state.state == "missing"
             assert state.reason == ("changed: checkpoint.training.learning_rate: 0.0005 -> 0.001")
 
 
@@ -348,7 +348,7 @@ def test_a_failed_parent_blocks_its_cells_and_says_so(store: Store) -> None:
         assert states[step.fingerprint].state == "failed"
         assert "step 7: got loss nan" in states[step.fingerprint].reason
     again = inspect(plan, store, {}, retry_failed=True)
-    assert again[broken.fingerprint].state == "to do"
+    assert again[broken.fingerprint].state == "missing"
 
 
 def test_what_was_out_of_reach_is_tried_again_only_with_other_folders(store: Store) -> None:
@@ -360,14 +360,14 @@ def test_what_was_out_of_reach_is_tried_again_only_with_other_folders(store: Sto
         {"model_folders": {"m": "/a"}},
     )
     assert inspect(plan, store, {"m": "/a"})[step.fingerprint].state == "unavailable"
-    assert inspect(plan, store, {"m": "/b"})[step.fingerprint].state == "to do"
+    assert inspect(plan, store, {"m": "/b"})[step.fingerprint].state == "missing"
 
 
 def test_an_environment_error_is_tried_again_by_the_next_run(store: Store) -> None:
     plan = planned(seeds=[0])
     step = next(iter(plan.steps.values()))
     store.failures.add(step, SpecError("device", "cuda, but no GPU", "a GPU", "use cpu"), {})
-    assert inspect(plan, store, {})[step.fingerprint].state == "to do"
+    assert inspect(plan, store, {})[step.fingerprint].state == "missing"
 
 
 def test_a_finished_step_is_found_under_another_label_and_by_another_study(store: Store) -> None:

@@ -221,8 +221,8 @@ def test_failures_and_damage_are_told_apart_from_what_is_new(text: Path, store: 
     states = diff(plan, store).states
     found = [states[step.fingerprint] for step in cells[:4]]
     assert [(one.state, one.change) for one in found] == [
-        ("to do", "stale"),
-        ("to do", "failed"),
+        ("missing", "stale"),
+        ("missing", "failed"),
         ("failed", "failed"),
         ("done", "done"),
     ]

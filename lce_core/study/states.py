@@ -1,0 +1,42 @@
+"""States of a study's cells and steps, shared by plans, catalog, `lce status` and dashboard.
+
+In a plan, a failed step that the next run retries is missing; `StepState.change` tells it apart.
+
+A group of cells, such as all tasks and seeds of a method at one length, has a state of its own. The
+dashboard's `sql/matrix.sql` applies the rule of `group_state` in SQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+State = Literal["done", "missing", "failed", "unavailable"]
+STATES: dict[State, str] = {
+    "done": "it has a result",
+    "missing": "not computed yet, or its artifact is damaged",
+    "failed": "the last attempt failed",
+    "unavailable": "it cannot be computed here",
+}
+"""Meaning of each state."""
+
+GroupState = Literal["done", "in part", "running", "failed", "missing", "unavailable"]
+
+
+def group_state(states: Sequence[str]) -> GroupState:
+    """Return the state of a group: running or failed if one cell is, else how far it is done.
+
+    Unavailable cells do not keep a group from being done.
+
+    Args:
+      states: states of the cells, not empty; also "running". Any other word counts as missing.
+    """
+    if "running" in states:
+        return "running"
+    if "failed" in states:
+        return "failed"
+    possible = [state for state in states if state != "unavailable"]
+    if not possible:
+        return "unavailable"
+    done = possible.count("done")
+    return "done" if done == len(possible) else "in part" if done else "missing"
