@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parent.parent
 CORE = "lce_core"
 Arrow = tuple[str, str]
 
-WIDTH, MARGIN = 1220, 30
+WIDTH, MARGIN = 1260, 30
 BOX, DUMMY, GAP = (196.0, 58.0), 20.0, 26.0
 PITCH = 106
 STYLE = """
