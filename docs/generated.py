@@ -42,7 +42,7 @@ SOURCES = {
     "lce_core/methods": "methods.md",
     "lce_core/benchmarks": "benchmarks.md",
     "lce_core/recipes": "recipes.md",
-    "lce_core/export/form.py": "exports.md",
+    "lce_core/export/stock_form.py": "exports.md",
     "lce_core/study/spec.py": "study-file.md",
     "catalog/sql": "views.md",
 }

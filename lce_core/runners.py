@@ -223,7 +223,7 @@ class Runner:
             result = benchmark.evaluate(request)
         _require_finite(result, step)
         _write_tables(result, attempt.out)
-        attempt.seconds_elsewhere = ranges.seconds_elsewhere
+        attempt.seconds_by_others = ranges.seconds_by_others
         return {
             "scores": [asdict(score) for score in result.scores],
             "unit": benchmark.unit,
@@ -234,7 +234,7 @@ class Runner:
             "prompt_tokens": result.sequences.lengths,
             "prompts_sha256": result.prompts_sha256,
             "passes": shape_of_passes(model, batch_tokens),
-            "passed_tokens": passed.tokens + ranges.tokens_elsewhere,
+            "passed_tokens": passed.tokens + ranges.tokens_by_others,
             "measured": _passed(spec.cost_of(result.sequences)),
             "predicted": _passed(spec.cost(step)),
         }

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from lce_core.benchmarks import BENCHMARKS, Benchmark, Profile, TextBenchmark
 from lce_core.errors import SpecError
-from lce_core.export.form import Form, form_of
+from lce_core.export.stock_form import StockForm, stock_form
 from lce_core.methods import METHODS, Method
 from lce_core.models import MODELS
 from lce_core.registry import Plugin
@@ -180,20 +180,20 @@ def exports_table() -> str:
 
 def _exported(method: Method, geometry: RopeGeometry) -> str:
     try:
-        return _form(form_of(method, geometry, _EXPORT_TARGET))
+        return _form(stock_form(method, geometry, _EXPORT_TARGET))
     except SpecError as error:
         refused = f"refused: {error.got}"
         asks_length = "--length" in error.remedy
     if not asks_length:
         return refused
     try:
-        form = form_of(method, geometry, _EXPORT_TARGET, length=_EXPORT_TARGET)
+        form = stock_form(method, geometry, _EXPORT_TARGET, length=_EXPORT_TARGET)
     except SpecError as error:
         return f"refused: {error.got}"
     return f"{refused}; with `--length {_EXPORT_TARGET}` {_form(form)}"
 
 
-def _form(form: Form) -> str:
+def _form(form: StockForm) -> str:
     stated = form.rope_parameters
     shown = ", ".join(
         f"`{key}` {stated[key]:.6g}" for key in ("rope_theta", "factor") if key in stated

@@ -72,9 +72,9 @@ class WindowRanges:
         self._settled: set[str] = set()
         """Names of ranges known to be committed."""
         self._own: set[str] = set()
-        self.tokens_elsewhere = 0
+        self.tokens_by_others = 0
         """Tokens processed for this cell's ranges by other processes or in earlier attempts."""
-        self.seconds_elsewhere = 0.0
+        self.seconds_by_others = 0.0
         """Seconds that those other processes or earlier attempts took."""
 
     def scores(
@@ -123,7 +123,7 @@ class WindowRanges:
 
     def _settle(self, ranges: Sequence[_Range], report: Progress) -> None:
         """Request ranges, score those that no process holds, and wait until all are committed."""
-        self._ask(ranges)
+        self._request(ranges)
         left = {one.name: one for one in ranges}
         total = _number(ranges)
         while left:
@@ -140,12 +140,12 @@ class WindowRanges:
                 time.sleep(WAIT_SECONDS)
         self._settled.update(one.name for one in ranges)
 
-    def _ask(self, ranges: Sequence[_Range]) -> None:
+    def _request(self, ranges: Sequence[_Range]) -> None:
         windows, rows = ranges[0].windows, ranges[0].rows
         text = f"text-{windows.stream.digest[:12]}"
         if not self._parts.has(text):
             self._parts.write(text, {"tokens": windows.stream.tokens})
-        order = _Order(
+        request = _Request(
             arithmetic=_arithmetic(self._model),
             text=text,
             length=windows.length,
@@ -153,7 +153,7 @@ class WindowRanges:
             rows=rows,
             parts={one.name: one.windows.starts.tolist() for one in ranges},
         )
-        self._parts.ask(asdict(order))
+        self._parts.ask(asdict(request))
 
     def _commit(self, one: _Range, report: Progress) -> None:
         # Another process may have committed the range between the check and the lease.
@@ -171,8 +171,8 @@ class WindowRanges:
             if not self._is_open:
                 self._kept[one.name] = arrays
         elif one.name not in self._own:
-            self.tokens_elsewhere += int(arrays["passed"][0])
-            self.seconds_elsewhere += float(arrays["seconds"][0])
+            self.tokens_by_others += int(arrays["passed"][0])
+            self.seconds_by_others += float(arrays["seconds"][0])
         return TokenScores(arrays["nll"], arrays["hits"])
 
 
@@ -191,35 +191,35 @@ def assist(parts: Parts, model: ExtendedModel) -> int:
     if content is None:
         return 0
     try:
-        order, number, begun = _Order(**content), 0, time.monotonic()
+        request, number, start = _Request(**content), 0, time.monotonic()
     except TypeError:  # not what `ask` writes
         return 0
-    text = parts.read(order.text)
-    if text is None or order.arithmetic != _arithmetic(model):
+    text = parts.read(request.text)
+    if text is None or request.arithmetic != _arithmetic(model):
         return 0
     stream = Stream(text["tokens"])
-    for name, starts in order.parts.items():
+    for name, starts in request.parts.items():
         lease = None if parts.has(name) else parts.lease(name)
         if lease is None:
             continue
         with lease:
             if parts.has(name):
                 continue
-            windows = Windows(stream, np.array(starts), order.length, order.before)
-            arrays = _scored(model, windows, order.rows, no_progress)
+            windows = Windows(stream, np.array(starts), request.length, request.before)
+            arrays = _scored(model, windows, request.rows, no_progress)
             try:
                 parts.write(name, arrays)
             # The cell was finished and its folder removed meanwhile.
             except FileNotFoundError:
                 return number
         number += 1
-        if time.monotonic() - begun >= ASSIST_SECONDS:
+        if time.monotonic() - start >= ASSIST_SECONDS:
             break
     return number
 
 
 @dataclass(frozen=True)
-class _Order:
+class _Request:
     """Ranges requested from other processes."""
 
     arithmetic: str
@@ -235,7 +235,7 @@ class _Order:
 def _scored(model: ExtendedModel, windows: Windows, rows: int, report: Progress) -> Arrays:
     from lce_core.evaluation import likelihood
 
-    begun = time.monotonic()
+    start = time.monotonic()
     with counted(model) as passed:
         found = likelihood.window_scores(
             model,
@@ -248,7 +248,7 @@ def _scored(model: ExtendedModel, windows: Windows, rows: int, report: Progress)
         "nll": found.nll,
         "hits": found.hits,
         "passed": np.array([passed.tokens]),
-        "seconds": np.array([time.monotonic() - begun]),
+        "seconds": np.array([time.monotonic() - start]),
     }
 
 

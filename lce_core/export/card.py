@@ -10,14 +10,14 @@ from lce_core.registry import Source
 from lce_core.store.identity import SHORT
 
 if TYPE_CHECKING:
-    from lce_core.export.form import Form
+    from lce_core.export.stock_form import StockForm
     from lce_core.export.subject import Subject
 
 _LICENCES = {"MIT": "mit", "Apache-2.0": "apache-2.0"}
 """The hub's identifiers; other licences are named in words."""
 
 
-def card(subject: Subject, form: Form, dtype: str) -> str:
+def card(subject: Subject, form: StockForm, dtype: str) -> str:
     """Return the model card, with the front matter that the hub reads."""
     parts = [_front_matter(subject), _head(subject), _rope(subject, form)]
     parts += [_training(subject), _lineage(subject, dtype)]
@@ -72,7 +72,7 @@ def _source(source: Source) -> str:
     return "\n".join(lines)
 
 
-def _rope(subject: Subject, form: Form) -> str:
+def _rope(subject: Subject, form: StockForm) -> str:
     stated = dict(form.rope_parameters)
     for key in ("short_factor", "long_factor"):
         if key in stated:
@@ -93,7 +93,7 @@ def _rope(subject: Subject, form: Form) -> str:
         scope = "They are the method's at every length."
     return f"""## Rotary embedding
 
-`config.json` says the method as `{json.dumps(stated)}`, in `rope_parameters` and in the
+`config.json` states the method as `{json.dumps(stated)}`, in `rope_parameters` and in the
 keys of older programs. No code comes with it. {scope}
 """
 

@@ -21,7 +21,7 @@ from safetensors.torch import load_file, save_file
 from lce_core.devices import resolve_dtype
 from lce_core.errors import DataError, SpecError
 from lce_core.export.card import card
-from lce_core.export.form import Form, form_of
+from lce_core.export.stock_form import StockForm, stock_form
 from lce_core.export.subject import Subject
 from lce_core.extension.learned import LEARNED
 from lce_core.recipe import Precision
@@ -45,13 +45,13 @@ def export(
     *,
     length: int | None = None,
     precision: Precision | None = None,
-) -> Form:
+) -> StockForm:
     """Write the folder `out`, and return the form of the method in its configuration.
 
     Args:
       subject: the model to export.
       out: a folder that does not exist yet or is empty.
-      length: as in `form_of`.
+      length: as in `stock_form`.
       precision: dtype of the written weights; None keeps the present one.
 
     Raises:
@@ -67,7 +67,7 @@ def export(
         )
     base_model, method = subject.base_model, subject.method
     learned = subject.weights / LEARNED
-    form = form_of(
+    form = stock_form(
         method,
         base_model.geometry,
         subject.target_context,
@@ -126,7 +126,7 @@ def _write_weights(source: Path, out: Path, precision: Precision | None) -> str:
     return dtypes.pop() if len(dtypes) == 1 else "float32"
 
 
-def _configuration(source: Mapping[str, Any], form: Form, dtype: str) -> dict[str, Any]:
+def _configuration(source: Mapping[str, Any], form: StockForm, dtype: str) -> dict[str, Any]:
     stated = dict(form.rope_parameters)
     older = {key: stated[key] for key in stated if key not in _OF_CONFIGURATION}
     config = {key: value for key, value in source.items() if key not in _OLD_KEYS}

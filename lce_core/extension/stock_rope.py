@@ -1,10 +1,10 @@
-"""Frequencies as a transformers configuration states them: read, and written.
+"""Read and write frequencies as transformers configurations state them.
 
-`rope_parameters` of config.json is a form's name (`rope_type`) with numbers. `stated_table` says in
-float64 which table that is; `statement` finds the form that says a given table, and takes none that
-says another. Older files have the same under `rope_scaling`, `type` and `rope_theta`.
+`rope_parameters` of config.json names a form (`rope_type`) and its numbers. `stated_table` computes
+the form's table in float64. `statement` finds a form whose table is the given one. Older files have
+the same under `rope_scaling`, `type` and `rope_theta`.
 
-Loads no torch: plans read the configurations of published weights.
+This module loads no torch, because plans read the configurations of published weights.
 
 Source: the rope types of transformers 5.23; docs/checkpoints.md has the agreement in fp32.
 """
@@ -23,25 +23,25 @@ from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 PLAIN = "default"
 TYPES = (PLAIN, "linear", "dynamic", "llama3", "yarn", "longrope")
-"""Forms that are read; the last is written where no other says the table."""
+"""Forms that are read. The last one can state any table and is written if no other form fits."""
 _TRAINED = "original_max_position_embeddings"
-"""Key of the context in tokens that a scaled model was trained with before it was extended."""
+"""Key of the context in tokens with which a scaled model was trained before it was extended."""
 
 _DIGITS = 12
-"""Significant digits of a base or factor that is read off a table."""
+"""Significant digits of a base or factor that is derived from a table."""
 _AGREEMENT = 1e-9
 """Largest relative difference between a written form's table and the method's."""
 
 
 def stated_parameters(config: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return what config.json says of its rotary embedding, in the keys of `rope_parameters`.
+    """Return the rotary embedding that config.json states, in the keys of `rope_parameters`.
 
-    A null stays: to transformers, a key that is null is not a key that is missing.
+    Null values are kept, because transformers treats them differently from missing keys.
 
     Raises:
-      SpecError: a form that cannot be read.
+      SpecError: if the form is not one of `TYPES`.
     """
-    # As in transformers, rope_scaling goes first: files with both say the same in both.
+    # As in transformers, rope_scaling takes precedence; files with both state the same in both.
     given = config.get("rope_scaling") or config.get("rope_parameters") or {}
     if not isinstance(given, Mapping):
         given = {"rope_type": given}
@@ -68,13 +68,13 @@ def stated_table(
     """Return the table that transformers uses for a form in one pass over a text.
 
     Args:
-      parameters: as `stated_parameters` gives them.
-      geometry: of the base model; its base counts for nothing.
+      parameters: result of `stated_parameters`.
+      geometry: geometry of the base model; its theta is ignored.
       context: `max_position_embeddings` of the configuration, in tokens.
-      length: of the text, in tokens.
+      length: length of the text in tokens.
 
     Raises:
-      KeyError, TypeError, ValueError, ArithmeticError: the form lacks a number, or has no table.
+      KeyError, TypeError, ValueError, ArithmeticError: if the form lacks a number, or has no table.
     """
     theta = float(parameters["rope_theta"])
     own = geometry.inv_freq(theta)
@@ -111,13 +111,13 @@ def statement(
     table: RopeTable,
     context: int,
 ) -> dict[str, Any]:
-    """Return the form that states `table` (pairs,): the simplest that many programs read.
+    """Return the simplest form that states `table` (pairs,); most programs read simple forms.
 
     Args:
-      method: may know its form's name.
-      geometry: of the base model.
-      lengths: those for which the method gives the table.
-      table: to be said.
+      method: may name its own form (`Method.stock_rope`).
+      geometry: geometry of the base model.
+      lengths: lengths for which the method gives the table.
+      table: the table to state.
       context: `max_position_embeddings` of the configuration, in tokens.
     """
     found = next(
@@ -151,7 +151,7 @@ def _forms(
     longrope = {
         "rope_type": "longrope",
         "rope_theta": geometry.theta,
-        # Other programs derive a factor of attention from the ratio of the two contexts: none here.
+        # Other programs derive an attention factor from the ratio of the two contexts, here 1.
         "factor": 1.0,
         "original_max_position_embeddings": context,
         "short_factor": factors,
@@ -159,7 +159,7 @@ def _forms(
         "attention_factor": table.attention_factor,
     }
     if table.attention_factor != 1.0:
-        # vLLM's names, without which it takes 1; transformers mentions that it knows them not.
+        # vLLM's names; without them it uses 1. transformers warns that it does not know them.
         longrope |= {f"{kind}_mscale": table.attention_factor for kind in ("short", "long")}
     yield longrope
 
@@ -170,7 +170,7 @@ def _yarn(
     scale = _stated_factor(parameters["factor"], context, trained)
     attention = parameters.get("attention_factor")
     mscale, mscale_all_dim = parameters.get("mscale"), parameters.get("mscale_all_dim")
-    # DeepSeek's two weights of the temperature: one alone counts for nothing, nor does a 0.
+    # DeepSeek's two weights of the temperature; transformers ignores one without the other, and 0.
     if attention is None and mscale and mscale_all_dim and scale > 1:
         attention = (0.1 * mscale * math.log(scale) + 1) / (
             0.1 * mscale_all_dim * math.log(scale) + 1
@@ -198,12 +198,12 @@ def _yarn(
 
 
 def _stated_factor(factor: Any, context: int, trained: int) -> float:
-    """Return a form's scale; transformers takes the ratio of the contexts where it is null."""
+    """Return a form's scale; if it is null, transformers uses the ratio of the contexts."""
     return context / trained if factor is None else float(factor)
 
 
 def agrees(one: RopeTable, other: RopeTable, tolerance: float) -> bool:
-    """Whether two tables differ by at most `tolerance`, relative to their numbers."""
+    """Return True if two tables differ by at most the relative `tolerance`."""
     if one.inv_freq.shape != other.inv_freq.shape:
         return False
     pairs = np.allclose(one.inv_freq, other.inv_freq, rtol=tolerance, atol=0)

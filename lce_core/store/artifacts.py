@@ -67,7 +67,7 @@ class Attempt:
     progress: Path
     digests: dict[str, str] = field(default_factory=dict)
     """sha256 of files in `out`, by relative path, if the writer has already computed it."""
-    seconds_elsewhere: float = 0.0
+    seconds_by_others: float = 0.0
     """Seconds spent on the step by other processes or by earlier attempts."""
     plugins: dict[str, PluginCode] = field(default_factory=dict)
     """The user's own plug-ins that compute the step, for `Record.plugins`."""
@@ -342,7 +342,7 @@ class Store:
                 execution=dict(execution),
                 started_at=started,
                 finished_at=_now(),
-                seconds=round(time.monotonic() - clock + handed.seconds_elsewhere, 3),
+                seconds=round(time.monotonic() - clock + handed.seconds_by_others, 3),
                 attempts=(failed["attempts"] if failed else 0) + 1,
                 plugins=dict(handed.plugins),
             )

@@ -12,7 +12,7 @@ from lce.keeping.exporting import export_variant
 from lce_core.errors import DataError, SpecError, StoreError
 from lce_core.execution import Execution
 from lce_core.export.folder import export
-from lce_core.export.form import form_of
+from lce_core.export.stock_form import stock_form
 from lce_core.export.subject import Subject
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
@@ -41,12 +41,12 @@ def subject(weights: Path) -> Subject:
     return Subject("toy", "pi", BASE, METHODS.load("pi")(), 512, weights)
 
 
-provokes(SpecError, "landmark")(lambda _: form_of(METHODS.load("landmark")(), LLAMA, 32768))
+provokes(SpecError, "landmark")(lambda _: stock_form(METHODS.load("landmark")(), LLAMA, 32768))
 provokes(SpecError, "GroupedNeighbour")(
-    lambda _: form_of(METHODS.load("self_extend")(), LLAMA, 32768)
+    lambda _: stock_form(METHODS.load("self_extend")(), LLAMA, 32768)
 )
 provokes(SpecError, "harpe.rope_table: got 32")(
-    lambda _: form_of(METHODS.load("harpe")(), LLAMA, 32768)
+    lambda _: stock_form(METHODS.load("harpe")(), LLAMA, 32768)
 )
 
 

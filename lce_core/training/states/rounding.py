@@ -29,7 +29,7 @@ _BLOCK = 1 << 22
 
 
 @dataclass(frozen=True)
-class Block:
+class RowBlock:
     """The part of a block of rows that this process holds."""
 
     number: int
@@ -42,12 +42,12 @@ class Block:
     """Shape of the whole block."""
 
 
-def blocks(tensor: Tensor) -> Iterator[Block]:
+def blocks(tensor: Tensor) -> Iterator[RowBlock]:
     """Iterate over the blocks of the rows that this process holds of a tensor (not a scalar)."""
     return blocks_of(tuple(tensor.shape), local_rows(tensor))
 
 
-def blocks_of(shape: tuple[int, ...], held: slice, size: int = _BLOCK) -> Iterator[Block]:
+def blocks_of(shape: tuple[int, ...], held: slice, size: int = _BLOCK) -> Iterator[RowBlock]:
     """Split rows `held` of a tensor into blocks of about `size` numbers, independent of `held`."""
     rows = shape[0]
     height = max(1, size // max(1, math.prod(shape[1:])))
@@ -55,7 +55,7 @@ def blocks_of(shape: tuple[int, ...], held: slice, size: int = _BLOCK) -> Iterat
         first, end = number * height, min((number + 1) * height, rows)
         start, stop = max(first, held.start), min(end, held.stop)
         if start < stop:
-            yield Block(
+            yield RowBlock(
                 number,
                 slice(start - held.start, stop - held.start),
                 slice(start - first, stop - first),
@@ -63,7 +63,7 @@ def blocks_of(shape: tuple[int, ...], held: slice, size: int = _BLOCK) -> Iterat
             )
 
 
-def noise(key: Sequence[int], block: Block, count: int, device: torch.device) -> Tensor:
+def noise(key: Sequence[int], block: RowBlock, count: int, device: torch.device) -> Tensor:
     """Draw uniform integers in 0..65535 for the rows of a block: (count, rows, ...) int32.
 
     Args:

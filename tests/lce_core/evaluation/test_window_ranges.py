@@ -112,7 +112,7 @@ def test_the_losses_in_ranges_are_those_in_one_go(
     # What passes together is the same: not all methods and kernels show it in their losses.
     assert len(in_parts) == len(in_one_go)
     assert all(map(torch.equal, in_parts, in_one_go))
-    assert ranges.tokens_elsewhere == 0
+    assert ranges.tokens_by_others == 0
     assert len(files(parts)) == (7 if precision == torch.bfloat16 else 6)
 
 
@@ -174,8 +174,8 @@ def test_a_cell_that_died_goes_on_with_the_ranges_that_are_there(
     with counted(cell.model) as after:
         assert the_same(evaluated(ranged), whole)
     assert before.tokens + after.tokens == whole_passed.tokens
-    assert ranges.tokens_elsewhere == before.tokens
-    assert ranges.seconds_elsewhere > 0
+    assert ranges.tokens_by_others == before.tokens
+    assert ranges.seconds_by_others > 0
 
 
 @pytest.mark.parametrize("damage", ["cut", "changed", "unfinished"])
@@ -263,10 +263,10 @@ def test_ranges_are_shared_with_whoever_assists(
     assert the_same(shared, evaluated(cell))
     assert len(set(names)) == len(names) == 6  # none twice
     assert sum(assistant) >= 2
-    assert ranges.tokens_elsewhere > 0
+    assert ranges.tokens_by_others > 0
     with counted(cell.model) as whole:
         evaluated(replace(cell, losses=LossCache()))
-    assert passed.tokens + ranges.tokens_elsewhere == whole.tokens
+    assert passed.tokens + ranges.tokens_by_others == whole.tokens
 
 
 def test_nobody_is_waited_for_who_died(parts: Parts) -> None:
@@ -296,7 +296,7 @@ def test_another_sort_of_machine_neither_assists_nor_takes_over(
     assert assist(parts, cell.model) == 0
     ranged, ranges = in_ranges(cell, parts)
     assert the_same(evaluated(ranged), whole)  # here it is the same machine after all
-    assert ranges.tokens_elsewhere == 0
+    assert ranges.tokens_by_others == 0
     assert files(parts).isdisjoint({min(before)})
     assert len(files(parts)) == 11
 

@@ -33,7 +33,7 @@ from lce_core.contracts.tiny_models import (
 )
 from lce_core.errors import SpecError
 from lce_core.export.folder import _ends, _generation, export
-from lce_core.export.form import Form, form_of
+from lce_core.export.stock_form import StockForm, stock_form
 from lce_core.export.subject import Subject
 from lce_core.extension.extending import extend
 from lce_core.extension.learned import LEARNED, make_rotary
@@ -72,7 +72,7 @@ class Case:
     method: Method
     source: Path
     out: Path
-    form: Form
+    form: StockForm
 
     @property
     def lengths(self) -> list[int]:
@@ -238,8 +238,8 @@ def test_older_keys_say_the_same(compared: Any) -> None:
 def test_frequencies_that_follow_requests_are_exported_for_one_length_only() -> None:
     method, geometry = METHODS.load("ntk_frozen")(), BASES[0].geometry
     with pytest.raises(SpecError, match="--length TOKENS"):
-        form_of(method, geometry, TARGET)
-    form = form_of(method, geometry, TARGET, length=FIXED)
+        stock_form(method, geometry, TARGET)
+    form = stock_form(method, geometry, TARGET, length=FIXED)
     table = method.rope_table(geometry, ContextLengths(TRAINED, TARGET, FIXED))
     assert (form.table.inv_freq == table.inv_freq).all()
     assert form.only_at == FIXED
@@ -247,8 +247,8 @@ def test_frequencies_that_follow_requests_are_exported_for_one_length_only() -> 
 
 def test_a_target_that_bounds_the_frequencies_is_said() -> None:
     geometry = BASES[0].geometry
-    assert form_of(METHODS.load("ntk_32k")(), geometry, TARGET).follows_up_to == TARGET
-    assert form_of(METHODS.load("pi")(), geometry, TARGET).follows_up_to is None
+    assert stock_form(METHODS.load("ntk_32k")(), geometry, TARGET).follows_up_to == TARGET
+    assert stock_form(METHODS.load("pi")(), geometry, TARGET).follows_up_to is None
 
 
 def test_several_ends_of_text_are_kept_and_the_first_pads(tmp_path: Path) -> None:
@@ -265,4 +265,4 @@ def test_several_ends_of_text_are_kept_and_the_first_pads(tmp_path: Path) -> Non
 
 def test_a_temperature_under_partial_rotary_is_refused() -> None:
     with pytest.raises(SpecError, match="rotated elements only"):
-        form_of(METHODS.load("yarn")(), BASES[2].geometry, TARGET)
+        stock_form(METHODS.load("yarn")(), BASES[2].geometry, TARGET)

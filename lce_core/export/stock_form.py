@@ -22,7 +22,7 @@ _RUN = "evaluate it with `lce run`, which supports it"
 
 
 @dataclass(frozen=True, eq=False)
-class Form:
+class StockForm:
     """A method as keys of a transformers configuration."""
 
     rope_parameters: Mapping[str, Any]
@@ -37,14 +37,14 @@ class Form:
     too."""
 
 
-def form_of(
+def stock_form(
     method: Method,
     geometry: RopeGeometry,
     target: int,
     *,
     length: int | None = None,
     learned: Path | None = None,
-) -> Form:
+) -> StockForm:
     """Return the configuration with which stock software computes the method.
 
     Args:
@@ -79,10 +79,10 @@ def form_of(
         )
     parameters = statement(method, geometry, lengths, table, context)
     if follows:
-        return Form(parameters, context, table, length, only_at=length)
+        return StockForm(parameters, context, table, length, only_at=length)
     beyond = [replace(lengths, request=times * target) for times in (1, 2, 64)]
     limit = target if _differ(method, geometry, beyond) else None
-    return Form(parameters, context, table, limit)
+    return StockForm(parameters, context, table, limit)
 
 
 def request_table(
