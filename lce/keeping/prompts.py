@@ -7,8 +7,8 @@ import sys
 from collections.abc import Iterator
 
 from lce_core.execution import Execution
-from lce_core.prompts.reading import AskedSample, asked_sample
-from lce_core.prompts.rebuilding import asked_cell
+from lce_core.prompts.reading import ReadableSample, readable_sample
+from lce_core.prompts.rebuilding import rebuilt_cell
 from lce_core.prompts.wording import origin, size, to_json
 from lce_core.store.artifacts import Store
 
@@ -19,10 +19,10 @@ def show_sample(execution: Execution, cell: str, sample: int, *, as_json: bool) 
     The text is what the model read, except that control characters are replaced on a terminal.
 
     Raises:
-      The errors of `asked_cell` and `asked_sample`.
+      The errors of `rebuilt_cell` and `readable_sample`.
     """
     folders = execution.model_folders, execution.data_folders
-    found = asked_sample(asked_cell(Store(execution.home), cell, *folders), sample)
+    found = readable_sample(rebuilt_cell(Store(execution.home), cell, *folders), sample)
     if as_json:
         sys.stdout.write(json.dumps(to_json(found), indent=1) + "\n")
         return
@@ -36,7 +36,7 @@ def show_sample(execution: Execution, cell: str, sample: int, *, as_json: bool) 
         sys.stdout.flush()
 
 
-def _about(found: AskedSample) -> Iterator[str]:
+def _about(found: ReadableSample) -> Iterator[str]:
     row = found.sample
     yield f"{found.cell}, sample {row['sample']} of 0 to {found.num_samples - 1}"
     yield f"answer {row['prediction']!r}, reference {row['reference']!r}, score {row['score']:g}"

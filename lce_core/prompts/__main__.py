@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 
 from lce_core.errors import LceError
-from lce_core.prompts.reading import asked_sample
-from lce_core.prompts.rebuilding import asked_cell
+from lce_core.prompts.reading import readable_sample
+from lce_core.prompts.rebuilding import rebuilt_cell
 from lce_core.prompts.wording import to_json
 from lce_core.store.artifacts import Store
 
@@ -25,7 +25,9 @@ def main() -> int:
     parser.add_argument("--sample", type=int, required=True)
     arguments = parser.parse_args()
     try:
-        found = asked_sample(asked_cell(Store(arguments.home), arguments.cell), arguments.sample)
+        found = readable_sample(
+            rebuilt_cell(Store(arguments.home), arguments.cell), arguments.sample
+        )
     except LceError as error:
         sys.stderr.write(f"lce: {error}\n")
         return 2

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lce_core.benchmarks import Prompt
 from lce_core.errors import SpecError
 from lce_core.methods import METHODS
-from lce_core.prompts.rebuilding import AskedCell
+from lce_core.prompts.rebuilding import RebuiltCell
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -33,7 +33,7 @@ class ReadablePrompt:
 
 
 @dataclass(frozen=True)
-class AskedSample:
+class ReadableSample:
     """One sample of a finished cell, with the prompts that the model received."""
 
     cell: str
@@ -43,15 +43,13 @@ class AskedSample:
     prompts: list[ReadablePrompt]
     tokenizer: str
     """Base model whose tokenizer encoded the prompts and decodes them here."""
-    has_digest: bool
-    """Copied from `AskedCell.has_digest`."""
     num_samples: int
     """Number of samples of the cell."""
     inserted_every: int | None
     """Distance in tokens between the tokens that the method inserts; None if it inserts none."""
 
 
-def asked_sample(cell: AskedCell, sample: int) -> AskedSample:
+def readable_sample(cell: RebuiltCell, sample: int) -> ReadableSample:
     """Return a sample of a cell with its prompts decoded.
 
     Raises:
@@ -64,12 +62,11 @@ def asked_sample(cell: AskedCell, sample: int) -> AskedSample:
             f"the number of a sample of {cell.record.name}, 0 to {len(cell.samples) - 1}",
             "choose one of them",
         )
-    return AskedSample(
+    return ReadableSample(
         cell=cell.record.name,
         sample=cell.samples[sample],
         prompts=[readable(prompt, cell.tokenizer) for prompt in cell.prompts[sample]],
         tokenizer=cell.base_model.known_as,
-        has_digest=cell.has_digest,
         num_samples=len(cell.samples),
         inserted_every=_inserted_every(cell),
     )
@@ -117,7 +114,7 @@ def _token_at(tokenizer: PreTrainedTokenizerBase, ids: list[int], character: int
     return low
 
 
-def _inserted_every(cell: AskedCell) -> int | None:
+def _inserted_every(cell: RebuiltCell) -> int | None:
     # Another version of the method raises SpecError; what it inserts is then unknown.
     with suppress(SpecError):
         method = METHODS.from_identity(cell.record.spec["method"])

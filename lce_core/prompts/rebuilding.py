@@ -1,8 +1,7 @@
 """Rebuild the prompts of a finished cell and check that they are the ones the cell used.
 
-The check compares the sha256 of all token ids with the cell's record. Records of earlier versions
-lack the digest. For them the number of samples and each sample's length, reference and depth must
-agree, and `AskedCell.has_digest` is False.
+The check compares the sha256 of all token ids with the cell's record, and the number of samples and
+each sample's length, reference and depth with its samples.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ _LIBRARIES = ("numpy", "tokenizers", "transformers")
 
 
 @dataclass(frozen=True)
-class AskedCell:
+class RebuiltCell:
     """A finished cell with the prompts that it used."""
 
     record: Record
@@ -54,16 +53,14 @@ class AskedCell:
     """Rows of `lce_core.store.cell_tables.SAMPLES`."""
     prompts: Sequence[tuple[Prompt, ...]]
     """Prompts of each sample; most samples have one."""
-    has_digest: bool
-    """True if the digest of all token ids was compared, not just lengths and references."""
 
 
-def asked_cell(
+def rebuilt_cell(
     store: Store,
     cell: str,
     model_folders: Mapping[str, Path] | None = None,
     data_folders: Mapping[str, Path] | None = None,
-) -> AskedCell:
+) -> RebuiltCell:
     """Return a finished cell with the prompts that it used.
 
     Args:
@@ -103,9 +100,9 @@ def asked_cell(
     size = benchmark.form.num_queries(request.task)
     of_samples = [prompts[first : first + size] for first in range(0, len(prompts), size)]
     rows = pq.read_table(folder / SAMPLES_FILE).to_pylist()
-    digest, built = record.result.get("prompts_sha256"), prompts_sha256(prompts)
+    digest, built = record.result["prompts_sha256"], prompts_sha256(prompts)
     difference = _difference(rows, of_samples)
-    if difference is None and digest not in (None, built):
+    if difference is None and digest != built:
         difference = f"token ids with the sha256 {built[:SHORT]}, not {digest[:SHORT]}"
     if difference is not None:
         raise DataError(
@@ -114,7 +111,7 @@ def asked_cell(
             "the prompts that the cell was evaluated with",
             f"rebuild them with the versions that computed the cell: {_provenance(record)}",
         )
-    return AskedCell(record, benchmark, base_model, tokenizer, rows, of_samples, digest is not None)
+    return RebuiltCell(record, benchmark, base_model, tokenizer, rows, of_samples)
 
 
 def _found(store: Store, cell: str) -> tuple[Record, Path]:

@@ -6,24 +6,18 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from lce_core.prompts.reading import AskedSample, ReadablePrompt
+from lce_core.prompts.reading import ReadablePrompt, ReadableSample
 
 
-def to_json(found: AskedSample) -> dict[str, Any]:
+def to_json(found: ReadableSample) -> dict[str, Any]:
     """Return all fields of a sample, its `origin`, and each prompt with its `size`."""
     prompts = [{**asdict(prompt), "size": size(prompt)} for prompt in found.prompts]
     return {**asdict(found), "origin": list(origin(found)), "prompts": prompts}
 
 
-def origin(found: AskedSample) -> Iterator[str]:
+def origin(found: ReadableSample) -> Iterator[str]:
     """Yield sentences without full stops: what was verified, and where the text comes from."""
-    if found.has_digest:
-        yield "Built again: the sha256 of all token ids of the cell is that of its record"
-    else:
-        yield (
-            "Built again: lengths, references and depths of all samples are those of the cell,"
-            " which was computed before digests of token ids were kept"
-        )
+    yield "Built again: the sha256 of all token ids of the cell is that of its record"
     yield f"Token ids decoded by the tokenizer of {found.tokenizer}, special tokens included"
     if found.inserted_every is not None:
         yield f"The method puts a token of its own after every {found.inserted_every - 1} of these"

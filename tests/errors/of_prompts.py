@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lce_core.errors import DataError, SpecError
-from lce_core.prompts.rebuilding import _require_data, asked_cell
+from lce_core.prompts.rebuilding import _require_data, rebuilt_cell
 from lce_core.store.artifacts import Store
 from tests.support.asked_cells import write_artifact, write_samples
 from tests.support.cells import TOY, benchmark
@@ -36,9 +36,11 @@ def named(name: str, version: int = 1) -> dict[str, Any]:
     return {"benchmark": {"name": name, "version": version}}
 
 
-provokes(DataError, "needle")(lambda place: asked_cell(made(place, benchmark="needle"), PRINT[:12]))
+provokes(DataError, "needle")(
+    lambda place: rebuilt_cell(made(place, benchmark="needle"), PRINT[:12])
+)
 provokes(SpecError, "of_mine")(
-    lambda place: asked_cell(made(place, **named("of_mine")), PRINT[:12])
+    lambda place: rebuilt_cell(made(place, **named("of_mine")), PRINT[:12])
 )
 
 

@@ -19,8 +19,8 @@ import pytest
 from lce_core.benchmarks._prompted import cache
 from lce_core.benchmarks._prompted.cache import PromptCache
 from lce_core.errors import DataError, SpecError, StoreError, UnavailableError
-from lce_core.prompts.reading import asked_sample, places_of
-from lce_core.prompts.rebuilding import asked_cell
+from lce_core.prompts.reading import places_of, readable_sample
+from lce_core.prompts.rebuilding import rebuilt_cell
 from lce_core.store.artifacts import Store
 from tests.support.asked_cells import LENGTH, AskedStudy, rewrite_record
 
@@ -66,11 +66,10 @@ def test_prompts_are_token_for_token_those_that_the_decoder_was_given(
     study: AskedStudy, benchmark: str, task: str
 ) -> None:
     cell = study.cell(benchmark, task)
-    found = asked_cell(Store(study.home), cell)
+    found = rebuilt_cell(Store(study.home), cell)
     given = study.recorded[cell]
     assert len(given) == sum(map(len, found.prompts)) > 1
     assert [prompt.ids.tolist() for prompts in found.prompts for prompt in prompts] == given
-    assert found.has_digest
     assert {len(prompts) for prompts in found.prompts} == {4 if task == "niah_multiquery" else 1}
 
 
@@ -78,8 +77,8 @@ def test_prompts_are_token_for_token_those_that_the_decoder_was_given(
 def test_the_text_is_what_the_ids_say_and_the_answer_stands_where_it_is_marked(
     study: AskedStudy, benchmark: str, task: str
 ) -> None:
-    cell = asked_cell(Store(study.home), study.cell(benchmark, task))
-    sample = asked_sample(cell, len(cell.samples) - 1)
+    cell = rebuilt_cell(Store(study.home), study.cell(benchmark, task))
+    sample = readable_sample(cell, len(cell.samples) - 1)
     assert sample.inserted_every is None
     references = str(sample.sample["reference"]).split(" | ")
     for prompt, reference in zip(sample.prompts, references, strict=True):
@@ -117,18 +116,14 @@ def changed(home: Path, cell: str, place: tuple[str, ...], value: Any) -> None:
     rewrite_record(home, cell, change)
 
 
-def test_another_seed_or_digest_is_told_from_the_cell(copied: AskedStudy) -> None:
+def test_another_seed_or_digest_than_the_cell_has_is_refused(copied: AskedStudy) -> None:
     cell = copied.cell("passkey")
     changed(copied.home, cell, ("result", "prompts_sha256"), "0" * 64)
     with pytest.raises(DataError, match=r"token ids with the sha256 \w{12}, not 000000000000"):
-        asked_cell(Store(copied.home), cell)
-    # A record of an earlier version has no digest: lengths, references and depths decide.
-    changed(copied.home, cell, ("result", "prompts_sha256"), None)
-    found = asked_cell(Store(copied.home), cell)
-    assert not found.has_digest
+        rebuilt_cell(Store(copied.home), cell)
     changed(copied.home, cell, ("spec", "seed"), 5)
     with pytest.raises(DataError, match=r"sample 0 with the reference '[0-9]+', not '[0-9]+'"):
-        asked_cell(Store(copied.home), cell)
+        rebuilt_cell(Store(copied.home), cell)
 
 
 def test_another_version_of_the_benchmark_is_named_with_what_computed_the_cell(
@@ -139,7 +134,7 @@ def test_another_version_of_the_benchmark_is_named_with_what_computed_the_cell(
     changed(copied.home, cell, ("environment", "git"), {"commit": "ab" * 20})
     changed(copied.home, cell, ("environment", "libraries", "numpy"), "1.0.0")
     with pytest.raises(SpecError, match="VERSION 99, with which") as refused:
-        asked_cell(Store(copied.home), cell)
+        rebuilt_cell(Store(copied.home), cell)
     assert "commit abababababab, numpy 1.0.0" in str(refused.value)
 
 
@@ -148,10 +143,10 @@ def test_missing_or_damaged_text_is_said(copied: AskedStudy) -> None:
     (stream,) = copied.home.glob("artifacts/held_out/*/stream-0.bin")
     stream.write_bytes(stream.read_bytes()[:-4] + b"abcd")
     with pytest.raises(UnavailableError, match="no such text in the store, or not all of it"):
-        asked_cell(Store(copied.home), cell)
+        rebuilt_cell(Store(copied.home), cell)
     shutil.rmtree(stream.parent)
     with pytest.raises(UnavailableError, match="run the study again"):
-        asked_cell(Store(copied.home), cell)
+        rebuilt_cell(Store(copied.home), cell)
 
 
 def test_samples_that_somebody_changed_are_not_compared_with(copied: AskedStudy) -> None:
@@ -159,7 +154,7 @@ def test_samples_that_somebody_changed_are_not_compared_with(copied: AskedStudy)
     (samples,) = copied.home.glob(f"artifacts/cell/*-{cell}/samples.parquet")
     samples.write_bytes(samples.read_bytes() + b" ")
     with pytest.raises(StoreError, match="changed after they were committed"):
-        asked_cell(Store(copied.home), cell)
+        rebuilt_cell(Store(copied.home), cell)
 
 
 def test_a_cell_without_prompts_and_a_sample_that_is_not_there_are_refused(
@@ -167,12 +162,12 @@ def test_a_cell_without_prompts_and_a_sample_that_is_not_there_are_refused(
 ) -> None:
     store = Store(study.home)
     with pytest.raises(SpecError, match="perplexity, which builds no prompts"):
-        asked_cell(store, study.cell("perplexity"))
+        rebuilt_cell(store, study.cell("perplexity"))
     with pytest.raises(SpecError, match="0 to 2"):
-        asked_sample(asked_cell(store, study.cell("passkey")), 3)
+        readable_sample(rebuilt_cell(store, study.cell("passkey")), 3)
     for cell in ("0" * 12, "../../etc", ""):
         with pytest.raises(SpecError, match="the id of a finished cell"):
-            asked_cell(store, cell)
+            rebuilt_cell(store, cell)
 
 
 @pytest.mark.parametrize(
