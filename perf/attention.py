@@ -1,4 +1,4 @@
-"""What attention costs under each method, as ratios, and how its memory grows.
+"""The cost of attention under each method, as ratios, and the growth of its memory.
 
 Each contestant is first checked: on a short text row by row, and at full length on some rows,
 against float64 attention written out from the scheme's distances, or from the definition where
@@ -63,7 +63,7 @@ TRAINED = 4096
 SHORT, SHORT_WINDOW = 256, 64
 CHECKED_ROWS = 12
 BARE = ("full causal", "full causal, trained")
-"""Attention that nobody rotates: references of time only."""
+"""Attention without rotation, as reference times only."""
 TOLERANCE = {"float32": 1e-5, "bfloat16": 3e-2, "float16": 4e-3}
 
 Run = Callable[[States], torch.Tensor]
@@ -105,7 +105,6 @@ def main() -> None:
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """Errors, ratios and memory of every contestant."""
     errors = check(options)
     inputs = states(options, options.length)
     field = contestants(options, options.length, options.window)
@@ -305,7 +304,7 @@ def growth(
 
 
 def timed(run: Run, inputs: States) -> tuple[float, float]:
-    """Wall and CPU seconds of one call."""
+    """Return the wall and CPU seconds of one call."""
     synchronise(inputs)
     wall, cpu = time.perf_counter(), time.process_time()
     run(inputs)
@@ -319,7 +318,7 @@ def synchronise(inputs: States) -> None:
 
 
 def extra_memory(contestant: Contestant, inputs: States) -> float:
-    """Most MiB that one call holds beyond its inputs, its output included."""
+    """Return the peak MiB of one call beyond its inputs, its output included."""
     if inputs[0].is_cuda:
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()

@@ -34,7 +34,7 @@ def defined_by(scheme: AttentionScheme) -> Callable[..., torch.Tensor]:
 def by_two_distances(
     scheme: ShiftedSparse, inv_freq: np.ndarray, scaling: float, inputs: States, row: int
 ) -> torch.Tensor:
-    """As `by_distance`, with other distances for the heads from heads // 2 on."""
+    """Compute `by_distance` with other distances for the heads from heads // 2 on."""
     halves = zip(*(part.tensor_split((part.shape[1] // 2,), 1) for part in inputs), strict=True)
     plain, shifted = (cast("States", half) for half in halves)
     ends = SimpleNamespace(distance=partial(scheme.distance, shifted=True))
@@ -67,7 +67,7 @@ def block_retrieval(
     value = inputs[2][0].cpu().double()
 
     def scores(keys: Sequence[int], slots: Sequence[int]) -> torch.Tensor:
-        """Of keys in slots counted backwards from the chunk: block b really lies in blocks - b."""
+        """Score keys in slots counted backwards from the chunk: block b lies in slot blocks - b."""
         steps = [
             row - start + slot * block - key % block for key, slot in zip(keys, slots, strict=True)
         ]

@@ -45,7 +45,6 @@ GOALS = {"sampling and packing": 20 * PUBLISHED, "reading rows": 1e6}
 
 
 def main() -> None:
-    """Measures and prints one table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--tokens", type=int, default=100_000_000, help="tokens of all rows")
     parser.add_argument("--out", type=Path, help="also write the figures as JSON")
@@ -69,7 +68,6 @@ def main() -> None:
 
 
 def measure(folder: Path, num_tokens: int) -> dict[str, Any]:
-    """All figures, after the comparisons."""
     texts, figures = write_text(folder / "text"), {}
     tokenizer = trained(texts)
 
@@ -143,7 +141,6 @@ def tokenise(
     workers: int,
     num_documents: int | None = None,
 ) -> dict[str, Any]:
-    """Token shards by so many workers."""
     (folder / name).mkdir()
     return write_shards(
         corpus(num_documents),
@@ -159,7 +156,6 @@ def tokenise(
 def pack(
     folder: Path, shards: str, tokenizer: PreTrainedTokenizerFast, num_rows: int
 ) -> dict[str, Any]:
-    """Rows drawn from those shards."""
     out = folder / f"rows-{shards}"
     out.mkdir()
     return pack_rows(

@@ -1,4 +1,4 @@
-"""What a generated token costs: kernels, bytes, and time against transformers' generate().
+"""The cost of a generated token: kernels, bytes, and time against transformers' generate().
 
 Caches are filled with random keys and values, so nothing waits for a prompt of that length. Before
 anything is timed, answers are compared at the size that is timed: those of the stock model with
@@ -250,7 +250,7 @@ def against_generate(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def against_stock(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Every method's tokens and the stock model's."""
+    """Compare every method's tokens with the stock model's."""
     batch, length, number = options.batch, options.length, options.new_tokens
     first, *others = chosen(options)
     stock = extended(options, first, stock_model(options), length)
@@ -311,7 +311,7 @@ def compared(
 
 
 def timed(run: Callable[[], Answers], device: str) -> tuple[float, float]:
-    """Wall and CPU seconds of one call."""
+    """Return the wall and CPU seconds of one call."""
     if device == "cuda":
         torch.cuda.synchronize()
     wall, cpu = time.perf_counter(), time.process_time()
@@ -320,7 +320,6 @@ def timed(run: Callable[[], Answers], device: str) -> tuple[float, float]:
 
 
 def print_tables(found: dict[str, Any]) -> None:
-    """Both tables, as Markdown."""
     length = found["options"]["length"]
     print(
         f"| one token at {length} | kernels a layer | bytes over keys and values |\n|---|--:|--:|"

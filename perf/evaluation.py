@@ -1,4 +1,4 @@
-"""What evaluation costs, as ratios: fewer windows, one pass for many cells, no full logits.
+"""The cost of evaluation, as ratios: fewer windows, one pass for many cells, no full logits.
 
 Both ways of a row are timed one right after the other in alternating order, and the median of the
 ratios is taken, of wall and of CPU seconds. No row is printed whose ways differ: the interval of
@@ -52,11 +52,9 @@ class HeldOut:
     domains: tuple[str, ...] = ("prose",)
 
     def stream(self, _: str) -> np.ndarray:
-        """All tokens."""
         return self.tokens
 
     def document_starts(self, _: str) -> np.ndarray:
-        """Documents of one length."""
         return np.arange(0, len(self.tokens), DOCUMENT_TOKENS)
 
 
@@ -86,7 +84,6 @@ def main() -> None:
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """One row per pair of ways."""
     rows = []
     for row in (
         lambda: fewer_windows(options, 2048, 6),
@@ -283,7 +280,7 @@ def timed(run: Callable[[], Any]) -> tuple[float, float, Any]:
 
 
 def extra_memory(options: argparse.Namespace, run: Callable[[], Any]) -> float:
-    """Most MiB that one call holds beyond what was held before."""
+    """Return the peak MiB of one call beyond the memory in use before it."""
     if options.device == "cuda":
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()

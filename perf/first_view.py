@@ -1,4 +1,4 @@
-"""How long the dashboard takes from the command to the first chart, in a browser that has no cache.
+"""The time from `lce dashboard` to the first chart, in a browser without a cache.
 
 The real server over a catalog, read by an installed Chromium. A row says when something was there,
 on the clock since the row before, and the CPU time that the server took for it. A view is there
@@ -34,7 +34,6 @@ Cost = tuple[float, float]
 
 
 def main() -> None:
-    """Measures and prints one table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--catalog", type=Path, required=True)
     parser.add_argument("--rounds", type=int, default=3, help="servers, each started anew")
@@ -99,7 +98,7 @@ def view(browser: Browser, server: psutil.Process, url: str) -> Cost:
 
 
 def listens(port: int) -> bool:
-    """Whether somebody answers on loopback."""
+    """Return True if a server answers on the port."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 

@@ -58,7 +58,7 @@ class Section:
 
 @dataclass
 class Ended:
-    """How a section ended, and what it measured."""
+    """The result of a section: its exit and its rows."""
 
     name: str
     how: str

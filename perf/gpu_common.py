@@ -1,4 +1,4 @@
-"""What the measuring processes of `perf/gpu.py` share: the model's shape, rows, kernels' names."""
+"""Code shared by the measuring processes of `perf/gpu.py`: model shapes, rows, kernel names."""
 
 from __future__ import annotations
 

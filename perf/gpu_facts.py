@@ -43,7 +43,6 @@ def main() -> None:
 
 
 def version(package: str) -> str | None:
-    """Of an installed distribution."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:

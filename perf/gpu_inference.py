@@ -154,7 +154,7 @@ def decoded(
 def best_of(
     call: Callable[[], object], device: torch.device, repeats: int = REPEATS
 ) -> tuple[float, float | None]:
-    """Least wall seconds of a call, and the most GiB that tensors took during the calls."""
+    """Return the shortest wall seconds of a call and the peak GiB of tensors during the calls."""
     cuda, best = device.type == "cuda", float("inf")
     if cuda:
         torch.cuda.reset_peak_memory_stats()

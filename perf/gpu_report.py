@@ -1,4 +1,4 @@
-"""What `perf/gpu.py` found, as Markdown."""
+"""The results of `perf/gpu.py` as Markdown."""
 
 from __future__ import annotations
 

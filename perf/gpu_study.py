@@ -1,4 +1,4 @@
-"""As much of the study smollm2-tuned as fits the time: cells done, and how fast its training was.
+"""Runs as much of the study smollm2-tuned as fits the time; reports cells and training speed.
 
 The base model is fetched first unless the home has it. When the time is up the run is interrupted
 as Ctrl-C does it; what it had finished is read from the store.

@@ -40,11 +40,10 @@ _GIB = 2**30
 
 
 class EnoughError(Exception):
-    """Raised from a report, before the trainer would save a checkpoint that nobody wants."""
+    """Raised from a report, before the trainer saves a checkpoint, which is not needed here."""
 
 
 def main() -> None:
-    """One row for each length and method."""
     chosen = options(__doc__.split("\n")[0])
     for length in chosen.lengths:
         for method in chosen.methods:

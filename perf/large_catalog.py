@@ -1,4 +1,4 @@
-"""How long a large catalog takes to write, and how long each of its views takes to answer.
+"""The time to write a large catalog, and the time of a query of each view.
 
 About 10,000 cells of 36 methods and three seeds with 100 answers each, made up here: 96 tasks and
 lengths of perplexity, RULER's thirteen tasks, LongBench's sixteen, passkeys, needles and examples.
@@ -42,7 +42,6 @@ LIMIT_SECONDS, LIMIT_VIEW_SECONDS = 20.0, 0.3
 
 
 def main() -> None:
-    """Measures and prints one table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--answers", type=int, default=100, help="scored prompts of each cell")
     parser.add_argument("--out", type=Path, help="also write the figures as JSON")
@@ -65,7 +64,6 @@ def main() -> None:
 
 
 def measure(path: Path, answers: int) -> dict[str, Any]:
-    """All figures, after counting what was written."""
     tables = made_up(answers)
     spent: list[float] = []
     fill = catalog.comparisons.fill_comparisons
@@ -106,7 +104,7 @@ def _asked(connection: Any, view: str) -> tuple[int, float]:
 
 
 def made_up(answers: int) -> dict[str, pa.Table]:
-    """Tables as `catalog.extraction.extract` gives them."""
+    """Return tables in the form of `catalog.extraction.extract`."""
     rng = np.random.default_rng(0)
     cells: list[dict[str, Any]] = []
     scores: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""How slots and hosts share one long cell: 24 ranges of one second in one store.
+"""The speed-up of one long cell by slots and hosts: 24 ranges of one second in one store.
 
 Hosts are those of `perf/orchestration.py`: processes with a host name of their own that pull by the
 loop of `lce run` and `lce worker`, one worker thread a slot. All is real but the model: a range of
@@ -56,7 +56,6 @@ class _Spec:
 
 
 def main() -> None:
-    """Measures and prints one table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=Path, help="also write the figures as JSON")
     parser.add_argument("--host", help=argparse.SUPPRESS)
@@ -80,7 +79,7 @@ def main() -> None:
 
 
 def measure(num_hosts: int, slots: int) -> float:
-    """Seconds until the last of so many hosts is through."""
+    """Return the seconds until the last host has finished."""
     with tempfile.TemporaryDirectory(prefix="lce-perf-") as folder:
         home = Path(folder)
         told = told_by_hosts(__file__, num_hosts, home, "--slots", str(slots))

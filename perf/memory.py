@@ -1,4 +1,4 @@
-"""How much memory a call needs."""
+"""The peak memory of a call."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 
 def most_held(call: Callable[[], object]) -> float:
-    """Most MiB that torch's allocator handed out at one time during a call on the CPU.
+    """Return the peak MiB of torch's CPU allocator during a call.
 
     What the call returns counts, what was there before does not.
     """

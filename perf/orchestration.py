@@ -1,4 +1,4 @@
-"""How many hosts share a study: 24 steps of one second, two slots a host, one store.
+"""The speed-up of a study by hosts: 24 steps of one second, two slots per host, one store.
 
 A host is a process with a host name of its own, so that it judges the others' leases by their
 heartbeats, as hosts do. Each pulls the same 24 units by the loop of `lce run` and `lce worker` and
@@ -53,7 +53,6 @@ class _Spec:
 
 
 def main() -> None:
-    """Measures and prints one table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=Path, help="also write the figures as JSON")
     parser.add_argument("--host", help=argparse.SUPPRESS)
@@ -75,7 +74,7 @@ def main() -> None:
 
 
 def measure(num_hosts: int) -> float:
-    """Seconds until the last of so many hosts is through."""
+    """Return the seconds until the last host has finished."""
     with tempfile.TemporaryDirectory(prefix="lce-perf-") as folder:
         home = Path(folder)
         told = told_by_hosts(__file__, num_hosts, home)

@@ -1,4 +1,4 @@
-"""How long a plan takes whose cells are half done: time, memory, and how often folders are listed.
+"""The cost of planning a half-finished study: time, memory, and the number of listed folders.
 
 The toy study's rows and columns with as many seeds as give the asked number of cells, in a store
 that holds the artifacts of every second seed: records as a run writes them, around files of one
@@ -41,7 +41,6 @@ LIMIT_MEGABYTES = 500
 
 
 def main() -> None:
-    """Measures and prints one table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--cells", type=int, default=10_800, help="about how many cells")
     parser.add_argument("--many", type=int, default=0, help="also plan so many; 0 for no")
@@ -115,7 +114,6 @@ def planned(seeds: int) -> StudyPlan:
 
 
 def study_file(seeds: int) -> str:
-    """Its text."""
     return yaml.safe_dump({**TOY, "seeds": list(range(seeds))})
 
 

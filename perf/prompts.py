@@ -1,4 +1,4 @@
-"""What prompts cost: built against read from the store's folder, equal before a row is printed.
+"""The cost of prompts: built, against read from the store; both are compared first.
 
 With the toy model's tokenizer, which has a token for every byte. A row is built once and read
 several times; the median counts. Rows whose data set no folder is given for are left out.
@@ -30,7 +30,6 @@ BASE = MODELS.parse({"name": "toy_llama"}, "perf")
 
 
 def main() -> None:
-    """Measures every row and prints the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--data-folder", action="append", default=[], metavar="NAME=FOLDER")
     parser.add_argument("--length", type=int, default=8192)
@@ -62,7 +61,6 @@ def main() -> None:
 
 
 def row(options: argparse.Namespace, name: str, task: str, parameters: dict[str, Any]) -> str:
-    """One line of the table."""
     benchmark: Any = BENCHMARKS.parse({"name": name, **parameters}, "perf")
     folders = dict(entry.split("=", 1) for entry in options.data_folder)
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""What a large study costs beside its work: ten thousand cells whose answers are thrown coins.
+"""The overhead of a large study: ten thousand cells whose answers are tossed coins.
 
 One tiny model that is not trained further, five methods, a hundred tasks at twenty lengths, a
 hundred answers each, by `lce run` as it is: plan, Prefect, workers, leases, commits, catalog and
@@ -70,7 +70,6 @@ print(json.dumps([time.perf_counter() - begun, value]))
 
 
 def main() -> None:
-    """Measures and prints one table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--cells", type=int, default=10_000, help="about how many cells")
     parser.add_argument("--naive", type=int, default=1000, help="cells of the naive flow")
@@ -149,7 +148,7 @@ def measure(folder: Path, cells: int, naive: int) -> dict[str, Any]:
 
 
 def study(lengths: int) -> dict[str, Any]:
-    """So many lengths of a hundred tasks for each method."""
+    """Return the benchmarks: a hundred tasks at several lengths for each method."""
     return {
         "study": "scale",
         "hypothesis": "A study costs what its work costs.",

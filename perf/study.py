@@ -1,4 +1,4 @@
-"""How long the toy study takes: cold, done, planned, asked.
+"""The time of the toy study: cold, finished, planned and queried.
 
 Runs `lce run toy` in an empty store, runs it again, and checks that the second run computed nothing
 and left the same scores before any figure is printed. Figures are wall seconds of whole commands on
@@ -40,7 +40,6 @@ LIMITS = {
 
 
 def main() -> None:
-    """Measures and prints one table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=Path, help="also write the figures as JSON")
     out = parser.parse_args().out
@@ -102,7 +101,7 @@ def timed(command: list[str], home: Path) -> tuple[float, str]:
 
 
 def median(command: list[str], home: Path) -> float:
-    """Median wall seconds of a quick command."""
+    """Return the median wall seconds of a quick command."""
     return statistics.median(timed(command, home)[0] for _ in range(QUICK_RUNS))
 
 

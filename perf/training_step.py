@@ -1,4 +1,4 @@
-"""What a training step costs beside its matrix products, as ratios: the loss, and the loop itself.
+"""The cost of a training step beside its matrix products, as ratios: the loss, and the loop.
 
 Loss: `linear_cross_entropy` against torch's cross-entropy of whole logits, forward and backward, on
 the sizes of a Llama head. Loss and gradients are equal first; then both are timed one right after

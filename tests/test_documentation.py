@@ -321,7 +321,6 @@ def run_code(code: str, *arguments: Path) -> subprocess.CompletedProcess[str]:
 
 
 def new_file(kind: str, folder: Path) -> Path:
-    """What `lce new` writes."""
     done = CliRunner().invoke(app, ["new", kind, NEW[kind], "--folder", str(folder)])
     assert done.exit_code == 0, done.output
     file = folder / f"{kind}s" / f"{NEW[kind]}.py"

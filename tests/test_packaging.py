@@ -120,7 +120,7 @@ def test_other_builds_of_torch_go_without_the_libraries_that_only_linux_needs() 
 
 
 def tiny_wheel(folder: Path, name: str, version: str) -> str:
-    """Writes an empty package; returns its sha256."""
+    """Write an empty package; return its sha256."""
     info = f"{name}-{version}.dist-info"
     path = folder / f"{name}-{version}-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as file:

@@ -37,14 +37,12 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def home(built: Path, tmp_path: Path) -> Path:
-    """A copy of it with a catalog."""
     shutil.copytree(built, tmp_path / "home")
     refresh_catalog(Store(tmp_path / "home"))
     return tmp_path / "home"
 
 
 def refreshed(home: Path) -> bool:
-    """Whether a refresh builds."""
     before = identity(home)
     refresh_catalog(Store(home))
     return identity(home) != before

@@ -18,7 +18,6 @@ SEEDS = 3
 
 
 def answered(scores: list[list[float]], **told: object) -> list[Answered]:
-    """A method's cells, one of each seed."""
     power = told.get("unit") == "perplexity"
     return [
         Answered(

@@ -119,7 +119,6 @@ def key(row: Any, view: str) -> tuple[str, ...]:
 
 
 def values_of(view: str) -> list[str]:
-    """Columns between source and lengths."""
     created = rf"CREATE VIEW {re.escape(view)} AS(.*?)\nFROM"
     (body,) = re.findall(created, paper_table_views(), flags=re.DOTALL)
     return re.findall(r"\) AS (\w+)", body.split("MAP {")[0].split("list_sort")[0])

@@ -48,7 +48,7 @@ SERVERS_EVERY = 6
 
 @pytest.fixture(scope="module")
 def cell(finished: Path) -> str:
-    """Id of a cell with prompts."""
+    """Return the id of a cell with prompts."""
     return next(path.name[-12:] for path in finished.glob("artifacts/cell/*-none-*passkey*-128-*"))
 
 
@@ -71,7 +71,7 @@ def quick(study: str, cell: str, text: Arguments, folder: Path) -> list[list[str
 def thorough(
     number: int, study: str, cell: str, text: Arguments, folder: Path
 ) -> Iterator[list[str]]:
-    """All commands about a home."""
+    """Return all commands that read a home."""
     yield from quick(study, cell, text, folder)
     yield from (
         ["plan", study, "--json", "--power", *text],
@@ -105,7 +105,6 @@ def changed(home: Path, number: int, cell: str) -> list[tuple[str, str]]:
 
 
 def require_sentence(ended: Ended, what: str) -> None:
-    """Fails unless a command ended as documented."""
     said = f"{what}: code {ended.code} after {ended.seconds:.1f} s\n{ended.out[-500:]}\n{ended.err}"
     assert ended.code in (0, 1, 2, 3), said
     assert "Traceback" not in ended.err, said

@@ -120,7 +120,6 @@ def folders(test_data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[s
 
 @pytest.fixture(scope="module")
 def finished(folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The catalog of the study, run once."""
     folder = tmp_path_factory.mktemp("trial")
     lce(folder / "home", "run", trial(folder), *named(folders))
     return folder / "home" / "catalog.duckdb"

@@ -34,7 +34,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def filled(disk: Path) -> Iterator[None]:
-    """Within it the disk has `SPARE_BYTES` left."""
+    """Fill the disk up to `SPARE_BYTES`."""
     ballast, state = disk / "ballast", os.statvfs(disk)
     with ballast.open("wb") as file:
         os.posix_fallocate(file.fileno(), 0, state.f_bavail * state.f_frsize - SPARE_BYTES)

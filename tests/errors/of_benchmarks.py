@@ -23,7 +23,7 @@ provokes = PROVOCATIONS
 
 
 def on(value: str, name: str, **settings: Any) -> None:
-    """Adds settings of a benchmark that do not fit together."""
+    """Add settings of a benchmark that do not fit together."""
     provokes(SpecError, value)(lambda _: benchmark(name, **settings))
 
 

@@ -76,7 +76,7 @@ provokes(ServiceError, "no PDF")(
 
 
 def reported(place: Place, write: Callable[[Path, str, Path], Path]) -> None:
-    """Writes a report below a file."""
+    """Write a report to a path below a file."""
     from catalog.build import build_catalog
     from tests.support.catalogs.sample_store import STUDY, sample_store
 

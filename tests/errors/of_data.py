@@ -42,7 +42,7 @@ def _(place: Place) -> None:
 
 
 def stream(place: Place, entries: list[dict[str, Any]], **settings: Any) -> None:
-    """Reads a data set of one file."""
+    """Read a data set of one file."""
     write(place.folder / "a.jsonl", entries)
     asked = CORPORA.parse({"name": "streamed", "folder": "mine", **settings}, "corpus")
     asked.digest({"mine": place.folder})

@@ -21,7 +21,7 @@ provokes = PROVOCATIONS
 
 
 def study(value: str, **changes: Any) -> None:
-    """Adds a change of the toy study that makes it invalid."""
+    """Add a change of the toy study that makes it invalid."""
     text = yaml.safe_dump({**TOY, **changes})
     provokes(SpecError, value)(lambda _: parse_study(text, "my.yaml"))
 
@@ -67,7 +67,7 @@ def _(_: Place) -> None:
 
 
 def plugin(place: Place, content: str) -> None:
-    """Loads a file of methods from a folder of its own."""
+    """Load a file of methods from its own folder."""
     (place.folder / "provoked.py").write_text(content, encoding="utf-8")
     place.patch.syspath_prepend(place.folder.parent)
     (place.folder / "__init__.py").touch()

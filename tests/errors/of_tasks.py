@@ -59,7 +59,7 @@ provokes(SpecError, "toy")(lambda place: project(Store(place.folder), "toy"))
 
 @contextlib.contextmanager
 def worker(place: Place) -> Any:
-    """A worker, killed before it answers."""
+    """Start a worker, which the test kills before it returns a result."""
     found = WorkerProcess(Slot((0,)), execution(place))
     try:
         yield found

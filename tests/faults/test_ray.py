@@ -85,7 +85,7 @@ def test_a_study_loses_a_node_in_the_middle_and_nothing_else(
     )
 
     def on_far_node() -> bool:
-        """Whether it computes, and something is done."""
+        """Return True if the node computes and some step is done."""
         far = {process.pid for process in processes_of("far")}
         busy = [one for one in playing(marker, "worker") if one.pid in far]
         return bool(busy) and bool(list((home / "artifacts").glob("rows/jsonl*")))

@@ -35,7 +35,7 @@ SILENT_SECONDS = 20
 
 
 def begun(home: Path) -> bool:
-    """Whether something is done, and not all."""
+    """Return True if some steps are done, but not all."""
     return 0 < len(list(Store(home).records())) < TINY_STEPS
 
 

@@ -116,7 +116,7 @@ def test_a_prefect_that_moved_its_client_is_named_with_the_form_that_works(
     from prefect.client.orchestration import PrefectClient
 
     def renamed(self: object, flow: str, deployment: str) -> None:
-        """Another signature."""
+        pass
 
     monkeypatch.setattr(PrefectClient, "read_deployment_by_name", renamed)
     with pytest.raises(PrefectMovedError, match="run controlled-study/controlled-study"):

@@ -36,7 +36,6 @@ STUDY = SMOKE | {
 
 
 def steps(folder: Path, **corpus: Any) -> dict[str, list[Step]]:
-    """Steps of the study by kind."""
     study = STUDY | {"corpus": {**CORPUS, **corpus}}
     plan = compile_study(parse_study(yaml.safe_dump(study), "test"), {"text": folder})
     found: dict[str, list[Step]] = {}

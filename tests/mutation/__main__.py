@@ -75,7 +75,7 @@ def plant(faults: Sequence[Fault], root: Path, jobs: int) -> Iterator[Outcome]:
 
 
 def _copied(root: Path, folder: Path) -> Path:
-    """This process's own copy of the tree."""
+    """Return this process's own copy of the tree."""
     copy = folder / f"tree-{os.getpid()}"
     if not copy.exists():
         shutil.copytree(root, copy, ignore=_LEFT_OUT)
@@ -107,7 +107,6 @@ def _selected(table: Path, only: Sequence[str]) -> list[Fault]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     parser.add_argument("--only", metavar="NAME", action="append", default=[], help="repeatable")
     parser.add_argument("--jobs", metavar="N", type=int, default=1, help="faults at a time")

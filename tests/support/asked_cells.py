@@ -51,7 +51,6 @@ class AskedStudy:
         return cls(folder / "home", json.loads((folder / RECORDED).read_text(encoding="utf-8")))
 
     def cell(self, benchmark: str, task: str = "") -> str:
-        """The id of a cell."""
         (found,) = (
             record.fingerprint[:SHORT]
             for _, record in Store(self.home).records()

@@ -27,7 +27,7 @@ def opened(folder: Path) -> Iterator[list[str]]:
 
 @contextlib.contextmanager
 def listed(folder: Path) -> Iterator[list[str]]:
-    """The same of folders that are listed."""
+    """Record the folders that are listed."""
     yield from _watch(("os.listdir", "os.scandir"), folder)
 
 

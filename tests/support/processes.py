@@ -19,7 +19,7 @@ ROLES = {
 
 
 def new_marker() -> str:
-    """A mark that no other process carries."""
+    """Return a marker that no other process has."""
     return uuid.uuid4().hex
 
 

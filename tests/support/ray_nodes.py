@@ -25,7 +25,6 @@ _SOON = {"initial_delay_ms": 0, "period_ms": 500, "timeout_ms": 1000, "failure_t
 
 
 def main(folder: str) -> None:
-    """Holds the cluster."""
     from ray.cluster_utils import Cluster
 
     given = {
@@ -48,7 +47,6 @@ def main(folder: str) -> None:
 
 @contextlib.contextmanager
 def two_nodes() -> Iterator[str]:
-    """The address of a new cluster."""
     # Sockets lie there, whose paths may have a hundred characters.
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp") as folder:
         log = Path(folder) / "cluster.log"

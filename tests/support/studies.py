@@ -81,7 +81,6 @@ def library_text(folder: Path) -> None:
 
 
 def write_study(folder: Path, study: Mapping[str, Any] = TINY, **changes: Any) -> str:
-    """The path of a new study file."""
     path = folder / f"study-{uuid.uuid4().hex[:6]}.yaml"
     path.write_text(yaml.safe_dump({**study, **changes}), encoding="utf-8")
     return str(path)
@@ -135,7 +134,6 @@ def new_home(migrated: Path, folder: Path) -> Path:
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 300) -> None:
-    """Waits for something another process does."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline

@@ -41,7 +41,7 @@ class InterruptedRunError(Exception):
 
 
 def packed_rows(out: Path, row_length: int = ROW_LENGTH) -> Path:
-    """Packs 20 rows into an existing folder."""
+    """Pack 20 rows into an existing folder."""
     pack_rows(
         Words(),
         BASE,
@@ -92,11 +92,10 @@ def job_maker(rows: Path, folder: Path) -> Any:
 
 
 def silent(row: dict[str, Any]) -> None:
-    """A report that nobody reads."""
+    pass
 
 
 def log(job: TrainingJob) -> list[dict[str, Any]]:
-    """Rows of a finished job's loss log."""
     return [json.loads(line) for line in (job.out / "loss.jsonl").read_text().splitlines()]
 
 
@@ -106,5 +105,4 @@ def losses(job: TrainingJob) -> list[float]:
 
 
 def weights(job: TrainingJob) -> dict[str, torch.Tensor]:
-    """Weights of a finished job's checkpoint."""
     return load_file(job.out / "model" / "model.safetensors")

@@ -76,7 +76,6 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MlflowPages]:
 
 @pytest.fixture(scope="module")
 def browser(chromium: str, pages: MlflowPages) -> Iterator[Any]:
-    """A browser that has logged in."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:

@@ -56,7 +56,7 @@ class Placed(Worker):
         yield {"event": "end"}
 
     def ask_to_end(self) -> None:
-        """Not asked."""
+        pass
 
     def close(self) -> None:
         self.room.places += self.width * self.has_place

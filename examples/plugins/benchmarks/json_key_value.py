@@ -40,7 +40,7 @@ class JsonKeyValue(PromptBenchmark):
     answer_tokens: ClassVar[int] = 48  # of the toy model, whose tokens are bytes: 36 and some more
 
     def prompt(self, request: CellRequest, index: int, rng: np.random.Generator) -> Prompt:
-        """As many pairs as the length holds, the asked one at its depth."""
+        """Build a prompt of as many pairs as fit, with the queried pair at its depth."""
         share = (index + rng.random()) / self.num_prompts(request.task)
         asked, others = (drawn(rng), drawn(rng)), [(drawn(rng), drawn(rng))]
 

@@ -1,4 +1,4 @@
-"""Answers that no model gives: coins thrown, so that a cell costs nothing but its own bookkeeping.
+"""A benchmark that tosses coins instead of running a model: a cell costs its bookkeeping only.
 
 Source: own, for perf/scale.py.
 """
@@ -61,7 +61,6 @@ class Coins(Benchmark):
     num_samples: int = Field(default=100, gt=0)
 
     def tasks(self) -> tuple[str, ...]:
-        """Numbered."""
         return tuple(f"task-{number}" for number in range(self.num_tasks))
 
     def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
@@ -69,7 +68,7 @@ class Coins(Benchmark):
         return self.num_samples
 
     def evaluate(self, request: CellRequest) -> CellResult:
-        """Throws, as many as samples."""
+        """Toss one coin per sample."""
         heads = drawn(request.task, request.eval_length, request.seed, self.num_samples)
         samples = tuple(
             Sample(index, 1, float(head), None, "heads" if head else "tails", "heads")

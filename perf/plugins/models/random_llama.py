@@ -50,14 +50,14 @@ class RandomLlama(Llama):
 
     @property
     def geometry(self) -> RopeGeometry:  # type: ignore[override]
-        """Full rotary heads, base 10,000."""
+        """Return full rotary heads with base 10,000."""
         return RopeGeometry(
             self.head_dim, self.head_dim, self.heads, self.heads, 10000.0, self.trained
         )
 
     @property
     def shape(self) -> ModelShape:  # type: ignore[override]
-        """Llama-2-7B's but for what the parameters say."""
+        """Return Llama-2-7B's shape with the parameters' sizes."""
         return ModelShape(
             num_layers=self.layers,
             hidden_size=self.heads * self.head_dim,

@@ -39,13 +39,13 @@ class Told:
         self.ended += [step.name for step in unit.steps]
 
     def refresh(self) -> None:
-        """Half a second passed."""
+        """Advance the clock by half a second."""
 
     def show(self, text: str) -> None:
-        """Nothing is shown."""
+        pass
 
     def close(self) -> None:
-        """Nothing is open."""
+        pass
 
 
 def a_step(name: str, kind: str = "held_out", **parents: Step) -> Step:
@@ -104,7 +104,6 @@ class Host:
         end({"held": [name for name, outcome in computed.items() if outcome is None]})
 
     def _assist(self, step: Step) -> Answer:
-        """One part, or what the test says."""
         parts = self.store.parts(step)
         for name in parts.free():
             if lease := parts.lease(name):

@@ -46,7 +46,6 @@ doubling()
 
 @pytest.fixture(scope="module")
 def home(migrated: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """One home for the file."""
     folder = new_home(migrated, tmp_path_factory.mktemp("home"))
     yield folder
     services.down(folder)
@@ -59,7 +58,7 @@ def _no_server_given(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def below(home: Path) -> list[psutil.Process]:
-    """Running processes that work for this home."""
+    """Return the running processes that work for this home."""
     found = []
     for process in psutil.process_iter():
         try:

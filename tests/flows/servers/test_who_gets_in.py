@@ -225,12 +225,12 @@ class _Evil(http.server.BaseHTTPRequestHandler):
         self.wfile.write(PAGE.encode())
 
     def log_message(self, *_: object) -> None:
-        """Nobody reads it."""
+        pass
 
 
 @pytest.fixture
 def evil() -> Iterator[str]:
-    """The address of somebody else's page."""
+    """Serve a page of another origin; yield its address."""
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Evil) as other:
         threading.Thread(target=other.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{other.server_port}"

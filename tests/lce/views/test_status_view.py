@@ -38,7 +38,7 @@ def found(tmp_path: Path) -> Inspection:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No waiting between looks."""
+    """Poll without waiting."""
     for name in ("REFRESH_SECONDS", "STUCK_SECONDS", "_REST_PER_LOOK"):
         monkeypatch.setattr(status_view, name, 0.01)
 

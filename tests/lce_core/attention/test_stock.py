@@ -89,7 +89,6 @@ def test_single_tokens_pass_through_our_kernel_where_torch_would_plan_each_lengt
 def test_heads_that_share_keys_are_spread_where_no_kernel_takes_them(
     base: LanguageModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As in fp32 on CUDA."""
     for module in (stock_attention, causal):
         monkeypatch.setattr(module, "lacks_grouped_kernel", lambda *_: True)
     states = extended(base).hidden_states(tokens(40), DynamicCache())

@@ -52,7 +52,6 @@ def prompts_that_begin_alike(number: int = 6) -> list[np.ndarray]:
 
 @contextmanager
 def recorded(asked: ExtendedModel) -> Iterator[list[Pass]]:
-    """The passes made meanwhile."""
     found: list[Pass] = []
 
     def note(_: Any, __: Any, given: dict[str, Any]) -> None:

@@ -57,7 +57,7 @@ def test_frequencies_that_follow_the_length_forbid_it(method: str) -> None:
 
 
 def _counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Tokens of every pass from now on."""
+    """Record the number of tokens of every pass."""
     asked: list[int] = []
 
     def counting(model: Any, windows: Any, **options: Any) -> Any:

@@ -66,7 +66,7 @@ def evaluated(cell: CellRequest, name: str = "perplexity", **parameters: Any) ->
 
 
 def the_same(one: CellResult, other: CellResult) -> bool:
-    """Whether two results agree in every bit."""
+    """Return True if two results agree in every bit."""
     arrays = one.arrays.keys() == other.arrays.keys() and all(
         one.arrays[name].tobytes() == other.arrays[name].tobytes() for name in one.arrays
     )

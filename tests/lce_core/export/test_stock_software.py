@@ -76,7 +76,6 @@ class Case:
 
     @property
     def lengths(self) -> list[int]:
-        """Of the texts that both sides read."""
         if self.form.only_at is not None:
             return [self.form.only_at]
         far = [] if self.form.follows_up_to else [3 * TARGET]

@@ -429,7 +429,6 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def saved_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Checkpoint of a base model, for fine-tuning."""
     folder = tmp_path_factory.mktemp("base") / "model"
     BASE.initialise(3).save_pretrained(folder)
     BASE.tokenizer(None).save_pretrained(folder)

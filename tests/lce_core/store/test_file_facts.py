@@ -40,7 +40,7 @@ def digest(content: str) -> str:
 
 
 def settle() -> None:
-    """Makes all files older than a tick."""
+    """Make all files older than one tick of the clock."""
     time.sleep(2 * TICK)
 
 

@@ -24,7 +24,6 @@ PHI = type(MODELS.load("phi2")())
 
 
 def _cut(base: type[Any], layers: int) -> LanguageModel:
-    """A base model with fewer layers."""
     shape = base.shape
     changed = ModelShape(
         num_layers=layers,

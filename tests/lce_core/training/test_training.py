@@ -50,7 +50,6 @@ def _assert_same_weights(first: TrainingJob, second: TrainingJob) -> None:
 
 @pytest.fixture(scope="module")
 def saved_base(rows: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Checkpoint of a base model, for fine-tuning."""
     folder = tmp_path_factory.mktemp("base") / "model"
     BASE.initialise(3).save_pretrained(folder)
     BASE.tokenizer(None).save_pretrained(folder)

@@ -124,7 +124,6 @@ def write_wheel(folder: Path, file: Path, member: str = MEMBER) -> str:
 
 
 def pinned(sha256: str, member: str = MEMBER) -> WheelFile:
-    """The wheel that `write_wheel` writes."""
     return WheelFile("tiny-model", "1.0", sha256, member)
 
 

@@ -16,8 +16,6 @@ def evaluate(
     settings: dict[str, Any] | None = None,
     **changes: Any,
 ) -> Callable[[Place], object]:
-    """A cell that cannot be computed."""
-
     def call(_: Place) -> object:
         asked = benchmark(name, **(settings or {}))
         return asked.evaluate(request(asked, length, **changes))
@@ -26,5 +24,4 @@ def evaluate(
 
 
 def bare(task: str = "code", **changes: Any) -> CellRequest:
-    """A request without a model."""
     return request(benchmark("perplexity"), 256, task=task, **changes)

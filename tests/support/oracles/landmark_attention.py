@@ -29,7 +29,6 @@ def score(query: torch.Tensor, key: torch.Tensor, distance: int) -> float:
 
 
 def shares(scores: list[float]) -> list[float]:
-    """Softmax."""
     powers = [math.exp(value) for value in scores]
     return [power / sum(powers) for power in powers]
 

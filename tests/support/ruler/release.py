@@ -50,7 +50,6 @@ class WordPieces:
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text."""
         return "".join(self.pieces[number] for number in ids if number)
 
 
@@ -70,7 +69,6 @@ def release_data(root: Path) -> dict[str, Path]:
 
 
 def digest(samples: Sequence[tuple[str, Sequence[str]]]) -> str:
-    """Of prompts and their references."""
     return hashlib.sha256(
         json.dumps([[text, *more] for text, more in samples]).encode()
     ).hexdigest()
