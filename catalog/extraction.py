@@ -22,7 +22,7 @@ from lce_core.errors import DataError, LceError
 from lce_core.methods import METHODS
 from lce_core.store.artifacts import Store
 from lce_core.store.cell_tables import SAMPLES, SAMPLES_FILE, TOKEN_NLL, TOKEN_NLL_FILE
-from lce_core.store.identity import SHORT, canonical_json, fingerprint
+from lce_core.store.identity import ID_DIGITS, canonical_json, fingerprint
 from lce_core.store.verification import kept
 
 Row = dict[str, Any]
@@ -93,7 +93,8 @@ def extract(store: Store) -> dict[str, pa.Table]:
     """Return all rows of the catalog by table name; tables without rows are omitted."""
     holdings, plans = take_stock(store), store.studies.plans()
     environments = {
-        short: fingerprint(record.environment)[:SHORT] for short, record in holdings.records.items()
+        short: fingerprint(record.environment)[:ID_DIGITS]
+        for short, record in holdings.records.items()
     }
     tables = {
         **_cell_contents(plans, holdings),
@@ -243,7 +244,7 @@ def _artifact_rows(holdings: Holdings, environments: Mapping[str, str]) -> Itera
 def _edge_rows(holdings: Holdings) -> Iterator[Row]:
     for short, record in holdings.records.items():
         for role, parent in sorted(record.parents.items()):
-            yield {"child": short, "parent": parent[:SHORT], "role": role}
+            yield {"child": short, "parent": parent[:ID_DIGITS], "role": role}
 
 
 def _environment_rows(holdings: Holdings, environments: Mapping[str, str]) -> Iterator[Row]:

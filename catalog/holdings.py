@@ -64,9 +64,9 @@ def take_stock(store: Store) -> Holdings:
         step = _step(record)
         if store.path(step) != folder:
             continue  # a copy under another name
-        holdings.folders[step.short], holdings.records[step.short] = folder, record
+        holdings.folders[step.id], holdings.records[step.id] = folder, record
         if not store.is_intact(folder, record):
-            holdings.damage[step.short] = what_is_wrong(folder) or CHANGED_CONTENT
+            holdings.damage[step.id] = what_is_wrong(folder) or CHANGED_CONTENT
     store.file_facts.save()
     return holdings
 

@@ -60,7 +60,7 @@ from lce_core.store.records import environment
 
 THETA = 1e4
 TRAINED = 4096
-SHORT, SHORT_WINDOW = 256, 64
+ID_DIGITS, SHORT_WINDOW = 256, 64
 CHECKED_ROWS = 12
 BARE = ("full causal", "full causal, trained")
 """Attention without rotation, as reference times only."""
@@ -264,10 +264,10 @@ def check(options: argparse.Namespace) -> dict[str, float]:
     """Largest error of each contestant on both lengths; stops where it is beyond rounding."""
     rng = np.random.default_rng(0)
     errors: dict[str, float] = {}
-    for length, window in [(SHORT, SHORT_WINDOW), (options.length, options.window)]:
+    for length, window in [(ID_DIGITS, SHORT_WINDOW), (options.length, options.window)]:
         inputs = states(options, length)
         drawn = rng.choice(length, size=min(CHECKED_ROWS, length), replace=False)
-        rows = range(length) if length == SHORT else sorted({*map(int, drawn), length - 1})
+        rows = range(length) if length == ID_DIGITS else sorted({*map(int, drawn), length - 1})
         for name, contestant in contestants(options, length, window).items():
             error = 0.0
             if name not in BARE and (options.only is None or name in options.only):

@@ -88,7 +88,7 @@ def measure(home: Path, num_cells: int, many: int) -> dict[str, Any]:
     fresh = Store(home)
     states = timed("look its steps up, half done", lambda: inspect(plan, fresh, {}))
     assert {p for p, state in states.items() if state.state == "done"} == done
-    ids = {step.short for step in plan.steps.values()}
+    ids = {step.id for step in plan.steps.values()}
     diff = timed("explain what is to do", lambda: compare(plan, fresh, states, ids))
     assert len(diff.states) == len(plan.steps)
     assert not diff.orphans

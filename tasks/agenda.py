@@ -96,7 +96,7 @@ class Agenda:
             free = tuple(
                 step
                 for step in unit.steps
-                if not self._is_resting(step) and (step.short not in names or self._is_free(step))
+                if not self._is_resting(step) and (step.id not in names or self._is_free(step))
             )
             if len(free) < len(unit.steps):
                 self.num_held += 1
@@ -128,7 +128,7 @@ class Agenda:
         asking = folders_asking(self._store.home)
         for unit in (*running, *self.waiting) if asking else ():
             for step in unit.steps:
-                if step.short not in asking:
+                if step.id not in asking:
                     continue
                 left = list(self._store.parts(step).left().values())
                 if not all(left):
@@ -147,8 +147,8 @@ class Agenda:
         steps = tuple(step for step in unit.steps if step.fingerprint in held)
         self.waiting.insert(0, replace(unit, steps=steps))
         for step in steps:
-            seconds = min(LONGEST_REST_SECONDS, 2 * self._rests.get(step.short, (0.0, 0.1))[1])
-            self._rests[step.short] = (time.monotonic() + seconds, seconds)
+            seconds = min(LONGEST_REST_SECONDS, 2 * self._rests.get(step.id, (0.0, 0.1))[1])
+            self._rests[step.id] = (time.monotonic() + seconds, seconds)
 
     def drop(self, unit: Unit) -> None:
         """Remove a unit that cannot run because a step it needs failed."""
@@ -179,11 +179,11 @@ class Agenda:
         return found
 
     def _is_resting(self, step: Step) -> bool:
-        return time.monotonic() < self._rests.get(step.short, (0.0, 0.0))[0]
+        return time.monotonic() < self._rests.get(step.id, (0.0, 0.0))[0]
 
     def _is_free(self, step: Step) -> bool:
         try:
-            return not is_held(self._store.home / "leases", step.short)
+            return not is_held(self._store.home / "leases", step.id)
         except OSError:  # whoever computes it reports errors of the disk
             return True
 
@@ -196,7 +196,7 @@ class Agenda:
             if step.fingerprint not in self._damaged and self._store.named(step).is_dir():
                 return True
             failure = self._store.failures.of(step)
-            is_new = failure and self._is_new(step.short, failure["attempts"])
+            is_new = failure and self._is_new(step.id, failure["attempts"])
             if failure and is_new and given_up(failure, self._folders):
                 return True
         return False
@@ -208,7 +208,7 @@ class Agenda:
                     yield Elsewhere(unit, step, None)
                 else:
                     self._damaged.add(step.fingerprint)
-            elif step.short in failed:
+            elif step.id in failed:
                 failure = self._store.failures.of(step)
                 if failure and (state := given_up(failure, self._folders)):
                     yield Elsewhere(unit, step, state)

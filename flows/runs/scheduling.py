@@ -252,7 +252,7 @@ class _Run:
         running = [one.unit for one in self._running.values()]
         own = [unit for unit in running if not unit.assists]
         for unit, step, left in self._agenda.in_parts(own):
-            if self._rests.get(step.short, 0.0) > time.monotonic():
+            if self._rests.get(step.id, 0.0) > time.monotonic():
                 continue
             helping = sum(one.assists and step in one.steps for one in running)
             # Whoever computes a step works on one of its parts. Helpers that just started have no
@@ -293,7 +293,7 @@ class _Run:
         if unit.assists:
             if isinstance(answer, BaseException) or not answer["computed"]:
                 rest = time.monotonic() + REST_SECONDS
-                self._rests |= {step.short: rest for step in unit.steps}
+                self._rests |= {step.id: rest for step in unit.steps}
             return
         steps = {step.fingerprint for step in unit.steps}
         held: Collection[str] = ()

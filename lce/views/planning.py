@@ -63,7 +63,7 @@ class Inspection:
         A step whose record exists is omitted: it has finished, and releases its lease a moment
         later.
         """
-        steps = {step.short: step.fingerprint for step in self.to_do()}
+        steps = {step.id: step.fingerprint for step in self.to_do()}
         held = holders(self.store.home / "leases")
         return {steps[name]: who for name, who in held.items() if name in steps}
 

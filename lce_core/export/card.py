@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from lce_core.registry import Source
-from lce_core.store.identity import SHORT
+from lce_core.store.identity import ID_DIGITS
 
 if TYPE_CHECKING:
     from lce_core.export.stock_form import StockForm
@@ -122,7 +122,7 @@ def _lineage(subject: Subject, dtype: str) -> str:
     if record is not None:
         facts[f"{record.kind} step"] = record.fingerprint
         for role, parent in record.parents.items():
-            facts[f"its {role}"] = parent[:SHORT]
+            facts[f"its {role}"] = parent[:ID_DIGITS]
         facts["commit of lce"] = str(record.environment.get("git", {}).get("commit"))
         libraries = record.environment.get("libraries", {})
         facts["trained with"] = ", ".join(

@@ -31,7 +31,7 @@ from lce_core.models import MODELS, LanguageModel
 from lce_core.registry import Registry
 from lce_core.store.artifacts import Store
 from lce_core.store.cell_tables import SAMPLES_FILE
-from lce_core.store.identity import SHORT
+from lce_core.store.identity import ID_DIGITS
 from lce_core.store.records import Record
 
 if TYPE_CHECKING:
@@ -103,10 +103,10 @@ def rebuilt_cell(
     digest, built = record.result["prompts_sha256"], prompts_sha256(prompts)
     difference = _difference(rows, of_samples)
     if difference is None and digest != built:
-        difference = f"token ids with the sha256 {built[:SHORT]}, not {digest[:SHORT]}"
+        difference = f"token ids with the sha256 {built[:ID_DIGITS]}, not {digest[:ID_DIGITS]}"
     if difference is not None:
         raise DataError(
-            f"prompts of cell {record.fingerprint[:SHORT]}",
+            f"prompts of cell {record.fingerprint[:ID_DIGITS]}",
             f"different prompts when rebuilt here: {difference}",
             "the prompts that the cell was evaluated with",
             f"rebuild them with the versions that computed the cell: {_provenance(record)}",
@@ -115,13 +115,13 @@ def rebuilt_cell(
 
 
 def _found(store: Store, cell: str) -> tuple[Record, Path]:
-    is_id = re.fullmatch(rf"[0-9a-f]{{{SHORT}}}", cell)
+    is_id = re.fullmatch(rf"[0-9a-f]{{{ID_DIGITS}}}", cell)
     folder = store.find(cell, "cell") if is_id else None
     if folder is None:
         raise SpecError(
             "cell",
             f"{cell!r}, which {store.home} does not hold",
-            f"the id of a finished cell, {SHORT} hexadecimal digits",
+            f"the id of a finished cell, {ID_DIGITS} hexadecimal digits",
             'look it up: `lce sql "SELECT * FROM cells"`',
         )
     record = _intact(store, folder)
@@ -143,7 +143,7 @@ def _intact(store: Store, folder: Path) -> Record | None:
 
 
 def _plugins(record: Record) -> tuple[PromptBenchmark, LanguageModel]:
-    cell = f"cell {record.fingerprint[:SHORT]}"
+    cell = f"cell {record.fingerprint[:ID_DIGITS]}"
     benchmark = _plugin(BENCHMARKS, record, "benchmark")
     if not isinstance(benchmark, PromptBenchmark):
         raise SpecError(
@@ -156,7 +156,7 @@ def _plugins(record: Record) -> tuple[PromptBenchmark, LanguageModel]:
 
 
 def _plugin(registry: Registry[Any], record: Record, part: str) -> Any:
-    identity, where = record.spec.get(part), f"cell {record.fingerprint[:SHORT]}: {part}"
+    identity, where = record.spec.get(part), f"cell {record.fingerprint[:ID_DIGITS]}: {part}"
     if not (isinstance(identity, Mapping) and {"name", "version"} <= identity.keys()):
         raise DataError(
             where, repr(identity), "a name and a version, as lce writes them", "compute it again"
@@ -185,7 +185,7 @@ def _held_out(store: Store, record: Record) -> HeldOutText:
     folder = store.find(fingerprint, "held_out")
     if folder is None or _intact(store, folder) is None:
         raise UnavailableError(
-            f"held_out {fingerprint[:SHORT]}",
+            f"held_out {fingerprint[:ID_DIGITS]}",
             "no such text in the store, or not all of it",
             "the held-out text that the cell was computed with",
             "run the study again, which builds it again",
@@ -197,10 +197,11 @@ def _require_data(record: Record, benchmark: PromptBenchmark, request: CellReque
     digest = benchmark.digest(request.task, request.data_folders)
     if digest != record.spec.get("data"):
         names = ", ".join(one.name for one in benchmark.reads(request.task)) or "none"
+        recorded = str(record.spec.get("data"))
         raise DataError(
-            f"data of cell {record.fingerprint[:SHORT]}: {names}",
-            f"files with the digest {str(digest)[:SHORT]}",
-            f"those with {str(record.spec.get('data'))[:SHORT]}, which the cell was computed with",
+            f"data of cell {record.fingerprint[:ID_DIGITS]}: {names}",
+            f"files with the digest {str(digest)[:ID_DIGITS]}",
+            f"those with {recorded[:ID_DIGITS]}, which the cell was computed with",
             "name the folder that holds them with --data-folder",
         )
 
@@ -228,7 +229,7 @@ def _provenance(record: Record) -> str:
     """Name the cell's commit and the libraries whose installed release differs."""
     environment = record.environment
     commit = (environment.get("git") or {}).get("commit")
-    parts = [f"commit {commit[:SHORT]}" if commit else "the code of its time"]
+    parts = [f"commit {commit[:ID_DIGITS]}" if commit else "the code of its time"]
     for name, release in (environment.get("libraries") or {}).items():
         if name in _LIBRARIES and release != importlib.metadata.version(name):
             parts.append(f"{name} {release}")

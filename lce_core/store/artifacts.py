@@ -138,7 +138,7 @@ class Store:
 
     def parts(self, step: Step) -> Parts:
         """Return the parts of a long step, which workers compute separately."""
-        return Parts(self.home / "progress" / step.short, self.home / "leases")
+        return Parts(self.home / "progress" / step.id, self.home / "leases")
 
     def listing(self) -> Listing:
         """Take a snapshot of the artifact folders, for looking up many steps."""
@@ -164,7 +164,7 @@ class Store:
     def find(self, fingerprint: str, kind: str | None = None) -> Path | None:
         """Return the artifact folder with this fingerprint, or None; `kind` restricts the search.
 
-        Only the first `SHORT` digits of the fingerprint are compared.
+        Only the first `ID_DIGITS` digits of the fingerprint are compared.
         """
         return find(self.home / "artifacts", fingerprint, kind)
 
@@ -252,7 +252,7 @@ class Store:
         """
         if record := self.record(step):
             return Outcome(record, "existing")
-        lease = Lease.acquire(self.home / "leases", step.short)
+        lease = Lease.acquire(self.home / "leases", step.id)
         if lease is None:
             return None
         with lease:
@@ -279,15 +279,17 @@ class Store:
                     swept.append(folder.name)
             there, of_parts = self.listing().ids, set(leases.glob(PART_LEASES))
 
-            def is_over(short: str) -> bool:
-                return short in there and not is_held(leases, short) and self.has_finished(short)
+            def is_over(step_id: str) -> bool:
+                return (
+                    step_id in there and not is_held(leases, step_id) and self.has_finished(step_id)
+                )
 
             for folder in sorted((self.home / "progress").glob("*")):
                 if is_over(folder.name):
                     remove(folder)
             # Another host may have finished a step after it failed here: drop the old failure.
-            for short in filter(is_over, self.failures.all()):
-                self.failures.forget(short)
+            for step_id in filter(is_over, self.failures.all()):
+                self.failures.forget(step_id)
             for lease in sorted(leases.glob("*.json")):
                 of_part = lease in of_parts and not is_held(leases, lease.stem)
                 if of_part or is_over(lease.stem):
@@ -306,7 +308,7 @@ class Store:
 
     def _remove_attempts(self, step: Step) -> None:
         """Remove attempts left by dead owners of the step's lease."""
-        for folder in self.path(step).parent.glob(f"{ATTEMPT}{step.short}-*"):
+        for folder in self.path(step).parent.glob(f"{ATTEMPT}{step.id}-*"):
             remove(folder)
 
     def _compute(
@@ -317,8 +319,8 @@ class Store:
         execution: Mapping[str, Any],
     ) -> Record:
         final = self.path(step)
-        attempt = final.parent / f"{ATTEMPT}{step.short}-{uuid.uuid4().hex[:8]}"
-        handed = Attempt(step, attempt, self.home / "progress" / step.short)
+        attempt = final.parent / f"{ATTEMPT}{step.id}-{uuid.uuid4().hex[:8]}"
+        handed = Attempt(step, attempt, self.home / "progress" / step.id)
         started, clock = _now(), time.monotonic()
         failed = self.failures.of(step)
         try:
@@ -359,7 +361,7 @@ class Store:
                 with contextlib.suppress(OSError):  # a full disk must not mask the original error
                     self.failures.add(step, error, execution)
             raise
-        self.failures.forget(step.short)
+        self.failures.forget(step.id)
         shutil.rmtree(handed.progress, ignore_errors=True)
         return record
 

@@ -32,7 +32,7 @@ class FailureNotes:
     def of(self, step: Step) -> dict[str, Any] | None:
         """Return the last failure of a step (class, message, attempts, ...), or None."""
         try:
-            failure = read_mapping(self._file(step.short))
+            failure = read_mapping(self._file(step.id))
         except OSError as error:
             if error.errno in NOT_A_FILE:
                 return None
@@ -53,14 +53,14 @@ class FailureNotes:
 
     def attempts(self) -> dict[str, int]:
         """Count the failed attempts of each failed step, by first digits of its fingerprint."""
-        return {short: note["attempts"] for short, note in self.all().items()}
+        return {step_id: note["attempts"] for step_id, note in self.all().items()}
 
     def add(self, step: Step, error: BaseException, execution: Mapping[str, Any]) -> None:
         """Record an attempt's error and its data and model folders, for plans and the catalog."""
         last, kind = self.of(step) or {}, classify(error)
         memory = kind == "out_of_memory" or isinstance(error, WorkerLostError)
         write_json(
-            self._file(step.short),
+            self._file(step.id),
             {
                 "fingerprint": step.fingerprint,
                 "folder": step.folder,
@@ -76,13 +76,13 @@ class FailureNotes:
             },
         )
 
-    def forget(self, short: str) -> None:
+    def forget(self, step_id: str) -> None:
         """Delete the note of the step whose fingerprint has these first digits."""
         with contextlib.suppress(IsADirectoryError):  # a folder here is not a note of ours
-            self._file(short).unlink(missing_ok=True)
+            self._file(step_id).unlink(missing_ok=True)
 
-    def _file(self, short: str) -> Path:
-        return self._folder / f"{short}.json"
+    def _file(self, step_id: str) -> Path:
+        return self._folder / f"{step_id}.json"
 
 
 def _is_note(content: Mapping[str, Any]) -> bool:

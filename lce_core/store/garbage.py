@@ -21,12 +21,12 @@ from typing import Any
 
 from lce_core.errors import SpecError
 from lce_core.store.artifacts import ATTEMPT, Store
-from lce_core.store.identity import SHORT
+from lce_core.store.identity import ID_DIGITS
 from lce_core.store.lease import holders, is_held, locked
 from lce_core.store.odd_files import make_folder, remove
 from lce_core.store.records import Record
 
-_NAMED = re.compile(rf".+-[0-9a-f]{{{SHORT}}}")
+_NAMED = re.compile(rf".+-[0-9a-f]{{{ID_DIGITS}}}")
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,9 @@ class Roots:
     """Axes of cells whose id is unknown because their data is missing. Artifacts with these axes
     are kept."""
 
-    def name(self, short: str, axes: Mapping[str, Any]) -> bool:
+    def name(self, step_id: str, axes: Mapping[str, Any]) -> bool:
         """Return True if an artifact or failure note is itself a root."""
-        return short in self.ids or any(_agree(axes, one) for one in self.places)
+        return step_id in self.ids or any(_agree(axes, one) for one in self.places)
 
 
 @dataclass(frozen=True)
@@ -75,8 +75,8 @@ def find_garbage(store: Store, roots: Roots, prompt_bytes: int) -> list[Garbage]
     reached = _reached(held, roots)
     found = [
         Garbage(folder, "artifact", 0, "no plan or lock reaches it")
-        for short, folders in held.folders.items()
-        if short not in reached
+        for step_id, folders in held.folders.items()
+        if step_id not in reached
         for folder in folders
     ]
     found += [
@@ -130,22 +130,24 @@ def _holdings(store: Store) -> _Holdings:
     for folder in sorted(store.home.glob("artifacts/*/*")):
         if folder.name.startswith(".") or not _NAMED.fullmatch(folder.name):
             continue  # not written by a store
-        short = folder.name[-SHORT:]
-        held.folders.setdefault(short, []).append(folder)
+        step_id = folder.name[-ID_DIGITS:]
+        held.folders.setdefault(step_id, []).append(folder)
         with contextlib.suppress(OSError, ValueError):
-            held.records[short] = Record.read(folder)
+            held.records[step_id] = Record.read(folder)
     return held
 
 
 def _reached(held: _Holdings, roots: Roots) -> set[str]:
     reached: set[str] = set()
-    waiting = [short for short in held.folders if roots.name(short, _axes(held.records.get(short)))]
+    waiting = [
+        step_id for step_id in held.folders if roots.name(step_id, _axes(held.records.get(step_id)))
+    ]
     while waiting:
-        short = waiting.pop()
-        if short not in reached:
-            reached.add(short)
-            if record := held.records.get(short):
-                waiting += [parent[:SHORT] for parent in record.parents.values()]
+        step_id = waiting.pop()
+        if step_id not in reached:
+            reached.add(step_id)
+            if record := held.records.get(step_id):
+                waiting += [parent[:ID_DIGITS] for parent in record.parents.values()]
     return reached
 
 

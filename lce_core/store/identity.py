@@ -16,7 +16,7 @@ from pathlib import Path
 from lce_core.errors import SpecError
 from lce_core.store.odd_files import open_file
 
-SHORT = 12
+ID_DIGITS = 12
 """Hex digits of a fingerprint used in names and ids: 48 bits, ample for millions of cells."""
 
 

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from lce_core.store.identity import SHORT
+from lce_core.store.identity import ID_DIGITS
 from lce_core.store.odd_files import NOT_A_FILE
 
 
@@ -21,23 +21,23 @@ class Listing:
         self._found: dict[tuple[str, str], Path] = {}
         for kind in _names(artifacts):
             for name in _names(artifacts / kind):
-                self._found.setdefault((kind, name[-SHORT:]), artifacts / kind / name)
+                self._found.setdefault((kind, name[-ID_DIGITS:]), artifacts / kind / name)
 
     @property
     def ids(self) -> set[str]:
-        """First `SHORT` digits of the fingerprints of all listed artifacts."""
-        return {short for _, short in self._found}
+        """First `ID_DIGITS` digits of the fingerprints of all listed artifacts."""
+        return {step_id for _, step_id in self._found}
 
     def find(self, fingerprint: str, kind: str) -> Path | None:
         """Return the folder of the artifact with this fingerprint, or None."""
-        return self._found.get((kind, fingerprint[:SHORT]))
+        return self._found.get((kind, fingerprint[:ID_DIGITS]))
 
 
 def find(artifacts: Path, fingerprint: str, kind: str | None = None) -> Path | None:
     """Search the disk for one artifact's folder; search all kinds if `kind` is None."""
     for folder in _names(artifacts) if kind is None else (kind,):
         for name in _names(artifacts / folder):
-            if name.endswith(f"-{fingerprint[:SHORT]}"):
+            if name.endswith(f"-{fingerprint[:ID_DIGITS]}"):
                 return artifacts / folder / name
     return None
 

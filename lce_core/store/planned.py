@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from lce_core.store.identity import SHORT
+from lce_core.store.identity import ID_DIGITS
 from lce_core.store.odd_files import read_mapping
 from lce_core.store.records import write_json
 
@@ -84,7 +84,7 @@ def planned_ids(plan: Mapping[str, Any]) -> Iterator[str]:
     Raises:
       Exception: one of `UNREADABLE`, if the content is not a plan.
     """
-    yield from (short[:SHORT] for short in plan["steps"])
+    yield from (step_id[:ID_DIGITS] for step_id in plan["steps"])
 
 
 def ids_of_study(folder: Path) -> set[str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from lce_core.errors import SpecError
-from lce_core.store.identity import SHORT, fingerprint
+from lce_core.store.identity import ID_DIGITS, fingerprint
 
 MAX_NAME_BYTES = 220
 """Maximum length of a name. With the id appended it stays below the file system limit of 255."""
@@ -57,12 +57,12 @@ class Step:
     @property
     def folder(self) -> str:
         """Path of the artifact below the store's `artifacts` folder."""
-        return f"{self.kind}/{self.name}-{self.short}"
+        return f"{self.kind}/{self.name}-{self.id}"
 
     @property
-    def short(self) -> str:
-        """First `SHORT` hex digits of the fingerprint, used as id in names and views."""
-        return self.fingerprint[:SHORT]
+    def id(self) -> str:
+        """First `ID_DIGITS` hex digits of the fingerprint, used in names and views."""
+        return self.fingerprint[:ID_DIGITS]
 
     def to_json(self) -> dict[str, Any]:
         """Return the step as JSON; `Step(**payload)` restores it."""

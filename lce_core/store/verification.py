@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict
 
 from lce_core.errors import SpecError
 from lce_core.store.cell_tables import ARRAYS_FILE, SAMPLES_FILE, TOKEN_NLL_FILE
-from lce_core.store.identity import SHORT, fingerprint
+from lce_core.store.identity import ID_DIGITS, fingerprint
 from lce_core.store.odd_files import make_folder, read_file
 from lce_core.store.records import Record, write_json
 
@@ -138,7 +138,7 @@ def compare(
     same = [_same(a, b) for a, b in samples]
     return Verification(
         **_about(old, tolerance),
-        environment=fingerprint(new.environment)[:SHORT],
+        environment=fingerprint(new.environment)[:ID_DIGITS],
         same_environment=old.environment == new.environment,
         metrics=metrics,
         num_samples=len(samples),
@@ -179,7 +179,7 @@ def kept(home: Path) -> Iterator[Verification]:
 
 def _about(record: Record, tolerance: float) -> dict[str, Any]:
     return {
-        "cell": record.fingerprint[:SHORT],
+        "cell": record.fingerprint[:ID_DIGITS],
         "fingerprint": record.fingerprint,
         "verified_at": datetime.now(UTC).isoformat(timespec="microseconds"),
         "committed_at": record.finished_at,

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from lce_core.errors import DataError
-from lce_core.store.identity import SHORT, fingerprint
+from lce_core.store.identity import ID_DIGITS, fingerprint
 from lce_core.store.steps import Step
 from lce_core.study.plan import StudyPlan
 from lce_core.study.step_kinds import kind_named
@@ -133,25 +133,25 @@ def lock_of(plan: StudyPlan, *, expected: bool = False) -> Lock:
     return Lock(
         plan.study.study,
         {kind: kind_named(kind).version for kind in sorted({step.kind for step in steps})},
-        {step.short: _from_plan(step) for step in steps},
+        {step.id: _from_plan(step) for step in steps},
         dict(_data(steps)),
     )
 
 
 def _from_plan(step: Step) -> LockedStep:
     spec = {
-        name: value[:SHORT] if name in DIGESTS and value is not None else value
+        name: value[:ID_DIGITS] if name in DIGESTS and value is not None else value
         for name, value in json.loads(json.dumps(dict(step.spec))).items()
     }
-    parents = {role: parent[:SHORT] for role, parent in step.parents.items()}
-    return LockedStep(step.kind, step.name, step.short, spec, parents)
+    parents = {role: parent[:ID_DIGITS] for role, parent in step.parents.items()}
+    return LockedStep(step.kind, step.name, step.id, spec, parents)
 
 
 def _data(steps: Iterable[Step]) -> Iterator[tuple[str, str]]:
     for step in steps:
         for name in DIGESTS:
             if digest := step.spec.get(name):
-                yield f"{_reader(step, name)} {digest[:SHORT]}", digest
+                yield f"{_reader(step, name)} {digest[:ID_DIGITS]}", digest
 
 
 def _reader(step: Step, name: str) -> str:
@@ -191,10 +191,10 @@ def _section(entries: Mapping[str, Any]) -> str:
 
 def _locked(key: str, entry: dict[str, Any], parts: Mapping[str, Any]) -> LockedStep:
     kind, _, rest = key.partition(" ")
-    label, _, short = rest.rpartition(" ")
+    label, _, step_id = rest.rpartition(" ")
     parents = entry.pop("parents", {})
     spec = {
         name: parts[f"{name} {value[1:]}"] if str(value).startswith(_REFERS) else value
         for name, value in entry.items()
     }
-    return LockedStep(kind, label, short, spec, parents)
+    return LockedStep(kind, label, step_id, spec, parents)

@@ -17,7 +17,7 @@ from lce_core.errors import SpecError, UnavailableError
 from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths
 from lce_core.statistics.estimates import INTERVALS
-from lce_core.store.identity import SHORT
+from lce_core.store.identity import ID_DIGITS
 from lce_core.store.steps import Step, make_step
 from lce_core.study.planned_data import Base, Data, Text
 from lce_core.study.planned_training import PlannedTraining
@@ -67,7 +67,7 @@ class StudyPlan:
     @cached_property
     def order(self) -> dict[str, int]:
         """Index of each step in the plan, by fingerprint."""
-        return {print_: number for number, print_ in enumerate(self.steps)}
+        return {fingerprint: number for number, fingerprint in enumerate(self.steps)}
 
     @cached_property
     def known_models(self) -> frozenset[str]:
@@ -81,7 +81,9 @@ class StudyPlan:
     def to_json(self) -> dict[str, Any]:
         """Return the content of `plan.json`, from which the catalog reads cells and trainings."""
         trained = [s for s in self.steps.values() if issubclass(kind_named(s.kind), TrainingSpec)]
-        waited_for = {print_ for c in self.cells if c.step for print_ in c.step.parents.values()}
+        waited_for = {
+            fingerprint for c in self.cells if c.step for fingerprint in c.step.parents.values()
+        }
         models = self.study.base_models
         return {
             "study": self.study.study,
@@ -90,12 +92,12 @@ class StudyPlan:
             "target_context": self.study.target_context,
             "base_contexts": {m.known_as: _trained_context(m) for m in models},
             "cells": [_cell_json(cell, self.waits_for_data(cell)) for cell in self.cells],
-            "steps": [step.short for step in self.steps.values()],
-            "kinds": {s.short: s.kind for s in self.steps.values() if s.fingerprint in waited_for},
+            "steps": [step.id for step in self.steps.values()],
+            "kinds": {s.id: s.kind for s in self.steps.values() if s.fingerprint in waited_for},
             "trainings": [
                 {
                     "fingerprint": step.fingerprint,
-                    "checkpoint": step.short,
+                    "checkpoint": step.id,
                     "folder": step.folder,
                     "kind": step.kind,
                     **{key: step.axes.get(key) for key in ("base_model", "method", "seed")},
@@ -331,10 +333,10 @@ def _cell_json(cell: PlannedCell, waits_for_data: bool) -> dict[str, Any]:
     return {
         **axes,
         "fingerprint": step.fingerprint if step else None,
-        "cell": step.short if step else None,
+        "cell": step.id if step else None,
         "folder": step.folder if step else None,
-        "checkpoint": checkpoint.short if checkpoint else None,
-        "blocked_by": [parent[:SHORT] for parent in step.parents.values()] if step else [],
+        "checkpoint": checkpoint.id if checkpoint else None,
+        "blocked_by": [parent[:ID_DIGITS] for parent in step.parents.values()] if step else [],
         "unavailable": cell.unavailable,
         "waits_for_data": waits_for_data,
     }

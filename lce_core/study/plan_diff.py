@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from lce_core.store.artifacts import Store
-from lce_core.store.identity import SHORT
+from lce_core.store.identity import ID_DIGITS
 from lce_core.store.records import Record
 from lce_core.store.steps import Step, differences
 from lce_core.study.lock import DIGESTS, Lock, LockedStep, lock_of
@@ -88,7 +88,7 @@ def lock_changes(old: Lock, plan: StudyPlan) -> tuple[list[LockChange], int]:
     new = lock_of(plan)
     expected = lock_of(plan, expected=True) if plan.expected else new
     added = _by_name(step for step in new.steps.values() if step.id not in old.steps)
-    waiting = _by_name(expected.steps[step.short] for step in plan.expected.values())
+    waiting = _by_name(expected.steps[step.id] for step in plan.expected.values())
     changes, num_unchecked = [], 0
     for step in old.steps.values():
         name = (step.kind, step.name)
@@ -152,7 +152,7 @@ def compare(
       states: State of each step by fingerprint.
       before: Ids that earlier plans and locks of the study name.
     """
-    planned = {step.short for step in plan.steps.values()}
+    planned = {step.id for step in plan.steps.values()}
     left = (store.listing().ids & set(before)) - planned
     new = [s for s in plan.steps.values() if states[s.fingerprint] == StepState("missing", "new")]
     if not (new or left):  # skip reading all records of the store
@@ -165,14 +165,14 @@ def compare(
             continue
         if (place := _place(record.kind, record.axes)) in wanted:
             finished.setdefault(place, []).append(record)
-        if record.fingerprint[:SHORT] in left:
+        if record.fingerprint[:ID_DIGITS] in left:
             former.append(record)
     explained = dict(states)
     for step in new:
         if near := finished.get(_place(step.kind, step.axes)):
             explained[step.fingerprint] = _explained(step, near, left)
     replaced = {state.was for state in explained.values()}
-    orphans = [one for one in former if one.fingerprint[:SHORT] not in replaced]
+    orphans = [one for one in former if one.fingerprint[:ID_DIGITS] not in replaced]
     return PlanDiff(explained, _orphans(plan, orphans) if orphans else ())
 
 
@@ -192,11 +192,11 @@ def _explained(step: Step, near: Iterable[Record], left: Collection[str]) -> Ste
 
     Prefer artifacts of the study's own earlier plans (`left`): they make the step stale.
     """
-    own = [record for record in near if record.fingerprint[:SHORT] in left]
+    own = [record for record in near if record.fingerprint[:ID_DIGITS] in left]
     fields, record = _nearest((_fields(one, step), one) for one in own or near)
     if own:
         reason = f"changed: {in_short(fields)}"
-        return StepState("missing", reason, "stale", fields, record.fingerprint[:SHORT])
+        return StepState("missing", reason, "stale", fields, record.fingerprint[:ID_DIGITS])
     return StepState("missing", f"new; the nearest finished: {in_short(fields)}", "new", fields)
 
 
@@ -227,9 +227,9 @@ def _orphans(plan: StudyPlan, records: Iterable[Record]) -> tuple[Orphan, ...]:
         now = None
         if there := places.get(place):
             fields, step = _nearest((_fields(record, step), step) for step in there)
-            now = step.short
-        short = record.fingerprint[:SHORT]
-        found.append(Orphan(record.kind, record.name, short, record.axes, fields, now))
+            now = step.id
+        step_id = record.fingerprint[:ID_DIGITS]
+        found.append(Orphan(record.kind, record.name, step_id, record.axes, fields, now))
     return tuple(found)
 
 

@@ -39,7 +39,7 @@ def roots_of(store: Store, locks: Iterable[Path]) -> Roots:
             "a plan or lock, which lists the artifacts to keep",
             "run a study first, or name its lock with --lock",
         )
-    ids = {short for path in kept for short in _lock(path).steps}
+    ids = {step_id for path in kept for step_id in _lock(path).steps}
     places: list[dict[str, Any]] = []
     for path, plan in plans:
         try:

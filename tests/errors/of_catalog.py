@@ -38,7 +38,7 @@ def _(place: Place) -> None:
     store, step = Store(place.folder), free_step("rows", "toy", {}, {})
     store.prepare()
     store.ensure(step, lambda attempt: {"n": (attempt.out / "a").write_bytes(b"a")}, {})
-    take_stock(store).file(step.short, "samples.parquet")
+    take_stock(store).file(step.id, "samples.parquet")
 
 
 @provokes(SpecError, "range(100000000)")

@@ -44,7 +44,7 @@ def test_what_others_hold_can_be_left_to_them(
     steps = compile_request("smoke", how).plan.steps.values()
     with ExitStack() as leases:
         for step in steps:
-            lease = Lease.acquire(how.home / "leases", step.short)
+            lease = Lease.acquire(how.home / "leases", step.id)
             assert lease is not None
             leases.enter_context(lease)
         pull_studies(["smoke"], how, waits=False)

@@ -109,7 +109,7 @@ def test_a_run_that_failed_goes_on_in_the_store(text: Path, store: Store) -> Non
     (tokens,) = steps(text)["tokens"]
     with pytest.raises(DataError):
         ensure(store, text, tokens)
-    kept = list((store.home / "progress" / tokens.short).glob("[0-9]*/segment.json"))
+    kept = list((store.home / "progress" / tokens.id).glob("[0-9]*/segment.json"))
     assert kept
     assert store.failures.of(tokens) is not None
     times = {file.parent.name: file.stat().st_ino for file in kept}
@@ -117,7 +117,7 @@ def test_a_run_that_failed_goes_on_in_the_store(text: Path, store: Store) -> Non
     assert ensure(store, text, tokens) == ["computed"]
     folder = store.path(tokens)
     assert {name: (folder / name / "segment.json").stat().st_ino for name in times} == times
-    assert not (store.home / "progress" / tokens.short).exists()
+    assert not (store.home / "progress" / tokens.id).exists()
 
 
 @pytest.mark.parametrize("damage", ["short", "changed"])

@@ -20,7 +20,7 @@ import yaml
 
 from lce_core.store.artifacts import Store
 from lce_core.store.cell_tables import SAMPLES, SAMPLES_FILE
-from lce_core.store.identity import SHORT, sha256_file
+from lce_core.store.identity import ID_DIGITS, sha256_file
 from lce_core.store.records import RECORD, FileEntry, Record, sealed, write_json
 
 STUDY = "asked"
@@ -52,7 +52,7 @@ class AskedStudy:
 
     def cell(self, benchmark: str, task: str = "") -> str:
         (found,) = (
-            record.fingerprint[:SHORT]
+            record.fingerprint[:ID_DIGITS]
             for _, record in Store(self.home).records()
             if record.kind == "cell"
             and record.spec["benchmark"]["name"] == benchmark
@@ -97,7 +97,7 @@ def _run(folder: Path) -> None:
                 continue
             given.clear()
             assert runner.ensure(step) == "computed"
-            recorded[step.short] = [list(ids) for ids in given]
+            recorded[step.id] = [list(ids) for ids in given]
     store.studies.save_plan(STUDY, plan.to_json(), "asked.yaml")
     build_catalog(store)
     write_json(folder / RECORDED, recorded)
@@ -113,7 +113,7 @@ def rewrite_record(home: Path, cell: str, change: Callable[[dict[str, Any]], Non
 
 def write_artifact(home: Path, kind: str, fingerprint: str, **fields: Any) -> Path:
     """Writes the record of an artifact over the files that lie in its folder; gives the folder."""
-    folder = home / "artifacts" / kind / f"made-{fingerprint[:SHORT]}"
+    folder = home / "artifacts" / kind / f"made-{fingerprint[:ID_DIGITS]}"
     folder.mkdir(parents=True, exist_ok=True)
     files = {
         file.name: FileEntry(bytes=file.stat().st_size, sha256=sha256_file(file))

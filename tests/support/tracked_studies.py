@@ -64,7 +64,7 @@ def plan_study(
                 trainings.append(
                     {
                         "fingerprint": parent.fingerprint,
-                        "checkpoint": parent.short,
+                        "checkpoint": parent.id,
                         "folder": parent.folder,
                         "kind": "finetune",
                         "base_model": "toy_llama",
@@ -91,7 +91,7 @@ def plan_study(
             "target_context": TARGET,
             "base_contexts": {"toy_llama": 128},
             "cells": plan_cells,
-            "steps": [*(run["checkpoint"] for run in trainings), *(step.short for step in cells)],
+            "steps": [*(run["checkpoint"] for run in trainings), *(step.id for step in cells)],
             "kinds": {run["checkpoint"]: "finetune" for run in trainings},
             "trainings": trainings,
         },
@@ -105,7 +105,7 @@ def planned(
 ) -> dict[str, Any]:
     return {
         "fingerprint": step.fingerprint,
-        "cell": step.short,
+        "cell": step.id,
         "folder": step.folder,
         "base_model": "toy_llama",
         "exact_attention": True,
@@ -116,8 +116,8 @@ def planned(
         "train_length": 128 if axes["frozen"] else TARGET,
         "target_context": TARGET,
         "waits_for_data": False,
-        "checkpoint": parent.short if parent else None,
+        "checkpoint": parent.id if parent else None,
         "unavailable": None,
-        "blocked_by": [parent.short] if parent else [],
+        "blocked_by": [parent.id] if parent else [],
         **axes,
     }

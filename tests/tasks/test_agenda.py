@@ -54,7 +54,7 @@ class Others:
         self._store, self._leases = store, leases
 
     def hold(self, step: Step) -> Lease:
-        lease = Lease.acquire(self._store.home / "leases", step.short)
+        lease = Lease.acquire(self._store.home / "leases", step.id)
         assert lease is not None
         return self._leases.enter_context(lease)
 

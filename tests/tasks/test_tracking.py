@@ -450,7 +450,7 @@ def live_plan(store: Store) -> tuple[dict[str, Any], Step]:
 def log_of(store: Store, step: Step, numbers: range, loss: float = 5.0) -> None:
     """Writes a loss log as a trainer does."""
     rows = [{"step": n + 1, "loss": loss / (n + 1), "grad_norm": 2.0, "mfu": None} for n in numbers]
-    folder = store.home / "progress" / step.short
+    folder = store.home / "progress" / step.id
     folder.mkdir(parents=True, exist_ok=True)
     (folder / LOG).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
@@ -471,7 +471,7 @@ def test_a_trainers_steps_are_in_mlflow_before_it_has_ended(store: Store, tmp_pa
     live, rows = LiveRuns(store, plan, least_seconds=0), tmp_path / "rows"
     rows.mkdir()
     make = job_maker(packed_rows(rows), tmp_path)
-    job = make(num_steps=3, resume=store.home / "progress" / step.short)
+    job = make(num_steps=3, resume=store.home / "progress" / step.id)
     seen: list[int] = []
 
     def report(entry: dict[str, Any]) -> None:

@@ -198,7 +198,7 @@ def test_a_disk_that_turns_read_only_between_units_ends_the_run_with_its_name(
 
 def test_work_that_others_hold_is_waited_for_last_and_taken_over_when_they_die(host: Host) -> None:
     held = a_step("held")
-    lease = Lease.acquire(host.store.home / "leases", held.short)
+    lease = Lease.acquire(host.store.home / "leases", held.id)
     assert lease is not None
     rest = [a_step(name) for name in "abc"]
     threading.Timer(0.6, lease.release).start()
@@ -217,7 +217,7 @@ def test_what_others_finish_is_not_begun(host: Host) -> None:
             attempt.parent.mkdir(exist_ok=True)
         host.store.ensure(held, write, {})
 
-    other = Lease.acquire(host.store.home / "leases", held.short)
+    other = Lease.acquire(host.store.home / "leases", held.id)
     assert other is not None
     threading.Timer(0.1, finish).start()
     host.run(a_unit(held), a_unit(child))
@@ -227,7 +227,7 @@ def test_what_others_finish_is_not_begun(host: Host) -> None:
 
 def test_a_run_that_does_not_wait_ends_when_others_hold_the_rest(host: Host) -> None:
     held = a_step("held")
-    lease = Lease.acquire(host.store.home / "leases", held.short)
+    lease = Lease.acquire(host.store.home / "leases", held.id)
     assert lease is not None
     with lease:
         child = a_step("child", text=held)
@@ -239,7 +239,7 @@ def test_a_run_that_does_not_wait_ends_when_others_hold_the_rest(host: Host) -> 
 def test_what_others_found_impossible_fails_here_as_well(host: Host) -> None:
     step = a_step("diverges")
     child = a_step("child", text=step)
-    lease = Lease.acquire(host.store.home / "leases", step.short)
+    lease = Lease.acquire(host.store.home / "leases", step.id)
     assert lease is not None
 
     def fail() -> None:
@@ -279,7 +279,7 @@ def test_the_waiting_grows_while_nothing_changes(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = a_step("held")
-    lease = Lease.acquire(host.store.home / "leases", held.short)
+    lease = Lease.acquire(host.store.home / "leases", held.id)
     assert lease is not None
     waits = []
     real = scheduling._Run._wait_for_others
@@ -334,7 +334,7 @@ def test_two_steps_of_a_unit_are_assisted_at_once(host: Host) -> None:
 def test_parts_of_what_others_compute_are_computed_while_it_is_waited_for(host: Host) -> None:
     held = a_step("held", "cell")
     in_parts(host, held, "a")
-    lease = Lease.acquire(host.store.home / "leases", held.short)
+    lease = Lease.acquire(host.store.home / "leases", held.id)
     assert lease is not None
     threading.Timer(0.6, lease.release).start()
     host.run(a_unit(held))

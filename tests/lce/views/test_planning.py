@@ -210,7 +210,7 @@ def test_what_differs_is_told_in_groups_of_80_columns(
     assert told["changes"] == {"done": 1, "new": 2, "stale": 1, "unavailable": 4, "orphaned": 2}
     (stale,) = [cell for cell in told["cells"] if cell["change"] == "stale"]
     assert stale["differs"] == [f"checkpoint.{rate}"]
-    ids = {cell.step.short for cell in before.plan.cells if cell.step}
+    ids = {cell.step.id for cell in before.plan.cells if cell.step}
     assert {stale["was"], *(one["id"] for one in told["orphaned"])} <= ids
     assert {one["axes"]["eval_length"] for one in told["orphaned"]} == {8192}
 

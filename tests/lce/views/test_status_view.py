@@ -79,7 +79,7 @@ def test_the_grid_has_a_sign_for_each_state(found: Inspection) -> None:
     compute(found, [*others, cell(found, "none", "perplexity", 128)])
     failed = cell(found, "self_extend", "passkey", 256)
     found.store.failures.add(failed, RuntimeError("no"), EXECUTION)
-    with Lease.acquire(found.store.home / "leases", cell(found, "yarn", "passkey", 128).short):  # type: ignore[union-attr]
+    with Lease.acquire(found.store.home / "leases", cell(found, "yarn", "passkey", 128).id):  # type: ignore[union-attr]
         lines = grid(found.again())
     assert lines == [
         "             perplexity passkey",
@@ -131,11 +131,11 @@ def test_status_says_who_computes_what_since_when(
     found: Inspection, capsys: pytest.CaptureFixture[str]
 ) -> None:
     step = next(iter(found.plan.steps.values()))
-    with Lease.acquire(found.store.home / "leases", step.short):  # type: ignore[union-attr]
+    with Lease.acquire(found.store.home / "leases", step.id):  # type: ignore[union-attr]
         show_status(found.again())
     told = capsys.readouterr().out
     assert f"running  {step.name}  on {socket.gethostname()}, pid {os.getpid()}, since " in told
-    broken = found.store.home / "leases" / f"{step.short}.json"
+    broken = found.store.home / "leases" / f"{step.id}.json"
     broken.write_text("no lease", encoding="utf-8")
     assert not found.running()
     show_status(found.again())
@@ -147,7 +147,7 @@ def test_a_step_that_is_done_does_not_run_though_its_lease_is_still_held(
 ) -> None:
     steps = list(found.plan.steps.values())
     compute(found, steps)
-    with Lease.acquire(found.store.home / "leases", steps[-1].short):  # type: ignore[union-attr]
+    with Lease.acquire(found.store.home / "leases", steps[-1].id):  # type: ignore[union-attr]
         assert watch(found)
     told = capsys.readouterr().out.splitlines()
     assert told[-1] in {"# done", "● done"}

@@ -17,7 +17,7 @@ from lce_core.benchmarks.long_eval.lines import published_prompts
 from lce_core.benchmarks.longbench._tasks import TASKS as LONGBENCH
 from lce_core.benchmarks.many_shot.trec import trec_questions
 from lce_core.benchmarks.ruler._documents import NUM_QUESTIONS, XQUAD, read_squad
-from lce_core.benchmarks.short_context.data import TASKS as SHORT
+from lce_core.benchmarks.short_context.data import TASKS as ID_DIGITS
 from lce_core.errors import DataError
 from tests.support.cells import benchmark, request
 from tests.support.data.short_context_rows import made_up, toy_request
@@ -157,7 +157,7 @@ def test_published_numbers_are_those_of_the_data_sets_own_pages() -> None:
     others = {name: task.num_rows for name, task in LONGBENCH.items() if task.num_rows != 200}
     assert others == {"multifieldqa_en": 150, "lcc": 500, "repobench-p": 500}
     assert NUM_QUESTIONS == {"squad": 5928, "xquad": 1190, "hotpotqa": 7405}
-    rows = {name: (task.num_questions, task.num_shown) for name, task in SHORT.items()}
+    rows = {name: (task.num_questions, task.num_shown) for name, task in ID_DIGITS.items()}
     assert rows == {
         "mmlu": (14_042, 57 * 5),
         "hellaswag": (10_042, 39_905),

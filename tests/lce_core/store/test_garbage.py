@@ -94,10 +94,12 @@ def test_what_a_study_no_longer_names_goes_and_nothing_else(store: Store, text: 
     assert collect(store) == []
     fill(store, new)  # the same study, changed
     gone = {step.fingerprint for step in old.steps.values()} - set(new.steps)
-    kinds = {old.steps[print_].kind for print_ in gone}
+    kinds = {old.steps[fingerprint].kind for fingerprint in gone}
     assert kinds == {"finetune", "cell"}  # rows, held-out text and base are those of both
     listed = find_garbage(store, roots_of(store, ()), 10**9)
-    assert {one.path for one in listed} == {store.path(old.steps[print_]) for print_ in gone}
+    assert {one.path for one in listed} == {
+        store.path(old.steps[fingerprint]) for fingerprint in gone
+    }
     assert all(one.bytes > 64 for one in listed)
     assert all(one.path.is_dir() for one in listed)
     assert collect(store) == listed
@@ -174,24 +176,24 @@ def test_leftovers_of_steps_go(store: Store, text: Path) -> None:
     done, *_, waiting = plan.steps.values()
     (store.path(waiting) / "record.json").unlink()
     places = {
-        "finished": store.home / "progress" / done.short,
-        "unfinished": store.home / "progress" / waiting.short,
+        "finished": store.home / "progress" / done.id,
+        "unfinished": store.home / "progress" / waiting.id,
         "unknown": store.home / "progress" / "0123456789ab",
         "attempt": store.home / "artifacts" / "cell" / ".attempt-0123456789ab-1",
     }
     for folder in places.values():
         folder.mkdir()
         (folder / "a").write_text("a", encoding="utf-8")
-    for name in (done.short, waiting.short, "0123456789ab"):
+    for name in (done.id, waiting.id, "0123456789ab"):
         note = {"folder": f"cell/x-{name}", "class": "data", "message": "", "attempts": 1}
         note |= {"folders": {}, "axes": {}, "short_of_memory": 0}
         (store.home / "failures" / f"{name}.json").write_text(json.dumps(note), encoding="utf-8")
     gone = {(one.what, one.path.name) for one in collect(store)}
     assert gone == {
-        ("progress", done.short),
+        ("progress", done.id),
         ("progress", "0123456789ab"),
         ("attempt", ".attempt-0123456789ab-1"),
-        ("failure", f"{done.short}.json"),
+        ("failure", f"{done.id}.json"),
         ("failure", "0123456789ab.json"),
     }
     assert places["unfinished"].is_dir()
@@ -281,6 +283,11 @@ def test_what_stays_keeps_what_it_was_made_from(store: Store, text: Path) -> Non
     for step in reversed(plan.steps.values()):
         if step.fingerprint in kept:
             kept |= set(step.parents.values())
-    assert {plan.steps[print_].kind for print_ in kept} >= {"cell", "base", "rows", "held_out"}
-    gone = {one.path for one in find_garbage(store, Roots({cell.short}), 0)}
+    assert {plan.steps[fingerprint].kind for fingerprint in kept} >= {
+        "cell",
+        "base",
+        "rows",
+        "held_out",
+    }
+    gone = {one.path for one in find_garbage(store, Roots({cell.id}), 0)}
     assert gone == {store.path(s) for s in plan.steps.values() if s.fingerprint not in kept}

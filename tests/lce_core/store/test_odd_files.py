@@ -54,12 +54,12 @@ def write(attempt: Attempt) -> dict[str, object]:
 @pytest.mark.parametrize("odd", ODD)
 def test_a_failure_note_that_is_none_counts_as_none(store: Store, odd: str) -> None:
     step = a_step()
-    CHANGES[odd](store.home / "failures" / f"{step.short}.json")
+    CHANGES[odd](store.home / "failures" / f"{step.id}.json")
     assert store.failures.of(step) is None
     assert store.failures.all() == {}
     assert store.failures.attempts() == {}
     store.failures.add(step, ValueError("no"), {})
-    assert store.failures.attempts() == {step.short: 1}
+    assert store.failures.attempts() == {step.id: 1}
 
 
 @pytest.mark.parametrize("odd", ODD)
@@ -90,13 +90,13 @@ def test_an_artifact_or_its_progress_that_is_no_folder_is_made_again(
     store: Store, place: str, odd: str
 ) -> None:
     step = a_step()
-    path = store.named(step) if place == "artifact" else store.home / "progress" / step.short
+    path = store.named(step) if place == "artifact" else store.home / "progress" / step.id
     path.parent.mkdir(exist_ok=True)
     CHANGES[odd](path)
     assert store.ensure(step, write, {}).status == "computed"
     assert store.record(step) is not None
     store.sweep()
-    assert not os.path.lexists(store.home / "progress" / step.short)
+    assert not os.path.lexists(store.home / "progress" / step.id)
     assert list(store.named(step).parent.iterdir()) == [store.named(step)]
 
 
@@ -192,8 +192,8 @@ def test_a_run_sweeps_what_killed_processes_left(store: Store) -> None:
     names = (".a.json.0123abcd", "..catalog.duckdb.origin.json.0123abcd")
     left = [store.home / name for name in names]
     left += [store.home / "cache" / ".files-0123abcd", store.home / "leases" / f".x.{'0' * 32}"]
-    left += [store.home / "leases" / f"{step.short}.json"]
-    kept = [store.home / ".a.json.4567abcd", store.home / "leases" / f"{other.short}.json"]
+    left += [store.home / "leases" / f"{step.id}.json"]
+    kept = [store.home / ".a.json.4567abcd", store.home / "leases" / f"{other.id}.json"]
     kept += [store.home / ".catalog.duckdb.lock", store.home / "leases" / ".clock"]
     old = time.time() - ABANDONED_SECONDS - 60
     for path in (*left, *kept):

@@ -60,14 +60,14 @@ def test_a_part_has_a_lease_of_its_own(store: Store, parts: Parts) -> None:
 
 
 def store_lease(store: Store) -> Lease:
-    lease = Lease.acquire(store.home / "leases", STEP.short)
+    lease = Lease.acquire(store.home / "leases", STEP.id)
     assert lease is not None
     return lease
 
 
 def test_who_asks_is_found_and_no_folder_of_another_sort(store: Store, parts: Parts) -> None:
     (store.home / "progress" / "of-training").mkdir()
-    assert folders_asking(store.home) == {STEP.short}
+    assert folders_asking(store.home) == {STEP.id}
 
 
 def test_parts_go_with_the_commit_of_their_step(store: Store, parts: Parts) -> None:
@@ -101,7 +101,7 @@ def test_a_live_lease_of_a_part_is_not_swept(store: Store, parts: Parts) -> None
 
 
 def test_parts_of_a_step_that_nobody_plans_are_garbage(store: Store, parts: Parts) -> None:
-    kept = Roots(ids={STEP.short})
+    kept = Roots(ids={STEP.id})
     assert find_garbage(store, kept, 0) == []
     (found,) = find_garbage(store, Roots(), 0)
     assert (found.path, found.what) == (parts.folder, "progress")

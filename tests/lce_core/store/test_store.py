@@ -225,13 +225,13 @@ def test_a_killed_writer_is_taken_over_and_its_attempt_swept(store: Store, tmp_p
 
 
 def test_who_takes_a_step_over_removes_what_the_dead_left(store: Store, tmp_path: Path) -> None:
-    other = store.home / "artifacts" / "cell" / f".attempt-{a_step(2).short}-12345678"
+    other = store.home / "artifacts" / "cell" / f".attempt-{a_step(2).id}-12345678"
     other.mkdir(parents=True)
     note = tmp_path / "note"
     writer = child(store, 60.0, note)
     wait_for(note)
     attempts = store.home / "artifacts" / "cell"
-    assert len(list(attempts.glob(f".attempt-{a_step().short}*"))) == 1
+    assert len(list(attempts.glob(f".attempt-{a_step().id}*"))) == 1
     writer.send_signal(signal.SIGKILL)
     writer.communicate()
     assert store.ensure(a_step(), write, {}).status == "computed"
@@ -244,7 +244,7 @@ def test_a_step_that_another_process_computes_is_left_to_it(store: Store, tmp_pa
     wait_for(note)
     leases = store.home / "leases"
     assert store.ensure_if_free(a_step(), lambda _: pytest.fail("twice"), {}) is None
-    assert set(holders(leases)) == {a_step().short}
+    assert set(holders(leases)) == {a_step().id}
     writer.send_signal(signal.SIGKILL)
     writer.communicate()
     assert holders(leases) == {}
@@ -261,21 +261,21 @@ def test_failed_attempts_are_counted_by_step(store: Store) -> None:
     for step in (a_step(1), a_step(2), a_step(2)):
         store.failures.add(step, error, {})
     (store.home / "failures" / "half.json").write_text("{")
-    assert store.failures.attempts() == {a_step(1).short: 1, a_step(2).short: 2}
+    assert store.failures.attempts() == {a_step(1).id: 1, a_step(2).id: 2}
 
 
 def test_a_failure_whose_note_was_cut_off_counts_as_none(store: Store) -> None:
     store.failures.add(a_step(), ValueError("no"), {})
-    (store.home / "failures" / f"{a_step().short}.json").write_text("", encoding="utf-8")
+    (store.home / "failures" / f"{a_step().id}.json").write_text("", encoding="utf-8")
     assert store.failures.of(a_step()) is None
     store.failures.add(a_step(), ValueError("again"), {})
-    assert store.failures.attempts() == {a_step().short: 1}
+    assert store.failures.attempts() == {a_step().id: 1}
 
 
 def test_a_live_attempt_of_another_host_is_not_swept(store: Store) -> None:
-    attempt = store.home / "artifacts" / "cell" / f".attempt-{a_step().short}-12345678"
+    attempt = store.home / "artifacts" / "cell" / f".attempt-{a_step().id}-12345678"
     attempt.mkdir(parents=True)
-    lease = store.home / "leases" / f"{a_step().short}.json"
+    lease = store.home / "leases" / f"{a_step().id}.json"
     lease.write_text(json.dumps({"host": "elsewhere", "pid": 1, "token": "t"}))
     assert store.sweep() == []
     os.utime(lease, (time.time() - 3600, time.time() - 3600))
@@ -284,7 +284,7 @@ def test_a_live_attempt_of_another_host_is_not_swept(store: Store) -> None:
 
 def test_progress_of_a_finished_step_is_swept(store: Store) -> None:
     store.ensure(a_step(), write, {})
-    for short in (a_step().short, "0" * 12):
+    for short in (a_step().id, "0" * 12):
         (store.home / "progress" / short).mkdir()
     store.sweep()
     assert [path.name for path in (store.home / "progress").iterdir()] == ["0" * 12]
@@ -293,7 +293,7 @@ def test_progress_of_a_finished_step_is_swept(store: Store) -> None:
 def test_progress_of_a_damaged_step_that_is_computed_again_is_kept(store: Store) -> None:
     store.ensure(a_step(), write, {})
     (store.path(a_step()) / "a.txt").write_text("other")
-    progress = store.home / "progress" / a_step().short
+    progress = store.home / "progress" / a_step().id
     progress.mkdir()
     store.sweep()
     assert progress.is_dir()

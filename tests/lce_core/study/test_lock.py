@@ -40,7 +40,7 @@ def text(tmp_path: Path) -> Path:
 def test_a_lock_has_every_id_and_reads_back_as_written(text: Path) -> None:
     plan = planned(text)
     lock = lock_of(plan)
-    assert set(lock.steps) == {step.short for step in plan.steps.values()}
+    assert set(lock.steps) == {step.id for step in plan.steps.values()}
     again = Lock.parse(lock.text(), "study.lock")
     assert again.text() == lock.text()
     assert again.steps == lock.steps
@@ -69,12 +69,12 @@ def test_a_changed_recipe_moves_what_follows_from_it_and_is_named(text: Path) ->
     tuned = [one for one in found if one.kind == "finetune"]
     assert tuned
     assert all(one.fields == (f"training.learning_rate: {rate} -> {2 * rate}",) for one in tuned)
-    assert all(one.new in {step.short for step in plan.steps.values()} for one in found)
+    assert all(one.new in {step.id for step in plan.steps.values()} for one in found)
     cells = [one for one in found if one.kind == "cell"]
     assert {one.fields[0].partition(":")[0] for one in cells} == {
         "checkpoint.training.learning_rate"
     }
-    frozen = {s.short for s in plan.steps.values() if s.axes.get("frozen")}
+    frozen = {s.id for s in plan.steps.values() if s.axes.get("frozen")}
     assert not frozen & {one.new for one in found}
 
 

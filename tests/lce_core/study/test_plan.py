@@ -219,7 +219,7 @@ def test_a_plan_is_the_product_of_its_axes() -> None:
     tuned = sum(entry.get("tuned", False) for entry in WHOLE["methods"])
     stages = 2  # of abf_multi_stage, before its last one
     assert len(fingerprints(plan, "finetune")) == 3 * (tuned + stages)
-    order = {print_: position for position, print_ in enumerate(plan.steps)}
+    order = {fingerprint: position for position, fingerprint in enumerate(plan.steps)}
     for step in plan.steps.values():
         assert all(order[parent] < order[step.fingerprint] for parent in step.parents.values())
 
@@ -245,7 +245,7 @@ def test_another_length_adds_its_cells_and_changes_nothing_else() -> None:
     before, after = planned(), planned(benchmarks=longer)
     added = set(after.steps) - set(before.steps)
     assert set(before.steps) <= set(after.steps)
-    assert {after.steps[print_].axes["eval_length"] for print_ in added} == {768}
+    assert {after.steps[fingerprint].axes["eval_length"] for fingerprint in added} == {768}
     assert len(added) == 3 * len(TOY["methods"])
 
 
@@ -303,7 +303,7 @@ def test_the_plan_says_which_field_differs(store: Store) -> None:
     before = planned(seeds=[0])
     finish(store, list(before.steps.values()))
     after = planned(seeds=[0], training={**TOY["training"], "learning_rate": 0.001})
-    ids = {step.short for step in before.steps.values()}
+    ids = {step.id for step in before.steps.values()}
     states = compare(after, store, inspect(after, store, {}), ids).states
     for cell in after.cells:
         assert cell.step is not None
@@ -487,7 +487,7 @@ def test_the_dearest_of_a_seed_comes_first_and_equals_in_an_order_of_the_hosts_o
     units = units_to_do(plan, inspect(plan, store, {}))
     dear = {step.fingerprint for unit in units[-3:] for step in unit.steps}  # of the last seed
     every = {step.fingerprint for unit in units for step in unit.steps}
-    seconds = {print_: 100.0 if print_ in dear else 1.0 for print_ in every}
+    seconds = {fingerprint: 100.0 if fingerprint in dear else 1.0 for fingerprint in every}
 
     def ordered(host: str) -> list[str]:
         return [unit.name for unit in dearest_first(units, plan, seconds, host)]

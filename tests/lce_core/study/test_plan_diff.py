@@ -100,7 +100,7 @@ def test_a_raised_version_makes_its_cells_stale_and_names_itself(
     found = diff(after, store)
     assert changes(after, found)["cell", "passkey"] == {"stale"}
     assert changes(after, found)["cell", "perplexity"] == {"done"}
-    ids = {cell.step.short for cell in before.cells if cell.step}
+    ids = {cell.step.id for cell in before.cells if cell.step}
     for cell in after.cells:
         if cell.benchmark == "passkey" and cell.step:
             state = found.states[cell.step.fingerprint]
@@ -112,7 +112,7 @@ def test_a_raised_version_makes_its_cells_stale_and_names_itself(
     done = diff(after, store)
     assert set().union(*changes(after, done).values()) == {"done"}
     assert len(done.orphans) == sum(cell.benchmark == "passkey" for cell in before.cells)
-    now = {cell.step.short for cell in after.cells if cell.step}
+    now = {cell.step.id for cell in after.cells if cell.step}
     for orphan in done.orphans:
         assert orphan.differs == (f"benchmark.version: {old} -> {old + 1}",)
         assert orphan.now in now
@@ -142,7 +142,7 @@ def test_what_is_planned_no_more_is_orphaned_with_the_value_that_is_gone(
     found = diff(planned(text, benchmarks=shorter), store)
     assert {orphan.differs for orphan in found.orphans} == {("eval_length 256: planned no more",)}
     assert all(orphan.now is None for orphan in found.orphans)
-    gone = {cell.step.short for cell in whole.cells if cell.step and cell.eval_length == 256}
+    gone = {cell.step.id for cell in whole.cells if cell.step and cell.eval_length == 256}
     assert {orphan.id for orphan in found.orphans} == gone
 
 

@@ -95,7 +95,7 @@ class Study:
 
     def build(self) -> None:
         rows = free_step("rows", "rows", {"tokens": 4096}, {})
-        self.steps.append(rows.short)
+        self.steps.append(rows.id)
         self.store.ensure(rows, _write_rows, {})
         bases = {seed: self._training("base", None, seed, {"rows": rows}) for seed in self.seeds}
         for method in METHODS:
@@ -133,11 +133,11 @@ class Study:
     ) -> Step:
         name = f"{BASE}-{method or 'base'}-s{seed}"
         step = free_step(kind, name, {"seed": seed, "method": method}, parents)
-        self.steps.append(step.short)
+        self.steps.append(step.id)
         self.trainings.append(
             {
                 "fingerprint": step.fingerprint,
-                "checkpoint": step.short,
+                "checkpoint": step.id,
                 "folder": step.folder,
                 "kind": kind,
                 "base_model": BASE,
@@ -160,11 +160,11 @@ class Study:
         if method.label == "pi" and method.frozen and length > TARGET:
             reason = f"eval length {length} is beyond the {TARGET} tokens pi reaches"
         if reason is None:
-            self.steps.append(step.short)
+            self.steps.append(step.id)
         self.cells.append(
             {
                 "fingerprint": None if reason else step.fingerprint,
-                "cell": None if reason else step.short,
+                "cell": None if reason else step.id,
                 "folder": None if reason else step.folder,
                 "base_model": BASE,
                 "method": method.label,
@@ -178,9 +178,9 @@ class Study:
                 "train_length": TRAINED if method.frozen else TARGET,
                 "target_context": TARGET,
                 "waits_for_data": False,
-                "checkpoint": weights.short,
+                "checkpoint": weights.id,
                 "unavailable": reason,
-                "blocked_by": [] if reason else [weights.short],
+                "blocked_by": [] if reason else [weights.id],
             }
         )
         skipped = method.label == "self_extend" and (seed, benchmark, length) == (0, "needle", 512)
