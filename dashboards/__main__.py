@@ -33,19 +33,19 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--format", choices=sorted([*WRITERS, "pdf"]), default="html")
     parser.add_argument("--browser", type=Path, help="the Chromium that prints; for pdf")
-    asked = parser.parse_args()
-    if asked.format == "pdf" and asked.browser is None:
+    arguments = parser.parse_args()
+    if arguments.format == "pdf" and arguments.browser is None:
         parser.error("--format pdf needs --browser")
-    pdf = partial(write_pdf, browser=asked.browser)
+    pdf = partial(write_pdf, browser=arguments.browser)
     write: Callable[[Path, str, Path], Path] = (
-        pdf if asked.format == "pdf" else WRITERS[asked.format]
+        pdf if arguments.format == "pdf" else WRITERS[arguments.format]
     )
     try:
-        written = write(asked.catalog, asked.study, asked.out)
+        written = write(arguments.catalog, arguments.study, arguments.out)
     except Exception as error:  # noqa: BLE001 - no state of the catalog may end in a traceback
-        told = explained(as_store_error(error, asked.catalog), asked.catalog.parent)
-        sys.stderr.write(f"lce: {told}\n")
-        return 2 if isinstance(told, SpecError) else 3
+        error_text = explained(as_store_error(error, arguments.catalog), arguments.catalog.parent)
+        sys.stderr.write(f"lce: {error_text}\n")
+        return 2 if isinstance(error_text, SpecError) else 3
     sys.stdout.write(f"{written}\n")
     return 0
 

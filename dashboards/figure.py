@@ -29,13 +29,13 @@ class Table:
 
 
 def figure(
-    title: str, says: str, pictures: Iterable[str], table: Table, kind: str = "panels"
+    title: str, caption: str, pictures: Iterable[str], table: Table, kind: str = "panels"
 ) -> str:
     """Return the figure as HTML.
 
     Args:
       title: Heading; also the name of downloaded files.
-      says: Caption as HTML.
+      caption: Caption as HTML.
       pictures: SVG elements.
       table: Values that the pictures show.
       kind: Layout of the pictures: a class of `report.css`.
@@ -45,7 +45,7 @@ def figure(
     shown = "".join(f'<div class="panel"{focus}>{picture}</div>' for picture in pictures)
     return (
         f'<figure data-figure="{escape(title)}"><figcaption><h3>{escape(title)}</h3>'
-        f'<p>{says}</p></figcaption><div class="{kind}">{shown}</div>'
+        f'<p>{caption}</p></figcaption><div class="{kind}">{shown}</div>'
         f"<details><summary>Table</summary>{table.html()}</details>"
         '<div class="tools" hidden><button type="button" data-save="csv">CSV</button>'
         '<button type="button" data-save="svg">SVG</button></div></figure>'

@@ -107,15 +107,15 @@ def _cell(rows: list[Row], one: Variant, length: int, sure: Mapping[Place, str])
 def _sure(contents: Contents, rows: list[Row]) -> dict[Place, str]:
     """Map places to verdicts; the mean of a one-task benchmark takes the task's verdict."""
     found = verdicts(contents)
-    told = {}
+    placed = {}
     for row in rows:
         benchmark = row["benchmark"].split("\n")[0]  # `comparable` appends the task after a newline
         tasks = {one["task"] for one in select(contents.scores, benchmark=benchmark)}
         task = row.get("task") or (tasks.pop() if len(tasks) == 1 else None)
         verdict = found.get(place({**row, "benchmark": benchmark, "task": task}))
         if verdict and row["value"] is not None:
-            told[place(row)] = verdict
-    return told
+            placed[place(row)] = verdict
+    return placed
 
 
 def _plain(words: str) -> str:

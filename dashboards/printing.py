@@ -88,12 +88,12 @@ def print_page(page: str, out: Path, browser: Path, seconds: float = SECONDS) ->
 
 def _run(command: list[str], log: Path, seconds: float) -> str:
     """Run a program in its own process group; return an error description, or "" on success."""
-    with log.open("wb") as said:
+    with log.open("wb") as output:
         try:
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
-                stdout=said,
+                stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )

@@ -128,7 +128,7 @@ def render(
         f'<style media="print">\n{_asset("print.css")}</style>\n</head>\n<body>\n<main>\n'
         f"{header.section(contents, [one.sentence for one in headline(found)])}\n"
         f'<div class="bar"><nav aria-label="sections">{links}</nav>{_picker(contents)}</div>\n'
-        f'{sections}\n</main>\n<div id="told" role="status" hidden></div>\n'
+        f'{sections}\n</main>\n<div id="tooltip" role="status" hidden></div>\n'
         f"<script>\n{_asset('report.js')}</script>\n</body>\n</html>\n"
     )
 

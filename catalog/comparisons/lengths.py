@@ -37,7 +37,9 @@ def _done(own: list[Cell]) -> dict[int, list[Cell]]:
     """Return a method's cells by length, ending before the first length with an unfinished cell."""
     found: dict[int, list[Cell]] = {}
     for cells in grouped(sorted(own, key=lambda c: c.eval_length), lambda c: c.eval_length):
-        if any(cell.form is None or cell.form != own[0].form for cell in cells):
+        if any(
+            cell.aggregation is None or cell.aggregation != own[0].aggregation for cell in cells
+        ):
             break
         found[cells[0].eval_length] = cells
     return found
@@ -71,7 +73,7 @@ def _row(by_length: dict[int, list[Cell]], threshold: float) -> dict[str, Any]:
             length: np.concatenate([_scores(one) for one in own])
             for length, own in by_length.items()
         },
-        math.log(threshold) if first.form == "power of mean" else threshold,
+        math.log(threshold) if first.aggregation == "power of mean" else threshold,
         clusters={
             at: [name for one in own for name in one.clusters()] for at, own in by_length.items()
         },
@@ -99,6 +101,6 @@ def _row(by_length: dict[int, list[Cell]], threshold: float) -> dict[str, Any]:
 
 
 def _scores(cell: Cell) -> Any:
-    assert cell.answers is not None
-    scores = cell.answers.scores
-    return np.exp(scores) if cell.form == "mean of powers" else scores
+    assert cell.scored is not None
+    scores = cell.scored.scores
+    return np.exp(scores) if cell.aggregation == "mean of powers" else scores

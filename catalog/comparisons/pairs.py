@@ -99,10 +99,10 @@ class _Asked:
         for number, row in enumerate(self.cells):
             rows = self.parts == number
             scores = self.scores[rows]
-            if row[0].form == "mean of powers":
+            if row[0].aggregation == "mean of powers":
                 scores = np.exp(scores)
             one = scores - scores.mean(axis=0)
-            if row[0].form == "power of mean":
+            if row[0].aggregation == "power of mean":
                 one *= self.values[number]
             added[rows] = one * (len(self.parts) / (len(self.cells) * sizes[number]))
         return added
@@ -176,7 +176,7 @@ def _aligned(asked: Sequence[Cell], parts: list[Part], methods: list[Method]) ->
     alike: dict[Any, list[list[Cell]]] = {}
     for method in methods:
         own = [cells[method, *part] for part in parts]
-        if all(cell.form for cell in own):
+        if all(cell.aggregation for cell in own):
             alike.setdefault(tuple(map(_asked_what, own)), []).append(own)
     for group in alike.values():
         if len(group) > 1:
@@ -184,8 +184,8 @@ def _aligned(asked: Sequence[Cell], parts: list[Part], methods: list[Method]) ->
 
 
 def _asked_what(cell: Cell) -> tuple[Any, ...]:
-    assert cell.answers is not None
-    return cell.form, cell.metric, cell.answers.samples.tobytes()
+    assert cell.scored is not None
+    return cell.aggregation, cell.metric, cell.scored.samples.tobytes()
 
 
 def _together(rows: list[list[Cell]]) -> _Asked:
@@ -196,14 +196,14 @@ def _together(rows: list[list[Cell]]) -> _Asked:
         [cell.method for cell in rows[0]],
         rows,
         np.array([row[0].seed for row in rows]),
-        np.repeat(np.arange(len(rows)), [len(row[0].answers.scores) for row in rows]),  # type: ignore[union-attr]
+        np.repeat(np.arange(len(rows)), [len(row[0].scored.scores) for row in rows]),  # type: ignore[union-attr]
         np.array([numbers.setdefault(name, len(numbers)) for name in names], dtype=np.int64),
         np.concatenate([_columns(row) for row in rows]),
     )
 
 
 def _columns(row: list[Cell]) -> Numbers:
-    return np.stack([cell.answers.scores for cell in row if cell.answers is not None], axis=1)
+    return np.stack([cell.scored.scores for cell in row if cell.scored is not None], axis=1)
 
 
 def _by_seed(known: _Asked) -> Numbers:

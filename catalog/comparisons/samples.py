@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 BASE = ("none", True)
 """The unmodified base model."""
-Form = Literal["mean", "power of mean", "mean of powers"]
+Aggregation = Literal["mean", "power of mean", "mean of powers"]
 Method = tuple[str, bool]
 """Method label and whether the weights are frozen."""
 
@@ -47,7 +47,7 @@ _SAMPLES = """
 
 
 @dataclass(frozen=True, eq=False)
-class Answers:
+class SampleScores:
     """Scores of a done cell's prompts, sorted by sample number."""
 
     samples: NDArray[np.int64]
@@ -81,9 +81,9 @@ class Cell:
     """Direction of the default metric; None unless done."""
     seeded: bool
     """True if prompts depend on the seed."""
-    answers: Answers | None
-    form: Form | None
-    """Relation of `value` to the answers; None if unknown or without answers."""
+    scored: SampleScores | None
+    aggregation: Aggregation | None
+    """How `value` follows from the scores of its samples; None if unknown or without scores."""
 
     @property
     def part(self) -> tuple[str, int]:
@@ -92,20 +92,20 @@ class Cell:
 
     def clusters(self) -> list[tuple[Any, ...]]:
         """Return the document or prompt of each answer; seeds with equal prompts share names."""
-        assert self.answers is not None
+        assert self.scored is not None
         own = (self.task, self.seed) if self.seeded else (self.task,)
         return [
             (*own, number) if name is None else (self.task, name)
-            for number, name in zip(self.answers.samples, self.answers.clusters, strict=True)
+            for number, name in zip(self.scored.samples, self.scored.clusters, strict=True)
         ]
 
 
 def read_cells(connection: duckdb.DuckDBPyConnection) -> list[Cell]:
     """Return all planned cells in the order of their studies' plans."""
-    answers = _answers(connection)
+    scored = _sample_scores(connection)
     found = connection.execute(_CELLS)
     names = [column[0] for column in found.description or ()]
-    return [_cell(dict(zip(names, row, strict=True)), answers) for row in found.fetchall()]
+    return [_cell(dict(zip(names, row, strict=True)), scored) for row in found.fetchall()]
 
 
 def grouped(cells: Iterable[Cell], key: Callable[[Cell], Any]) -> list[list[Cell]]:
@@ -116,7 +116,7 @@ def grouped(cells: Iterable[Cell], key: Callable[[Cell], Any]) -> list[list[Cell
     return list(groups.values())
 
 
-def _answers(connection: duckdb.DuckDBPyConnection) -> dict[str, Answers]:
+def _sample_scores(connection: duckdb.DuckDBPyConnection) -> dict[str, SampleScores]:
     found = connection.execute(_SAMPLES).fetchnumpy()
     cells = np.asarray(found["cell"], dtype=object)
     if not cells.size:
@@ -127,7 +127,7 @@ def _answers(connection: duckdb.DuckDBPyConnection) -> dict[str, Answers]:
     samples, scores = np.asarray(found["sample"]), np.asarray(found["score"])
     starts = [0, *(np.flatnonzero(cells[1:] != cells[:-1]) + 1).tolist(), cells.size]
     return {
-        str(cells[start]): Answers(
+        str(cells[start]): SampleScores(
             samples[start:end].astype(np.int64),
             scores[start:end].astype(np.float64),
             clusters[start:end],
@@ -136,8 +136,8 @@ def _answers(connection: duckdb.DuckDBPyConnection) -> dict[str, Answers]:
     }
 
 
-def _cell(row: Mapping[str, Any], answers: Mapping[str, Answers]) -> Cell:
-    found = answers.get(row["cell"]) if row["value"] is not None else None
+def _cell(row: Mapping[str, Any], scored: Mapping[str, SampleScores]) -> Cell:
+    found = scored.get(row["cell"]) if row["value"] is not None else None
     return Cell(
         row["cell"],
         row["study"],
@@ -156,24 +156,24 @@ def _cell(row: Mapping[str, Any], answers: Mapping[str, Answers]) -> Cell:
         row["higher_is_better"],
         row["seeded"],
         found,
-        None if found is None else form_of(found.scores, row["value"]),
+        None if found is None else aggregation_of(found.scores, row["value"]),
     )
 
 
-def form_of(scores: NDArray[np.float64], value: float) -> Form | None:
-    """Return how a cell's value follows from its samples; None if no known form matches."""
+def aggregation_of(scores: NDArray[np.float64], value: float) -> Aggregation | None:
+    """Return how a cell's value follows from its samples; None if none is known."""
     if not np.isfinite(scores).all() or not math.isfinite(value):
         return None
     with np.errstate(over="ignore"):
-        candidates: dict[Form, float] = {
+        candidates: dict[Aggregation, float] = {
             "mean": float(scores.mean()),
             "power of mean": float(np.exp(scores.mean())),
             "mean of powers": float(np.exp(scores).mean()),
         }
     return next(
         (
-            form
-            for form, number in candidates.items()
+            aggregation
+            for aggregation, number in candidates.items()
             if math.isclose(number, value, rel_tol=_TOLERANCE, abs_tol=1e-9)
         ),
         None,

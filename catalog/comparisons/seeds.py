@@ -21,7 +21,7 @@ def seed_means(cells: list[Cell]) -> Iterator[dict[str, Any]]:
         first = own[0]
         # Seeds with the same cell id share one result: count it as one run.
         own = list({cell.name: cell for cell in own}.values())
-        if any(cell.form is None or cell.form != first.form for cell in own):
+        if any(cell.aggregation is None or cell.aggregation != first.aggregation for cell in own):
             continue
         documents, scores = zip(*map(_by_document, own), strict=True)
         if not first.seeded and any(one != documents[0] for one in documents):
@@ -55,16 +55,16 @@ def _by_document(cell: Cell) -> tuple[list[Any], NDArray[np.float64]]:
     The mean of the contributions equals the value for any document sizes. Their spread is the
     value's to first order, also for the exponential of a mean (delta method).
     """
-    assert cell.answers is not None
-    scores = cell.answers.scores
-    if cell.form == "mean of powers":
+    assert cell.scored is not None
+    scores = cell.scored.scores
+    if cell.aggregation == "mean of powers":
         scores = np.exp(scores)
-    slope = float(np.exp(scores.mean())) if cell.form == "power of mean" else 1.0
-    value = slope if cell.form == "power of mean" else float(scores.mean())
+    slope = float(np.exp(scores.mean())) if cell.aggregation == "power of mean" else 1.0
+    value = slope if cell.aggregation == "power of mean" else float(scores.mean())
     beyond = scores - scores.mean()
-    if all(name is None for name in cell.answers.clusters):
-        order = np.argsort(cell.answers.samples)
-        return cell.answers.samples[order].tolist(), value + slope * beyond[order]
+    if all(name is None for name in cell.scored.clusters):
+        order = np.argsort(cell.scored.samples)
+        return cell.scored.samples[order].tolist(), value + slope * beyond[order]
     added: dict[Any, float] = {}
     for name, score in zip(cell.clusters(), beyond.tolist(), strict=True):
         added[name] = added.get(name, 0.0) + score

@@ -22,11 +22,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m dashboards.app")
     parser.add_argument("--catalog", type=Path, required=True)
     parser.add_argument("--port", type=int, required=True)
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     # Passed in the environment, because other users can read command lines.
     secret = os.environ.pop(SECRET_VARIABLE, "") or new_secret()  # noqa: TID251
     try:
-        serve(asked.catalog, asked.port, secret)
+        serve(arguments.catalog, arguments.port, secret)
     except SpecError as error:
         sys.stderr.write(f"lce: {error}\n")
         return 2

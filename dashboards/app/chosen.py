@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from dashboards.app.asking import Catalog
+from dashboards.app.catalog import Catalog
 from dashboards.contents import Row, select
 from dashboards.families import Variant
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import streamlit as st
 
 from catalog.mlflow_pages import pages_of
-from dashboards.app.asking import Catalog
+from dashboards.app.catalog import Catalog
 from dashboards.app.chosen import Chosen, choose
-from dashboards.app.looks import PAGE
+from dashboards.app.theme import PAGE
 from dashboards.app.views import against, answers, explorer, matrix, printed, questions
 from lce_core import formats
 from lce_core.errors import SpecError

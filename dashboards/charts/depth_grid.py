@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from dashboards.charts.heat_map import STEPS
-from dashboards.charts.marks import opening, row_data, text, told, value_data
+from dashboards.charts.marks import opening, row_data, text, tooltip, value_data
 from dashboards.families import Variant
 
 WIDTH, LEFT, TOP, HEIGHT, BOTTOM = 172.0, 34.0, 22.0, 11.0, 20.0
@@ -43,7 +43,7 @@ def depth_grid_svg(
                 f'<rect class="field {step}" x="{LEFT + wide * number + 0.5:.2f}"'
                 f' y="{TOP + HEIGHT * row + 0.5:g}" width="{wide - 1:.2f}"'
                 f' height="{HEIGHT - 1:g}" {whose}'
-                f" {value_data(x=length, depth=depth, value=value)} {told(sentence)}/>"
+                f" {value_data(x=length, depth=depth, value=value)} {tooltip(sentence)}/>"
             )
     for row, name in ((0, f"{depths[0]:g}%"), (len(depths) - 1, f"{depths[-1]:g}%")):
         parts.append(text(name, LEFT - 4, TOP + HEIGHT * row + 9, "tick tiny end"))

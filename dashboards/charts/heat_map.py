@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dashboards.charts.marks import opening, row_data, text, told, value_data
+from dashboards.charts.marks import opening, row_data, text, tooltip, value_data
 from dashboards.families import Family, Variant
 
 STEPS = 10
@@ -21,7 +21,7 @@ TOP = 40.0
 
 
 @dataclass(frozen=True)
-class Block:
+class BenchmarkColumns:
     """Adjacent columns of one benchmark."""
 
     name: str
@@ -34,7 +34,7 @@ class Field:
     """Content of one field of the heat map."""
 
     text: str
-    told: str
+    tooltip: str
     value: float | None = None
     level: float | None = None
     """Colour level from 0 (worst) to 1 (best); None without a value."""
@@ -46,7 +46,7 @@ class HeatMap:
     """Content of a heat map."""
 
     title: str
-    blocks: Sequence[Block]
+    blocks: Sequence[BenchmarkColumns]
     families: Sequence[Family]
     fields: Mapping[tuple[Variant, str, int], Field]
     """Fields by row, block name and length."""
@@ -137,7 +137,7 @@ def _row(
         facts = value_data(block=block.replace("\n", ": "), x=length, value=field.value)
         best = " best" if field.is_best else ""
         parts.append(
-            f'<g class="field {step}{best}" {whose} {facts} {told(field.told)}>'
+            f'<g class="field {step}{best}" {whose} {facts} {tooltip(field.tooltip)}>'
             f'<rect rx="2" {place}/>{text(field.text, x + FIELD / 2, y + 15, "middle")}</g>'
         )
     if one in shown.won:

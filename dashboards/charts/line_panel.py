@@ -18,7 +18,7 @@ from dashboards.charts.marks import (
     opening,
     row_data,
     text,
-    told,
+    tooltip,
     value_data,
 )
 from lce_core import formats
@@ -163,7 +163,7 @@ def _line(
         facts = value_data(x=point.x, value=point.value, lowest=point.lowest, highest=point.highest)
         parts.append(
             f'<path class="{shape}" transform="{at}" {whose} {facts}'
-            f" {told(_sentence(axes, line, point))}/>"
+            f" {tooltip(_sentence(axes, line, point))}/>"
         )
     for gap in line.gaps:
         if gap.value_of_done is not None:
@@ -175,7 +175,8 @@ def _line(
             at = f"translate({x(gap.x):g} {y(gap.value_of_done):g})"
             facts = value_data(x=gap.x, value_of_done=gap.value_of_done)
             parts.append(
-                f'<path class="gap" d="{CROSS}" transform="{at}" {whose} {facts} {told(sentence)}/>'
+                f'<path class="gap" d="{CROSS}" transform="{at}" {whose} {facts}'
+                f" {tooltip(sentence)}/>"
             )
     return [*parts, "</g>"]
 

@@ -1,7 +1,7 @@
 """Shared SVG elements of all charts: mark shapes and data attributes.
 
 Data attributes hold each mark's method, frozen flag, position and unrounded catalog value, so that
-scripts and tests can read the chart back. `data-told` is the tooltip text.
+scripts and tests can read the chart back. `data-tooltip` is the tooltip text.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def value_data(**facts: float | str | None) -> str:
     )
 
 
-def told(sentence: str) -> str:
+def tooltip(sentence: str) -> str:
     """Return the attribute with the tooltip text."""
-    return f'data-told="{escape(sentence)}"'
+    return f'data-tooltip="{escape(sentence)}"'
 
 
 def text(words: str, x: float, y: float, kind: str = "", room: float | None = None) -> str:

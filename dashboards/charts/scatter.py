@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dashboards.charts import scales
-from dashboards.charts.marks import SHAPES, opening, row_data, text, told, value_data
+from dashboards.charts.marks import SHAPES, opening, row_data, text, tooltip, value_data
 from dashboards.families import Family, Variant
 from lce_core import formats
 from lce_core.study.variants import weights_label
@@ -71,7 +71,8 @@ def scatter_svg(
             parts.append(
                 f'<path class="mark dot {look} f-{family.key}"'
                 f' d="{SHAPES[number % len(SHAPES)]}" transform="{moved}"'
-                f" {row_data(one.method, one.frozen)} {value_data(x=x, value=y)} {told(sentence)}/>"
+                f" {row_data(one.method, one.frozen)} {value_data(x=x, value=y)}"
+                f" {tooltip(sentence)}/>"
             )
             if not _is_beaten(points[one], points.values(), axes):
                 labels.append((place, one))

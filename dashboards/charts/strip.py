@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dashboards.charts.marks import SHAPES, opening, row_data, text, told, value_data
+from dashboards.charts.marks import SHAPES, opening, row_data, text, tooltip, value_data
 from dashboards.families import Family, Variant
 from lce_core.study.variants import weights_label
 
@@ -44,6 +44,6 @@ def strip_svg(title: str, found: Sequence[Family], won: Mapping[Variant, float])
             parts.append(
                 f'<path class="mark dot {look} f-{family.key}" d="{SHAPES[0]}" transform="{at}"'
                 f" {row_data(one.method, one.frozen)} {value_data(value=won[one])}"
-                f" {told(sentence)}/>"
+                f" {tooltip(sentence)}/>"
             )
     return "\n".join([*parts, "</svg>"])

@@ -41,22 +41,22 @@ def main() -> int:
     parser.add_argument("--study", required=True)
     parser.add_argument("--method")
     parser.add_argument("--json", action="store_true")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     try:
-        with open_catalog(asked.catalog) as connection:
-            found = claims(connection, asked.study)
-            expected = expectations(connection, asked.study)
-            chosen = found if asked.method is None else _of(found, asked.method)
+        with open_catalog(arguments.catalog) as connection:
+            found = claims(connection, arguments.study)
+            expected = expectations(connection, arguments.study)
+            chosen = found if arguments.method is None else _of(found, arguments.method)
     except Exception as error:  # noqa: BLE001 - no state of the catalog may end in a traceback
-        told = explained(as_store_error(error, asked.catalog), asked.catalog.parent)
-        sys.stderr.write(f"lce: {told}\n")
-        return 2 if isinstance(told, SpecError) else 3
-    if asked.json:
+        error_text = explained(as_store_error(error, arguments.catalog), arguments.catalog.parent)
+        sys.stderr.write(f"lce: {error_text}\n")
+        return 2 if isinstance(error_text, SpecError) else 3
+    if arguments.json:
         sys.stdout.write(json.dumps([asdict(one) for one in chosen], indent=1) + "\n")
     else:
         lines = (
             _all(chosen, expected)
-            if asked.method is None
+            if arguments.method is None
             else [_item(one.text) for one in told_apart(chosen)]
         )
         sys.stdout.write("\n".join(lines) + "\n")

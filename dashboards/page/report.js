@@ -2,7 +2,7 @@
   "use strict";
   const all = (selector, root = document) => root.querySelectorAll(selector);
   const picker = document.getElementById("picker");
-  const told = document.getElementById("told");
+  const tooltip = document.getElementById("tooltip");
   for (const part of all(".tools, .picker")) part.hidden = false;
 
   // One method through all pictures: of the pointer, of what has the focus, or the chosen one.
@@ -20,21 +20,21 @@
     const target = event.target instanceof Element ? event.target : null;
     const part = target?.closest("[data-method]");
     light(part ? key(part) : picker.value);
-    tell(target?.closest("[data-told]"), event);
+    tell(target?.closest("[data-tooltip]"), event);
   };
   const tell = (mark, event) => {
-    told.hidden = !mark;
+    tooltip.hidden = !mark;
     if (!mark) return;
-    told.textContent = mark.dataset.told;
-    const box = told.getBoundingClientRect();
+    tooltip.textContent = mark.dataset.tooltip;
+    const box = tooltip.getBoundingClientRect();
     const right = Math.max(4, Math.min(event.clientX + 14, innerWidth - box.width - 8));
     const above = event.clientY - box.height - 12;
-    told.style.left = `${right}px`;
-    told.style.top = `${above < 4 ? event.clientY + 18 : above}px`;
+    tooltip.style.left = `${right}px`;
+    tooltip.style.top = `${above < 4 ? event.clientY + 18 : above}px`;
   };
   document.addEventListener("pointerover", pointed);
-  document.addEventListener("pointerleave", () => { light(picker.value); told.hidden = true; });
-  document.addEventListener("scroll", () => { told.hidden = true; }, { passive: true });
+  document.addEventListener("pointerleave", () => { light(picker.value); tooltip.hidden = true; });
+  document.addEventListener("scroll", () => { tooltip.hidden = true; }, { passive: true });
   picker.addEventListener("change", () => light(picker.value));
 
   // Files: the figure's table as CSV with unrounded numbers, its pictures as one SVG.

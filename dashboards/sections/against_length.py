@@ -76,10 +76,10 @@ def _figure(contents: Contents, title: str, counted: str, rows: list[Row]) -> st
         over = "One seed; whiskers: 95 % interval over prompts or documents, if known."
     if counted == "cell":
         over = "Mean over tasks and seeds; the tables below have each task."
-    says = f"{over} Dashed, hollow: frozen weights. Grey: the base model."
+    caption = f"{over} Dashed, hollow: frozen weights. Grey: the base model."
     whiskers = ("low", "high") if own else ("lowest seed", "highest seed")
     table = lines_table(lines, "length", known["metric"], counted, whiskers)
-    return figure(title, says, pictures, table)
+    return figure(title, caption, pictures, table)
 
 
 def _with_intervals(contents: Contents, rows: list[Row]) -> list[Row]:

@@ -44,8 +44,8 @@ def section(contents: Contents) -> str:
             for row in rows
         ],
     )
-    says = (
+    caption = (
         "Columns: length in tokens. Rows: position of the needle, from the start of the text to its"
         " end. The stronger the colour, the more needles were found."
     )
-    return figure("Needles by length and depth", says, pictures, table, "grids")
+    return figure("Needles by length and depth", caption, pictures, table, "grids")

@@ -33,12 +33,12 @@ def section(contents: Contents) -> str:
         if pair is None:
             continue
         text, length, points = pair
-        said = f"{_words(name)} at {length:,} tokens"
+        title = f"{_words(name)} at {length:,} tokens"
         axes = (
             Axis(_words(text), higher_is_better=False, logarithmic=True),
             Axis(_words(name), higher_is_better=True),
         )
-        pictures.append(scatter_svg(said, axes, found, points))
+        pictures.append(scatter_svg(title, axes, found, points))
         numbers += [
             (
                 one.method,
@@ -53,14 +53,14 @@ def section(contents: Contents) -> str:
         ]
     if not pictures:
         return ""
-    says = (
+    caption = (
         "Each mark is a method; the best are at the top left. Named methods are on the Pareto"
         " front: no other method is better on both."
         f"{_key(found)}"
     )
     columns = ("method", "weights", "length", "text", "perplexity", "benchmark", "score")
     table = Table(columns, numbers)
-    return figure("Perplexity against downstream scores", says, pictures, table)
+    return figure("Perplexity against downstream scores", caption, pictures, table)
 
 
 def _shared(

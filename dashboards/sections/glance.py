@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from dashboards.charts.heat_map import Block, Field, HeatMap, heat_map_svg
+from dashboards.charts.heat_map import BenchmarkColumns, Field, HeatMap, heat_map_svg
 from dashboards.charts.strip import strip_svg
 from dashboards.comparable import comparable
 from dashboards.contents import Contents, Row, select
@@ -89,7 +89,7 @@ def _map(
     shown_map = heat_map(name, rows, ordered, won, trained)
     better = "lower" if name == "perplexity" else "higher"
     beyond = f" beyond the trained context of {trained:,} tokens (the line)" if trained else ""
-    says = (
+    caption = (
         f"{better.capitalize()} is better. Frame: best in its column, if at most {MOST_FRAMES}"
         f" methods share the value. <i>Won</i>: share of its comparisons that a method"
         f" wins{beyond}; methods are sorted by it."
@@ -115,7 +115,7 @@ def _map(
         ],
     )
     pictures = [heat_map_svg(shown_map)]
-    return figure(name.capitalize(), says + legend, pictures, table, "wide"), shown_map.width
+    return figure(name.capitalize(), caption + legend, pictures, table, "wide"), shown_map.width
 
 
 def heat_map(
@@ -154,7 +154,9 @@ def heat_map(
         if (members := tuple(one for one in family.variants if one in asked))
     ]
     blocks = [
-        Block(_name(one), tuple(sorted({r["eval_length"] for r in select(rows, benchmark=one)})))
+        BenchmarkColumns(
+            _name(one), tuple(sorted({r["eval_length"] for r in select(rows, benchmark=one)}))
+        )
         for one in names
     ]
     return HeatMap(title, blocks, shown, fields, won, trained)
@@ -178,8 +180,8 @@ def _field(row: Row, known: Sequence[float], is_framed: bool) -> Field:
         mean = "" if part is None else f"; mean over the finished cells: {formats.score(part)}"
         return Field(_ABSENT.get(status, "-"), f"{what}: {row['missing']}{mean}")
     value = row["value"]
-    told = f"{what}: {formats.score(value)}"
-    return Field(formats.short_score(value), told, value, _level(row, known), is_framed)
+    tooltip = f"{what}: {formats.score(value)}"
+    return Field(formats.short_score(value), tooltip, value, _level(row, known), is_framed)
 
 
 def _level(row: Row, known: Sequence[float]) -> float:
@@ -203,7 +205,7 @@ def _standing(
         for name, shares in shown.items()
     ]
     beyond = f" beyond the trained context of {trained:,} tokens" if trained else ""
-    says = (
+    caption = (
         "Each dot is a method, placed at the share of its comparisons on the same task and length"
         f"{beyond} that it wins; ties count half. Hollow: frozen weights."
     )
@@ -217,7 +219,7 @@ def _standing(
             if one in shares
         ],
     )
-    return figure("Families by rank", says, pictures, table, "pair")
+    return figure("Families by rank", caption, pictures, table, "pair")
 
 
 def _lanes(ordered: Sequence[Family], shares: Mapping[Variant, float]) -> list[Family]:

@@ -18,13 +18,15 @@ def section(contents: Contents, claims: Sequence[str]) -> str:
       contents: rows of the whole study.
       claims: findings as plain text, the most important first.
     """
-    asked = contents.studies[0]["hypothesis"]
+    hypothesis = contents.studies[0]["hypothesis"]
     parts = [f"<h1>{escape(contents.study)}</h1>"]
-    if asked:
-        parts.append(f'<div class="asked"><h2>Hypothesis</h2><p>{escape(asked)}</p></div>')
+    if hypothesis:
+        parts.append(
+            f'<div class="hypothesis"><h2>Hypothesis</h2><p>{escape(hypothesis)}</p></div>'
+        )
     if claims:
-        said = "".join(f"<p>{escape(claim)}</p>" for claim in claims[:MOST_SENTENCES])
-        parts.append(f'<div class="answer"><h2>Findings</h2>{said}{_more(claims)}</div>')
+        sentences = "".join(f"<p>{escape(claim)}</p>" for claim in claims[:MOST_SENTENCES])
+        parts.append(f'<div class="answer"><h2>Findings</h2>{sentences}{_more(claims)}</div>')
     kind = "first answered" if claims else "first"
     return f'<header class="{kind}">{"".join(parts)}{_facts(contents)}</header>'
 

@@ -26,14 +26,14 @@ def section(contents: Contents) -> str:
         rows = select(contents.curves, benchmark=benchmark, task=task, eval_length=length)
         charts = panels(contents, rows)
         if charts:
-            says = (
+            caption = (
                 f"Negative log-likelihood in contexts of {length:,} tokens, averaged over bins of"
                 f" {rows[0]['width']:,} positions and over seeds. Methods with a missing seed are"
                 " left out. A line that rises beyond the trained context shows that the method"
                 " fails to extend it."
             )
             table = lines_table(lines_of(rows, "position", "nll"), "position", "nats")
-            figures.append(figure(_title(task, length), says, charts, table))
+            figures.append(figure(_title(task, length), caption, charts, table))
             figures.append(_against_base(contents, benchmark, task, length))
     return "".join(figures)
 

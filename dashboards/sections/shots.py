@@ -49,13 +49,13 @@ def _figure(contents: Contents, length: int, rows: list[Row]) -> str:
     guess = chance(rows)
     own = sorted({row["eval_length"] for row in rows} - {length})
     in_its_own = f" in its own {own[0]:,} tokens" if own else ""
-    says = (
+    caption = (
         "Share of questions answered correctly, mean over seeds and orders of the examples."
         " Whiskers: 95 % interval over prompts, and over seeds if there are several."
         f" Dashed, hollow: frozen weights. Grey: the base model{in_its_own}."
     )
     if guess is not None:
-        says += f" Chance: {guess:g}, one of {1 / guess:.0f} classes."
+        caption += f" Chance: {guess:g}, one of {1 / guess:.0f} classes."
     table = Table(
         ("method", "weights", "length", "examples", "accuracy", "low", "high", "seeds"),
         [
@@ -73,4 +73,4 @@ def _figure(contents: Contents, length: int, rows: list[Row]) -> str:
             if row["value"] is not None
         ],
     )
-    return figure(_title(length), says, panels(contents, length, rows), table)
+    return figure(_title(length), caption, panels(contents, length, rows), table)

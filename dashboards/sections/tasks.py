@@ -126,7 +126,7 @@ def _cell(row: Row | None, rows: Sequence[Row], sure: Mapping[Place, str]) -> st
         done = f"{row['num_seeds']} of {row['num_planned']} seeds"
         mean = "" if row["value_of_done"] is None else f": ({formats.score(row['value_of_done'])})"
         return (
-            f'<td class="number gone" {about} data-told="{escape(row["missing"] or "")}">'
+            f'<td class="number gone" {about} data-tooltip="{escape(row["missing"] or "")}">'
             f"{done}{mean}</td>"
         )
     text = formats.score(row["value"])

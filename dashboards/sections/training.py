@@ -21,9 +21,9 @@ def section(contents: Contents) -> str:
     pictures = family_panels(contents, axes, lines)
     if not pictures:
         return ""
-    says = (
+    caption = (
         "Loss of each method's last training run, mean over seeds. Grey: the base model, fine-tuned"
         " on the same data without an extension. Losses at different training lengths are not"
         " comparable, because they are measured on different text."
     )
-    return figure(title, says, pictures, lines_table(lines, "tokens", "loss"))
+    return figure(title, caption, pictures, lines_table(lines, "tokens", "loss"))

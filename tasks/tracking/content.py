@@ -33,7 +33,7 @@ SEED = "seed"
 
 
 @dataclass(frozen=True)
-class Metric:
+class MetricPoint:
     """One point of one metric."""
 
     key: str
@@ -57,7 +57,7 @@ class RunContent:
     """Earliest start of the run's records, in milliseconds since the epoch."""
     end: int
     params: Mapping[str, str]
-    metrics: tuple[Metric, ...]
+    metrics: tuple[MetricPoint, ...]
     tags: Mapping[str, str]
     files: Mapping[str, str]
     """Artifacts: text by file name."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from lce_core.study.variants import variant_name
-from tasks.tracking.content import COLOUR, KIND, METHOD, NOTE, RUN_KEY, Metric, RunContent
+from tasks.tracking.content import COLOUR, KIND, METHOD, NOTE, RUN_KEY, MetricPoint, RunContent
 from tasks.tracking.seed_content import key_of, of_which_model
 
 INTERVAL = "seed_interval"
@@ -38,7 +38,7 @@ def method_content(
     first = next(iter(planned.values()))[0]
     row, key = variant_name(first["method"], first["frozen"]), key_of(plan, first)
     scored = {cell["benchmark"] for cells in planned.values() for cell in cells} | {"summary"}
-    groups: dict[tuple[str, int], list[Metric]] = defaultdict(list)
+    groups: dict[tuple[str, int], list[MetricPoint]] = defaultdict(list)
     for seed in seeds:
         for metric in seed.metrics:
             groups[metric.key, metric.step].append(metric)
@@ -48,14 +48,14 @@ def method_content(
         when = max(metric.timestamp for metric in group)
         values = [metric.value for metric in group]
         mean = math.fsum(values) / len(values)
-        metrics.append(Metric(name, mean, when, step))
+        metrics.append(MetricPoint(name, mean, when, step))
         if name.partition("/")[0] not in scored:
             continue
         half = _half_width(values)
         low, high = ("", "") if half is None else (mean - half, mean + half)
         lines.append(f'"{name}",{step},{mean},{low},{high},{len(values)}\n')
         if half is not None:
-            metrics.append(Metric(f"{INTERVAL}/{name}", half, when, step))
+            metrics.append(MetricPoint(f"{INTERVAL}/{name}", half, when, step))
     return RunContent(
         key=key,
         parent=None,

@@ -22,7 +22,7 @@ from lce_core.store.records import Record
 from lce_core.study.step_kinds import TrainingSpec
 from lce_core.study.variants import variant_name
 from lce_core.training.loss_log import LOG, read_entries
-from tasks.tracking.content import COLOUR, KIND, NOTE, RUN_KEY, SEED, Metric, RunContent
+from tasks.tracking.content import COLOUR, KIND, NOTE, RUN_KEY, SEED, MetricPoint, RunContent
 
 MAX_CURVE_POINTS = 300
 """Points kept of a training run's loss curve; a chart cannot show more."""
@@ -127,18 +127,18 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
 
 
-def _scores(cell: Found) -> Iterable[Metric]:
+def _scores(cell: Found) -> Iterable[MetricPoint]:
     result, planned = cell.record.result, cell.planned
     key, when = f"{planned['benchmark']}/{planned['task']}", _milliseconds(cell.record.finished_at)
     for score in result["scores"]:
         default = score["metric"] == result["default_metric"]
         name = key if default else f"{key}.{score['metric']}"
-        yield Metric(name, score["value"], when, planned["eval_length"])
+        yield MetricPoint(name, score["value"], when, planned["eval_length"])
 
 
 def _at_target(
     target: int, planned: Sequence[Mapping[str, Any]], cells: Sequence[Found]
-) -> Iterable[Metric]:
+) -> Iterable[MetricPoint]:
     """Yield one value per benchmark: the mean of its tasks at the target context.
 
     A benchmark is omitted until all its cells there are done. The step is 0, for which the UI draws
@@ -151,7 +151,7 @@ def _at_target(
         if len(group) == number:
             when = max(_milliseconds(record.finished_at) for record in group)
             mean = math.fsum(_default_value(record) for record in group) / number
-            yield Metric(f"summary/{benchmark}_at_target", mean, when, 0)
+            yield MetricPoint(f"summary/{benchmark}_at_target", mean, when, 0)
 
 
 def _default_value(record: Record) -> float:
@@ -159,7 +159,7 @@ def _default_value(record: Record) -> float:
     return scores[record.result["default_metric"]]
 
 
-def _curve(training: Found) -> Iterable[Metric]:
+def _curve(training: Found) -> Iterable[MetricPoint]:
     """Yield loss and telemetry by optimizer step, thinned evenly with both ends kept."""
     entries = read_entries(training.folder / LOG)
     when = _milliseconds(training.record.finished_at)
@@ -169,7 +169,7 @@ def _curve(training: Found) -> Iterable[Metric]:
     for index in sorted(many | few):
         for name, value in curves(training.record.kind, entries[index]).items():
             if index in (many if name == loss else few):
-                yield Metric(name, value, when, entries[index]["step"])
+                yield MetricPoint(name, value, when, entries[index]["step"])
 
 
 def curves(kind: str, entry: Mapping[str, Any]) -> dict[str, float]:

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from catalog.comparisons.samples import form_of
+from catalog.comparisons.samples import aggregation_of
 from catalog.queries import logical_digest, run_query
 from lce_core.statistics.power import mcnemar_power
 from tests.support.catalogs.answered_catalog import TRAINED, Answered, written
@@ -456,7 +456,7 @@ def test_perplexity_is_held_against_each_benchmark_with_and_without_approximate_
     ],
 )
 def test_what_a_number_is_of_its_samples_is_seen_from_both(value: float, form: str | None) -> None:
-    assert form_of(np.array([1.0, 3.0]), value) == form
+    assert aggregation_of(np.array([1.0, 3.0]), value) == form
 
 
 def test_comparisons_are_no_part_of_the_digest_and_two_builds_agree(tmp_path: Path) -> None:

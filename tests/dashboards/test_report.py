@@ -424,9 +424,9 @@ def test_a_method_is_followed_through_all_panels(opened: Opened) -> None:
 @pytest.mark.browser
 def test_a_pointer_finds_what_a_mark_says(opened: Opened) -> None:
     opened.page.hover(".field.best >> nth=0")
-    assert "perplexity at" in opened.page.inner_text("#told")
+    assert "perplexity at" in opened.page.inner_text("#tooltip")
     opened.page.hover("h1")
-    assert not opened.page.is_visible("#told")
+    assert not opened.page.is_visible("#tooltip")
 
 
 @pytest.mark.browser

@@ -168,7 +168,7 @@ def test_where_a_seed_is_missing_a_cross_shows_the_others(pictures: list[ET.Elem
     ]
     assert (cross["data-method"], cross["data-x"]) == ("yarn", "100")
     assert float(cross["data-value-of-done"]) == pytest.approx(np.mean(others))
-    assert "2 of 3 seeds" in cross["data-told"]
+    assert "2 of 3 seeds" in cross["data-tooltip"]
 
 
 def test_the_table_holds_what_the_marks_show(catalog: Path, pictures: list[ET.Element]) -> None:

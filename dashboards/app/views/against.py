@@ -6,8 +6,8 @@ import altair as alt
 import streamlit as st
 
 from dashboards.app.chosen import Chosen
-from dashboards.app.looks import NAMES, colour
 from dashboards.app.tables import table, text_of
+from dashboards.app.theme import NAMES, colour
 from dashboards.contents import Row
 from dashboards.families import Variant
 

@@ -9,8 +9,8 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from dashboards.app.chosen import Chosen
-from dashboards.app.looks import NAMES, colour, ramp
 from dashboards.app.tables import table, text_of
+from dashboards.app.theme import NAMES, colour, ramp
 from dashboards.app.views import prompt
 from dashboards.contents import Row, select
 from dashboards.families import Variant

@@ -11,9 +11,9 @@ import altair as alt
 import streamlit as st
 
 from dashboards.app.chosen import Chosen
-from dashboards.app.looks import NUM_COLOURS, colour, series
 from dashboards.app.points import DIMENSIONS, Measure, Points, dimension, measures, points
 from dashboards.app.tables import table
+from dashboards.app.theme import NUM_COLOURS, colour, series
 from dashboards.contents import Row
 from dashboards.families import CONTROL, NO_EXTENSION, OTHERS, TITLES, Variant
 

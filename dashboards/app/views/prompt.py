@@ -8,10 +8,10 @@ from typing import Any
 
 import streamlit as st
 
-from dashboards.app.asked import Answer, ask
 from dashboards.app.excerpts import MOST_PLACES, WHOLE, as_html
+from dashboards.app.prompts import Prompts, build_prompts
 
-_LAST = "asked prompt"
+_LAST = "last prompt"
 _BOX = (
     "white-space: pre-wrap; overflow-wrap: anywhere; max-height: 30rem; overflow-y: auto;"
     " font-size: 0.85rem; margin: 0"
@@ -20,12 +20,12 @@ _BOX = (
 
 def show(home: Path, cell: str, sample: int) -> None:
     """Draw the prompts of a sample below their origin, or the reason why there are none."""
-    answer = _answer(home, cell, sample)
-    if answer.found is None:
+    prompts = _prompts(home, cell, sample)
+    if prompts.found is None:
         st.warning("This prompt cannot be shown.")
-        st.code(answer.reason, language=None, wrap_lines=True)
+        st.code(prompts.reason, language=None, wrap_lines=True)
         return
-    found = answer.found
+    found = prompts.found
     st.caption(". ".join(found["origin"]) + ".")
     for number, prompt in enumerate(found["prompts"]):
         queries = len(found["prompts"])
@@ -42,21 +42,21 @@ def show(home: Path, cell: str, sample: int) -> None:
         )
 
 
-def _answer(home: Path, cell: str, sample: int) -> Answer:
+def _prompts(home: Path, cell: str, sample: int) -> Prompts:
     """Return the prompts, cached for the last sample, because every click reruns the page."""
     key = (str(home), cell, sample)
     if _LAST not in st.session_state or st.session_state[_LAST][0] != key:
         place = st.empty()
-        # If the viewer leaves the page, this callback raises and `ask` kills the subprocess.
-        answer = ask(
+        # If the viewer leaves the page, the callback raises, which ends the subprocess.
+        prompts = build_prompts(
             home,
             cell,
             sample,
             lambda seconds: place.text(f"Building the prompts of this cell: {seconds:.0f} s"),
         )
         place.empty()
-        st.session_state[_LAST] = (key, answer)
-    kept: Answer = st.session_state[_LAST][1]
+        st.session_state[_LAST] = (key, prompts)
+    kept: Prompts = st.session_state[_LAST][1]
     return kept
 
 

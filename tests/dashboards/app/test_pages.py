@@ -44,7 +44,7 @@ def page(catalog: str, view: str) -> None:
     import importlib
     from pathlib import Path
 
-    from dashboards.app.asking import Catalog
+    from dashboards.app.catalog import Catalog
     from dashboards.app.shell import framed
 
     module = importlib.import_module(f"dashboards.app.views.{view}")

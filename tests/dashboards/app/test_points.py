@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dashboards.app.asking import Catalog
+from dashboards.app.catalog import Catalog
 from dashboards.app.points import Measure, Points, measures, points
 from dashboards.app.views.explorer import _in_runs
 from dashboards.contents import Row, select

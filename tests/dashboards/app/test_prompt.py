@@ -19,9 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from streamlit.testing.v1 import AppTest
 
-from dashboards.app import asked
-from dashboards.app.asked import ask
+from dashboards.app import prompts
 from dashboards.app.excerpts import AROUND, BEGINNING, END, WHOLE, as_html, shown
+from dashboards.app.prompts import build_prompts
 from tests.support.asked_cells import LENGTH, AskedStudy, rewrite_record
 from tests.support.ports import listens, unused_port
 from tests.support.studies import start, wait_until
@@ -43,7 +43,7 @@ def first_answer(catalog: str) -> None:
     from pathlib import Path
     from unittest.mock import patch
 
-    from dashboards.app.asking import Catalog
+    from dashboards.app.catalog import Catalog
     from dashboards.app.shell import framed
     from dashboards.app.views import answers
 
@@ -139,8 +139,8 @@ def sleeping(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     program = folder / "slow"
     program.write_text(f"#!/bin/sh\necho $$ > {folder}/pid\nexec sleep 60\n", encoding="utf-8")
     program.chmod(0o755)
-    monkeypatch.setattr(asked.sys, "executable", str(program))
-    monkeypatch.setattr(asked, "_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(prompts.sys, "executable", str(program))
+    monkeypatch.setattr(prompts, "_POLL_SECONDS", 0.05)
 
 
 def ended(folder: Path) -> bool:
@@ -158,7 +158,7 @@ def test_a_process_ends_with_the_page_that_waits_for_it(
             raise LeftError
 
     with pytest.raises(LeftError):
-        ask(tmp_path, "0" * 12, 0, leave)
+        build_prompts(tmp_path, "0" * 12, 0, leave)
     assert ended(tmp_path)
 
 
@@ -166,8 +166,8 @@ def test_a_process_that_takes_too_long_is_ended_and_the_command_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sleeping(monkeypatch, tmp_path)
-    monkeypatch.setattr(asked, "MOST_SECONDS", 0.5)
-    answer = ask(tmp_path, "0" * 12, 3, lambda _: None)
+    monkeypatch.setattr(prompts, "MOST_SECONDS", 0.5)
+    answer = build_prompts(tmp_path, "0" * 12, 3, lambda _: None)
     assert answer.found is None
     assert "`lce prompt 000000000000 3`" in answer.reason
     assert ended(tmp_path)
@@ -176,8 +176,8 @@ def test_a_process_that_takes_too_long_is_ended_and_the_command_named(
 def test_a_process_that_dies_without_a_word_is_told_by_its_status(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asked.sys, "executable", "/bin/false")
-    assert ask(tmp_path, "0" * 12, 0, lambda _: None).reason == "the process ended with 1"
+    monkeypatch.setattr(prompts.sys, "executable", "/bin/false")
+    assert build_prompts(tmp_path, "0" * 12, 0, lambda _: None).reason == "the process ended with 1"
 
 
 TEXTS = st.text(alphabet="ab <>&*_`\x1b\n", min_size=0, max_size=40)

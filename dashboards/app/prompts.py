@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 MOST_SECONDS = 600.0
-_LOOK_SECONDS = 0.25
+_POLL_SECONDS = 0.25
 
 
 @dataclass(frozen=True)
-class Answer:
-    """Result of the subprocess."""
+class Prompts:
+    """Prompts of a sample, as the subprocess rebuilt them."""
 
     found: dict[str, Any] | None
     """Output of `lce_core.prompts.wording.to_json`; None if the prompt cannot be shown."""
@@ -29,7 +29,9 @@ class Answer:
     """Why the prompt cannot be shown."""
 
 
-def ask(home: Path, cell: str, sample: int, waiting: Callable[[float], object]) -> Answer:
+def build_prompts(
+    home: Path, cell: str, sample: int, waiting: Callable[[float], object]
+) -> Prompts:
     """Return the sample with its prompts, or the reason why they cannot be shown.
 
     Args:
@@ -51,18 +53,18 @@ def ask(home: Path, cell: str, sample: int, waiting: Callable[[float], object]) 
         try:
             while True:
                 try:
-                    said, complaint = process.communicate(timeout=_LOOK_SECONDS)
+                    output, complaint = process.communicate(timeout=_POLL_SECONDS)
                     break
                 except subprocess.TimeoutExpired:
                     seconds = time.monotonic() - began
                     if seconds > MOST_SECONDS:
-                        return Answer(None, _too_long(cell, sample))
+                        return Prompts(None, _too_long(cell, sample))
                     waiting(seconds)
         finally:
             process.kill()  # no effect after a normal exit
     if process.returncode:
-        return Answer(None, complaint.strip() or f"the process ended with {process.returncode}")
-    return Answer(json.loads(said))
+        return Prompts(None, complaint.strip() or f"the process ended with {process.returncode}")
+    return Prompts(json.loads(output))
 
 
 def _too_long(cell: str, sample: int) -> str:
