@@ -24,7 +24,7 @@ from tests.end_to_end.test_workers_of_a_cluster import on_host
 from tests.support.processes import marked, new_marker, survivors
 from tests.support.studies import TINY, library_text, results, start, wait_until, write_study
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 STUDY: dict[str, Any] = TINY | {
     "study": "long",
@@ -75,7 +75,7 @@ def test_a_cell_in_ranges_outlives_kill_9_and_is_shared(tmp_path: Path) -> None:
     environment = marked(home, marker)
     arguments += ("--execution", str(how))
     with start(home, *arguments, env=environment) as run:
-        wait_until(lambda: len(list(ranges_of(home))) > 12, 60)
+        wait_until(lambda: len(list(ranges_of(home))) > 12)
         run.send_signal(signal.SIGKILL)
         output = run.communicate()[0]
     wait_until(lambda: not survivors(marker), 30)
@@ -89,13 +89,13 @@ def test_a_cell_in_ranges_outlives_kill_9_and_is_shared(tmp_path: Path) -> None:
 
     how.write_text("{checkpoint_seconds: 0.2, slots: 1}\n", encoding="utf-8")
     here = start(home, *arguments, env=environment)
-    wait_until(lambda: list(home.glob("leases/*.*.json")), 60)
+    wait_until(lambda: list(home.glob("leases/*.*.json")))
     # The first host waits until the second has scored a range, however slow the machine is.
     stopped = survivors(marker)
     send(stopped, signal.SIGSTOP)
     scored = len(list(ranges_of(home)))
     beside = on_host("another", home, *arguments[1:])
-    wait_until(lambda: len(list(ranges_of(home))) > scored, 60)
+    wait_until(lambda: len(list(ranges_of(home))) > scored)
     send(stopped, signal.SIGCONT)
     outputs = [run.communicate(timeout=200)[0] for run in (here, beside)]
     assert (here.returncode, beside.returncode) == (0, 0), outputs
