@@ -25,7 +25,7 @@ from lce_core.benchmarks._base import (
     score,
 )
 from lce_core.benchmarks._prompted.cache import cell_prompts
-from lce_core.benchmarks._prompted.filling import require_filled
+from lce_core.benchmarks._prompted.filling import last_that_fits, require_filled
 from lce_core.benchmarks._prompted.retrieval import (
     Prompt,
     TokenIds,
@@ -275,17 +275,15 @@ class PromptBenchmark(Benchmark):
     def parts_that_fit(self, request: CellRequest, text: Callable[[int], str]) -> int:
         """Return the most filler parts that leave room for the answer; 0 if none fits."""
         room = request.eval_length - self.new_tokens(request.task)
-        # Double until the text is too long, then bisect: `low` fits, `high` does not.
+
+        def fits(parts: int) -> bool:
+            return len(encode(request, text(parts))) <= room
+
+        # Double until the text is too long.
         low, high = 0, 1
-        while high <= room and len(encode(request, text(high))) <= room:
+        while high <= room and fits(high):
             low, high = high, 2 * high
-        while high - low > 1:
-            middle = (low + high) // 2
-            if len(encode(request, text(middle))) <= room:
-                low = middle
-            else:
-                high = middle
-        return low
+        return last_that_fits(fits, low, high)
 
     def fitted(self, request: CellRequest, text: str) -> TokenIds:
         """Return the token ids of a prompt that leaves room for its answer.

@@ -1,4 +1,4 @@
-"""Check that prompts fill their cell's length, before a model is run."""
+"""Fill a cell's length with prompts, and check that they do before a model is run."""
 
 from __future__ import annotations
 
@@ -11,6 +11,14 @@ from lce_core.errors import UnavailableError
 
 FULL_SHARE = Fraction(95, 100)
 """Minimum fraction of the length taken by prompt and answer, as a mean over prompts."""
+
+
+def last_that_fits(fits: Callable[[int], bool], low: int, high: int) -> int:
+    """Return the last number that fits by bisection; `low` must fit and `high` must not."""
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
 
 
 def require_filled(

@@ -13,6 +13,7 @@ import numpy as np
 
 from lce_core.benchmarks import CellRequest
 from lce_core.benchmarks._data import DataSet, read_rows
+from lce_core.benchmarks._prompted.filling import last_that_fits
 from lce_core.benchmarks._prompted.retrieval import Prompt, encode
 from lce_core.errors import DataError, UnavailableError
 
@@ -165,12 +166,9 @@ def _lines_that_fit(request: CellRequest, words: Words, depth: float, seed: int)
 
     shortest = len(_checked(request, prompt(MIN_LINES)).ids)
     tokens_per_line = max(1, (len(prompt(MIN_LINES + 64).ids) - shortest) // 64)
-    # Bisection: `low` fits; `high`, twice what lines of mean length could fill, does not.
-    low, high = MIN_LINES, MIN_LINES + 2 * (request.eval_length // tokens_per_line)
-    while high - low > 1:
-        probe = (low + high) // 2
-        low, high = (probe, high) if _fits(request, prompt(probe)) else (low, probe)
-    return low
+    # Twice as many lines as lines of mean length could fill do not fit.
+    too_many = MIN_LINES + 2 * (request.eval_length // tokens_per_line)
+    return last_that_fits(lambda lines: _fits(request, prompt(lines)), MIN_LINES, too_many)
 
 
 def _fits(request: CellRequest, prompt: Prompt) -> bool:
