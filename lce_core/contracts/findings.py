@@ -28,7 +28,7 @@ class Finding:
     check: str
     """Name of the check."""
     about: str
-    """What the check verifies, as a sentence."""
+    """Sentence that names the property under test."""
     fault: str
     """Description of the violation; empty if there is none."""
 

@@ -52,7 +52,7 @@ class _Counter:
 
 @dataclass(frozen=True)
 class InUnits:
-    """The samples of one cell, each of which fits as the first release counts.
+    """The samples of one cell; each fits by the first release's count.
 
     Counts exclude the tokenizer's special tokens. `draw` continues from sample to sample.
     """

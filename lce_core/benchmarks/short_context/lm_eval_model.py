@@ -36,7 +36,7 @@ class ExtendedLM(TemplateLM):  # type: ignore[misc]
         self.tokenizer = request.tokenizer
         self._request, self._new_tokens = request, new_tokens
         self.num_requests = self.num_cut = 0
-        """Number of requests so far, and of those that lost their start."""
+        """Requests so far, and requests whose start was cut to fit the length."""
         self.lengths: list[int] = []
         """Tokens of each text that the model read, without generated answers."""
 
