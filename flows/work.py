@@ -14,6 +14,7 @@ from lce_core.execution import Execution
 from lce_core.store.artifacts import Store
 from lce_core.store.failure_notes import folders_of
 from lce_core.store.file_system import require_fit
+from lce_core.store.sweeping import sweep
 from lce_core.study.plan import StudyPlan
 from lce_core.study.pricing.time_left import Predicted
 from lce_core.study.progress import StepState, inspect
@@ -102,7 +103,7 @@ def work_of(
     store = Store(how.home)
     store.prepare()
     require_fit(store.home)
-    swept = store.sweep()
+    swept = sweep(store)
     store.studies.save_plan(plan.study.study, plan.to_json(), request.where)
     wanted = select_cells(plan, select)
     folders = folders_of(how.model_dump(mode="json"))

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shutil
 import time
 import uuid
@@ -39,22 +38,16 @@ from lce_core.store.failure_notes import FailureNotes
 from lce_core.store.failures import classify, disk_full
 from lce_core.store.file_facts import FileFacts
 from lce_core.store.identity import sha256_file
-from lce_core.store.lease import Lease, is_held, locked
+from lce_core.store.lease import Lease
 from lce_core.store.listing import Listing, find
 from lce_core.store.modes import follow_folder
 from lce_core.store.odd_files import make_folder, no_folder, remove
-from lce_core.store.parts import PART_LEASES, Parts
+from lce_core.store.parts import Parts
 from lce_core.store.records import RECORD, FileEntry, PluginCode, Record, environment, sync
 from lce_core.store.steps import Step
 from lce_core.store.study_folders import StudyFolders
 
 ATTEMPT = ".attempt-"
-ABANDONED_SECONDS = 3600.0
-"""Age after which a temporary file counts as abandoned. Writing one takes seconds."""
-_WRITTEN_ASIDE = ("cache", "failures", "leases", "mlflow", "services", "studies/*", "verifications")
-"""Folders, besides the home itself, in which temporary files are written before a rename."""
-_UNFINISHED = re.compile(r"\..+\.(?:[0-9a-f]{8}|[0-9a-f]{32})|\.files-[0-9a-f]{8}|\.probe-.+")
-"""Matches the names of temporary files."""
 WAIT_SECONDS = 0.5
 
 
@@ -261,50 +254,6 @@ class Store:
             if record := self.record(step):
                 return Outcome(record, "existing")
             return Outcome(self._compute(step, run, lease, execution), "computed")
-
-    def sweep(self) -> list[str]:
-        """Remove leftovers of dead processes: attempts, part leases, progress of finished steps.
-
-        An attempt is kept while any process, on any host, holds its step's lease. A step with a
-        damaged artifact does not count as finished, so the progress of its recomputation is kept.
-
-        Returns:
-          Names of the removed attempts.
-        """
-        swept, leases = [], self.home / "leases"
-        with locked(leases):
-            for folder in sorted((self.home / "artifacts").glob(f"*/{ATTEMPT}*")):
-                if not is_held(leases, folder.name.removeprefix(ATTEMPT).split("-")[0]):
-                    remove(folder)
-                    swept.append(folder.name)
-            there, of_parts = self.listing().ids, set(leases.glob(PART_LEASES))
-
-            def is_over(step_id: str) -> bool:
-                return (
-                    step_id in there and not is_held(leases, step_id) and self.has_finished(step_id)
-                )
-
-            for folder in sorted((self.home / "progress").glob("*")):
-                if is_over(folder.name):
-                    remove(folder)
-            # Another host may have finished a step after it failed here: drop the old failure.
-            for step_id in filter(is_over, self.failures.all()):
-                self.failures.forget(step_id)
-            for lease in sorted(leases.glob("*.json")):
-                of_part = lease in of_parts and not is_held(leases, lease.stem)
-                if of_part or is_over(lease.stem):
-                    remove(lease)
-        self._sweep_unfinished_files()
-        return swept
-
-    def _sweep_unfinished_files(self) -> None:
-        """Remove temporary files whose writers were killed, after `ABANDONED_SECONDS`."""
-        for place in ("", *_WRITTEN_ASIDE):
-            for left in self.home.glob(f"{place}/.*" if place else ".*"):
-                with contextlib.suppress(OSError):  # another process may remove it first
-                    is_old = time.time() - left.lstat().st_mtime > ABANDONED_SECONDS
-                    if is_old and _UNFINISHED.fullmatch(left.name):
-                        remove(left)
 
     def _remove_attempts(self, step: Step) -> None:
         """Remove attempts left by dead owners of the step's lease."""

@@ -146,13 +146,13 @@ def compile_study(
             published[variant.name] = published_weights(base.model, variant, target, folders, place)
         text = Text(study, base, corpus)
         for seed in study.seeds:
-            block = _Block(text, seed, data, published, steps, expected, data_folders)
-            cells.extend(block.cells())
+            seed_plan = _SeedPlan(text, seed, data, published, steps, expected, data_folders)
+            cells.extend(seed_plan.cells())
     return StudyPlan(study, steps, tuple(cells), expected)
 
 
 @dataclass
-class _Block:
+class _SeedPlan:
     """Plans the cells of one base model and seed."""
 
     text: Text

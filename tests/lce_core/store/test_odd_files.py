@@ -17,7 +17,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from lce_core.errors import DefectError, StoreError
-from lce_core.store.artifacts import ABANDONED_SECONDS, Attempt, Store
+from lce_core.store.artifacts import Attempt, Store
 from lce_core.store.file_facts import FileFacts
 from lce_core.store.garbage import Roots, find_garbage
 from lce_core.store.identity import sha256_file
@@ -25,6 +25,7 @@ from lce_core.store.lease import Lease, holders, is_held
 from lce_core.store.odd_files import make_way, put, read_mapping
 from lce_core.store.records import write_json
 from lce_core.store.steps import Step
+from lce_core.store.sweeping import ABANDONED_SECONDS, sweep
 from lce_core.store.unforeseen import explained
 from lce_core.training.loss_log import read_entries
 from tests.support.free_steps import free_step
@@ -95,7 +96,7 @@ def test_an_artifact_or_its_progress_that_is_no_folder_is_made_again(
     CHANGES[odd](path)
     assert store.ensure(step, write, {}).status == "computed"
     assert store.record(step) is not None
-    store.sweep()
+    sweep(store)
     assert not os.path.lexists(store.home / "progress" / step.id)
     assert list(store.named(step).parent.iterdir()) == [store.named(step)]
 
@@ -200,7 +201,7 @@ def test_a_run_sweeps_what_killed_processes_left(store: Store) -> None:
         path.write_text(json.dumps(dead), encoding="utf-8")
         os.utime(path, (old, old))
     os.utime(kept[0])  # somebody may be writing it
-    store.sweep()
+    sweep(store)
     assert [path for path in left if path.exists()] == []
     assert [path for path in kept if not path.exists()] == []
     assert store.failures.of(step) is None

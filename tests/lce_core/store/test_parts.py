@@ -12,6 +12,7 @@ from lce_core.store.artifacts import Attempt, Store
 from lce_core.store.garbage import Roots, find_garbage
 from lce_core.store.lease import Lease
 from lce_core.store.parts import Parts, folders_asking
+from lce_core.store.sweeping import sweep
 from tests.support.free_steps import free_step
 
 STEP = free_step("cell", "long", {"n": 1}, {}, {"benchmark": "perplexity"})
@@ -86,7 +87,7 @@ def test_what_a_killed_process_left_of_parts_is_swept(store: Store, parts: Parts
     assert lease is not None
     content = lease._path.read_text(encoding="utf-8")
     lease._path.write_text(content.replace('"pid": ', '"pid": 9'), encoding="utf-8")
-    store.sweep()
+    sweep(store)
     assert not parts.folder.exists()
     assert not list((store.home / "leases").glob("*.json"))
 
@@ -94,7 +95,7 @@ def test_what_a_killed_process_left_of_parts_is_swept(store: Store, parts: Parts
 def test_a_live_lease_of_a_part_is_not_swept(store: Store, parts: Parts) -> None:
     lease = parts.lease("b")
     assert lease is not None
-    store.sweep()
+    sweep(store)
     assert parts.left() == {"b": True}
     assert parts.folder.is_dir()
     lease.release()

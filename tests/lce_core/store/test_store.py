@@ -30,6 +30,7 @@ from lce_core.store.file_facts import sha256_of
 from lce_core.store.lease import HEARTBEAT_SECONDS, STALE_SECONDS, Lease, holders, is_held
 from lce_core.store.records import Record, write_json
 from lce_core.store.steps import Step
+from lce_core.store.sweeping import sweep
 from tests.support.file_events import opened
 from tests.support.free_steps import free_step
 
@@ -216,11 +217,11 @@ def test_a_killed_writer_is_taken_over_and_its_attempt_swept(store: Store, tmp_p
     note = tmp_path / "note"
     writer = child(store, 60.0, note)
     wait_for(note)
-    assert store.sweep() == []  # it lives: its attempt is not ours to remove
+    assert sweep(store) == []  # it lives: its attempt is not ours to remove
     writer.send_signal(signal.SIGKILL)
     writer.communicate()
     assert store.record(a_step()) is None
-    assert len(store.sweep()) == 1
+    assert len(sweep(store)) == 1
     assert store.ensure(a_step(), write, {}).status == "computed"
 
 
@@ -277,16 +278,16 @@ def test_a_live_attempt_of_another_host_is_not_swept(store: Store) -> None:
     attempt.mkdir(parents=True)
     lease = store.home / "leases" / f"{a_step().id}.json"
     lease.write_text(json.dumps({"host": "elsewhere", "pid": 1, "token": "t"}))
-    assert store.sweep() == []
+    assert sweep(store) == []
     os.utime(lease, (time.time() - 3600, time.time() - 3600))
-    assert store.sweep() == [attempt.name]
+    assert sweep(store) == [attempt.name]
 
 
 def test_progress_of_a_finished_step_is_swept(store: Store) -> None:
     store.ensure(a_step(), write, {})
     for short in (a_step().id, "0" * 12):
         (store.home / "progress" / short).mkdir()
-    store.sweep()
+    sweep(store)
     assert [path.name for path in (store.home / "progress").iterdir()] == ["0" * 12]
 
 
@@ -295,7 +296,7 @@ def test_progress_of_a_damaged_step_that_is_computed_again_is_kept(store: Store)
     (store.path(a_step()) / "a.txt").write_text("other")
     progress = store.home / "progress" / a_step().id
     progress.mkdir()
-    store.sweep()
+    sweep(store)
     assert progress.is_dir()
 
 

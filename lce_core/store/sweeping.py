@@ -1,0 +1,64 @@
+"""Remove what dead processes left in a store; every run does this as it starts."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+
+from lce_core.store.artifacts import ATTEMPT, Store
+from lce_core.store.lease import is_held, locked
+from lce_core.store.odd_files import remove
+from lce_core.store.parts import PART_LEASES
+
+ABANDONED_SECONDS = 3600.0
+"""Age after which a temporary file counts as abandoned. Writing one takes seconds."""
+_WRITTEN_ASIDE = ("cache", "failures", "leases", "mlflow", "services", "studies/*", "verifications")
+"""Folders, besides the home itself, in which temporary files are written before a rename."""
+_UNFINISHED = re.compile(r"\..+\.(?:[0-9a-f]{8}|[0-9a-f]{32})|\.files-[0-9a-f]{8}|\.probe-.+")
+"""Matches the names of temporary files."""
+
+
+def sweep(store: Store) -> list[str]:
+    """Remove leftovers of dead processes: attempts, part leases, progress of finished steps.
+
+    An attempt is kept while any process, on any host, holds its step's lease. A step with a
+    damaged artifact does not count as finished, so the progress of its recomputation is kept.
+
+    Returns:
+      Names of the removed attempts.
+    """
+    swept, leases = [], store.home / "leases"
+    with locked(leases):
+        for folder in sorted((store.home / "artifacts").glob(f"*/{ATTEMPT}*")):
+            if not is_held(leases, folder.name.removeprefix(ATTEMPT).split("-")[0]):
+                remove(folder)
+                swept.append(folder.name)
+        stored, of_parts = store.listing().ids, set(leases.glob(PART_LEASES))
+
+        def is_finished(step_id: str) -> bool:
+            is_stored = step_id in stored and not is_held(leases, step_id)
+            return is_stored and store.has_finished(step_id)
+
+        for folder in sorted((store.home / "progress").glob("*")):
+            if is_finished(folder.name):
+                remove(folder)
+        # Another host may have finished a step after it failed here: drop the old failure.
+        for step_id in filter(is_finished, store.failures.all()):
+            store.failures.forget(step_id)
+        for lease in sorted(leases.glob("*.json")):
+            is_dead_part = lease in of_parts and not is_held(leases, lease.stem)
+            if is_dead_part or is_finished(lease.stem):
+                remove(lease)
+    _sweep_temporary_files(store)
+    return swept
+
+
+def _sweep_temporary_files(store: Store) -> None:
+    """Remove temporary files whose writers were killed, after `ABANDONED_SECONDS`."""
+    for place in ("", *_WRITTEN_ASIDE):
+        for left in store.home.glob(f"{place}/.*" if place else ".*"):
+            with contextlib.suppress(OSError):  # another process may remove it first
+                is_old = time.time() - left.lstat().st_mtime > ABANDONED_SECONDS
+                if is_old and _UNFINISHED.fullmatch(left.name):
+                    remove(left)
