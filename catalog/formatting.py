@@ -19,10 +19,9 @@ from typing import Any
 
 from lce_core import formats
 from lce_core.errors import SpecError, did_you_mean
-from lce_core.terminal import visible
+from lce_core.terminal import WIDTH, visible
 
 FORMATS = ("table", "csv", "json")
-WIDTH = 80
 
 _NULL = "-"
 _LONGEST_CELL = 1000

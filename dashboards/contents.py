@@ -6,7 +6,7 @@ The query of each field of `Contents` is the file of that name in `sql/`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -83,38 +83,46 @@ def read_contents(catalog: Path, study: str) -> Contents:
     Raises:
       SpecError: the catalog or the study does not exist, or an earlier version made the catalog.
     """
+    names = [field.name for field in fields(Contents) if field.name != "study"]
+    queries = {name: (_SQL / f"{name}.sql").read_text(encoding="utf-8") for name in names}
     with open_catalog(catalog) as connection:
-        known = [row["study"] for row in _rows(connection, "SELECT DISTINCT study FROM studies")]
-        if study not in known:
-            raise SpecError(
-                "study", repr(study), f"a study of {catalog}", did_you_mean(study, known)
-            )
-        try:
-            found = {
-                field.name: _rows(connection, _query(field.name), study)
-                for field in fields(Contents)
-                if field.name != "study"
-            }
-        except (duckdb.CatalogException, duckdb.BinderException) as error:
-            raise SpecError(
-                catalog,
-                str(error).splitlines()[0],
-                "a catalog with all that a report shows",
-                "run `lce rebuild catalog`",
-            ) from None
-    return Contents(study, **found)
+        return Contents(study, **rows_of(connection, study, queries))
+
+
+def rows_of(
+    connection: duckdb.DuckDBPyConnection, study: str, queries: Mapping[str, str]
+) -> dict[str, list[Row]]:
+    """Return the rows of each query about a study.
+
+    Args:
+      connection: the catalog, opened by `catalog.queries.open_catalog`.
+      study: name of a study in the catalog.
+      queries: SQL with the parameter $study, by name.
+
+    Raises:
+      SpecError: the catalog lacks the study, or an earlier version made the catalog.
+    """
+    known = [
+        name for (name,) in connection.execute("SELECT DISTINCT study FROM studies").fetchall()
+    ]
+    if study not in known:
+        raise SpecError("study", repr(study), "a study of the catalog", did_you_mean(study, known))
+    found = {}
+    try:
+        for name, sql in queries.items():
+            answer = connection.execute(sql, {"study": study})
+            columns = [column[0] for column in answer.description or ()]
+            found[name] = [dict(zip(columns, row, strict=True)) for row in answer.fetchall()]
+    except (duckdb.CatalogException, duckdb.BinderException) as error:
+        raise SpecError(
+            "catalog",
+            str(error).splitlines()[0],
+            "a catalog of this version of lce",
+            "run `lce rebuild catalog`",
+        ) from None
+    return found
 
 
 def select(rows: Sequence[Row], **values: object) -> list[Row]:
     """Return the rows whose columns equal the given values."""
     return [row for row in rows if all(row[name] == value for name, value in values.items())]
-
-
-def _query(name: str) -> str:
-    return (_SQL / f"{name}.sql").read_text(encoding="utf-8")
-
-
-def _rows(connection: duckdb.DuckDBPyConnection, sql: str, study: str | None = None) -> list[Row]:
-    found = connection.execute(sql, {} if study is None else {"study": study})
-    columns = [column[0] for column in found.description or ()]
-    return [dict(zip(columns, row, strict=True)) for row in found.fetchall()]

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dashboards.contents import Contents, Row
-from lce_core.study.variants import variant_label
+from lce_core.study.variants import CONTROL, variant_label
 
-CONTROL = "none"
 MOST_LINES = 6
 TITLES = {
     "interpolation": "Position interpolation",

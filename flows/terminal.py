@@ -12,9 +12,6 @@ from rich.table import Table
 
 from lce_core.terminal import Guarded, visible
 
-WIDTH = 80
-"""Width that every terminal has; wider tables are split."""
-
 
 def plain_table(texts: Sequence[str], numbers: Sequence[str] = (), gap: int = 2) -> Table:
     """Return a table without lines: columns of text, then columns of numbers aligned right.

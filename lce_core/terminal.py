@@ -13,6 +13,8 @@ import sys
 from collections.abc import Iterable
 from typing import Any, TextIO
 
+WIDTH = 80
+"""Columns that every terminal has; wider tables are split."""
 _STEERING = re.compile(
     # C0 except tab and newline, DEL, C1; invisible characters and those that reorder text; line
     # and paragraph separators; surrogates, which cannot be encoded.

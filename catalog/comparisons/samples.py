@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from lce_core.study.variants import CONTROL
+
 if TYPE_CHECKING:
     import duckdb
 
-BASE = ("none", True)
+BASE = (CONTROL, True)
 """The unmodified base model."""
 Aggregation = Literal["mean", "power of mean", "mean of powers"]
 Method = tuple[str, bool]

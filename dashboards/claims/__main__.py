@@ -26,9 +26,8 @@ from dashboards.claims import (
 )
 from lce_core.errors import SpecError
 from lce_core.store.unforeseen import explained
-from lce_core.terminal import guard_terminal
+from lce_core.terminal import WIDTH, guard_terminal
 
-WIDTH = 80
 ORDER = {"best": "Best", "order": "Perplexity and downstream scores"}
 """Headings by topic, printed if no method is given."""
 

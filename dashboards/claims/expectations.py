@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Literal
 from dashboards.claims import wording
 from dashboards.claims.claim import Claim
 from dashboards.claims.found import claims
-from dashboards.claims.views import Row, Views, first, other, read_views
+from dashboards.claims.views import Views, first, other, read_views
+from dashboards.contents import Row
 
 if TYPE_CHECKING:
     import duckdb

@@ -8,7 +8,8 @@ from typing import Any
 from dashboards.claims import wording
 from dashboards.claims.claim import Claim, Verdict
 from dashboards.claims.pairs import ahead
-from dashboards.claims.views import Row, Views, first, other_labels
+from dashboards.claims.views import Views, first, other_labels
+from dashboards.contents import Row
 from lce_core import formats
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from dashboards.claims import wording
 from dashboards.claims.claim import Claim
-from dashboards.claims.views import BASE, Row, Views, first, other, with_more_tasks
+from dashboards.claims.views import BASE, Views, first, other, with_more_tasks
+from dashboards.contents import Row
 from lce_core import formats
 
 _UNDECIDED = ("the same", "no difference found", "too few")

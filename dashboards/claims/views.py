@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dashboards.claims import wording
-from lce_core.errors import SpecError, did_you_mean
+from dashboards.contents import Row, rows_of
+from lce_core.study.variants import CONTROL
 
 if TYPE_CHECKING:
     import duckdb
 
-Row = dict[str, Any]
 Method = tuple[str, bool]
 
-BASE: Method = ("none", True)
-CONTROL: Method = ("none", False)
-"""The base model with the same training as the tuned methods, but without an extension."""
+BASE: Method = (CONTROL, True)
+"""The unmodified base model."""
 PERPLEXITY = "perplexity"
 _QUERIES = {
     "studies": "FROM studies WHERE study = $study",
@@ -55,22 +54,7 @@ def read_views(connection: duckdb.DuckDBPyConnection, study: str) -> Views:
     Raises:
       SpecError: the catalog lacks the study, or an earlier version made the catalog.
     """
-    import duckdb
-
-    known = [row["study"] for row in _rows(connection, "SELECT DISTINCT study FROM studies", {})]
-    if study not in known:
-        raise SpecError("study", repr(study), "a study of the catalog", did_you_mean(study, known))
-    try:
-        return Views(
-            **{name: _rows(connection, sql, {"study": study}) for name, sql in _QUERIES.items()}
-        )
-    except duckdb.CatalogException as error:
-        raise SpecError(
-            "catalog",
-            str(error).splitlines()[0],
-            "a catalog with comparisons",
-            "run `lce rebuild catalog`",
-        ) from None
+    return Views(**rows_of(connection, study, _QUERIES))
 
 
 def first(row: Row) -> Method:
@@ -94,9 +78,3 @@ def with_more_tasks(rows: Sequence[Row], column: str) -> set[str]:
     for row in rows:
         tasks.setdefault(row["benchmark"], set()).add(row[column])
     return {name for name, found in tasks.items() if len(found) > 1}
-
-
-def _rows(connection: duckdb.DuckDBPyConnection, sql: str, values: Row) -> list[Row]:
-    found = connection.execute(sql, values)
-    columns = [column[0] for column in found.description or ()]
-    return [dict(zip(columns, row, strict=True)) for row in found.fetchall()]

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lce_core import formats
-from lce_core.study.variants import variant_label
+from lce_core.study.variants import CONTROL, variant_label
 
-CONTROL = "none"
 NAMED = 4
 """Methods that a sentence lists by name; further methods are counted."""
 

@@ -19,13 +19,13 @@ from typing import Any, Literal, get_args
 from flows.plans.amounts import GPU_HOURS_OF, error_of
 from flows.plans.pricing import Price, Prices, device_here, prices_of
 from flows.selection import with_cells
-from flows.terminal import WIDTH
 from lce_core import formats
 from lce_core.errors import SpecError
 from lce_core.execution import Execution
 from lce_core.study.plan import PlannedCell, StudyPlan
 from lce_core.study.pricing.device_types import DEVICE_TYPES
 from lce_core.study.progress import StepState
+from lce_core.terminal import WIDTH
 
 Unit = Literal["gpuh", "cpuh", "h"]
 

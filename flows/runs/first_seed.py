@@ -9,9 +9,10 @@ from pathlib import Path
 
 from flows.runs.display import Display
 from flows.runs.results import show_results
-from flows.terminal import WIDTH, Terminal
+from flows.terminal import Terminal
 from lce_core.study.plan import StudyPlan
 from lce_core.study.units import Unit
+from lce_core.terminal import WIDTH
 from tasks.projections import refresh
 
 

@@ -10,12 +10,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from flows.terminal import WIDTH, plain_table
+from flows.terminal import plain_table
 from lce_core import formats
 from lce_core.benchmarks import BENCHMARKS
 from lce_core.study.plan import StudyPlan
 from lce_core.study.spec import MethodEntry, StudySpec
 from lce_core.study.variants import variant_label
+from lce_core.terminal import WIDTH
 from tasks.questions import read
 
 LENGTHS = (

@@ -17,7 +17,7 @@ from flows.plans.amounts import (
     tokens_and_time,
 )
 from flows.plans.pricing import Price, Prices, prices_of, time_left
-from flows.terminal import WIDTH, Terminal, plain_table
+from flows.terminal import Terminal, plain_table
 from lce.views.planning import Inspection
 from lce_core import formats
 from lce_core.store.steps import Step
@@ -26,6 +26,7 @@ from lce_core.study.progress import Change
 from lce_core.study.step_cost import StepCost
 from lce_core.study.step_kinds import CellSpec, FinetuneSpec
 from lce_core.study.variants import variant_label, variant_name
+from lce_core.terminal import WIDTH
 
 SIGNS: dict[Change, str] = {
     "done": "=",

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from flows.plans.amounts import device_of, error_of
 from flows.plans.pricing import Prices, prices_of, time_left
-from flows.terminal import WIDTH, Terminal
+from flows.terminal import Terminal
 from lce.views.grid import ASCII, SIGNS, grid_lines
 from lce.views.planning import Inspection
 from lce_core import formats
@@ -21,6 +21,7 @@ from lce_core.errors import SpecError
 from lce_core.store.lease import Holder
 from lce_core.study.pricing.time_left import Running
 from lce_core.study.states import STATES
+from lce_core.terminal import WIDTH
 
 REFRESH_SECONDS = 2.0
 PRICE_SECONDS = 30.0

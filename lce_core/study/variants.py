@@ -5,6 +5,9 @@ The catalog has the same label as its SQL macro `variant_label`.
 
 from __future__ import annotations
 
+CONTROL = "none"
+"""Method of the controls: the base model, frozen or fine-tuned, without an extension."""
+
 
 def weights_label(frozen: bool) -> str:
     """Return "frozen" or "tuned"."""

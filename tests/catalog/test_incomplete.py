@@ -42,7 +42,7 @@ def test_a_method_without_its_hardest_task_has_no_mean_and_is_not_the_best(tmp_p
     assert ranks == [(name, 1 if name == "none" else None, False) for name in other]
     page = render(read_contents(catalog, "study-0"))
     assert re.findall(FRAMED, page) == []
-    told = re.findall(r'class="field absent"[^>]*data-told="(.*?)"', page)
+    told = re.findall(r'class="field absent"[^>]*data-tooltip="(.*?)"', page)
     rest = "; mean over the finished cells: 1.000"
     assert told == [
         f"pi, ruler at 512: failed: vt seed 0 (non_finite: got NaN){rest}",

@@ -15,7 +15,8 @@ from dashboards.app.points import DIMENSIONS, Measure, Points, dimension, measur
 from dashboards.app.tables import table
 from dashboards.app.theme import NUM_COLOURS, colour, series
 from dashboards.contents import Row
-from dashboards.families import CONTROL, NO_EXTENSION, OTHERS, TITLES, Variant
+from dashboards.families import NO_EXTENSION, OTHERS, TITLES, Variant
+from lce_core.study.variants import CONTROL
 
 WIDTH, HEIGHT = 290, 320
 LEGEND_ROW = 26
