@@ -100,7 +100,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(pytest.mark.skip(reason=reason))
     if hasattr(config, "workerinput"):
         # While one process ends a file that takes long, the other has short ones to do.
-        slow = {item.path for item in items if item.get_closest_marker("slow")}
+        slow = {item.path for item in items if any(map(item.get_closest_marker, ("slow", "long")))}
         first = next((item.path for item in items if END_TO_END in item.path.parts), None)
         items.sort(
             key=lambda item: (
