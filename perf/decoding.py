@@ -30,7 +30,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoModelForCausalLM, DynamicCache
 
-from lce_core.evaluation.decoding import _continue, _Settings
+from lce_core.evaluation.decoding import _answers, _prefill, _Settings
 from lce_core.extension.extended_model import ExtendedModel
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
@@ -159,7 +159,8 @@ def answers(model: ExtendedModel, cache: DynamicCache, batch: int, number: int) 
     """Decode `number` tokens of each text from the cache, then restore the cache."""
     length = cache.get_seq_length()
     settings = _Settings(number, [lambda _: False] * batch, 1 << 30, 1 << 30, False)
-    found = _continue(model, range(batch), last_tokens(model.model, batch), settings, cache)
+    states = _prefill(model, last_tokens(model.model, batch), settings, cache)
+    found = _answers(model, range(batch), states, settings, cache)
     cache.crop(length - cache.get_seq_length())
     return [answer.tolist() for answer in found]
 

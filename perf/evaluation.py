@@ -33,7 +33,7 @@ from lce_core.benchmarks._prompted.retrieval import text_answers
 from lce_core.benchmarks.ruler import match
 from lce_core.benchmarks.ruler._tasks import new_tokens
 from lce_core.evaluation.decoding import generate
-from lce_core.evaluation.likelihood import window_nll
+from lce_core.evaluation.likelihood import window_scores
 from lce_core.evaluation.loss_cache import LossCache
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
@@ -249,11 +249,11 @@ def no_full_logits(options: argparse.Namespace, length: int, target: float) -> d
             logits = stock(ids).logits[0, :-1]
             return functional.cross_entropy(logits.float(), ids[0, 1:], reduction="none")
 
-    found = window_nll(model, windows, batch_tokens=length)[0]
+    found = window_scores(model, windows, batch_tokens=length).nll[0]
     error = float(np.abs(found - full().cpu().numpy()).max())
     assert error < 1e-4, error
     most = extra_memory(options, full)
-    least = extra_memory(options, lambda: window_nll(model, windows, batch_tokens=length))
+    least = extra_memory(options, lambda: window_scores(model, windows, batch_tokens=length))
     check = f"{least:.0f} against {most:.0f} MiB, equal to {error:.0e}"
     return _row(f"memory of losses at {length}", "full logits", (most / least, None), target, check)
 

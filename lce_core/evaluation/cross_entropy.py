@@ -48,17 +48,6 @@ def linear_cross_entropy(
 
 
 @torch.no_grad()
-def token_nll(
-    hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, block: int = 1024
-) -> Tensor:
-    """Return each target's negative log-likelihood in nats, (N,) fp32 (fp64 for fp64 input).
-
-    The arguments are those of `linear_cross_entropy`. No gradients are computed.
-    """
-    return token_scores(hidden, weight, bias, targets, block)[0]
-
-
-@torch.no_grad()
 def token_scores(
     hidden: Tensor,
     weight: Tensor,
@@ -68,13 +57,16 @@ def token_scores(
     *,
     no_text: int | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Return `token_nll` and a bool tensor (N,), True where the target is the most likely token.
+    """Return each target's negative log-likelihood, and whether it is the most likely token.
 
-    The other arguments are those of `linear_cross_entropy`.
+    The other arguments are those of `linear_cross_entropy`. No gradients are computed.
 
     Args:
       no_text: id of a token that a method inserts. It keeps its probability but never counts as the
         most likely token, because it does not occur in text and decoding never chooses it.
+
+    Returns:
+      NLL in nats (N,) in fp32, or fp64 for fp64 input; and a bool tensor (N,).
     """
     dtype = _product_dtype(hidden)
     parts = [hidden.new_zeros(0, dtype=_sum_dtype(hidden))]

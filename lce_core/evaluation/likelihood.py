@@ -23,17 +23,6 @@ if TYPE_CHECKING:
     from lce_core.extension.extended_model import ExtendedModel
 
 
-def window_nll(
-    model: ExtendedModel,
-    windows: NDArray[np.integer],
-    *,
-    batch_tokens: int,
-    report: Progress = no_progress,
-) -> NDArray[np.float32]:
-    """Return only the losses (n, L - 1) of `window_scores`."""
-    return window_scores(model, windows, batch_tokens=batch_tokens, report=report).nll
-
-
 def window_scores(
     model: ExtendedModel,
     windows: NDArray[np.integer],

@@ -16,17 +16,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from lce_core.attention import AttentionScheme
 from lce_core.attention.cache import PreallocatedCache, RaggedCache
 from lce_core.attention.registered import ATTENTION
 from lce_core.attention.rotary import RequestRotary
+from lce_core.attention.rotation import check_heads
+from lce_core.attention.schemes import FullCausal
 from lce_core.attention.stock import STOCK
 from lce_core.attention.token_graphs import Recorder, TokenGraphs
-from lce_core.errors import UnavailableError
-from lce_core.extension.description import described
+from lce_core.errors import SpecError, UnavailableError
 from lce_core.extension.insertion import Inserter
 from lce_core.extension.kernels import HALF
 from lce_core.methods import Method, begins_alike
-from lce_core.rope import ContextLengths, RopeGeometry
+from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 if TYPE_CHECKING:
     from transformers import DynamicCache, PreTrainedModel
@@ -103,7 +105,9 @@ class ExtendedModel:
                 "a request within the method's reach",
                 "evaluate shorter contexts, or raise target_context",
             )
-        table, scheme = described(self.method, self.geometry, lengths, training=self.training)
+        table, scheme = table_and_scheme(
+            self.method, self.geometry, lengths, training=self.training
+        )
         if self._positions != "exact":
             table = replace(table, positions=self._positions)
         self._rotary.begin(table, self.inserter.length(num_tokens) if self.inserter else num_tokens)
@@ -115,7 +119,9 @@ class ExtendedModel:
     def request_key(self, num_tokens: int) -> tuple[object, ...]:
         """Return a key that is equal for requests with the same frequencies and attention."""
         lengths = ContextLengths(self.trained, self.target, num_tokens)
-        table, scheme = described(self.method, self.geometry, lengths, training=self.training)
+        table, scheme = table_and_scheme(
+            self.method, self.geometry, lengths, training=self.training
+        )
         return table.inv_freq.tobytes(), table.attention_factor, scheme
 
     def cut_back(self, cache: DynamicCache, num_tokens: int) -> None:
@@ -215,3 +221,27 @@ class ExtendedModel:
 def _attentions(model: PreTrainedModel) -> list[Any]:
     decoder: Any = model.model
     return [layer.self_attn for layer in decoder.layers]
+
+
+def table_and_scheme(
+    method: Method, geometry: RopeGeometry, lengths: ContextLengths, *, training: bool
+) -> tuple[RopeTable, AttentionScheme | None]:
+    """Return the method's table and attention scheme at these lengths; None means stock attention.
+
+    Raises:
+      SpecError: if the table does not fit the model's heads.
+    """
+    table = method.rope_table(geometry, lengths)
+    attention = method.training_attention if training else method.attention
+    scheme = attention(geometry, lengths)
+    if table.inv_freq.shape[-1] != geometry.num_pairs:
+        raise SpecError(
+            method.plugin_name,
+            f"{table.inv_freq.shape[-1]} frequencies",
+            f"one frequency for each of the {geometry.num_pairs} pairs",
+            "compute them from geometry.rotary_dim",
+        )
+    check_heads(table, geometry.num_heads, geometry.num_kv_heads)
+    if scheme is None and table.inv_freq.ndim == 2:
+        scheme = FullCausal()
+    return table, scheme

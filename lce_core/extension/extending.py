@@ -21,15 +21,14 @@ from lce_core.attention import AttentionScheme
 from lce_core.attention.layers import keep_precision
 from lce_core.attention.registered import ATTENTION
 from lce_core.attention.stock import STOCK
-from lce_core.extension.compatibility import check_model
-from lce_core.extension.description import described
-from lce_core.extension.extended_model import ExtendedModel
+from lce_core.errors import SpecError
+from lce_core.extension.extended_model import ExtendedModel, table_and_scheme
 from lce_core.extension.insertion import Inserter, reserve_token
 from lce_core.extension.kernels import scheme_kernel, stock_kernel
 from lce_core.extension.learned import make_rotary
 from lce_core.methods import Method
 from lce_core.models import LanguageModel
-from lce_core.rope import ContextLengths
+from lce_core.rope import ContextLengths, RopeGeometry
 from lce_core.rope.architectures import ARCHITECTURES
 
 if TYPE_CHECKING:
@@ -82,11 +81,11 @@ def extend(
         where it cannot run.
     """
     geometry = base_model.geometry
-    check_model(model, geometry)
+    _check_model(model, geometry)
     keep_precision(model.config.model_type)
     lengths = ContextLengths(geometry.trained_context, target, target)
     method.check(geometry, lengths)
-    _, scheme = described(method, geometry, lengths, training=training)
+    _, scheme = table_and_scheme(method, geometry, lengths, training=training)
     asked = (device or model.device, compute_dtype or model.dtype, kernel)
     name = scheme_kernel(scheme, *asked) if scheme else stock_kernel(*asked)
     rotary = make_rotary(method, geometry, lengths, identity=scheme is not None, seed=seed)
@@ -128,3 +127,45 @@ def _own_configuration(model: PreTrainedModel) -> None:
     for module in modules:
         if getattr(module, "config", None) is shared:
             module.config = own
+
+
+def _check_model(model: PreTrainedModel, geometry: RopeGeometry) -> None:
+    """Check that a loaded model matches the description in its base model's plug-in.
+
+    Raises:
+      SpecError: if they differ; the message names the difference.
+    """
+    config = model.config
+    if config.model_type not in ARCHITECTURES:
+        raise SpecError(
+            type(model).__name__,
+            config.model_type,
+            f"a model of type {', '.join(ARCHITECTURES)}",
+            "load one of `lce models`",
+        )
+    if window := getattr(config, "sliding_window", None):
+        raise SpecError(
+            f"{type(model).__name__}.sliding_window",
+            window,
+            "full attention in every layer",
+            "load a model without sliding windows",
+        )
+    rope = config.rope_parameters
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    found = {
+        "head_dim": head_dim,
+        "rotary_dim": int(head_dim * rope.get("partial_rotary_factor", 1.0)),
+        "num_heads": config.num_attention_heads,
+        "num_kv_heads": config.num_key_value_heads,
+        "theta": float(rope["rope_theta"]),
+        "rope_type": rope["rope_type"],
+    }
+    for key, value in found.items():
+        expected = "default" if key == "rope_type" else getattr(geometry, key)
+        if value != expected:
+            raise SpecError(
+                f"{type(model).__name__}.{key}",
+                value,
+                f"{expected!r}, as the base model has it",
+                "check that the folder holds the weights of this base model, without scaling",
+            )

@@ -31,6 +31,7 @@ EXPONENTS = range(17)
 """Powers of ten of the bases in a grid."""
 
 _BLOCK = 512
+"""Distances of one block of the matrix product in `discrimination_runs`."""
 _DOUBTFUL = 1e-6
 """Sums by angle addition have errors below 1e-8; sums this close to zero are computed directly."""
 

@@ -92,19 +92,21 @@ def _check(job: TrainingJob, device: torch.device) -> None:
 
 def _carry_out(job: TrainingJob, device: torch.device, report: Report) -> dict[str, Any]:
     if job.processes == 1:
-        with reproducible(device, job.threads):
-            return Trainer(job, device).train(report)
+        return _train(job, device, report)
     job.resume.mkdir(parents=True, exist_ok=True)
     payload = job.model_dump_json()
     return launching.launch("lce_core.training.run", payload, job.processes, report, job.resume)
 
 
+def _train(job: TrainingJob, device: torch.device, report: Report) -> dict[str, Any]:
+    with reproducible(device, job.threads):
+        return Trainer(job, device).train(report)
+
+
 def _work(payload: str, report: Report) -> dict[str, Any]:
     """Train in one process of a launched run."""
     job = TrainingJob.model_validate_json(payload)
-    device = resolve_device(job.device)
-    with reproducible(device, job.threads):
-        return Trainer(job, device).train(report)
+    return _train(job, resolve_device(job.device), report)
 
 
 if __name__ == "__main__":

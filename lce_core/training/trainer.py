@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 
 _REPORT_SECONDS = 1.0
+"""Enough for a progress bar; a step of a toy model takes milliseconds."""
 _WRITING_SHARE = 20
 """Writing resume points may take up to 1 / this share of the training time."""
 _PATIENCE = timedelta(hours=2)
@@ -67,6 +68,7 @@ class Trainer:
         self.job, self.training = job, job.training
         self.rows = open_rows(job)
         self.micro_rows = job.micro_rows
+        # All processes run the same number of passes, so the share of the first one tells it.
         micro_batches = len(share(np.arange(job.rows_per_step), 0, job.processes, self.micro_rows))
         self.accelerator = Accelerator(
             cpu=device.type == "cpu",
@@ -78,6 +80,7 @@ class Trainer:
             ],
         )
         self.device = self.accelerator.device
+        self._is_main = bool(self.accelerator.is_main_process)
         self.base = plugin_of(job)
         self.sharded = job.is_sharded(self.device)
         parts = build(job, self.base, self.device)
@@ -113,10 +116,6 @@ class Trainer:
         return torch.optim.AdamW(self.parameters.values(), fused=True, **settings)
 
     @property
-    def _is_main(self) -> bool:
-        return bool(self.accelerator.is_main_process)
-
-    @property
     def _ema_tensors(self) -> dict[str, torch.Tensor] | None:
         return self.ema.tensors if self.ema else None
 
@@ -144,9 +143,10 @@ class Trainer:
             entry, previous = self.telemetry.entry(step, loss, norm, now - previous), now
             if log:
                 log.append(entry)
-            if now - reported >= _REPORT_SECONDS or is_last:
+            if self._is_main and (now - reported >= _REPORT_SECONDS or is_last):
                 reported = now
-                self._report(report, entry)
+                shown = {key: entry[key] for key in ("step", "loss", "tokens_per_second")}
+                report({**shown, "steps": self.job.num_steps})
             if save_now and not is_last:
                 writing = time.monotonic()
                 self._save_point(step + 1)
@@ -181,7 +181,8 @@ class Trainer:
         mine = share(rows, accelerator.process_index, accelerator.num_processes, self.micro_rows)
         batches = [self._read(part) for part in mine]
         # Read all micro-batches before the first pass: the loss is a mean over the tokens of all
-        # processes, so each gradient is scaled by the total weight.
+        # processes, so each gradient is scaled by the total weight. The first token of a row is
+        # never predicted, so its weight does not count.
         weight = self._sum(sum(float(weights[:, 1:].sum()) for _, weights in batches))[0]
         if not weight > 0:
             raise DataError(
@@ -291,11 +292,6 @@ class Trainer:
                 f" good resume point is that of step {self.saved_step} in"
                 f" {self.job.resume}",
             )
-
-    def _report(self, report: Report, entry: dict[str, Any]) -> None:
-        if self._is_main:
-            shown = {key: entry[key] for key in ("step", "loss", "tokens_per_second")}
-            report({**shown, "steps": self.job.num_steps})
 
     def _require_finite_weights(self, step: int) -> None:
         # A finite gradient can still push weights to infinity if the learning rate is too high.

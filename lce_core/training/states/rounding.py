@@ -25,7 +25,7 @@ from torch import Tensor
 from lce_core.training.sharding import local, local_rows
 
 _BLOCK = 1 << 22
-"""Approximate numbers per block; bounds the fp32 temporaries of an update."""
+"""Approximate numbers per block; bounds each fp32 temporary of an update to 16 MiB."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from lce_core.evaluation.cross_entropy import linear_cross_entropy, token_nll, token_scores
+from lce_core.evaluation.cross_entropy import linear_cross_entropy, token_scores
+from tests.support.losses import token_nll
 
 
 def _problem(

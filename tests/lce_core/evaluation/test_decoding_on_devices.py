@@ -12,10 +12,10 @@ import torch
 
 from lce_core.contracts.tiny_models import BASES, TARGET, VOCABULARY, fits, stock
 from lce_core.evaluation.decoding import generate
-from lce_core.evaluation.likelihood import window_nll
 from lce_core.extension.extended_model import ExtendedModel
 from lce_core.extension.extending import extend
 from tests.support.extended_models import method, over_methods
+from tests.support.losses import window_nll
 from tests.support.on_devices import Place, over_places
 
 NEW_TOKENS = 12

@@ -15,11 +15,12 @@ from torch.nn import functional
 
 from lce_core.errors import NonFiniteError, SpecError
 from lce_core.evaluation.decoding import generate
-from lce_core.evaluation.likelihood import window_nll, window_scores
+from lce_core.evaluation.likelihood import window_scores
 from lce_core.extension.extended_model import ExtendedModel
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
+from tests.support.losses import window_nll
 
 BASE = MODELS.parse({"name": "toy_llama"}, "test")
 

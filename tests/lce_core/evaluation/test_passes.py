@@ -21,12 +21,12 @@ from hypothesis import strategies as st
 from lce_core.evaluation import passes
 from lce_core.evaluation.continuations import continuation_log_likelihoods
 from lce_core.evaluation.decoding import generate
-from lce_core.evaluation.likelihood import window_nll
 from lce_core.evaluation.loss_cache import LossCache
 from lce_core.extension.extended_model import ExtendedModel
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
 from tests.support.cells import TOY, benchmark, request
+from tests.support.losses import window_nll
 
 BUDGETS = (64, 1 << 20)
 Pass = tuple[tuple[tuple[int, ...], ...], int]

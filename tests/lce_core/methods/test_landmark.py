@@ -28,7 +28,6 @@ from lce_core.data.packing import PackedRows
 from lce_core.errors import SpecError
 from lce_core.evaluation import greedy
 from lce_core.evaluation.decoding import generate
-from lce_core.evaluation.likelihood import window_nll
 from lce_core.extension.extended_model import ExtendedModel
 from lce_core.extension.extending import extend
 from lce_core.extension.insertion import Inserter, reserve_token
@@ -38,6 +37,7 @@ from lce_core.training.job import TrainingJob
 from lce_core.training.run import run
 from lce_core.training.schedule import rows_of_step
 from tests.support.extended_models import over_bases
+from tests.support.losses import window_nll
 from tests.support.oracles.landmark_attention import (
     SCALING,
     TABLE,
