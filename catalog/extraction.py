@@ -198,7 +198,7 @@ def _cell_rows(plans: list[Row], holdings: Holdings) -> Iterator[Row]:
 def _measured(short: str | None, holdings: Holdings) -> Row:
     record = holdings.intact(short) if short else None
     result = record.result if record else {}
-    read = result.get("data")  # missing in records of earlier versions
+    read = result.get("data")
     return {
         **{
             f"{prefix}{what}": (result.get(kind) or {}).get(what)

@@ -60,7 +60,7 @@ def visible_differences(plan: StudyPlan) -> Iterator[Visible]:
             key = (cell.benchmark, cell.profile, cell.eval_length)
             possible.setdefault(key, []).append(cell)
     for entry in study.benchmarks:
-        own = {(one.label, not one.is_tuned) for one in study.methods if entry.asks(one)}
+        own = {(one.label, not one.is_tuned) for one in study.methods if entry.evaluates(one)}
         name, profile = entry.benchmark.plugin_name, entry.benchmark.profile
         for length in entry.lengths:
             cells = possible.get((name, profile, length), [])

@@ -48,7 +48,7 @@ from lce_core.store.steps import Step
 from lce_core.store.study_folders import StudyFolders
 
 ATTEMPT = ".attempt-"
-WAIT_SECONDS = 0.5
+POLL_SECONDS = 0.5
 
 
 @dataclass
@@ -217,7 +217,7 @@ class Store:
         Wait while another live process computes it. See `ensure_if_free` for arguments and errors.
         """
         while (outcome := self.ensure_if_free(step, run, execution)) is None:
-            time.sleep(WAIT_SECONDS)
+            time.sleep(POLL_SECONDS)
         return outcome
 
     def ensure_if_free(

@@ -147,7 +147,7 @@ def _state(files: Iterable[Path]) -> _State | None:
     mark, newest, num_bytes = hashlib.sha256(), 0, 0
     for file in files:
         try:
-            found = _look(file)
+            found = _stat(file)
         except OSError:
             return None
         times = (found.st_mtime_ns, found.st_ctime_ns)
@@ -158,7 +158,7 @@ def _state(files: Iterable[Path]) -> _State | None:
     return _State(mark.hexdigest(), newest, num_bytes)
 
 
-def _look(file: Path) -> os.stat_result:
+def _stat(file: Path) -> os.stat_result:
     return file.stat()
 
 

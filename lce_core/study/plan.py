@@ -19,7 +19,7 @@ from lce_core.rope import ContextLengths
 from lce_core.statistics.estimates import INTERVALS
 from lce_core.store.identity import ID_DIGITS
 from lce_core.store.steps import Step, make_step
-from lce_core.study.planned_data import Base, Data, Text
+from lce_core.study.planned_data import Base, Data, Steps, Text, add_step
 from lce_core.study.planned_training import PlannedTraining
 from lce_core.study.published import published_weights
 from lce_core.study.spec import BenchmarkEntry, MethodEntry, StudySpec
@@ -125,8 +125,8 @@ def compile_study(
       SpecError: if a method's parameters do not fit a base model or the lengths.
       DataError: if the corpus, a data set or a weights folder exists but cannot be read.
     """
-    steps: dict[str, Step] = {}
-    expected: dict[str, Step] = {}
+    steps: Steps = {}
+    expected: Steps = {}
     cells: list[PlannedCell] = []
     corpus = Data.of(partial(study.corpus.digest, data_folders))
     data = {
@@ -161,19 +161,19 @@ class _SeedPlan:
     """Benchmark data by index of the benchmark in the study and task."""
     published: Mapping[str, Data]
     """Published weights by variant name."""
-    steps: dict[str, Step]
-    expected: dict[str, Step]
+    steps: Steps
+    expected: Steps
     """Collects, instead of `steps`, the steps whose input data is missing."""
     folders: Mapping[str, Path]
 
     def cells(self) -> Iterator[PlannedCell]:
         steps = self.expected if self.text.corpus.absent else self.steps
-        training = PlannedTraining(self.text, self.seed, partial(_add, steps))
+        training = PlannedTraining(self.text, self.seed, steps)
         for variant in self.text.study.methods:
             asking = [
                 (index, entry)
                 for index, entry in enumerate(self.text.study.benchmarks)
-                if entry.asks(variant)
+                if entry.evaluates(variant)
             ]
             # A variant that no benchmark evaluates is trained only if another one starts from it.
             if not asking:
@@ -237,7 +237,7 @@ class _SeedPlan:
         checkpoint: Step | None,
         axes: Mapping[str, Any],
         data: str | None,
-        steps: dict[str, Step],
+        steps: Steps,
     ) -> Step:
         study = self.text.study
         spec = CellSpec(
@@ -256,12 +256,14 @@ class _SeedPlan:
         )
         if spec.data is not None:
             axes = {**axes, **self._expected(entry.benchmark, axes)}
-        parents = {"held_out": _add(steps, self.text.held_out(partial(_add, steps)))}
+        parents = {"held_out": self.text.held_out(steps)}
         if checkpoint is not None:
             parents["checkpoint"] = checkpoint
         names = (axes["base_model"], variant.name, f"s{self.seed}")
         places = (axes["benchmark"], axes["task"], axes["eval_length"])
-        return _add(steps, make_step(spec, "-".join(map(str, (*names, *places))), parents, axes))
+        return add_step(
+            steps, make_step(spec, "-".join(map(str, (*names, *places))), parents, axes)
+        )
 
     def _absent(self, variant: MethodEntry, data: Data) -> str | None:
         """Return why input data or published weights are missing; None if nothing is missing."""
@@ -278,10 +280,6 @@ class _SeedPlan:
         if known is None:
             return {}
         return {"num_tokens": known.num_tokens, "mean_length": known.mean_length}
-
-
-def _add(steps: dict[str, Step], step: Step) -> Step:
-    return steps.setdefault(step.fingerprint, step)
 
 
 def _check(base_model: LanguageModel, variant: MethodEntry, study: StudySpec, where: str) -> None:

@@ -62,6 +62,15 @@ class Base:
         return cls(known, weights_digest(folder), None)
 
 
+Steps = dict[str, Step]
+"""Planned steps by fingerprint, parents before children."""
+
+
+def add_step(steps: Steps, step: Step) -> Step:
+    """Add a step to the plan and return it, or return the equal step already planned."""
+    return steps.setdefault(step.fingerprint, step)
+
+
 @dataclass(frozen=True)
 class Text:
     """The study's corpus, tokenized for one base model."""
@@ -85,17 +94,8 @@ class Text:
         """Reason why the base model or the corpus is missing; None if both are here."""
         return self.base.absent or self.corpus.absent
 
-    def tokens(self) -> Step | None:
-        """Make the token shards step; return None if the corpus is not streamed."""
-        if not isinstance(self.study.corpus, StreamedCorpus):
-            return None
-        spec = TokensSpec(
-            corpus=self.study.corpus, digest=self.corpus.digest, tokenizer=self._tokenizer()
-        )
-        return make_step(spec, self._name(), {}, self._axes())
-
-    def rows(self, row_length: int, num_rows: int, seed: int, add: Callable[[Step], Step]) -> Step:
-        """Make the packed rows step; `add` puts its parent, the token shards, into the plan."""
+    def rows(self, steps: Steps, row_length: int, num_rows: int, seed: int) -> Step:
+        """Plan the packed rows, after their parent, the token shards."""
         spec = RowsSpec(
             corpus=self.study.corpus,
             digest=self.corpus.digest,
@@ -105,23 +105,28 @@ class Text:
             upsampling=self.study.upsampling,
             seed=seed,
         )
-        return make_step(
-            spec, f"{self._name()}-{row_length}-s{seed}", self._cut_from(add), self._axes()
-        )
+        name = f"{self._name()}-{row_length}-s{seed}"
+        return add_step(steps, make_step(spec, name, self._shards(steps), self._axes()))
 
-    def held_out(self, add: Callable[[Step], Step]) -> Step:
-        """Make the held-out text step; `add` puts its parent, the token shards, into the plan."""
+    def held_out(self, steps: Steps) -> Step:
+        """Plan the held-out text, after its parent, the token shards."""
         spec = HeldOutSpec(
             corpus=self.study.corpus,
             digest=self.corpus.digest,
             tokenizer=self._tokenizer(),
             tokens_per_domain=self.study.evaluation.held_out_tokens,
         )
-        return make_step(spec, self._name(), self._cut_from(add), self._axes())
+        return add_step(steps, make_step(spec, self._name(), self._shards(steps), self._axes()))
 
-    def _cut_from(self, add: Callable[[Step], Step]) -> dict[str, Step]:
-        tokens = self.tokens()
-        return {} if tokens is None else {tokens.kind: add(tokens)}
+    def _shards(self, steps: Steps) -> dict[str, Step]:
+        """Plan the token shards and return them by role; none if the corpus is not streamed."""
+        if not isinstance(self.study.corpus, StreamedCorpus):
+            return {}
+        spec = TokensSpec(
+            corpus=self.study.corpus, digest=self.corpus.digest, tokenizer=self._tokenizer()
+        )
+        tokens = make_step(spec, self._name(), {}, self._axes())
+        return {tokens.kind: add_step(steps, tokens)}
 
     def _name(self) -> str:
         return f"{self.study.corpus.plugin_name}-{self.base_model.known_as}"

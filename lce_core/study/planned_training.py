@@ -7,7 +7,6 @@ from the last run of another chain. Identical runs of different variants share o
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from lce_core.errors import SpecError
@@ -15,7 +14,7 @@ from lce_core.methods import Method
 from lce_core.recipe import Training
 from lce_core.rope import ContextLengths
 from lce_core.store.steps import Step, make_step
-from lce_core.study.planned_data import Text
+from lce_core.study.planned_data import Steps, Text, add_step
 from lce_core.study.spec import MethodEntry
 from lce_core.study.step_kinds import BaseSpec, FinetuneSpec
 
@@ -36,8 +35,8 @@ class PlannedTraining:
 
     text: Text
     seed: int
-    add: Callable[[Step], Step]
-    """Adds a step to the plan and returns it, or returns the equal step already planned."""
+    steps: Steps
+    """Receives the training steps and their rows."""
     _checkpoints: dict[str, Step | None] = field(default_factory=dict)
 
     def checkpoint(self, variant: MethodEntry) -> Step | None:
@@ -70,7 +69,7 @@ class PlannedTraining:
         )
         axes = {"base_model": base_model.known_as, "method": None, "seed": self.seed}
         name = f"{base_model.known_as}-s{self.seed}"
-        return self.add(make_step(spec, name, {"rows": rows}, axes))
+        return add_step(self.steps, make_step(spec, name, {"rows": rows}, axes))
 
     def _chain(self, variant: MethodEntry, base: Step | None) -> Step:
         study = self.text.study
@@ -105,11 +104,11 @@ class PlannedTraining:
         parents = {"rows": rows} if base is None else {"rows": rows, "base": base}
         axes = {"base_model": base_model.known_as, "method": variant.label, "seed": self.seed}
         full_name = f"{base_model.known_as}-{run.name}-s{self.seed}"
-        return self.add(make_step(spec, full_name, parents, axes))
+        return add_step(self.steps, make_step(spec, full_name, parents, axes))
 
     def _rows(self, row_length: int, num_steps: int, training: Training) -> Step:
         num_rows = num_steps * training.tokens_per_step // row_length
-        return self.add(self.text.rows(row_length, num_rows, self.seed, self.add))
+        return self.text.rows(self.steps, row_length, num_rows, self.seed)
 
 
 def _num_steps(training: Training, tokens: int) -> int:

@@ -149,7 +149,7 @@ class BenchmarkEntry(Section):
         _refuse_repeats("methods", self.methods or ())
         return self
 
-    def asks(self, variant: MethodEntry) -> bool:
+    def evaluates(self, variant: MethodEntry) -> bool:
         """Return True if the entry evaluates this variant."""
         return self.methods is None or variant.name in self.methods
 
@@ -202,7 +202,7 @@ class StudySpec(BaseModel):
         """
         if tokens := variant.train_tokens or self.train_tokens:
             return tokens
-        raise _untold("train_tokens", variant)
+        raise _missing_value("train_tokens", variant)
 
     def training_of(self, variant: MethodEntry) -> Training:
         """Return the training settings of a tuned variant.
@@ -212,7 +212,7 @@ class StudySpec(BaseModel):
         """
         if training := variant.training or self.training:
             return training
-        raise _untold("training", variant)
+        raise _missing_value("training", variant)
 
     def start_of(self, variant: MethodEntry) -> MethodEntry | None:
         """Return the tuned variant whose weights initialise this one's training, if any."""
@@ -224,7 +224,7 @@ class StudySpec(BaseModel):
         evaluated: dict[str, dict[str, set[tuple[int, str]]]] = {}
         for entry in self.benchmarks:
             by_variant = evaluated.setdefault(entry.benchmark.plugin_name, {})
-            for variant in filter(entry.asks, self.methods):
+            for variant in filter(entry.evaluates, self.methods):
                 asked = itertools.product(entry.lengths, entry.tasks)
                 by_variant.setdefault(variant.name, set()).update(asked)
         variants = {one.name: (one.label, not one.is_tuned) for one in self.methods}
@@ -235,7 +235,7 @@ class StudySpec(BaseModel):
     def num_cells(self) -> int:
         """Number of cells, counted without building them."""
         of_one_seed = sum(
-            len(entry.tasks) * len(entry.lengths) * sum(map(entry.asks, self.methods))
+            len(entry.tasks) * len(entry.lengths) * sum(map(entry.evaluates, self.methods))
             for entry in self.benchmarks
         )
         return len(self.base_models) * len(self.seeds) * of_one_seed
@@ -368,7 +368,7 @@ class StudySpec(BaseModel):
         return self
 
 
-def _untold(key: str, variant: MethodEntry) -> SpecError:
+def _missing_value(key: str, variant: MethodEntry) -> SpecError:
     return SpecError(
         key,
         "nothing",

@@ -119,7 +119,7 @@ def test_a_second_change_within_a_tick_of_the_clock_is_seen(
         return SimpleNamespace(**times, st_size=found.st_size, st_ino=found.st_ino)
 
     monkeypatch.setattr(file_facts, "TICK_SECONDS", 2.0)
-    monkeypatch.setattr(file_facts, "_look", coarse)
+    monkeypatch.setattr(file_facts, "_stat", coarse)
     facts = FileFacts(home)
     for content in ("two", "six", "ten"):  # as long as each other
         file.write_text(content)

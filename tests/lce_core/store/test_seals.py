@@ -113,9 +113,9 @@ def flip_below_the_file_system(file: Path, monkeypatch: pytest.MonkeyPatch) -> N
     before = file.stat()
     file.write_text("whale")
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
-    look = file_facts._look
+    look = file_facts._stat
     monkeypatch.setattr(
-        file_facts, "_look", lambda path: before if path.name == file.name else look(path)
+        file_facts, "_stat", lambda path: before if path.name == file.name else look(path)
     )
 
 
