@@ -185,8 +185,8 @@ def _refused(server: TemporaryServer) -> ServiceError:
         f"Prefect's server at {server.url}",
         "a refusal of this run's credentials (HTTP 401 or 403)",
         "a server that lets this run in",
-        "set PREFECT_API_AUTH_STRING or PREFECT_API_KEY for it, or unset PREFECT_API_URL; what was"
-        " finished is in the store",
+        "set PREFECT_API_AUTH_STRING or PREFECT_API_KEY for it, or unset PREFECT_API_URL;"
+        " finished steps are in the store",
     )
 
 

@@ -159,7 +159,7 @@ class Registry(Generic[P]):
                 raise SpecError(
                     str(folder / name),
                     f"{name!r}, the name of another plug-in of {self.package}",
-                    "a name that no other has",
+                    "a unique name",
                     "rename it",
                 )
         path.append(str(folder))

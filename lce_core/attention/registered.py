@@ -119,7 +119,7 @@ def _mask(
         raise SpecError(
             "attention mask",
             "padding" if padded else "packed documents",
-            "rows that are one document from their first token on",
+            "rows of one document each, without padding",
             "batch rows of equal length, without padding",
         )
     if kv_length != q_offset + q_length:

@@ -97,8 +97,8 @@ class DataSet:
                 f"data set {self.name!r}: {part}",
                 f"{got:,} rows",
                 f"all {expected:,} rows",
-                f"get it again from {self.origin}, or set num_samples to ask fewer; where less is"
-                f" meant to be there, write {json.dumps({part: got})} into {SUBSET} in its folder",
+                f"get it again from {self.origin}, or set num_samples to use fewer; if the"
+                f" folder is meant to hold a part, write {json.dumps({part: got})} into its {SUBSET}",
             )
 
     def recorded_name(self, folders: Mapping[str, Path]) -> str:
@@ -193,7 +193,7 @@ def read_rows(file: Path, columns: Sequence[str]) -> Iterator[DataRow]:
                 place,
                 f"no column {missing[0]!r}, only {', '.join(sorted(row)) or 'none'}",
                 f"the columns {', '.join(columns)}",
-                "take the data set in its published form",
+                "use the data set in its published form",
             )
         yield row
 
@@ -216,7 +216,7 @@ def _entries(file: Path) -> Iterator[tuple[str, DataRow]]:
                     f"{file}: row {number}",
                     type(row).__name__,
                     "an object",
-                    "take the data set in its published form",
+                    "use the data set in its published form",
                 )
             yield f"{file}: row {number}", row
     except (ValueError, OSError, pa.ArrowException) as error:

@@ -101,7 +101,7 @@ class PerplexityDocuments(TextBenchmark):
                 "min_document_tokens",
                 "truncate without min_document_tokens",
                 "the longest length of the study, so that all lengths see the same documents",
-                "give min_document_tokens",
+                "set min_document_tokens",
             )
         return self
 

@@ -70,7 +70,7 @@ class Clex(Method):
             raise SpecError(
                 "clex.step",
                 self.step,
-                "a step of which a whole number makes 1, so that every scale is met",
+                "a step that divides 1, so that every scale is reached",
                 f"give 1/{self.steps_per_scale} = {1 / self.steps_per_scale}",
             )
         self.untrained(geometry, 1)

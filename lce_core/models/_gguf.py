@@ -144,7 +144,7 @@ def _name(tensor: str, file: Path) -> tuple[str, str]:
         raise DataError(
             file,
             f"the tensor {tensor!r}",
-            "the tensors of a Llama alone",
+            "tensors of a Llama only",
             "name another file",
         )
     return f"model.layers.{found[1]}.{_TENSORS[found[2]]}.{found[3]}", found[2]

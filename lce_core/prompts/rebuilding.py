@@ -201,7 +201,7 @@ def _require_data(record: Record, benchmark: PromptBenchmark, request: CellReque
         raise DataError(
             f"data of cell {record.fingerprint[:ID_DIGITS]}: {names}",
             f"files with the digest {str(digest)[:ID_DIGITS]}",
-            f"those with {recorded[:ID_DIGITS]}, which the cell was computed with",
+            f"files with the digest {recorded[:ID_DIGITS]}, as for the cell",
             "name the folder that holds them with --data-folder",
         )
 

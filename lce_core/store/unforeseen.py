@@ -46,7 +46,7 @@ def explained(error: Exception, home: Path) -> LceError:
     return DefectError(
         "internal error",
         f"{type(error).__name__}: {' '.join(str(error).split())[:300]}",
-        "no unexpected exception",
+        "no exception",
         f"report it with {_kept(error)}; results in the store are safe",
     )
 

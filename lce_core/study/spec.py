@@ -341,7 +341,7 @@ class StudySpec(BaseModel):
                     raise SpecError(
                         f"benchmarks[{index}].methods",
                         repr(name),
-                        "names of the study's methods, those of tuned ones with -tuned",
+                        "the name of a method of the study, with -tuned for tuned ones",
                         did_you_mean(name, names),
                     )
                 for task, length in itertools.product(entry.tasks, entry.lengths):
@@ -384,5 +384,5 @@ def _refuse_repeats(what: str, values: Sequence[object]) -> None:
             what,
             f"{', '.join(repeated)} more than once",
             "distinct entries",
-            "name each once, or give variants of a method or model a `label`",
+            "list each once, or give variants of a method or model a `label`",
         )

@@ -201,7 +201,7 @@ def _raise(described: dict[str, Any]) -> NoReturn:
     raise ProcessFailedError(
         described["module"],
         f"{name}: {message}",
-        "no unexpected exception",
-        "report it with these lines",
+        "no exception",
+        "report this bug with the lines below",
         trace,
     )

@@ -78,7 +78,7 @@ def _check(job: TrainingJob, device: torch.device) -> None:
         raise SpecError(
             "sharding",
             "replicate with state_precision bf16",
-            "one rounding of each weight, not one for each copy",
+            "sharded states, because each replica would round its own copy of a weight",
             "use sharding auto or shard",
         )
     if device.type == "cuda" and job.processes > torch.cuda.device_count():

@@ -188,7 +188,7 @@ class Trainer:
             raise DataError(
                 f"{job.rows}: rows of step {step + 1}",
                 "no token with a loss weight",
-                "at least one token that is learned",
+                "at least one token with a loss weight above 0",
                 "check the loss weights of these rows",
             )
         # The module returns sums. Accelerate divides the loss by the number of micro-batches and

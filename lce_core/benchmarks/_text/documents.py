@@ -199,7 +199,7 @@ def _texts(name: str, files: Seen) -> Iterator[tuple[str, str]]:
                     f"no text in {' or '.join(_COLUMNS)}, only"
                     f" {', '.join(sorted(row)) or 'nothing'}",
                     "documents as text, for the base model's own tokenizer",
-                    "take the data set in its published form",
+                    "use the data set in its published form",
                 )
             yield f"{file.name}:{number}", text
 

@@ -12,7 +12,7 @@ from lce_core.errors import DataError
 from lce_core.store.identity import fingerprint
 
 _COLUMNS = ("input", "context", "answers", "all_classes")
-_REMEDY = "take the data set in its published form"
+_REMEDY = "use the data set in its published form"
 
 
 @dataclass(frozen=True)

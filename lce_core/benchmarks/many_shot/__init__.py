@@ -95,7 +95,7 @@ class ManyShot(PromptBenchmark):
             raise SpecError(
                 "shots",
                 list(self._shots()),
-                "numbers that give every task a name of its own",
+                "distinct numbers, because tasks are named after them",
                 "remove the repeated one",
             )
         return self

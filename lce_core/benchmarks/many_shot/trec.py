@@ -137,7 +137,7 @@ def drawn_questions(
                 "data set 'trec'",
                 f"{found} {what}",
                 f"at least {wanted}",
-                "set fewer, or get the whole set",
+                "use fewer in the study, or get the whole data set",
             )
     drawn = np.sort(rng.permutation(len(asked))[:num_asked])
     return shown, [asked[index] for index in drawn]
@@ -154,6 +154,6 @@ def _questions(file: Path) -> list[Question]:
                 f"{file}: line {number}",
                 repr(line[:60]),
                 "a code such as NUM:date, a blank and a question",
-                "take the file as published",
+                "use the file as published",
             )
     return questions

@@ -285,7 +285,7 @@ def test_token_prompts_need_keys_and_room() -> None:
     [
         ({"shots": []}, "at least 1"),
         ({"shots": [0]}, "greater than 0"),
-        ({"shots": [5, 5]}, "a name of its own"),
+        ({"shots": [5, 5]}, "distinct numbers"),
         ({"shot": [5]}, "write 'shots'"),
     ],
 )
