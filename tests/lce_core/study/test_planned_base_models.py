@@ -164,7 +164,7 @@ def test_a_method_that_does_not_fit_a_model_names_it(
 
 def test_the_documented_entries_are_read_as_models() -> None:
     text = (ROOT / "docs" / "studies.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"```yml\n(.*?)```", text, flags=re.DOTALL)
+    (block,) = re.findall(r"```yml\n(base_models:.*?)```", text, flags=re.DOTALL)
     study = parse_study(yaml.safe_dump({**STUDY, **yaml.safe_load(block)}), "docs")
     assert [model.known_as for model in study.base_models] == ["smol", "mine"]
 
