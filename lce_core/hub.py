@@ -109,9 +109,9 @@ def listed(place: Path) -> tuple[str, list[str]]:
     """
     from huggingface_hub import HfApi
 
-    found = _ADDRESS.fullmatch(str(place))
-    assert found, "is_address has matched it"
-    repo, revision = found["repo"], found["revision"]
+    address = _address(place)
+    assert address, f"{place} is a folder"
+    repo, revision = address
     try:
         info = HfApi().dataset_info(repo, revision=revision, timeout=TIMEOUT_SECONDS)
     except http_errors() as error:
@@ -135,16 +135,22 @@ def is_address(place: Path) -> bool:
     Raises:
       SpecError: if it starts with "hub:" but is not a valid address.
     """
+    return _address(place) is not None
+
+
+def _address(place: Path) -> tuple[str, str] | None:
+    """Return repository and commit of an address, None for a local folder."""
     if not str(place).startswith("hub:"):
-        return False
-    if not _ADDRESS.fullmatch(str(place)):
+        return None
+    found = _ADDRESS.fullmatch(str(place))
+    if found is None:
         raise SpecError(
             "data folder",
             str(place),
             "hub:OWNER/NAME@COMMIT with the 40 hex digits of a commit",
             "take the commit from the data set's page, or give a local folder",
         )
-    return True
+    return found["repo"], found["revision"]
 
 
 def local_folder(place: Path, patterns: Sequence[str]) -> Path:
@@ -154,8 +160,5 @@ def local_folder(place: Path, patterns: Sequence[str]) -> Path:
       SpecError: as in `is_address`.
       UnavailableError: if the hub's files are neither cached nor reachable.
     """
-    if not is_address(place):
-        return place
-    found = _ADDRESS.fullmatch(str(place))
-    assert found, "is_address has matched it"
-    return fetch(found["repo"], found["revision"], patterns, patterns, "dataset")
+    address = _address(place)
+    return place if address is None else fetch(*address, patterns, patterns, "dataset")

@@ -13,16 +13,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from lce_core.errors import NonFiniteError, SpecError
 from lce_core.evaluation.passes import texts_together
+from lce_core.evaluation.shared_prefixes import TokenIds
 from lce_core.progress import Progress, no_progress
 
 if TYPE_CHECKING:
     from lce_core.extension.extended_model import ExtendedModel
-
-TokenIds = NDArray[np.int64]
 
 
 @torch.no_grad()
