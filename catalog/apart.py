@@ -95,9 +95,9 @@ def answer_apart(
 
 def main() -> int:
     """Answer the request on standard input and return the exit code."""
-    asked = json.load(sys.stdin)
-    within = Limits(**asked["within"])
-    tempfile.tempdir = asked["temporary"]
+    request = json.load(sys.stdin)
+    within = Limits(**request["within"])
+    tempfile.tempdir = request["temporary"]
     from catalog.queries import (
         read_blocks,
     )  # import before the limit: DuckDB's own memory does not count
@@ -105,10 +105,10 @@ def main() -> int:
     _limit_memory(within.memory)
     try:
         found = read_blocks(
-            Path(asked["path"]),
-            asked["sql"],
-            asked["seconds"],
-            most_rows=asked["most_rows"],
+            Path(request["path"]),
+            request["sql"],
+            request["seconds"],
+            most_rows=request["most_rows"],
             within=within,
         )
         _send({"columns": next(found)})
@@ -156,8 +156,8 @@ def _received(
 
 
 def _ending(code: int) -> str:
-    told = f"exit code {code}" if code >= 0 else signal.Signals(-code).name
-    return f"{told}, usually for lack of memory"
+    ending = f"exit code {code}" if code >= 0 else signal.Signals(-code).name
+    return f"{ending}, usually for lack of memory"
 
 
 _READ: dict[str, Callable[[Any], Any]] = {

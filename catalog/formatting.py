@@ -153,8 +153,10 @@ class _Grid:
     def constants(self, shown: list[int], width: int) -> str:
         """State the columns with a constant value as "name=value", and list the empty columns."""
         empty = [self.columns[i] for i in shown if self.cells[0][i] == _NULL]
-        said = [f"{self.columns[i]}={self.cells[0][i]}" for i in shown]
-        lines = _folded("  ".join(text for text in said if not text.endswith(f"={_NULL}")), width)
+        constants = [f"{self.columns[i]}={self.cells[0][i]}" for i in shown]
+        lines = _folded(
+            "  ".join(text for text in constants if not text.endswith(f"={_NULL}")), width
+        )
         if empty:
             lines += _folded(f"no value: {', '.join(empty)}", width)
         return "".join(f"{line}\n" for line in lines if line) + "\n" * any(lines)

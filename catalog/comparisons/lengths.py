@@ -23,11 +23,11 @@ LOST = 1.1
 
 def effective_lengths(cells: list[Cell]) -> Iterator[dict[str, Any]]:
     """Yield rows of `compared.effective_length` for methods and tasks with two lengths or more."""
-    for asked in grouped(cells, lambda c: (c.study, c.base_model, c.benchmark, c.task, c.profile)):
-        threshold = _threshold([cell for cell in asked if cell.method == BASE])
+    for group in grouped(cells, lambda c: (c.study, c.base_model, c.benchmark, c.task, c.profile)):
+        threshold = _threshold([cell for cell in group if cell.method == BASE])
         if threshold is None:
             continue
-        for own in grouped(asked, lambda c: c.method):
+        for own in grouped(group, lambda c: c.method):
             by_length = _done(own)
             if len(by_length) > 1:
                 yield _row(by_length, threshold)

@@ -33,10 +33,10 @@ def perplexity_agreements(cells: list[Cell]) -> Iterator[dict[str, Any]]:
 
 
 def _rows(cells: list[Cell]) -> Iterator[dict[str, Any]]:
-    for asked in grouped(cells, lambda c: c.eval_length):
-        losses = _means([cell for cell in asked if cell.benchmark == PERPLEXITY])
-        others = [cell for cell in asked if cell.benchmark != PERPLEXITY]
-        exact = {cell.method: cell.exact_attention for cell in asked}
+    for planned in grouped(cells, lambda c: c.eval_length):
+        losses = _means([cell for cell in planned if cell.benchmark == PERPLEXITY])
+        others = [cell for cell in planned if cell.benchmark != PERPLEXITY]
+        exact = {cell.method: cell.exact_attention for cell in planned}
         for of_benchmark in grouped(others, lambda c: c.benchmark):
             scores = _means(of_benchmark)
             methods = [method for method in losses if method in scores]
@@ -48,18 +48,22 @@ def _rows(cells: list[Cell]) -> Iterator[dict[str, Any]]:
                 [scores[one] for one in methods],
                 [exact[one] for one in methods],
             )
-            yield {**_named(of_benchmark), "methods": "all", **_said(found.all_methods)}
+            yield {
+                **_named(of_benchmark),
+                "methods": "all",
+                **_agreement(found.all_methods),
+            }
             if not all(exact[one] for one in methods):
-                told = _said(found.exact_methods)
-                yield {**_named(of_benchmark), "methods": "exact attention", **told}
+                columns = _agreement(found.exact_methods)
+                yield {**_named(of_benchmark), "methods": "exact attention", **columns}
 
 
-def _means(asked: Sequence[Cell]) -> dict[Method, float]:
+def _means(planned: Sequence[Cell]) -> dict[Method, float]:
     """Return each method's mean over the most common set of tasks and seeds.
 
     Methods with another set or with unfinished cells are omitted.
     """
-    by_method = {own[0].method: own for own in grouped(asked, lambda c: c.method)}
+    by_method = {own[0].method: own for own in grouped(planned, lambda c: c.method)}
     sets = [_parts(own) for own in by_method.values()]
     usual = max(sets, key=sets.count, default=frozenset())
     return {
@@ -73,8 +77,8 @@ def _parts(own: Sequence[Cell]) -> frozenset[Any]:
     return frozenset((*cell.part, cell.profile) for cell in own)
 
 
-def _named(asked: Sequence[Cell]) -> dict[str, Any]:
-    first = asked[0]
+def _named(planned: Sequence[Cell]) -> dict[str, Any]:
+    first = planned[0]
     return {
         "study": first.study,
         "base_model": first.base_model,
@@ -83,7 +87,7 @@ def _named(asked: Sequence[Cell]) -> dict[str, Any]:
     }
 
 
-def _said(found: RankAgreement) -> dict[str, Any]:
+def _agreement(found: RankAgreement) -> dict[str, Any]:
     return {
         "num_methods": found.num_methods,
         "spearman": found.spearman.value,

@@ -39,20 +39,20 @@ Numbers = NDArray[np.float64]
 
 def paired_differences(cells: list[Cell]) -> Iterator[Row]:
     """Yield rows of `compared.paired_difference`: each pair once, the base model always second."""
-    for asked in grouped(
+    for group in grouped(
         cells, lambda c: (c.study, c.base_model, c.benchmark, c.profile, c.eval_length)
     ):
         rows = [
-            row for parts, pairs in _comparisons(asked) for row in _compare(asked, parts, pairs)
+            row for parts, pairs in _comparisons(group) for row in _compare(group, parts, pairs)
         ]
         _adjust(rows)
         yield from rows
 
 
-def _comparisons(asked: Sequence[Cell]) -> Iterator[tuple[frozenset[Part], list[Pair]]]:
+def _comparisons(cells: Sequence[Cell]) -> Iterator[tuple[frozenset[Part], list[Pair]]]:
     """Yield sets of parts (task, seed) with the pairs of methods to compare over each set."""
     planned: dict[Method, set[Part]] = {}
-    for cell in asked:
+    for cell in cells:
         planned.setdefault(cell.method, set()).add(cell.part)
     found: dict[frozenset[Part], list[Pair]] = {}
     for first, second in combinations(planned, 2):
@@ -68,7 +68,7 @@ def _comparisons(asked: Sequence[Cell]) -> Iterator[tuple[frozenset[Part], list[
 
 
 @dataclass(frozen=True, eq=False)
-class _Asked:
+class _Compared:
     """Scores of m methods on the same n prompts, over all parts (task, seed)."""
 
     methods: list[Method]
@@ -108,16 +108,16 @@ class _Asked:
         return added
 
 
-def _compare(asked: Sequence[Cell], parts: frozenset[Part], pairs: list[Pair]) -> Iterator[Row]:
+def _compare(cells: Sequence[Cell], parts: frozenset[Part], pairs: list[Pair]) -> Iterator[Row]:
     methods = list(dict.fromkeys(method for pair in pairs for method in pair))
-    tasks = list(dict.fromkeys(one.task for one in asked if one.task in dict(parts)))
-    for known in _aligned(asked, sorted(parts), methods):
+    tasks = list(dict.fromkeys(one.task for one in cells if one.task in dict(parts)))
+    for known in _aligned(cells, sorted(parts), methods):
         own = [pair for pair in pairs if set(pair) <= set(known.methods)]
         if own:
             yield from _compare_known(known, tasks, own)
 
 
-def _compare_known(known: _Asked, tasks: list[str], pairs: list[Pair]) -> Iterator[Row]:
+def _compare_known(known: _Compared, tasks: list[str], pairs: list[Pair]) -> Iterator[Row]:
     place = {method: number for number, method in enumerate(known.methods)}
     first = np.array([place[one] for one, _ in pairs])
     second = np.array([place[other] for _, other in pairs])
@@ -128,7 +128,7 @@ def _compare_known(known: _Asked, tasks: list[str], pairs: list[Pair]) -> Iterat
     )
     by_seed, runs = _by_seed(known), _runs(known)
     binary = [is_binary(known.scores[:, one]) for one in range(len(known.methods))]
-    same = {**_said(known, tasks), "num_clusters": int(known.clusters.max()) + 1}
+    same = {**_shared_columns(known, tasks), "num_clusters": int(known.clusters.max()) + 1}
     for at, (one, other) in enumerate(zip(first, second, strict=True)):
         ours, theirs = known.scores[:, one], known.scores[:, other]
         gap = float(gaps[at])
@@ -170,29 +170,31 @@ def _compare_known(known: _Asked, tasks: list[str], pairs: list[Pair]) -> Iterat
         }
 
 
-def _aligned(asked: Sequence[Cell], parts: list[Part], methods: list[Method]) -> Iterator[_Asked]:
-    """Yield groups of methods that have all parts and the same prompts, metric and form."""
-    cells = {(cell.method, *cell.part): cell for cell in asked}
+def _aligned(
+    cells: Sequence[Cell], parts: list[Part], methods: list[Method]
+) -> Iterator[_Compared]:
+    """Yield groups of methods that have all parts and the same prompts, metric and aggregation."""
+    by_part = {(cell.method, *cell.part): cell for cell in cells}
     alike: dict[Any, list[list[Cell]]] = {}
     for method in methods:
-        own = [cells[method, *part] for part in parts]
+        own = [by_part[method, *part] for part in parts]
         if all(cell.aggregation for cell in own):
-            alike.setdefault(tuple(map(_asked_what, own)), []).append(own)
+            alike.setdefault(tuple(map(_comparable_by, own)), []).append(own)
     for group in alike.values():
         if len(group) > 1:
             yield _together([list(row) for row in zip(*group, strict=True)])
 
 
-def _asked_what(cell: Cell) -> tuple[Any, ...]:
+def _comparable_by(cell: Cell) -> tuple[Any, ...]:
     assert cell.scored is not None
     return cell.aggregation, cell.metric, cell.scored.samples.tobytes()
 
 
-def _together(rows: list[list[Cell]]) -> _Asked:
+def _together(rows: list[list[Cell]]) -> _Compared:
     """Stack the cells of several methods, given by part and method."""
     names = [name for row in rows for name in row[0].clusters()]
     numbers: dict[Any, int] = {}
-    return _Asked(
+    return _Compared(
         [cell.method for cell in rows[0]],
         rows,
         np.array([row[0].seed for row in rows]),
@@ -206,13 +208,13 @@ def _columns(row: list[Cell]) -> Numbers:
     return np.stack([cell.scored.scores for cell in row if cell.scored is not None], axis=1)
 
 
-def _by_seed(known: _Asked) -> Numbers:
+def _by_seed(known: _Compared) -> Numbers:
     """Return the mean over the tasks of each seed, shape (seeds, m)."""
     seeds = known.seeds
     return np.stack([known.values[seeds == seed].mean(axis=0) for seed in np.unique(seeds)])
 
 
-def _runs(known: _Asked) -> list[list[tuple[str | None, ...]]]:
+def _runs(known: _Compared) -> list[list[tuple[str | None, ...]]]:
     """Return the cell ids of each method and seed.
 
     Seeds that share all cells are one run: nothing in their computation depends on the seed.
@@ -226,14 +228,14 @@ def _runs(known: _Asked) -> list[list[tuple[str | None, ...]]]:
 
 
 def _over_seeds(
-    known: _Asked, gaps: Numbers, added: Numbers
+    known: _Compared, gaps: Numbers, added: Numbers
 ) -> tuple[float, float] | tuple[None, None]:
     """Return the interval of a difference for other seeds and other prompts.
 
     Args:
       known: the scores of both methods.
       gaps: difference in each seed, shape (seeds,).
-      added: contribution of each prompt, from `_Asked.influence`, shape (n,).
+      added: contribution of each prompt, from `_Compared.influence`, shape (n,).
     """
     of_prompts, documents, scores = known.seeds[known.parts], [], []
     for seed, gap in zip(np.unique(known.seeds), gaps, strict=True):
@@ -249,7 +251,7 @@ def _over_seeds(
     return (None, None) if found.low is None or found.high is None else (found.low, found.high)
 
 
-def _said(known: _Asked, tasks: list[str]) -> Row:
+def _shared_columns(known: _Compared, tasks: list[str]) -> Row:
     """Return the columns that all pairs share."""
     cell = known.cells[0][0]
     return {

@@ -48,6 +48,6 @@ def picked(key: str, options: Sequence[str], label: str) -> str:
     options = list(dict.fromkeys(options))
     remembered = st.session_state.get(f"last_{key}")
     index = options.index(remembered) if remembered in options else 0
-    asked = st.selectbox(label, options, index=index, key=key, bind="query-params")
-    st.session_state[f"last_{key}"] = asked
-    return str(asked)
+    picked = st.selectbox(label, options, index=index, key=key, bind="query-params")
+    st.session_state[f"last_{key}"] = picked
+    return str(picked)

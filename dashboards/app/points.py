@@ -115,21 +115,21 @@ def _means(
     rows: Sequence[Row], by: Sequence[str], measure: Measure
 ) -> dict[tuple[Any, ...], _Mean]:
     groups: dict[tuple[Any, ...], dict[tuple[Any, ...], float | None]] = {}
-    asked = _asked(rows, measure)
-    for cell, (row, value) in asked.items():
+    measured = _measured(rows, measure)
+    for cell, (row, value) in measured.items():
         key = tuple(dimension(row, name) for name in by)
         groups.setdefault(key, {})[cell] = value
     others = [name for name in _PARTS if name not in by]
     found = {}
     for key, cells in groups.items():
         known = [value for value in cells.values() if value is not None]
-        parts = frozenset(tuple(asked[cell][0][name] for name in others) for cell in cells)
+        parts = frozenset(tuple(measured[cell][0][name] for name in others) for cell in cells)
         mean = sum(known) / len(known) if len(known) == len(cells) else None
         found[key] = _Mean(mean, len(cells), parts)
     return found
 
 
-def _asked(
+def _measured(
     rows: Sequence[Row], measure: Measure
 ) -> Mapping[tuple[Any, ...], tuple[Row, float | None]]:
     """Return the measure's planned cells, each with its row and value (None if not done)."""

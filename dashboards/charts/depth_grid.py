@@ -37,7 +37,7 @@ def depth_grid_svg(
         for row, depth in enumerate(depths):
             value = values.get((length, depth))
             step = "absent" if value is None else f"h{round(value * STEPS)}"
-            found = "not asked" if value is None else f"{value:.0%} found"
+            found = "not evaluated" if value is None else f"{value:.0%} found"
             sentence = f"{one.label}, {length:,} tokens, depth {depth:g} %: {found}"
             parts.append(
                 f'<rect class="field {step}" x="{LEFT + wide * number + 0.5:.2f}"'

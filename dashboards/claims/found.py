@@ -141,7 +141,7 @@ def _orders(views: Views) -> Iterator[Claim]:
         what = row["benchmark"].replace("_", " ")
         sign = "better" if row["kendall"] > 0 else "worse"
         is_order = row["p_holm"] <= 0.05 and row["kendall_low"] * row["kendall_high"] > 0
-        told = (
+        relation = (
             f"lower perplexity goes with {sign} {what} among"
             if is_order
             else f"no significant rank agreement of perplexity and {what} among"
@@ -149,7 +149,7 @@ def _orders(views: Views) -> Iterator[Claim]:
         yield Claim(
             "order",
             "order" if is_order else "no order found",
-            f"{where}, {told} {row['num_methods']} {who}: Kendall"
+            f"{where}, {relation} {row['num_methods']} {who}: Kendall"
             f" {formats.estimate(row['kendall'], row['kendall_low'], row['kendall_high'])},"
             f" {formats.p_value(row['p_holm'])}",
             row["base_model"],

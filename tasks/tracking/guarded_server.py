@@ -61,8 +61,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tasks.tracking.guarded_server")
     parser.add_argument("--home", type=Path, required=True)
     parser.add_argument("--port", type=int, required=True)
-    asked = parser.parse_args()
-    serve(asked.home, asked.port, os.environ.pop(SECRET_VARIABLE))
+    arguments = parser.parse_args()
+    serve(arguments.home, arguments.port, os.environ.pop(SECRET_VARIABLE))
 
 
 if __name__ == "__main__":

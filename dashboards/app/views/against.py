@@ -54,12 +54,12 @@ def page(chosen: Chosen) -> None:
         found = [r for r in found if r["benchmark"] == benchmark]
     found = [r for r in found if not wanted or r["eval_length"] in wanted]
     if not found:
-        st.info("Nothing to compare: these two have no prompts in common that both have answered.")
+        st.info("Nothing to compare: the two methods have no finished prompts in common.")
         return
     st.caption(
-        "Difference: the method's score less the other's, over the prompts that both were asked,"
-        " with its 95 % interval over documents or prompts. p is held against all comparisons of"
-        " the family (Holm)."
+        "Difference: the method's score minus the other's, on the prompts that both answered, with"
+        " its 95 % interval over documents or prompts. p is corrected for all comparisons of the"
+        " family (Holm)."
     )
     place = st.container(horizontal=True)
     for name in dict.fromkeys(r["benchmark"] for r in found):

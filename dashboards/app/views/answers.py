@@ -22,18 +22,18 @@ _ALL = "all"
 
 def page(chosen: Chosen) -> None:
     """Draw the pickers, the score maps, the table of answers, and the selected answer."""
-    asked = chosen.rows("answered")
-    if not asked:
+    answered = chosen.rows("answered")
+    if not answered:
         st.info("No prompt of this study has been answered yet.")
         return
     row = st.container(horizontal=True)
-    tasks = {_name(one): (one["benchmark"], one["task"]) for one in asked}
+    tasks = {_name(one): (one["benchmark"], one["task"]) for one in answered}
     first = next((n for n, one in enumerate(tasks.values()) if one[0] == "needle"), 0)
     name = row.selectbox(
         "Benchmark", list(tasks), first, key="asked", bind="query-params", width=250
     )
     benchmark, task = tasks[name]
-    mine = select(asked, benchmark=benchmark, task=task)
+    mine = select(answered, benchmark=benchmark, task=task)
     found = chosen.rows("found", benchmark=benchmark, task=task)
     variants = {one.label: one for one in chosen.variants()}
     label = row.selectbox("Method", list(variants), key="method", bind="query-params", width=250)
@@ -47,7 +47,7 @@ def page(chosen: Chosen) -> None:
         "Depth in %", [_ALL, *map(_short, depths)], key="depth", bind="query-params", width=150
     )
     if found:
-        st.caption("Mean score, of what has all its seeds. Click a field to go there.")
+        st.caption("Mean scores of cells with all seeds done. Click a field to select it.")
         maps = st.container(horizontal=True)
         _methods(maps, found, list(variants))
         if depths:

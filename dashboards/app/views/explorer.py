@@ -212,14 +212,14 @@ def _chart(
     domain: list[float],
 ) -> alt.LayerChart | alt.FacetChart:
     names = [value for value in hues if any(point[axes.hue] == value for point in drawn)]
-    told = [
+    tooltips = [
         alt.Tooltip(f"{name}:{'Q' if name in _NUMBERS else 'N'}", title=DIMENSIONS[name])
         for name in drawn[0]
         if name in DIMENSIONS
     ]
-    told.append(alt.Tooltip("y:Q", title=axes.y.name, format=".5~g"))
-    told += [alt.Tooltip("x:Q", title=axes.name, format=".5~g")] if axes.measure else []
-    told.append(alt.Tooltip("num_cells:Q", title="cells"))
+    tooltips.append(alt.Tooltip("y:Q", title=axes.y.name, format=".5~g"))
+    tooltips += [alt.Tooltip("x:Q", title=axes.name, format=".5~g")] if axes.measure else []
+    tooltips.append(alt.Tooltip("num_cells:Q", title="cells"))
     columns = 1 if axes.panel else 6
     legend = alt.Legend(
         title=None, orient="bottom", columns=columns, symbolLimit=60, labelLimit=200
@@ -233,7 +233,7 @@ def _chart(
             sort=names,
             legend=legend,
         ),
-        tooltip=told,
+        tooltip=tooltips,
     )
     marks = base.mark_point(filled=True, size=45, opacity=1).encode(
         shape=alt.Shape(
