@@ -47,21 +47,6 @@ def test_the_wheel_holds_every_file_of_the_packages(wheel: zipfile.ZipFile) -> N
     assert packed == ours
 
 
-@pytest.mark.parametrize(
-    "pattern",
-    [
-        "catalog/sql/*.sql",
-        "catalog/reference/*.csv",
-        "flows/studies/*.yaml",
-        "lce_core/recipes/*.yaml",
-        "*/py.typed",
-    ],
-)
-def test_the_wheel_ships_data_files(wheel: zipfile.ZipFile, pattern: str) -> None:
-    shipped = [name for name in wheel.namelist() if Path(name).match(pattern)]
-    assert shipped
-
-
 def test_the_wheel_registers_the_command_and_the_prefect_plug_in(wheel: zipfile.ZipFile) -> None:
     (name,) = (name for name in wheel.namelist() if name.endswith("entry_points.txt"))
     text = wheel.read(name).decode()
