@@ -105,12 +105,14 @@ def changed(home: Path, number: int, cell: str) -> list[tuple[str, str]]:
 
 
 def require_sentence(ended: Ended, what: str) -> None:
-    said = f"{what}: code {ended.code} after {ended.seconds:.1f} s\n{ended.out[-500:]}\n{ended.err}"
-    assert ended.code in (0, 1, 2, 3), said
-    assert "Traceback" not in ended.err, said
-    assert "internal error" not in ended.err, said
+    printed = (
+        f"{what}: code {ended.code} after {ended.seconds:.1f} s\n{ended.out[-500:]}\n{ended.err}"
+    )
+    assert ended.code in (0, 1, 2, 3), printed
+    assert "Traceback" not in ended.err, printed
+    assert "internal error" not in ended.err, printed
     if ended.code in (2, 3):
-        assert len(re.findall(r"^lce: .*: got .*; expected .*; ", ended.err, re.M)) == 1, said
+        assert len(re.findall(r"^lce: .*: got .*; expected .*; ", ended.err, re.M)) == 1, printed
 
 
 def mended(home: Path, run: list[str], what: str) -> None:
@@ -196,9 +198,9 @@ def test_a_run_with_its_server_ends_in_a_sentence_too(
     study, home = write_study(tmp_path), copied_home(finished, tmp_path / "home")
     CHANGES[change](home / place)
     if change in ("empty", "a FIFO") and place in ("artifacts/cell", "logs"):
-        said = lce(home, "run", study, *text, status=3)
-        assert f"{home / place}: got a file, or a link to nothing; expected a folder" in said
-        assert "Traceback" not in said
+        printed = lce(home, "run", study, *text, status=3)
+        assert f"{home / place}: got a file, or a link to nothing; expected a folder" in printed
+        assert "Traceback" not in printed
         (home / place).unlink()
     lce(home, "run", study, *text)
     assert scores(home) == scores(finished)

@@ -70,8 +70,8 @@ def test_its_card_says_where_it_comes_from(finished: Path, exported: Path) -> No
     _, front, body = card.split("---\n", 2)
     assert yaml.safe_load(front)["library_name"] == "transformers"
     assert record["fingerprint"] in body
-    for said in ("arXiv:2309.00071", "toy_llama", "tiny, variant yarn-tuned", "learning_rate"):
-        assert said in body
+    for part in ("arXiv:2309.00071", "toy_llama", "tiny, variant yarn-tuned", "learning_rate"):
+        assert part in body
 
 
 def test_stock_transformers_loads_it_twice_alike_and_computes_our_logits(
@@ -138,8 +138,8 @@ def test_without_the_folder_its_cells_are_unavailable_and_the_others_are_done(
     study = write_study(tmp_path, RELEASED, methods=[{"name": "none"}, entry])
     output = lce(home, "run", study, *text, server=server)
     assert "4 unavailable" in output
-    asked = "SELECT DISTINCT reason FROM cells WHERE study = 'released' AND status = 'unavailable'"
-    ((reason,),) = run_query(home / "catalog.duckdb", asked)[1]
+    query = "SELECT DISTINCT reason FROM cells WHERE study = 'released' AND status = 'unavailable'"
+    ((reason,),) = run_query(home / "catalog.duckdb", query)[1]
     assert "--model-folder mine=FOLDER" in reason
 
 

@@ -146,7 +146,7 @@ def test_samples_have_what_was_said_and_what_was_asked_for(finished: Path) -> No
         " WHERE c.method = 'none' GROUP BY ALL"
     )
     found = {(name, task): rest for name, task, *rest in run_query(finished, sql)[1]}
-    asked = {
+    expected = {
         ("needle", "single"): 10,
         ("ruler", "niah_single_2"): 4,
         ("ruler", "qa_1"): 4,
@@ -154,7 +154,7 @@ def test_samples_have_what_was_said_and_what_was_asked_for(finished: Path) -> No
         ("longbench", "multi_news"): 3,
         ("short_context", "piqa"): 20,
     }
-    for place, number in asked.items():
+    for place, number in expected.items():
         assert found.pop(place) == [number, number, number, True], place
     assert len(found) == 9
     for place, (number, references, predictions, lengths) in found.items():
@@ -240,9 +240,9 @@ def test_without_their_folders_the_cells_are_unavailable_and_say_what_to_get(
     folders: dict[str, Path], tmp_path: Path
 ) -> None:
     only = {"text": folders["text"]}
-    told = lce(tmp_path / "home", "plan", trial(tmp_path), "--json", *named(only))
-    reasons = [cell["reason"] for cell in json.loads(told)["cells"]]
-    assert {cell["state"] for cell in json.loads(told)["cells"]} == {"unavailable"}
+    printed = lce(tmp_path / "home", "plan", trial(tmp_path), "--json", *named(only))
+    reasons = [cell["reason"] for cell in json.loads(printed)["cells"]]
+    assert {cell["state"] for cell in json.loads(printed)["cells"]} == {"unavailable"}
     for name, tasks in READ.items():
         mine = [one for one in reasons if f"data set '{name}': got no folder" in one]
         assert len(mine) == 2 * tasks, name

@@ -43,12 +43,12 @@ def filled(disk: Path) -> Iterator[None]:
 
 
 def require_sentence(ended: Ended, says: str, command: str) -> None:
-    said = f"lce {command}: {ended.code}\n{ended.out}\n{ended.err}"
-    assert ended.code == 3, said
-    assert "Traceback" not in ended.err + ended.out, said
+    printed = f"lce {command}: {ended.code}\n{ended.out}\n{ended.err}"
+    assert ended.code == 3, printed
+    assert "Traceback" not in ended.err + ended.out, printed
     last = [line for line in ended.err.splitlines() if line.startswith("lce: ")]
-    assert len(last) == 1, said
-    assert says in last[0], said
+    assert len(last) == 1, printed
+    assert says in last[0], printed
 
 
 @pytest.mark.slow

@@ -21,8 +21,8 @@ Arguments = tuple[str, ...]
 
 
 def test_costs_are_predicted_within_15_per_cent_of_what_cells_take(finished: Path) -> None:
-    asked = "SELECT predicted_tokens, tokens, predicted_flops, flops FROM cells"
-    _, rows = run_query(finished / "catalog.duckdb", asked)
+    query = "SELECT predicted_tokens, tokens, predicted_flops, flops FROM cells"
+    _, rows = run_query(finished / "catalog.duckdb", query)
     assert len(rows) == 12
     for predicted_tokens, tokens, predicted_flops, flops in rows:
         assert predicted_tokens == pytest.approx(tokens, rel=0.15)
@@ -67,8 +67,8 @@ def test_what_has_finished_prices_what_is_to_do(
 
 
 def test_records_of_cells_say_what_passed_through_the_model_together(finished: Path) -> None:
-    asked = "SELECT DISTINCT json_extract(result, '$.passes') FROM artifacts WHERE kind = 'cell'"
-    _, rows = run_query(finished / "catalog.duckdb", asked)
+    query = "SELECT DISTINCT json_extract(result, '$.passes') FROM artifacts WHERE kind = 'cell'"
+    _, rows = run_query(finished / "catalog.duckdb", query)
     assert [json.loads(row) for (row,) in rows] == [{"batch_tokens": 8192, "piece_tokens": 4096}]
 
 
@@ -92,8 +92,8 @@ def test_cells_that_cannot_be_are_rows_with_their_reason(
     ]
     output = lce(home, "run", write_study(tmp_path, methods=methods), *text, server=server)
     assert "2 unavailable" in output
-    asked = "SELECT DISTINCT reason FROM cells WHERE status = 'unavailable' AND method = 'se_2'"
-    _, rows = run_query(home / "catalog.duckdb", asked)
+    query = "SELECT DISTINCT reason FROM cells WHERE status = 'unavailable' AND method = 'se_2'"
+    _, rows = run_query(home / "catalog.duckdb", query)
     assert rows == [("eval length 256 is beyond the 192 tokens se_2 reaches",)]
 
 
@@ -108,8 +108,8 @@ def test_a_diverging_run_fails_its_cells_and_nothing_else(
     assert "finetune toy_llama-yarn-tuned-s0" in output
     assert "Traceback" not in output
     assert "and 3 units that depend on these" in output
-    asked = "SELECT status, count(*), max(reason) FROM cells GROUP BY ALL ORDER BY ALL"
-    done, blocked = run_query(home / "catalog.duckdb", asked)[1]
+    query = "SELECT status, count(*), max(reason) FROM cells GROUP BY ALL ORDER BY ALL"
+    done, blocked = run_query(home / "catalog.duckdb", query)[1]
     assert (done[:2], blocked[:2]) == (("done", 8), ("missing", 4))
     assert re.match(r"finetune \w+ failed: non_finite: .*step", blocked[2])
     began = time.monotonic()

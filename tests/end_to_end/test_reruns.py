@@ -66,8 +66,8 @@ def test_a_budget_computes_whole_blocks_and_the_next_run_the_rest(
     hours = f"{whole['budget']['hours'] * 0.9:.9f}cpuh"
     output = lce(home, "run", study, *text, "--budget", hours, server=server)
     assert "left out: " in output
-    asked = "SELECT benchmark, eval_length, count(*) FROM cells WHERE seed = 1 AND status = 'done'"
-    _, rows = run_query(home / "catalog.duckdb", f"{asked} GROUP BY ALL ORDER BY ALL")
+    query = "SELECT benchmark, eval_length, count(*) FROM cells WHERE seed = 1 AND status = 'done'"
+    _, rows = run_query(home / "catalog.duckdb", f"{query} GROUP BY ALL ORDER BY ALL")
     assert 0 < len(rows) < 4  # of two benchmarks at two lengths
     assert {number for *_, number in rows} == {3}  # over all methods
     # The base and the fine-tuned checkpoint of the new seed with rows for each are there.

@@ -36,9 +36,9 @@ def test_cells_computed_again_are_the_same_and_nothing_of_the_study_changes(
     study, before = write_study(tmp_path), state(home)
     left = home / "verifications" / ".aside" / "artifacts"
     left.mkdir(parents=True)  # of a verification that was killed
-    said = lce(home, "verify", study, *text, "--sample", "30%", "--seed", "1")
-    assert f"4 of {CELLS} done cells, again" in said
-    assert "4 identical" in said
+    printed = lce(home, "verify", study, *text, "--sample", "30%", "--seed", "1")
+    assert f"4 of {CELLS} done cells, again" in printed
+    assert "4 identical" in printed
     assert state(home) == before
     assert not left.parent.exists()
     kept = list((home / "verifications").glob("*.json"))
@@ -60,10 +60,10 @@ def test_a_result_that_was_changed_is_found(
     record.write_text(json.dumps(sealed(content)), encoding="utf-8")
     study = write_study(tmp_path)
     arguments = ("verify", study, *text, "--sample", "100%")
-    said = lce(home, *arguments, status=1)
-    assert f"{CELLS - 1} identical, 1 different" in said
-    assert f"  {content['name']}: " in said
-    assert str(value) in said
+    printed = lce(home, *arguments, status=1)
+    assert f"{CELLS - 1} identical, 1 different" in printed
+    assert f"  {content['name']}: " in printed
+    assert str(value) in printed
     assert json.loads(record.read_text(encoding="utf-8")) == sealed(content)
     assert "1 within the tolerance" in lce(home, *arguments, "--tolerance", "0.02")
 
@@ -74,13 +74,13 @@ def test_a_cell_that_cannot_be_computed_again_is_named(
 ) -> None:
     held_out = next((home / "artifacts" / "held_out").iterdir())
     held_out.rename(home / "artifacts" / "held_out" / f".{held_out.name}")
-    said = lce(home, "verify", write_study(tmp_path), *text, "--sample", "1", status=1)
-    assert "not computed again: " in said
-    assert "no intact held_out" in said
+    printed = lce(home, "verify", write_study(tmp_path), *text, "--sample", "1", status=1)
+    assert "not computed again: " in printed
+    assert "no intact held_out" in printed
     assert not list((home / "failures").iterdir())
 
 
 def test_without_a_done_cell_nothing_is_verified(text: tuple[str, str], tmp_path: Path) -> None:
-    said = lce(tmp_path / "empty", "verify", write_study(tmp_path), *text, status=2)
-    assert "no done cell" in said
+    printed = lce(tmp_path / "empty", "verify", write_study(tmp_path), *text, status=2)
+    assert "no done cell" in printed
     assert not (tmp_path / "empty").exists()

@@ -43,7 +43,7 @@ Arguments = tuple[str, ...]
 DIED = "Prefect's server died; it is started again."
 GIVEN_UP = "Prefect's server does not start again; the run goes on without it."
 
-UNTOLD = "is gone: it shows no end of this run."
+FINISH_NOT_RECORDED = "is gone: it shows no end of this run."
 
 
 def server_at_work(marker: str, home: Path) -> psutil.Process:
@@ -62,7 +62,7 @@ def test_a_killed_server_is_there_again_and_shows_the_whole_run(
     output = run.communicate(timeout=500)[0]
     assert run.returncode == 0, output
     assert output.count(DIED) == 1
-    for word in (*DUMPS, UNTOLD, GIVEN_UP):
+    for word in (*DUMPS, FINISH_NOT_RECORDED, GIVEN_UP):
         assert word not in output
     assert computed(output) == TINY_STEPS
     assert scores(home) == scores(finished)
@@ -112,7 +112,7 @@ def test_a_run_whose_server_cannot_come_back_ends_without_it(
         waited = time.monotonic() - done
         busy = os.getloadavg()[0] / (os.cpu_count() or 1)
     assert run.returncode == 0, output
-    assert [output.count(words) for words in (DIED, GIVEN_UP, UNTOLD)] == [1, 1, 1]
+    assert [output.count(words) for words in (DIED, GIVEN_UP, FINISH_NOT_RECORDED)] == [1, 1, 1]
     for word in DUMPS:
         assert word not in output
     assert computed(output) == TINY_STEPS
@@ -184,8 +184,8 @@ def test_a_flow_run_that_is_ended_in_prefect_ends_the_run_with_a_sentence(
         assert word not in output
     wait_until(lambda: not survivors(marker), 30)
     with temporary_server(home) as server:
-        url, asked = server.wait_ready(), {"sort": "START_TIME_DESC", "limit": 1}
-        (last,) = ask(f"{url}/flow_runs/filter", asked, secret=server.secret)
+        url, query = server.wait_ready(), {"sort": "START_TIME_DESC", "limit": 1}
+        (last,) = ask(f"{url}/flow_runs/filter", query, secret=server.secret)
         # The run before it is that of the finished home.
         assert last["state_type"] == ("CANCELLED" if how == "cancelled" else "COMPLETED")
     before = len(list(Store(home).records()))
