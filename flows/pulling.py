@@ -8,33 +8,25 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 
 from rich.console import Console
 
-from flows.locking import meet_lock
-from flows.plans.plugin_changes import meet_plugin_changes
-from flows.plans.pricing import places_here
-from flows.request import compile_request
+from flows.driver import drive, require_complete
+from flows.process_end import ProcessEnd
+from flows.run_context import RunContext
 from flows.runs.run_progress import RunProgress
-from flows.runs.scheduling import Answer, Stop, Submit, run_units
+from flows.runs.scheduling import Answer, Stop, Submit
 from flows.runs.threads import in_threads
-from flows.selection import require_models, select_cells
 from flows.terminal import Terminal
-from flows.work import Work, work_of
+from flows.work import RunOptions, preflight
 from lce_core import formats
-from lce_core.errors import StepsFailedError, StudyIncompleteError, WorkerLostError
+from lce_core.errors import StepsFailedError, WorkerLostError
 from lce_core.execution import Execution
-from lce_core.store.artifacts import Store
-from lce_core.store.failures import disk_full
 from lce_core.study.units import Unit
 from tasks import projections
 from tasks.agenda import Taken
-from tasks.board import BOARD
-from tasks.fresh_catalog import catalog_kept_fresh
-from tasks.mending import mend_projections
 from tasks.slots import Slot
-from tasks.workers import close_pools
 
 LINE_SECONDS = 60.0
 """Interval between progress lines while no unit starts or finishes."""
@@ -43,12 +35,11 @@ LINE_SECONDS = 60.0
 def pull_studies(
     studies: Sequence[str],
     execution: Execution,
+    options: RunOptions,
     *,
-    select: str = "",
-    retry_failed: bool = False,
     waits: bool = True,
     grace: float = 0.0,
-    accept_plugin_change: bool = False,
+    end: ProcessEnd | None = None,
 ) -> None:
     """Compute the missing steps of these studies until none is left, then record the studies.
 
@@ -57,12 +48,11 @@ def pull_studies(
     Args:
       studies: names of shipped studies, or paths of study files. Units of the first come first.
       execution: settings of the computation.
-      select: "axis=value,..." to compute only these cells of each study.
-      retry_failed: retry steps that failed permanently.
+      options: which cells to compute of each study.
       waits: whether to wait for steps that other workers hold once nothing else is left, and to
         take over the steps of workers that die. If False, other workers record the studies.
       grace: seconds that running units have to finish after SIGTERM.
-      accept_plugin_change: declare plug-ins that changed under one VERSION equal to what ran.
+      end: receives how the process must end.
 
     Raises:
       SpecError: if a request is wrong; nothing was started.
@@ -71,48 +61,33 @@ def pull_studies(
       KeyboardInterrupt: after SIGTERM; the leases were released.
     """
     tell = Terminal(highlight=False, soft_wrap=True, markup=False)
-    requests = [compile_request(study, execution) for study in studies]
-    for request in requests:
-        require_models(request.plan, execution)
-        wanted = select_cells(request.plan, select)
-        meet_plugin_changes(wanted, execution, accept=accept_plugin_change)
-    works = [work_of(request, select, retry_failed=retry_failed) for request in requests]
-    names = [request.plan.study.study for request in requests]
-    for request in requests:
-        if note := meet_lock(request, Store(execution.home)):
+    run = RunContext(preflight(studies, execution, options))
+    for work in run.works:
+        for note in work.notes:
             tell.print(note)
+    lines = Lines(tell, run.progress())
+    lines.say(f"{', '.join(run.names)}: {lines.progress}, {len(run.units):,} units to do")
     # Several workers may run on one host, so the process id is part of the name.
     host = f"{socket.gethostname()} {os.getpid()}"
-    units = [unit for work in works for unit in work.ordered(host)]
-    seconds = {print_: one for work in works for print_, one in work.seconds.items()}
-    done = {print_ for work in works for print_ in work.done}
-    mend_projections(execution.home)
-    BOARD.reset()
-    lines = Lines(tell, works, execution)
-    lines.say(f"{', '.join(names)}: {lines.progress}, {len(units):,} units to do")
-    with stopped_by_sigterm(grace) as stop, ExitStack() as pools:
-        if units:
-            pools.enter_context(catalog_kept_fresh(execution.home))
-        pools.callback(close_pools)
-        submit = lines.told(in_threads(execution, stop), stop)
-        tally = run_units(units, done, execution, lines, submit, seconds, waits=waits, stop=stop)
+    with stopped_by_sigterm(grace) as stop:
+        submit = lines.told(in_threads(run.pool, run.tracker, stop), stop)
+        try:
+            summary = drive(run, submit, lines, host=host, waits=waits, stop=stop)
+        finally:
+            if end:
+                end.skips_handlers = run.pool.head.is_lost
     if stop.is_set():
         lines.say("asked to end: what was begun is given back")
         raise KeyboardInterrupt
-    if tally.disk_full:
-        raise disk_full(execution.home, tally.disk_full)
-    if tally.held:
-        left = f"{len(tally.held):,} units are left to others"
-        lines.say(f"{left}; {BOARD.computed:,} steps computed")
+    if summary.held:
+        left = f"{len(summary.held):,} units are left to others"
+        lines.say(f"{left}; {run.tracker.computed:,} steps computed")
     else:
-        for name in names:
+        for name in run.names:
             counts = projections.record(execution.home, name)
             cells = ", ".join(f"{number} {status}" for status, number in sorted(counts.items()))
-            lines.say(f"{name}: {BOARD.computed} steps computed; cells: {cells}")
-    failures = {unit: why for work in works for unit, why in work.failed_before.items()}
-    failures |= tally.failures
-    if failures:
-        raise StudyIncompleteError(", ".join(names), failures, len(tally.blocked))
+            lines.say(f"{name}: {run.tracker.computed} steps computed; cells: {cells}")
+    require_complete(run, summary)
 
 
 class Lines:
@@ -120,16 +95,12 @@ class Lines:
 
     Args:
       tell: console that receives the lines.
-      works: the work of each study.
-      execution: settings of the computation.
+      progress: progress of the run.
     """
 
-    def __init__(self, tell: Console, works: Sequence[Work], execution: Execution) -> None:
+    def __init__(self, tell: Console, progress: RunProgress) -> None:
         self._tell, self._lock, self._last = tell, threading.Lock(), time.monotonic()
-        units = [unit for work in works for unit in work.units]
-        predicted = {name: one for work in works for name, one in work.predicted.items()}
-        num_cells = sum(len(work.wanted.cells) for work in works)
-        self.progress = RunProgress(units, predicted, num_cells, places_here(execution), BOARD)
+        self.progress = progress
 
     def say(self, line: str) -> None:
         """Print a line with the current time. May be called from several threads."""
@@ -165,7 +136,7 @@ class Lines:
     def refresh(self) -> None:
         """Print the progress if nothing was printed for `LINE_SECONDS`."""
         if time.monotonic() - self._last > LINE_SECONDS:
-            running = "; ".join(f"{name}: {line}" for name, line in BOARD.running().items())
+            running = "; ".join(f"{name}: {line}" for name, line in self.progress.running().items())
             what = running or "all that is left is computed by others"
             self.say(f"{self.progress}, {self.progress.time}  {what}")
 

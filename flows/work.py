@@ -1,15 +1,20 @@
-"""The remaining work of a request: its steps to do, in the order in which this host claims them."""
+"""Prepare a run: check its studies and determine the steps to do.
+
+`lce run`, `lce worker` and the deployment share `preflight`.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
+from flows.locking import meet_lock
 from flows.plans.budget import within_budget
-from flows.plans.plugin_changes import require_same_plugins
+from flows.plans.plugin_changes import meet_plugin_changes
 from flows.plans.pricing import prices_of
-from flows.request import Request
-from flows.selection import require_work, select_cells
+from flows.request import Request, compile_request
+from flows.selection import require_models, require_work, select_cells
 from lce_core.execution import Execution
 from lce_core.store.artifacts import Store
 from lce_core.store.failure_notes import folders_of
@@ -20,19 +25,36 @@ from lce_core.study.pricing.time_left import Predicted
 from lce_core.study.progress import StepState, inspect
 from lce_core.study.step_kinds import TrainingSpec, kind_named
 from lce_core.study.units import Unit, dearest_first, units_to_do
+from tasks.mending import mend_projections
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What a run computes of its studies."""
+
+    select: str = ""
+    """"axis=value,..." for these cells only."""
+    retry_failed: bool = False
+    """Retry steps that failed permanently (a loss or score that is not finite)."""
+    budget: str = ""
+    """"8gpuh", "100cpuh" or "2h" for only the blocks that the budget pays for."""
+    accept_plugin_change: bool = False
+    """Declare plug-ins that changed under one VERSION equal to what ran."""
 
 
 @dataclass(frozen=True)
 class Work:
     """The steps of a request, and their states in the store."""
 
-    execution: Execution
+    request: Request
     wanted: StudyPlan
     states: dict[str, StepState]
     swept: tuple[str, ...] = ()
     """Unfinished attempts of dead processes, which were removed from the store."""
     chosen: tuple[str, ...] = ()
     """Lines that describe what the budget pays for; empty without a budget."""
+    notes: tuple[str, ...] = ()
+    """Notes for the user about the study's name and its lock."""
 
     @cached_property
     def units(self) -> list[Unit]:
@@ -45,8 +67,8 @@ class Work:
         steps = [step for unit in self.units for step in unit.steps]
         if not steps:
             return {}
-        prices = prices_of(self.wanted, self.states, self.execution)
-        return prices.predicted(steps, self.execution.processes)
+        prices = prices_of(self.wanted, self.states, self.request.execution)
+        return prices.predicted(steps, self.request.execution.processes)
 
     @property
     def seconds(self) -> dict[str, float]:
@@ -82,34 +104,59 @@ class Work:
         }
 
 
-def work_of(
-    request: Request, select: str = "", *, retry_failed: bool = False, budget: str = ""
-) -> Work:
-    """Prepare the store, save the study's plan there, and determine the steps to do.
+def preflight(
+    studies: Sequence[str], execution: Execution, options: RunOptions
+) -> tuple[Work, ...]:
+    """Check the studies, prepare the store and determine the steps to do.
+
+    Every study passes its checks before anything is written.
 
     Args:
-      request: the compiled request.
-      select: "axis=value,..." for these cells only.
-      retry_failed: retry steps that failed permanently.
-      budget: "8gpuh", say, for only the blocks that it pays for; empty for all selected cells.
+      studies: names of shipped studies, or paths of study files.
+      execution: settings of the computation.
+      options: which cells to compute.
 
     Raises:
-      SpecError: if no cell can be computed, the selection or the budget is wrong, a plug-in changed
-        under one VERSION, or the store's file system does not support leases.
-      StoreError: if the disk is full.
+      SpecError: if a request is wrong, a base model was not fetched, a plug-in changed under one
+        VERSION, or the store's file system does not support leases.
+      DataError: if a corpus exists but cannot be read.
+      StoreError: if the disk is full, or a damaged catalog cannot be renamed.
     """
-    plan, how = request.plan, request.execution
-    require_work(plan, request.where)
-    store = Store(how.home)
+    requests = [compile_request(study, execution) for study in studies]
+    wanted = [_checked(request, options) for request in requests]
+    store = Store(execution.home)
     store.prepare()
     require_fit(store.home)
     swept = sweep(store)
-    store.studies.save_plan(plan.study.study, plan.to_json(), request.where)
-    wanted = select_cells(plan, select)
-    folders = folders_of(how.model_dump(mode="json"))
-    states = inspect(wanted, store, folders, retry_failed=retry_failed)
-    require_same_plugins(states)
-    if not budget:
-        return Work(how, wanted, states, tuple(swept))
-    blocks = within_budget(wanted, states, how, budget)
-    return Work(how, blocks.plan, states, tuple(swept), tuple(blocks.lines()))
+    mend_projections(execution.home)
+    works = [_work(*each, options, store) for each in zip(requests, wanted, strict=True)]
+    return (replace(works[0], swept=tuple(swept)), *works[1:])
+
+
+def _checked(request: Request, options: RunOptions) -> StudyPlan:
+    """Return the wanted part of the plan; write nothing."""
+    wanted = select_cells(request.plan, options.select)
+    require_work(request.plan, request.where)
+    require_models(request.plan, request.execution)
+    meet_plugin_changes(wanted, request.execution, accept=options.accept_plugin_change)
+    return wanted
+
+
+def _work(request: Request, wanted: StudyPlan, options: RunOptions, store: Store) -> Work:
+    execution, name = request.execution, request.plan.study.study
+    folders = folders_of(execution.model_dump(mode="json"))
+    states = inspect(wanted, store, folders, retry_failed=options.retry_failed)
+    chosen: Iterable[str] = ()
+    if options.budget:
+        blocks = within_budget(wanted, states, execution, options.budget)
+        wanted, chosen = blocks.plan, blocks.lines()
+    notes = []
+    if (before := store.studies.source(name)) not in (None, request.where):
+        notes.append(
+            f"note: study {name!r} was last planned from {before}; its table now follows"
+            f" {request.where}. Give studies that you compare different names."
+        )
+    if note := meet_lock(request, store):
+        notes.append(note)
+    store.studies.save_plan(name, request.plan.to_json(), request.where)
+    return Work(request, wanted, states, chosen=tuple(chosen), notes=tuple(notes))

@@ -19,6 +19,7 @@ import sys
 
 import typer
 
+from flows.process_end import ProcessEnd
 from flows.terminal import say
 from lce.commands.computing import run, worker
 from lce.commands.keeping import export, gc, lock, verify
@@ -68,36 +69,26 @@ def main() -> None:
     # Slurm and Kubernetes send SIGTERM to stop a job. Treat it as Ctrl-C from the start.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     guard_terminal()
+    end = ProcessEnd()
     try:
-        app()
+        app(obj=end)
         code: str | int | None = 0
-    except SystemExit as end:
-        code = end.code
+    except SystemExit as ended:
+        code = ended.code
         if code == INTERRUPTED:
             say("lce: interrupted; the same command continues where it stopped", err=True)
     except LceError as error:
         say(f"lce: {error}", err=True)
         code = exit_code(error)
     except Exception as error:  # noqa: BLE001 - no state of a home may end in a traceback
-        told = _explained(error)
-        typer.echo(f"lce: {told}", err=True)
-        code = exit_code(told)
-    if _lost_its_services():
+        explained = _explained(error)
+        typer.echo(f"lce: {explained}", err=True)
+        code = exit_code(explained)
+    if end.skips_handlers:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code if isinstance(code, int) else 1)
     sys.exit(code)
-
-
-def _lost_its_services() -> bool:
-    """Return True if the Prefect server or the Ray cluster died under its client.
-
-    At exit Prefect's client retries requests for minutes, and Ray's client has crashed with a
-    segmentation fault. `main` then calls `os._exit` to skip both.
-    """
-    running = sys.modules.get("lce.running")
-    cluster = sys.modules.get("tasks.ray_engine.cluster")
-    return bool((running and running.server_is_gone) or (cluster and cluster.HEAD.is_lost))
 
 
 def _explained(error: Exception) -> LceError:

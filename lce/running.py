@@ -11,24 +11,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from flows.locking import meet_lock
-from flows.plans.budget import within_budget
-from flows.plans.plugin_changes import meet_plugin_changes
-from flows.request import Request, compile_request, prepared
-from flows.runs.outcome import outcome_kept
+from flows.process_end import ProcessEnd
+from flows.run_context import RunContext, current
 from flows.runs.results import show_results
-from flows.selection import require_models, require_work, select_cells
 from flows.servers.temporary_server import TemporaryServer, client_settings, temporary_server
 from flows.terminal import Terminal
+from flows.work import RunOptions, Work, preflight
 from lce_core.errors import LceError, ServiceError, StudyIncompleteError
 from lce_core.execution import Execution
-from lce_core.store.artifacts import Store
-from lce_core.store.failure_notes import folders_of
 from lce_core.store.failures import disk_full
 from lce_core.store.unforeseen import FULL_BYTES
-from lce_core.study.progress import inspect
 
-MOST_BEGINNINGS = 3
+MAX_START_ATTEMPTS = 3
 """Start attempts if the server dies before it registers the run."""
 _CLIENT = {
     # Prefect's log lines would break the live view; the command itself prints failures.
@@ -42,19 +36,8 @@ _CLIENT = {
 }
 
 
-server_is_gone = False
-"""True if a run of this process ended without a reachable server. Prefect's client would then retry
-each pending record for seconds before the process can exit."""
-
-
 def run_study(
-    study: str,
-    execution: Execution,
-    *,
-    select: str,
-    retry_failed: bool,
-    budget: str = "",
-    accept_plugin_change: bool = False,
+    study: str, execution: Execution, options: RunOptions, end: ProcessEnd | None = None
 ) -> None:
     """Compute what is missing of a study in this process and print its overview.
 
@@ -64,50 +47,37 @@ def run_study(
       ServiceError: if Prefect's server does not start, or cannot register the run.
       StudyIncompleteError: if some cells failed; the overview was printed nevertheless.
     """
-    request = compile_request(study, execution)
-    plan, spec, where = request.plan, request.plan.study, request.where
-    wanted = select_cells(plan, select)
-    require_work(plan, where)
-    require_models(plan, execution)
-    meet_plugin_changes(wanted, execution, accept=accept_plugin_change)
-    store, tell = Store(execution.home), Terminal(stderr=True, highlight=False)
-    if budget:
-        folders = folders_of(execution.model_dump(mode="json"))
-        states = inspect(wanted, store, folders, retry_failed=retry_failed)
-        for line in within_budget(wanted, states, execution, budget).lines():
-            tell.print(line, soft_wrap=True, markup=False)
-    store.prepare()
-    if (before := store.studies.source(spec.study)) not in (None, where):
-        tell.print(
-            f"note: study {spec.study!r} was last planned from {before}; its table now follows"
-            f" {where}. Give studies that you compare different names.",
-            soft_wrap=True,
-        )
-    if met := meet_lock(request, store):
-        tell.print(met, soft_wrap=True, markup=False)
-    tell.print(f"{spec.study}: {len(plan.cells):,} cells; starting Prefect's server")
+    tell = Terminal(stderr=True, highlight=False)
+    (work,) = preflight([study], execution, options)
+    plan, home = work.request.plan, execution.home
+    name = plan.study.study
+    for line in (*work.chosen, *work.notes):
+        tell.print(line, soft_wrap=True, markup=False)
+    tell.print(f"{name}: {len(plan.cells):,} cells; starting Prefect's server")
     note = partial(tell.print, style="yellow", markup=False, soft_wrap=True)
-    with temporary_server(execution.home, note) as server:
-        how = client_settings(execution.home, server.url, server.secret)
+    with temporary_server(home, note) as server:
+        how = client_settings(home, server.url, server.secret)
         os.environ.update(how, **_CLIENT)
         from prefect.settings import PREFECT_API_URL, temporary_settings
 
-        api = temporary_settings({PREFECT_API_URL: server.wait_ready()})
-        with api, prepared(request):
+        with temporary_settings({PREFECT_API_URL: server.wait_ready()}):
             try:
-                asked = {"select": select, "retry_failed": retry_failed, "budget": budget}
-                result = _result(request, asked, server, note)
+                result = _result(work, options, server, note, end or ProcessEnd())
             except StudyIncompleteError:
-                show_results(plan, execution.home, Terminal())
+                show_results(plan, home, Terminal())
                 raise
-    show_results(plan, execution.home, Terminal())
+    show_results(plan, home, Terminal())
     counts = ", ".join(f"{number} {status}" for status, number in sorted(result["cells"].items()))
-    Terminal().print(f"{spec.study}: {result['computed']} steps computed; cells: {counts}")
-    _show_next(spec.study, execution.home)
+    Terminal().print(f"{name}: {result['computed']} steps computed; cells: {counts}")
+    _show_next(name, home)
 
 
 def _result(
-    request: Request, asked: dict[str, Any], server: TemporaryServer, note: Callable[[str], None]
+    work: Work,
+    options: RunOptions,
+    server: TemporaryServer,
+    note: Callable[[str], None],
+    end: ProcessEnd,
 ) -> dict[str, Any]:
     """Return the flow's result, even if Prefect's server dies during the run.
 
@@ -116,59 +86,67 @@ def _result(
       StoreError: if the disk is full.
       ServiceError: if the server died before the run was registered, and did not come back.
     """
-    global server_is_gone
     try:
-        for _ in range(MOST_BEGINNINGS):
-            if (result := _told(request, asked, server, note)) is not None:
+        for _ in range(MAX_START_ATTEMPTS):
+            run = RunContext([work])
+            try:
+                result = _attempt(run, options, server, note)
+            finally:
+                end.skips_handlers |= run.pool.head.is_lost
+            if result is not None:
                 return result
             if not server.comes_back():
                 break
-        raise _never_told(server)
+        raise _never_registered(server)
     finally:
-        server_is_gone = not server.answers()
+        end.skips_handlers |= not server.answers()
 
 
-def _told(
-    request: Request, asked: dict[str, Any], server: TemporaryServer, note: Callable[[str], None]
+def _attempt(
+    run: RunContext, options: RunOptions, server: TemporaryServer, note: Callable[[str], None]
 ) -> dict[str, Any] | None:
-    """Run the flow once. Return None if the server died before it registered the run."""
+    """Call the flow once. Return None if the server died before it registered the run."""
     from prefect.exceptions import Abort, ObjectNotFound
 
     from flows.runs.cancelled import report_cancelled
     from flows.study import controlled_study  # this import takes seconds
 
-    home = request.execution.home
-    with outcome_kept() as outcome:
-        try:
+    home, outcome = run.execution.home, run.outcome
+    try:
+        with current(run):
+            # The flow takes its work from `run`; Prefect shows these parameters.
             result: dict[str, Any] = controlled_study(
-                study=request.study, execution=request.execution.model_dump(mode="json"), **asked
+                study=run.works[0].request.study,
+                select=options.select,
+                execution=run.execution.model_dump(mode="json"),
+                retry_failed=options.retry_failed,
+                budget=options.budget,
             )
-            return result
-        except LceError:
+        return result
+    except LceError:
+        raise
+    except (KeyboardInterrupt, Abort, ObjectNotFound) as error:
+        # When the flow run was cancelled or deleted, Prefect's client raises one of these
+        # errors: it finds no flow run, or may not change its state.
+        if not outcome.ended_in_prefect and isinstance(error, KeyboardInterrupt):
             raise
-        except (KeyboardInterrupt, Abort, ObjectNotFound) as error:
-            # When the flow run was cancelled or deleted, Prefect's client raises one of these
-            # errors: it finds no flow run, or may not change its state.
-            if not outcome.ended_in_prefect and isinstance(error, KeyboardInterrupt):
-                raise
-            if outcome.flow_run and outcome.ended_in_prefect == "cancelled":
-                report_cancelled(outcome.flow_run)
-            raise _ended_in_prefect(server, outcome.ended_in_prefect) from None
-        except Exception as error:
-            if getattr(getattr(error, "response", None), "status_code", None) in (401, 403):
-                raise _refused(server) from None
-            # Prefect's database is on the same disk, and its errors do not name a full disk.
-            if shutil.disk_usage(home).free < FULL_BYTES:
-                raise disk_full(home, str(error)) from error
-            if error is outcome.error or not server.was_lost:
-                raise
-            # The client lost the server, but the flow's body may have finished: use its kept
-            # outcome.
-            if outcome.error is not None or outcome.result is not None:
-                note(f"Prefect's server at {server.url} is gone: it shows no end of this run.")
-            if outcome.error:
-                raise outcome.error from None
-            return outcome.result
+        if outcome.flow_run and outcome.ended_in_prefect == "cancelled":
+            report_cancelled(outcome.flow_run)
+        raise _ended_in_prefect(server, outcome.ended_in_prefect) from None
+    except Exception as error:
+        if getattr(getattr(error, "response", None), "status_code", None) in (401, 403):
+            raise _refused(server) from None
+        # Prefect's database is on the same disk, and its errors do not name a full disk.
+        if shutil.disk_usage(home).free < FULL_BYTES:
+            raise disk_full(home, str(error)) from error
+        if error is outcome.error or not server.was_lost:
+            raise
+        # The client lost the server, but the flow's body may have finished: use its kept outcome.
+        if outcome.error is not None or outcome.result is not None:
+            note(f"Prefect's server at {server.url} is gone: it shows no end of this run.")
+        if outcome.error:
+            raise outcome.error from None
+        return outcome.result
 
 
 def _ended_in_prefect(server: TemporaryServer, how: str) -> ServiceError:
@@ -190,7 +168,7 @@ def _refused(server: TemporaryServer) -> ServiceError:
     )
 
 
-def _never_told(server: TemporaryServer) -> ServiceError:
+def _never_registered(server: TemporaryServer) -> ServiceError:
     return ServiceError(
         f"Prefect's server at {server.url}",
         "no answer",

@@ -40,6 +40,7 @@ from lce_core.store.steps import make_step
 from lce_core.study.units import Unit
 from tasks.agenda import Taken
 from tasks.slots import Slot
+from tasks.workers import Pool
 
 NUM_RANGES, LENGTH = 24, 8
 LIMITS = {(1, 1): 25.5, (1, 2): 13.5, (2, 2): 7.5}
@@ -131,7 +132,8 @@ def be_a_host(name: str, home: Path, slots: int) -> dict[str, Any]:
     wait_for_all(name, home)
     begun = time.monotonic()
     unit = Unit("long", step.kind, (step,))
-    tally = run_units([unit], set(), execution, Silent(), submit, {step.fingerprint: 24.0})
+    with Pool(execution) as pool:
+        tally = run_units([unit], set(), pool, Silent(), submit, {step.fingerprint: 24.0})
     assert not tally.failures
     return {"seconds": time.monotonic() - begun, "scored": scored}
 

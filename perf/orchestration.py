@@ -34,6 +34,7 @@ from lce_core.study.study_file import load_study
 from lce_core.study.units import Unit, dearest_first
 from tasks.agenda import Taken
 from tasks.slots import Slot
+from tasks.workers import Pool
 
 NUM_STEPS, SLOTS = 24, 2
 LIMITS = {1: 13.5, 2: 7.5, 4: 4.5}
@@ -112,7 +113,8 @@ def be_a_host(name: str, home: Path) -> dict[str, Any]:
 
     wait_for_all(name, home)
     begun = time.monotonic()
-    tally = run_units(ordered, set(), execution, Silent(), submit, seconds)
+    with Pool(execution) as pool:
+        tally = run_units(ordered, set(), pool, Silent(), submit, seconds)
     assert not tally.failures
     return {"seconds": time.monotonic() - begun, "computed": computed}
 

@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 from prefect import Task, task
 from prefect.cache_policies import NO_CACHE
-from prefect.client.schemas.objects import State, TaskRun
 
-from tasks import units
+from tasks import retries, units
+from tasks.progress_tracker import ProgressTracker
+from tasks.workers import Pool
 
-UnitTask = Task[[dict[str, Any], dict[str, Any], dict[str, Any], bool], dict[str, Any]]
-
-
-# This must be a plain function: given a partial or a method, Prefect silently never retries.
-def may_pass(task: Task[Any, Any], task_run: TaskRun, state: State[Any]) -> bool:  # noqa: ARG001
-    """Return True if the failure of a task run is transient and worth a retry."""
-    return units.may_pass(state.result(raise_on_failure=False))
+UnitTask = Task[[dict[str, Any], dict[str, Any], bool], dict[str, Any]]
 
 
-@cache
-def unit_task(name: str) -> UnitTask:
-    """Return `units.compute` as the Prefect task of this name, with retries by failure class.
+def unit_task(name: str, pool: Pool, tracker: ProgressTracker) -> UnitTask:
+    """Return `units.compute` for a run's workers as the Prefect task of this name.
 
     The store is the cache. Prefect's cache policies collide between tasks and omit inputs that a
     key needs, so the task uses none.
     """
+
+    def compute(unit: dict[str, Any], slot: dict[str, Any], shared: bool) -> dict[str, Any]:
+        return units.compute(pool, tracker, unit, slot, shared)
+
     return task(
         name=name,
         task_run_name="{unit[name]}",
-        retries=len(units.RETRY_DELAYS),
-        retry_delay_seconds=units.RETRY_DELAYS,
-        retry_condition_fn=may_pass,
         cache_policy=NO_CACHE,
         persist_result=False,
-    )(units.compute)
+        **retries.prefect_options(pool.execution.max_attempts),
+    )(compute)

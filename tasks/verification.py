@@ -80,7 +80,7 @@ def compute_again(
         aside.models.symlink_to(store.models)
     logs = make_folder(store.home / "logs")  # the error of a dead worker names its log
     (aside.home / "logs").symlink_to(logs)
-    pool = Pool(execution.model_copy(update={"home": aside.home}), trains=False)
+    pool = Pool(execution.model_copy(update={"home": aside.home})).open(trains=False)
     threads = ThreadPoolExecutor(pool.shape.evaluation)
     try:
         ordered = sorted(steps, key=_unit)

@@ -11,7 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 from lce_core.errors import SpecError
 from lce_core.execution import LOCAL, Execution
@@ -30,31 +30,18 @@ LOOK_SECONDS = 0.5
 
 
 class Pool:
-    """The workers of this process, at most one for each of its places.
+    """The workers of a run, at most one for each of its places.
 
-    Args:
-      execution: settings of the computation.
-      trains: whether training runs are expected. Without them the pool waits for one GPU only.
-      has_to_end: waits the given seconds; returns True if the pool must stop waiting for GPUs.
-
-    Raises:
-      KeyboardInterrupt: if `has_to_end` returned True while waiting for free GPUs.
+    `open` claims the GPUs. Leaving the `with` block ends all workers.
     """
 
-    def __init__(
-        self,
-        execution: Execution,
-        *,
-        trains: bool = True,
-        has_to_end: Callable[[float], bool] = never,
-    ) -> None:
+    def __init__(self, execution: Execution) -> None:
         self.execution = execution
+        self.is_open = False
         self.is_closed = False
+        self.head = cluster.Head()
+        """Liveness of the Ray cluster's head; unused without Ray."""
         self._leases = contextlib.ExitStack()
-        is_local = execution.engine == LOCAL
-        slots = _slots(execution, trains, has_to_end) if is_local else cluster.slots(execution)
-        self._slots = self._leases.enter_context(slots)
-        self._start: Callable[[Slot, Execution], Worker] = WorkerProcess if is_local else RayWorker
         self._workers: dict[tuple[int, ...], Worker] = {}
         self._busy: set[tuple[int, ...]] = set()
         """Places of the slots that compute a unit."""
@@ -63,6 +50,31 @@ class Pool:
         self._spare: list[tuple[tuple[int, ...], Worker]] = []
         """Workers whose slots gave them up for waiting slots."""
         self._lock = threading.Lock()
+
+    def open(self, *, trains: bool = True, has_to_end: Callable[[float], bool] = never) -> Self:
+        """Claim the slots of this machine or of the cluster.
+
+        Args:
+          trains: whether training runs are expected. Without them the pool waits for one GPU only.
+          has_to_end: waits the given seconds; returns True if the pool must stop waiting for GPUs.
+
+        Raises:
+          KeyboardInterrupt: if `has_to_end` returned True while waiting for free GPUs.
+        """
+        slots = (
+            _slots(self.execution, trains, has_to_end)
+            if self.execution.engine == LOCAL
+            else cluster.slots(self.execution, self.head)
+        )
+        self._slots = self._leases.enter_context(slots)
+        self.is_open = True
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @property
     def shape(self) -> Shape:
@@ -139,10 +151,15 @@ class Pool:
         for places in overlap:  # idle, but their loaded models still occupy the GPU
             self._discard(places)
         if worker is None:
-            worker = self._start(slot, self.execution)
+            worker = self._started(slot)
             with self._lock:
                 self._workers[slot.places] = worker
         return worker
+
+    def _started(self, slot: Slot) -> Worker:
+        if self.execution.engine == LOCAL:
+            return WorkerProcess(slot, self.execution)
+        return RayWorker(slot, self.execution, self.head)
 
     def _placed(
         self, slot: Slot, worker: Worker, step: Step, on_event: Callable[[Event], None]
@@ -201,28 +218,6 @@ class Pool:
             worker = self._workers.pop(places, None)
         if worker is not None:
             worker.close()
-
-
-_POOLS: dict[str, Pool] = {}
-_POOLS_LOCK = threading.Lock()
-
-
-def pool_for(
-    execution: Execution, *, trains: bool = True, has_to_end: Callable[[float], bool] = never
-) -> Pool:
-    """Return this process's pool for an execution; create it on first use."""
-    key = execution.model_dump_json()
-    with _POOLS_LOCK:
-        if key not in _POOLS:
-            _POOLS[key] = Pool(execution, trains=trains, has_to_end=has_to_end)
-        return _POOLS[key]
-
-
-def close_pools() -> None:
-    """End all workers of this process."""
-    with _POOLS_LOCK:
-        while _POOLS:
-            _POOLS.popitem()[1].close()
 
 
 @contextlib.contextmanager

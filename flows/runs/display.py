@@ -24,7 +24,6 @@ from rich.text import Text
 
 from flows.runs.run_progress import RunProgress
 from lce_core.study.units import Unit
-from tasks.board import BOARD
 
 ARTIFACT_SECONDS = 5.0
 LINE_SECONDS = 15.0
@@ -79,7 +78,7 @@ class TerminalDisplay:
         self._move()
         if not self._console.is_terminal and time.monotonic() - self._last > LINE_SECONDS:
             self._last = time.monotonic()
-            running = "; ".join(f"{name}: {line}" for name, line in BOARD.running().items())
+            running = "; ".join(f"{name}: {line}" for name, line in self._run.running().items())
             self._console.print(f"{self._run}, {self._run.time}  {running}", soft_wrap=True)
 
     def show(self, text: str) -> None:
@@ -99,7 +98,7 @@ class TerminalDisplay:
     def _view(self) -> Group:
         lines = [
             Text(f"  {name}: {line}", overflow="ellipsis", no_wrap=True, style="dim")
-            for name, line in sorted(BOARD.running().items())
+            for name, line in sorted(self._run.running().items())
         ]
         return Group(self._bar, *lines)
 
@@ -134,6 +133,6 @@ class ArtifactDisplay:
 
     def _write(self) -> None:
         self._last = time.monotonic()
-        running = (f"{name}: {line}" for name, line in BOARD.running().items())
+        running = (f"{name}: {line}" for name, line in self._run.running().items())
         told = "\n".join([f"{self._run}, {self._run.time}", *running])
         update_progress_artifact(self._id, progress=100.0 * self._run.done, description=told)

@@ -1,4 +1,4 @@
-"""Keep the outcome of a run in case Prefect's server is lost before the run reports it.
+"""Outcome of a run, kept in case Prefect's server is lost before the run reports it.
 
 A flow's result passes through Prefect's client, which loses it if no server answers. The computed
 steps are in the store nevertheless, and the command can report them.
@@ -6,9 +6,6 @@ steps are in the store nevertheless, and the command can report them.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -25,28 +22,3 @@ class Outcome:
     """Id of a command's flow run, which a user may cancel or delete in Prefect."""
     ended_in_prefect: str = ""
     """Set to "cancelled" or "deleted" if that interrupted the flow."""
-
-
-_KEPT: ContextVar[Outcome | None] = ContextVar("outcome", default=None)
-
-
-@contextlib.contextmanager
-def outcome_kept() -> Iterator[Outcome]:
-    """Yield an outcome that the flow called inside the block fills in."""
-    outcome = Outcome()
-    token = _KEPT.set(outcome)
-    try:
-        yield outcome
-    finally:
-        _KEPT.reset(token)
-
-
-@contextlib.contextmanager
-def outcome_told() -> Iterator[Outcome]:
-    """Yield the outcome of this context for the flow to set its result; record any error in it."""
-    outcome = _KEPT.get() or Outcome()
-    try:
-        yield outcome
-    except BaseException as error:
-        outcome.error = error
-        raise

@@ -8,7 +8,7 @@ from lce_core import formats
 from lce_core.study.pricing.time_left import Predicted, TimeLeft
 from lce_core.study.step_kinds import CellSpec
 from lce_core.study.units import Unit
-from tasks.board import Board
+from tasks.progress_tracker import ProgressTracker
 
 
 class RunProgress:
@@ -20,7 +20,7 @@ class RunProgress:
         predicted: Mapping[str, Predicted],
         num_cells: int,
         slots: int,
-        board: Board,
+        tracker: ProgressTracker,
     ) -> None:
         """Track a run that computes `units`.
 
@@ -29,12 +29,12 @@ class RunProgress:
           predicted: predicted time of each of their steps, by fingerprint.
           num_cells: number of wanted cells, including those done before this run.
           slots: number of slots of this machine.
-          board: progress tracker to which the workers publish.
+          tracker: receives the progress of the workers.
         """
         steps = [step for unit in units for step in unit.steps]
         self._left = TimeLeft(units, predicted, slots)
         self._cells = {step.fingerprint for step in steps if step.kind == CellSpec.kind}
-        self._num_cells, self._board = num_cells, board
+        self._num_cells, self._tracker = num_cells, tracker
         self._ended: set[str] = set()
 
     @property
@@ -49,6 +49,10 @@ class RunProgress:
         for step in unit.steps:
             self._end(step.fingerprint, None)
 
+    def running(self) -> dict[str, str]:
+        """Return the latest progress line of each running unit, by unit name."""
+        return self._tracker.running()
+
     def __str__(self) -> str:
         self._update()
         left = len(self._cells - self._ended)
@@ -58,12 +62,12 @@ class RunProgress:
     def time(self) -> str:
         """Format the time left, with "~" until a step has finished in this run, then "about"."""
         self._update()
-        seconds = self._left.seconds(self._board.running_steps())
+        seconds = self._left.seconds(self._tracker.running_steps())
         about = "about " if self._left.is_measured else "~"
         return f"{about}{formats.duration(seconds)} left"
 
     def _update(self) -> None:
-        for ended in self._board.take_ended():
+        for ended in self._tracker.take_ended():
             self._end(ended.fingerprint, ended.seconds)
 
     def _end(self, step: str, seconds: float | None) -> None:

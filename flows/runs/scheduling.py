@@ -11,13 +11,12 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lce_core.errors import ServiceError, StepsFailedError, StoreError
 from lce_core.evaluation.window_ranges import ASSIST_SECONDS
-from lce_core.execution import Execution
 from lce_core.store.artifacts import Store
 from lce_core.store.failure_notes import folders_of
 from lce_core.store.failures import classify, disk_full
@@ -25,7 +24,7 @@ from lce_core.study.step_kinds import CellSpec
 from lce_core.study.units import Unit, dependents
 from tasks.agenda import Agenda, Elsewhere, Taken
 from tasks.slots import Slot, is_training
-from tasks.workers import Pool, pool_for
+from tasks.workers import Pool
 
 if TYPE_CHECKING:
     from flows.runs.display import Display
@@ -121,7 +120,7 @@ class _Running:
 def run_units(
     units: Sequence[Unit],
     done: set[str],
-    execution: Execution,
+    pool: Pool,
     display: Display,
     submit: Submit,
     seconds: Mapping[str, float],
@@ -136,7 +135,7 @@ def run_units(
     Args:
       units: units in the order in which they should start.
       done: fingerprints of the steps that are already done.
-      execution: settings of the computation.
+      pool: the run's workers; opened when the first unit starts.
       display: receives every end of a unit, and a refresh every half second.
       submit: starts a unit.
       seconds: predicted seconds of each step, by fingerprint.
@@ -147,7 +146,7 @@ def run_units(
       ServiceError: if the workers' infrastructure failed.
       StoreError: if the disk is full, or no process computes a step that waiting units need.
     """
-    run = _Run(units, done, execution, display, submit, seconds, stop or Stop())
+    run = _Run(units, done, pool, display, submit, seconds, stop or Stop())
     return run.to_the_end(waits=waits)
 
 
@@ -156,15 +155,16 @@ class _Run:
         self,
         units: Sequence[Unit],
         done: set[str],
-        execution: Execution,
+        pool: Pool,
         display: Display,
         submit: Submit,
         seconds: Mapping[str, float],
         stop: Stop,
     ) -> None:
-        store, folders = Store(execution.home), folders_of(execution.model_dump(mode="json"))
+        store = Store(pool.execution.home)
+        folders = folders_of(pool.execution.model_dump(mode="json"))
         self._agenda = Agenda(units, done, store, folders)
-        self._execution, self._display, self._submit = execution, display, submit
+        self._pool, self._display, self._submit = pool, display, submit
         self._seconds, self._tally, self._stop = seconds, Tally(), stop
         self._ended: queue.SimpleQueue[tuple[Unit, Answer]] = queue.SimpleQueue()
         self._running: dict[str, _Running] = {}
@@ -184,7 +184,7 @@ class _Run:
         except OSError as error:
             if classify(error) != "disk_full":
                 raise
-            raise disk_full(self._execution.home, error.strerror or str(error)) from None
+            raise disk_full(self._pool.execution.home, error.strerror or str(error)) from None
 
     def _to_the_end(self, *, waits: bool) -> Tally:
         agenda, wait = self._agenda, FIRST_WAIT_SECONDS
@@ -245,9 +245,8 @@ class _Run:
         is_ending = self._tally.disk_full or self._stop.is_set()
         if is_ending or self._waits_for_gpus:
             return None
-        # The pool is created with the first unit. Creating it here would wait for GPUs without
-        # need.
-        if "_pool" in vars(self) and not self._pool.has_room(CellSpec.kind):
+        # The first unit opens the pool. Opening it here would wait for GPUs without need.
+        if self._pool.is_open and not self._pool.has_room(CellSpec.kind):
             return None
         running = [one.unit for one in self._running.values()]
         own = [unit for unit in running if not unit.assists]
@@ -258,7 +257,7 @@ class _Run:
             # Whoever computes a step works on one of its parts. Helpers that just started have no
             # part yet, so reserve parts for them.
             still_to_take = max(0, helping - max(0, sum(left) - 1))
-            if still_to_take < left.count(False) and self._pool.has_room(CellSpec.kind):
+            if still_to_take < left.count(False) and self._has_room(CellSpec.kind):
                 names = (f"{unit.name}, beside {number}" for number in count(1))
                 name = next(name for name in names if name not in self._running)
                 return Unit(name, unit.kind, (step,), assists=True)
@@ -272,8 +271,8 @@ class _Run:
             if unit.name in self._running:  # here runs a part of it; another process left the rest
                 return False
             if self._waits_for_gpus:
-                return self._pool.has_room(unit.kind) and self._price(unit) <= horizon
-            if self._pool.has_room(unit.kind):
+                return self._has_room(unit.kind) and self._price(unit) <= horizon
+            if self._has_room(unit.kind):
                 return True
             # A training run waits for its GPUs. Meanwhile start only units that finish before they
             # are free (backfilling).
@@ -347,10 +346,12 @@ class _Run:
             return FIRST_WAIT_SECONDS
         return min(LONGEST_WAIT_SECONDS, 1.5 * seconds)
 
-    @cached_property
-    def _pool(self) -> Pool:
-        trains = any(is_training(unit.kind) for unit in self._agenda.waiting)
-        return pool_for(self._execution, trains=trains, has_to_end=self._stop.wait)
+    def _has_room(self, kind: str) -> bool:
+        """Return True if a slot is free; wait for the run's GPUs first if it has none yet."""
+        if not self._pool.is_open:
+            trains = any(is_training(unit.kind) for unit in self._agenda.waiting)
+            self._pool.open(trains=trains, has_to_end=self._stop.wait)
+        return self._pool.has_room(kind)
 
     def _price(self, unit: Unit) -> float:
         return sum(self._seconds[step.fingerprint] for step in unit.steps)

@@ -4,30 +4,33 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 from flows.runs.scheduling import Answer, Submit
-from lce_core.execution import Execution
 from tasks.agenda import Taken
+from tasks.progress_tracker import ProgressTracker
+from tasks.retries import with_retries
 from tasks.slots import Slot
-from tasks.units import compute_with_retries
+from tasks.units import compute
+from tasks.workers import Pool
 
 
-def in_threads(execution: Execution, stop: threading.Event) -> Submit:
+def in_threads(pool: Pool, tracker: ProgressTracker, stop: threading.Event) -> Submit:
     """Return a function that computes each unit in its own thread; `stop` ends the retries."""
-    settings = execution.model_dump(mode="json")
+    max_attempts = pool.execution.max_attempts
 
     def submit(taken: Taken, slot: Slot, end: Callable[[Answer], None]) -> None:
-        arguments = (taken.unit.to_json(), settings, slot.to_json(), taken.shared, stop)
+        unit, place = taken.unit.to_json(), slot.to_json()
+        attempt = partial(compute, pool, tracker, unit, place, taken.shared)
+
+        def run() -> None:
+            try:
+                answer: Answer = with_retries(attempt, max_attempts, stop)
+            except BaseException as error:  # noqa: BLE001 - the scheduler records it for the unit
+                answer = error
+            end(answer)
+
         # A daemon thread, so that an interrupted process can exit without waiting for it.
-        threading.Thread(target=_compute, args=(end, *arguments), daemon=True).start()
+        threading.Thread(target=run, daemon=True).start()
 
     return submit
-
-
-def _compute(end: Callable[[Answer], None], *arguments: Any) -> None:
-    try:
-        answer: Answer = compute_with_retries(*arguments)
-    except BaseException as error:  # noqa: BLE001 - whoever waits for the unit books it
-        answer = error
-    end(answer)

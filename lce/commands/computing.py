@@ -21,6 +21,7 @@ from lce_core.execution import Execution
 @with_execution(*EVERY)
 def run(
     how: Execution,
+    context: typer.Context,
     study: Study,
     select: Select = "",
     retry_failed: RetryFailed = False,
@@ -28,21 +29,17 @@ def run(
     accept_plugin_change: AcceptPluginChange = False,
 ) -> None:
     """Compute the missing cells of a study, then print its overview."""
+    from flows.work import RunOptions
     from lce.running import run_study
 
-    run_study(
-        study,
-        how,
-        select=select,
-        retry_failed=retry_failed,
-        budget=budget,
-        accept_plugin_change=accept_plugin_change,
-    )
+    options = RunOptions(select, retry_failed, budget, accept_plugin_change)
+    run_study(study, how, options, context.obj)
 
 
 @with_execution(*EVERY)
 def worker(
     how: Execution,
+    context: typer.Context,
     studies: Annotated[
         list[str], typer.Argument(metavar="STUDY...", help="Shipped studies' names, or files.")
     ],
@@ -58,13 +55,9 @@ def worker(
 ) -> None:
     """Compute cells of studies that no other worker computes, without Prefect; for clusters."""
     from flows.pulling import pull_studies
+    from flows.work import RunOptions
 
-    pull_studies(
-        studies,
-        how,
-        select=select,
-        retry_failed=retry_failed,
-        waits=wait,
-        grace=grace,
-        accept_plugin_change=accept_plugin_change,
+    options = RunOptions(
+        select, retry_failed=retry_failed, accept_plugin_change=accept_plugin_change
     )
+    pull_studies(studies, how, options, waits=wait, grace=grace, end=context.obj)

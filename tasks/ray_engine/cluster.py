@@ -73,7 +73,7 @@ def nodes_of(execution: Execution) -> Machines:
 
 
 @contextlib.contextmanager
-def slots(execution: Execution) -> Iterator[Slots]:
+def slots(execution: Execution, head: Head) -> Iterator[Slots]:
     """Yield the slots of the whole cluster, and disconnect at the end.
 
     Places are only numbers: Ray decides on which node a slot's actor runs.
@@ -83,7 +83,7 @@ def slots(execution: Execution) -> Iterator[Slots]:
         yield Slots(nodes.shape(execution), [str(number) for number in range(nodes.num_gpus)])
     finally:
         ray = importlib.import_module("ray")
-        if HEAD.is_lost:  # shutdown would contact the lost head
+        if head.is_lost:  # shutdown would contact the lost head
             atexit.unregister(ray.shutdown)
         else:
             ray.shutdown()
@@ -125,9 +125,6 @@ class Head:
                     "a head that lives as long as the run",
                     "start the cluster again, then run again: it continues where it stopped",
                 ) from None
-
-
-HEAD = Head()
 
 
 def needs_of(slot: Slot, execution: Execution) -> dict[str, int]:

@@ -19,7 +19,8 @@ _ASKED_SECONDS = 5.0
 class RayWorker(Worker):
     """The worker of a slot, on any node with enough resources."""
 
-    def __init__(self, slot: Slot, execution: Execution) -> None:
+    def __init__(self, slot: Slot, execution: Execution, head: cluster.Head) -> None:
+        self._head = head
         self._ray = ray = cluster.connected(execution.engine)
         asked = cluster.needs_of(slot, execution)
         self._host: Any = (
@@ -78,12 +79,12 @@ class RayWorker(Worker):
 
     def ask_to_end(self) -> None:
         """Ask the worker to end a running step cleanly; do not wait."""
-        if not self._why and not cluster.HEAD.is_lost:
+        if not self._why and not self._head.is_lost:
             self._host.ask_to_end.remote()
 
     def close(self) -> None:
         """End the worker cleanly if its node is alive, and release its resources in Ray."""
-        if cluster.HEAD.is_lost:  # without a head, the nodes and all their processes end
+        if self._head.is_lost:  # without a head, the nodes and all their processes end
             return
         if self._where and not self._why:
             with contextlib.suppress(self._ray.exceptions.RayError):
@@ -98,7 +99,7 @@ class RayWorker(Worker):
             living = {node["NodeID"] for node in self._ray.nodes() if node["Alive"]}
             return here.get_node_id() in living
 
-        cluster.HEAD.require(here.gcs_address, is_alive)
+        self._head.require(here.gcs_address, is_alive)
 
     def _note(self, error: Exception) -> None:
         self._why = f"{type(error).__name__}: {str(error).strip().splitlines()[-1]}"

@@ -53,9 +53,9 @@ from lce_core.study.pricing.time_left import Predicted
 from lce_core.study.progress import StepState, inspect
 from lce_core.study.study_file import load_study
 from lce_core.study.units import Unit
-from tasks.board import BOARD
+from tasks.progress_tracker import ProgressTracker
 from tasks.verification import home_aside
-from tasks.workers import close_pools
+from tasks.workers import Pool
 from tests.support.errors.provocations import Place, Table
 from tests.support.free_steps import free_step
 
@@ -156,14 +156,13 @@ def _(place: Place) -> None:
     child = free_step("base", "toy", {}, {"rows": parent})
     how = make_execution({"home": place.folder, "slots": 1, "device": "cpu"})
     unit = Unit("base toy", "base", (child,))
-    try:
-        predicted = {child.fingerprint: Predicted(1.0, ("base",))}
-        progress = RunProgress([unit], predicted, 0, 1, BOARD)
-        display = TerminalDisplay(progress, Console(quiet=True))
-        seconds = {child.fingerprint: 1.0}
-        run_units([unit], set(), how, display, in_threads(how, threading.Event()), seconds)
-    finally:
-        close_pools()
+    predicted = {child.fingerprint: Predicted(1.0, ("base",))}
+    tracker = ProgressTracker()
+    display = TerminalDisplay(RunProgress([unit], predicted, 0, 1, tracker), Console(quiet=True))
+    seconds = {child.fingerprint: 1.0}
+    with Pool(how) as pool:
+        submit = in_threads(pool, tracker, threading.Event())
+        run_units([unit], set(), pool, display, submit, seconds)
 
 
 def waits(place: Place, *, alive: bool) -> None:
@@ -231,7 +230,7 @@ def _(place: Place) -> None:
 def _(place: Place) -> None:
     server = temporary_server.TemporaryServer(place.folder)
     server.url = f"http://127.0.0.1:{free_port()}/api"
-    raise running._never_told(server)
+    raise running._never_registered(server)
 
 
 @provokes(ServiceError, "PREFECT_API_URL")

@@ -86,4 +86,4 @@ def _(place: Place) -> None:
 @provokes(SpecError, "execution.device")
 def _(place: Place) -> None:
     place.patch.setenv("CUDA_VISIBLE_DEVICES", "")
-    Pool(execution(place).model_copy(update={"device": "cuda"}))
+    Pool(execution(place).model_copy(update={"device": "cuda"})).open()

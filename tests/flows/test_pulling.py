@@ -16,9 +16,10 @@ from rich.console import Console
 
 from flows.pulling import Lines, pull_studies
 from flows.request import compile_request
+from flows.run_context import RunContext
 from flows.runs.scheduling import Answer, Stop
 from flows.settings import make_execution
-from flows.work import work_of
+from flows.work import RunOptions, preflight
 from lce_core.errors import NonFiniteError, StudyIncompleteError
 from lce_core.execution import Execution
 from lce_core.store.artifacts import Store
@@ -47,7 +48,7 @@ def test_what_others_hold_can_be_left_to_them(
             lease = Lease.acquire(how.home / "leases", step.id)
             assert lease is not None
             leases.enter_context(lease)
-        pull_studies(["smoke"], how, waits=False)
+        pull_studies(["smoke"], how, RunOptions(), waits=False)
     assert "units are left to others; 0 steps computed" in capsys.readouterr().out
     assert not list(how.home.glob("catalog*"))  # whoever computes the rest records it
     # No worker was started.
@@ -60,7 +61,7 @@ def test_cells_that_failed_before_end_it_as_they_end_a_run(how: Execution) -> No
     for step in compile_request("smoke", how).plan.steps.values():
         Store(how.home).failures.add(step, error, {})
     with pytest.raises(StudyIncompleteError, match="--retry-failed"):
-        pull_studies(["smoke"], how)
+        pull_studies(["smoke"], how, RunOptions())
     assert (how.home / "catalog.duckdb").is_file()
 
 
@@ -72,8 +73,8 @@ class Full(io.StringIO):
 
 
 def test_a_log_that_cannot_be_written_keeps_no_slot(how: Execution) -> None:
-    work = work_of(compile_request("smoke", how), "", retry_failed=False)
-    lines, unit, ends = Lines(Console(file=Full()), [work], how), work.units[0], []
+    run = RunContext(preflight(["smoke"], how, RunOptions()))
+    lines, unit, ends = Lines(Console(file=Full()), run.progress()), run.units[0], []
 
     def submit(taken: Taken, slot: Slot, end: Callable[[Answer], None]) -> None:
         end({"computed": 1, "existing": 0, "held": []})

@@ -1,6 +1,6 @@
-"""A study is compiled once for each request, and never served to another one.
+"""The data of a study are read once, however often it is planned.
 
-What its data hold is read once; audit events of the interpreter say which files are opened.
+Audit events of the interpreter say which files are opened.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from flows.request import compile_request, prepared, request_for
+from flows.request import compile_request
 from flows.settings import STUDIES, make_execution
 from lce_core.execution import Execution
 from lce_core.study.study_file import load_study
@@ -45,29 +45,6 @@ def study(tmp_path: Path) -> Path:
     file = tmp_path / "mine.yaml"
     file.write_text((STUDIES / "smoke.yaml").read_text(encoding="utf-8"), encoding="utf-8")
     return file
-
-
-def test_the_flow_takes_the_plan_that_was_prepared_for_its_parameters(
-    study: Path, execution: Execution
-) -> None:
-    request = compile_request(str(study), execution)
-    as_the_flow_gets_it = make_execution(execution.model_dump(mode="json"))
-    with prepared(request):
-        assert request_for(str(study), as_the_flow_gets_it) is request
-
-
-def test_another_study_another_execution_and_a_later_request_are_compiled(
-    study: Path, execution: Execution
-) -> None:
-    request = compile_request(str(study), execution)
-    with prepared(request):
-        assert request_for("smoke", execution) is not request
-        on_a_folder = execution.model_copy(update={"data_folders": {"text": study.parent}})
-        assert request_for(str(study), on_a_folder) is not request
-    content = yaml.safe_load(study.read_text(encoding="utf-8"))
-    study.write_text(yaml.safe_dump({**content, "seeds": [7]}), encoding="utf-8")
-    later = request_for(str(study), execution)
-    assert {cell.seed for cell in later.plan.cells} == {7}
 
 
 def test_the_data_of_a_study_are_read_once_however_often_it_is_planned(

@@ -68,8 +68,8 @@ def pool(tmp_path: Path) -> Iterator[Callable[[Room], Pool]]:
     made: list[Pool] = []
 
     def make(room: Room) -> Pool:
-        made.append(Pool(Execution(home=tmp_path, slots=4, device="cpu")))
-        made[0]._start = room.worker
+        made.append(Pool(Execution(home=tmp_path, slots=4, device="cpu")).open())
+        made[0]._started = lambda slot: room.worker(slot, made[0].execution)
         return made[0]
 
     yield make

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -105,8 +104,8 @@ def test_a_pool_without_training_leaves_gpus_to_others(
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3")
     monkeypatch.setattr("tasks.gpus.HOST_WIDE", tmp_path)
     asked = Execution(home=tmp_path, slots=3, processes=4)
-    with closing(Pool(asked)) as pool:
+    with Pool(asked).open() as pool:
         assert pool.shape == Shape(training=1, evaluation=3, width=4)
-    with closing(Pool(asked, trains=False)) as pool, closing(Pool(asked, trains=False)) as other:
+    with Pool(asked).open(trains=False) as pool, Pool(asked).open(trains=False) as other:
         assert pool.shape == Shape(training=0, evaluation=3, width=4)
         assert other.shape.evaluation == 1

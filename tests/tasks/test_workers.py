@@ -163,7 +163,7 @@ def test_a_worker_computes_answers_and_is_replaced_when_it_dies(
     execution: Execution, tmp_path: Path
 ) -> None:
     others = children()  # of tests before this one
-    pool, events = Pool(execution), []
+    pool, events = Pool(execution).open(), []
     step = a_step("held_out", execution, tmp_path)
     slot = taken(pool, step.kind)
     try:
@@ -192,7 +192,7 @@ def test_workers_run_this_code_whatever_lies_in_the_current_folder(
     for name in ("tasks", "lce_core", "json"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('another')")
     monkeypatch.chdir(tmp_path)
-    pool = Pool(execution)
+    pool = Pool(execution).open()
     try:
         (ended,) = pool.run(taken(pool, step.kind), [step], lambda event: None)
         assert ended["status"] == "computed"
@@ -204,7 +204,7 @@ def test_workers_run_this_code_whatever_lies_in_the_current_folder(
 def test_failures_come_back_with_class_and_message_and_the_worker_lives(
     execution: Execution, tmp_path: Path
 ) -> None:
-    pool = Pool(execution)
+    pool = Pool(execution).open()
     good, orphan = (a_step(kind, execution, tmp_path) for kind in ("held_out", "cell"))
     try:
         failed, done = pool.run(taken(pool, "cell"), [orphan, good], lambda event: None)
@@ -223,7 +223,7 @@ def test_a_worker_that_is_asked_to_end_gives_its_lease_back_and_blames_no_step(
     text = next((tmp_path / "text").iterdir())
     text.unlink()
     os.mkfifo(text)  # which nobody writes to: the step waits for ever
-    pool, lost = Pool(execution), []
+    pool, lost = Pool(execution).open(), []
     slot = taken(pool, step.kind)
 
     def run() -> None:
@@ -307,7 +307,7 @@ def talking(tmp_path: Path) -> Iterator[Callable[[str], tuple[Pool, WorkerProces
     pools = []
 
     def start(said: str) -> tuple[Pool, WorkerProcess]:
-        pool = Pool(make_execution({"home": tmp_path, "device": "cpu", "slots": 1}))
+        pool = Pool(make_execution({"home": tmp_path, "device": "cpu", "slots": 1})).open()
         pools.append(pool)
         worker = WorkerProcess(SLOT, pool.execution)
         worker._process.kill()

@@ -20,6 +20,7 @@ import pytest
 from flows.pulling import pull_studies
 from flows.request import compile_request
 from flows.settings import make_execution
+from flows.work import RunOptions
 from lce.running import run_study
 from lce.views.planning import Inspection, inspect_study
 from lce_core.errors import SpecError
@@ -208,10 +209,10 @@ def test_a_changed_plugin_is_named_by_the_plan_and_refused_by_runs(
     assert found.change_counts() == {"stale": 1, "done": 1}
 
     def run(how: Execution) -> None:
-        run_study(trial.study, how, select="", retry_failed=False)
+        run_study(trial.study, how, RunOptions())
 
     def worker(how: Execution) -> None:
-        pull_studies([trial.study], how)
+        pull_studies([trial.study], how, RunOptions())
 
     for command in (run, worker):
         error = trial.refused(command)
@@ -236,7 +237,7 @@ def test_steps_below_a_changed_plugin_are_not_current_either(trial: Trial) -> No
 def test_cells_that_do_not_use_the_plugin_may_be_run(trial: Trial) -> None:
     trial.change(*FORMULA)
     with known(trial.folder / "plugins"):
-        pull_studies([trial.study], trial.execution(), select="method=none")
+        pull_studies([trial.study], trial.execution(), RunOptions("method=none"))
 
 
 def test_an_accepted_change_is_served_until_the_next_one(trial: Trial) -> None:
@@ -247,7 +248,7 @@ def test_an_accepted_change_is_served_until_the_next_one(trial: Trial) -> None:
     trial.change(*FORMULA)
     assert trial.plan().plugin_lines()
     with known(trial.folder / "plugins"):
-        pull_studies([trial.study], trial.execution(), accept_plugin_change=True)
+        pull_studies([trial.study], trial.execution(), RunOptions(accept_plugin_change=True))
     assert trial.plan().plugin_lines() == []
 
 

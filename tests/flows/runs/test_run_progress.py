@@ -16,7 +16,7 @@ from flows.runs.run_progress import RunProgress
 from lce_core.store.steps import Step
 from lce_core.study.pricing.time_left import Predicted
 from lce_core.study.units import Unit
-from tasks.board import Board
+from tasks.progress_tracker import ProgressTracker
 
 
 class Clock:
@@ -31,7 +31,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("tasks.board.time.monotonic", clock)
+    monkeypatch.setattr("tasks.progress_tracker.time.monotonic", clock)
     return clock
 
 
@@ -39,9 +39,9 @@ CELLS = tuple(Step("cell", name, {}, {}, {}, name) for name in ("a", "b", "c", "
 UNIT = Unit("evaluate", "cell", CELLS)
 
 
-def progress(board: Board, num_cells: int = 10, seconds: float = 60.0) -> RunProgress:
+def progress(tracker: ProgressTracker, num_cells: int = 10, seconds: float = 60.0) -> RunProgress:
     predicted = {step.fingerprint: Predicted(seconds, ("cell",)) for step in CELLS}
-    return RunProgress([UNIT], predicted, num_cells, 1, board)
+    return RunProgress([UNIT], predicted, num_cells, 1, tracker)
 
 
 def step(name: str, **more: Any) -> dict[str, Any]:
@@ -49,58 +49,58 @@ def step(name: str, **more: Any) -> dict[str, Any]:
 
 
 def test_cells_count_as_they_finish_and_correct_the_time_left() -> None:
-    board = Board()
-    run = progress(board)
+    tracker = ProgressTracker()
+    run = progress(tracker)
     assert (str(run), run.time, run.done) == ("6 of 10 cells", "~4 min left", 0)
-    board.post("evaluate", step("a", seconds=120.0))
-    board.post("evaluate", step("b", seconds=120.0))
+    tracker.publish("evaluate", step("a", seconds=120.0))
+    tracker.publish("evaluate", step("b", seconds=120.0))
     # Two at twice the prediction: of all steps 300 s for 180, of cells 240 + 60 x 300/180 for 180.
     assert (str(run), run.time, run.done) == ("8 of 10 cells", "about 4 min left", 0.5)
-    board.post("evaluate", step("c", status="existing", seconds=0.1))
+    tracker.publish("evaluate", step("c", status="existing", seconds=0.1))
     assert str(run) == "9 of 10 cells"
     run.end(UNIT)
     assert (str(run), run.time, run.done) == ("10 of 10 cells", "about 0 s left", 1)
 
 
 def test_a_step_that_failed_is_left_until_its_unit_ends() -> None:
-    board = Board()
-    run = progress(board)
-    board.post("evaluate", step("a", status="failed", seconds=1.0))
+    tracker = ProgressTracker()
+    run = progress(tracker)
+    tracker.publish("evaluate", step("a", status="failed", seconds=1.0))
     assert (str(run), run.time) == ("6 of 10 cells", "~4 min left")
     run.end(UNIT)
     assert str(run) == "10 of 10 cells"
 
 
 def test_what_a_running_step_says_of_itself_counts(clock: Clock) -> None:
-    board = Board()
-    run = progress(board, seconds=100.0)
+    tracker = ProgressTracker()
+    run = progress(tracker, seconds=100.0)
     told = {"event": "progress", "fingerprint": "a"}
-    board.post("evaluate", {**told, "done": 0, "total": 4})
+    tracker.publish("evaluate", {**told, "done": 0, "total": 4})
     clock.now = 80.0
     assert run.time == "~5 min left"  # 20 s of it and three times 100 s
-    board.post("evaluate", {**told, "done": 1, "total": 4})
+    tracker.publish("evaluate", {**told, "done": 1, "total": 4})
     assert run.time == "~9 min left"  # 240 s more of it
-    board.post("evaluate", step("a", seconds=80.0))
-    assert board.running_steps() == {}
-    board.post("evaluate", {**told, "fingerprint": "b", "step": 3, "steps": 4, "loss": 1.0})
-    assert board.running_steps()["b"].done == 0.75
-    board.finish("evaluate")
-    assert board.running_steps() == {}
+    tracker.publish("evaluate", step("a", seconds=80.0))
+    assert tracker.running_steps() == {}
+    tracker.publish("evaluate", {**told, "fingerprint": "b", "step": 3, "steps": 4, "loss": 1.0})
+    assert tracker.running_steps()["b"].done == 0.75
+    tracker.finish("evaluate")
+    assert tracker.running_steps() == {}
 
 
 def test_where_there_is_no_terminal_the_first_line_tells_the_prior(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    display = TerminalDisplay(progress(Board()), Console())
+    display = TerminalDisplay(progress(ProgressTracker()), Console())
     display.finish(UNIT)
     display.close()
     assert capsys.readouterr().out == "6 of 10 cells, ~4 min left\n"
 
 
 def test_in_a_terminal_of_80_columns_a_line_holds_all_of_it() -> None:
-    board = Board()
+    tracker = ProgressTracker()
     console = Console(force_terminal=True, width=80, record=True, height=10)
-    display = TerminalDisplay(progress(board, num_cells=16200), console)
+    display = TerminalDisplay(progress(tracker, num_cells=16200), console)
     console.print(display._view())
     display.finish(UNIT)
     display.close()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from lce_core.store.steps import Step
 from lce_core.study.units import Unit
 from tasks.agenda import Taken
 from tasks.slots import Slot
-from tasks.workers import close_pools
+from tasks.workers import Pool
 from tests.support.free_steps import free_step
 
 
@@ -79,7 +79,8 @@ class Host:
     def run(self, *units: Unit, **how: Any) -> Tally:
         steps = [step for unit in units for step in unit.steps]
         seconds = {step.fingerprint: self.lasts.get(step.name, 0.01) for step in steps}
-        return run_units(units, set(), self.how, self.told, self.submit, seconds, **how)
+        with Pool(self.how) as pool:
+            return run_units(units, set(), pool, self.told, self.submit, seconds, **how)
 
     def submit(self, taken: Taken, slot: Slot, end: Callable[[Answer], None]) -> None:
         self.began.append(taken.unit.name)
@@ -125,18 +126,16 @@ def in_parts(host: Host, step: Step, *names: str) -> None:
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> Iterator[Host]:
-    yield Host(tmp_path)
-    close_pools()
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
 
 
 @pytest.fixture
-def eight_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
+def eight_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     """A host of eight GPUs, all of them for one training run."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3,4,5,6,7")
     monkeypatch.setattr("tasks.gpus.HOST_WIDE", tmp_path)
-    yield Host(tmp_path / "home", slots=None, device="auto", processes=8)
-    close_pools()
+    return Host(tmp_path / "home", slots=None, device="auto", processes=8)
 
 
 def failed(*steps: Step, kind: str = "data") -> StepsFailedError:

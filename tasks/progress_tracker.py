@@ -1,8 +1,8 @@
-"""Progress tracker of this process's workers.
+"""Progress tracker of a run's workers.
 
 Workers' events come in; one line per running unit and the list of ended steps come out. Tasks run
-in threads of the flow's process and publish here. The flow reads from here, so that a progress bar
-or a Prefect artifact needs no API call per event.
+in threads of the run's process and publish here. The displays read from here, so that a progress
+bar or a Prefect artifact needs no API call per event.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Ended:
     """Duration in seconds if the worker computed the step; None if the result already existed."""
 
 
-class Board:
+class ProgressTracker:
     """Latest progress of each running unit. Thread-safe."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Board:
         self._ended: list[Ended] = []
         self._computed = 0
 
-    def post(self, unit: str, event: Mapping[str, Any]) -> None:
+    def publish(self, unit: str, event: Mapping[str, Any]) -> None:
         """Record one event of a worker."""
         with self._lock:
             if event["event"] == "progress":
@@ -79,17 +79,9 @@ class Board:
 
     @property
     def computed(self) -> int:
-        """Number of steps computed since the last reset."""
+        """Number of steps that this run's workers have computed."""
         with self._lock:
             return self._computed
-
-    def reset(self) -> None:
-        """Clear everything at the start of a run."""
-        with self._lock:
-            self._lines.clear()
-            self._steps.clear()
-            self._ended.clear()
-            self._computed = 0
 
 
 def describe(event: Mapping[str, Any]) -> str:
@@ -112,7 +104,3 @@ def share(event: Mapping[str, Any]) -> float:
     if "total" in event:
         done, total = event["done"], event["total"]
     return min(1.0, done / total) if total else 0.0
-
-
-BOARD = Board()
-"""The progress tracker of this process."""

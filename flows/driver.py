@@ -1,0 +1,73 @@
+"""The driver of a run: `lce run`, `lce worker` and the deployment all compute through it.
+
+`flows.work.preflight` determines the steps to do and `drive` computes them. The callers differ in
+how they submit units (Prefect tasks or threads), in what they show, and in how they record studies.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from flows.run_context import RunContext
+from flows.runs.scheduling import Stop, Submit, Tally, run_units
+from lce_core.errors import StudyIncompleteError
+from lce_core.store.failures import disk_full
+from tasks.fresh_catalog import catalog_kept_fresh
+from tasks.tracking.live import shown_live
+
+if TYPE_CHECKING:
+    from flows.runs.display import Display
+
+
+def drive(
+    run: RunContext,
+    submit: Submit,
+    display: Display,
+    *,
+    host: str,
+    tracks_training: bool = False,
+    waits: bool = True,
+    stop: Stop | None = None,
+) -> Tally:
+    """Compute all units of a run. Meanwhile keep the catalog fresh.
+
+    Args:
+      run: the run, after its preflight.
+      submit: starts a unit.
+      display: shows progress; closed at the end.
+      host: name of this process among those that share the store; it decides the order of equally
+        expensive units, so that processes that start together claim different ones.
+      tracks_training: show training runs in MLflow while they train.
+      waits: whether to wait for steps that other processes compute once nothing else is left.
+      stop: once it is set, no unit starts any more.
+
+    Raises:
+      ServiceError: if the workers' infrastructure failed.
+      StoreError: if the disk is full.
+    """
+    home = run.execution.home
+    units = [unit for work in run.works for unit in work.ordered(host)]
+    seconds = {fingerprint: one.seconds for fingerprint, one in run.predicted.items()}
+    with ExitStack() as stack:
+        for work in run.works if tracks_training else ():
+            if work.trains:
+                stack.enter_context(shown_live(home, work.wanted.study.study))
+        if units:
+            stack.enter_context(catalog_kept_fresh(home))
+        pool = stack.enter_context(run.pool)
+        stack.callback(display.close)
+        summary = run_units(units, run.done, pool, display, submit, seconds, waits=waits, stop=stop)
+    if summary.disk_full and not (stop and stop.is_set()):
+        raise disk_full(home, summary.disk_full)
+    return summary
+
+
+def require_complete(run: RunContext, summary: Tally) -> None:
+    """Raise an error if cells of the run's studies failed, in this run or an earlier one.
+
+    Raises:
+      StudyIncompleteError: names the failed units.
+    """
+    if failures := {**run.failed_before, **summary.failures}:
+        raise StudyIncompleteError(", ".join(run.names), failures, len(summary.blocked))

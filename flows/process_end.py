@@ -1,0 +1,17 @@
+"""How the process of a command ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass
+class ProcessEnd:
+    """Passed from the command line to the commands that compute, which set it."""
+
+    skips_handlers: bool = False
+    """True if the Prefect server or the Ray cluster died under its client.
+
+    At exit Prefect's client retries each pending record for minutes, and Ray's client has crashed
+    with a segmentation fault. The process then skips the handlers that run at exit.
+    """

@@ -1,0 +1,81 @@
+"""State that the parts of one run share: its work, progress, workers and outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from flows.plans.pricing import places_here
+from flows.runs.outcome import Outcome
+from flows.runs.run_progress import RunProgress
+from flows.work import Work
+from lce_core.study.pricing.time_left import Predicted
+from lce_core.study.units import Unit
+from tasks.progress_tracker import ProgressTracker
+from tasks.workers import Pool
+
+
+class RunContext:
+    """One run over one or several studies.
+
+    Args:
+      works: the work of each study; all have the same execution. Units of the first come first.
+    """
+
+    def __init__(self, works: Sequence[Work]) -> None:
+        self.works = tuple(works)
+        self.execution = works[0].request.execution
+        self.pool = Pool(self.execution)
+        self.tracker = ProgressTracker()
+        self.outcome = Outcome()
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the studies."""
+        return [work.wanted.study.study for work in self.works]
+
+    @property
+    def units(self) -> list[Unit]:
+        """All units to do, parents first."""
+        return [unit for work in self.works for unit in work.units]
+
+    @property
+    def predicted(self) -> dict[str, Predicted]:
+        """Predicted time of each step to do, by fingerprint."""
+        return {name: one for work in self.works for name, one in work.predicted.items()}
+
+    @property
+    def done(self) -> set[str]:
+        """Fingerprints of the steps that were done before the run."""
+        return {fingerprint for work in self.works for fingerprint in work.done}
+
+    @property
+    def failed_before(self) -> dict[str, str]:
+        """Reason of each step that failed permanently in an earlier run, by step."""
+        return {step: why for work in self.works for step, why in work.failed_before.items()}
+
+    def progress(self) -> RunProgress:
+        num_cells = sum(len(work.wanted.cells) for work in self.works)
+        slots = places_here(self.execution)
+        return RunProgress(self.units, self.predicted, num_cells, slots, self.tracker)
+
+
+# Prefect validates and records a flow's parameters, so `lce run` cannot pass this object as one.
+# Bound to a `with` block, not to the process, so that a later run cannot get an old plan.
+_CURRENT: ContextVar[RunContext | None] = ContextVar("run", default=None)
+
+
+@contextmanager
+def current(run: RunContext) -> Iterator[None]:
+    """Make `current_run` return this run inside the `with` block."""
+    token = _CURRENT.set(run)
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)
+
+
+def current_run() -> RunContext | None:
+    """Return the run whose flow is being called; None in the flow of a deployment."""
+    return _CURRENT.get()
