@@ -191,13 +191,13 @@ def assist(parts: Parts, model: ExtendedModel) -> int:
     if content is None:
         return 0
     try:
-        request, number, start = _Request(**content), 0, time.monotonic()
+        request = _Request(**content)
     except TypeError:  # not what `ask` writes
         return 0
     text = parts.read(request.text)
     if text is None or request.arithmetic != _arithmetic(model):
         return 0
-    stream = Stream(text["tokens"])
+    stream, number, start = Stream(text["tokens"]), 0, time.monotonic()
     for name, starts in request.parts.items():
         lease = None if parts.has(name) else parts.lease(name)
         if lease is None:

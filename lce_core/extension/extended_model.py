@@ -110,7 +110,7 @@ class ExtendedModel:
         )
         if self._positions != "exact":
             table = replace(table, positions=self._positions)
-        self._rotary.begin(table, self.inserter.length(num_tokens) if self.inserter else num_tokens)
+        self._rotary.begin(table, self._expanded(num_tokens))
         scaling = self.geometry.head_dim**-0.5 * table.attention_factor**2
         for attention in _attentions(self.model):
             attention.scaling = scaling
@@ -126,8 +126,7 @@ class ExtendedModel:
 
     def cut_back(self, cache: DynamicCache, num_tokens: int) -> None:
         """Keep only the first `num_tokens` tokens of the text in the cache."""
-        kept = self.inserter.length(num_tokens) if self.inserter else num_tokens
-        surplus = cache.get_seq_length() - kept
+        surplus = cache.get_seq_length() - self._expanded(num_tokens)
         if surplus:
             cache.crop(-surplus)
 
@@ -137,8 +136,12 @@ class ExtendedModel:
         Args:
           num_tokens: tokens of text to allocate memory for; the cache grows beyond that.
         """
-        room = self.inserter.length(num_tokens) if self.inserter else num_tokens
+        room = self._expanded(num_tokens)
         return PreallocatedCache(room, hands_layers_over=self._hands_layers_over)
+
+    def _expanded(self, num_tokens: int) -> int:
+        """Return the length of a text's first tokens together with the tokens inserted in them."""
+        return self.inserter.length(num_tokens) if self.inserter else num_tokens
 
     def replay_tokens(self, recorder: Recorder) -> None:
         """Record one-token passes once per request and replay them, if the attention allows it.
