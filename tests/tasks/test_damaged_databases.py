@@ -7,7 +7,6 @@ locked, open in another process, or older. Whatever was there is still there und
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import shutil
 import sqlite3
@@ -37,6 +36,7 @@ from tasks.projections import (
 )
 from tasks.questions import answer
 from tests.support.catalogs.sample_store import STUDY, Study
+from tests.support.studies import run_command
 from tests.support.tracked_studies import plan_study
 
 PREFECT_REVISION = "b75d279ba985"
@@ -422,11 +422,6 @@ def test_commands_that_read_the_catalog_make_a_damaged_one_again(
     home: Path, command: list[str]
 ) -> None:
     garbage(home / "catalog.duckdb")
-    done = subprocess.run(
-        [sys.executable, "-c", "from lce.cli import main; main()", *command],
-        env={**os.environ, "LCE_HOME": str(home)},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert one_line(home / "catalog.duckdb", done.stderr)
+    ended = run_command(home, *command, seconds=120)
+    assert ended.code == 0, ended.err
+    assert one_line(home / "catalog.duckdb", ended.err)
