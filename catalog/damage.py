@@ -7,13 +7,13 @@ locked, unreadable, or too large for memory is treated as healthy; opening it re
 from __future__ import annotations
 
 import os
-import stat
 from pathlib import Path
 
 import duckdb
 
 from catalog.notes import noted
 from lce_core.store.identity import sha256_file
+from lce_core.store.odd_files import odd_kind
 
 _DAMAGED = (
     "not a valid DuckDB database file",
@@ -39,14 +39,8 @@ def catalog_damage(path: Path) -> str | None:
     because DuckDB opens files that are damaged in later blocks.
     """
     try:
-        found = path.stat()
-    except OSError:
-        return None
-    if stat.S_ISDIR(found.st_mode):
-        return "a folder"
-    if not stat.S_ISREG(found.st_mode):
-        return "not a regular file"
-    try:
+        if odd := odd_kind(path):
+            return odd
         if is_as_built(path):
             return None
         with duckdb.connect(":memory:", config=_CONFIG) as connection:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -19,10 +18,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from lce_core.store.odd_files import make_folder, make_way
 from lce_core.store.unforeseen import explained
 from lce_core.terminal import guard_terminal
-from tasks.own_code import of_own_code
+from tasks.companion import companion, end_of_input
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,6 @@ BESIDE_A_DASHBOARD = Pace(seconds=5.0, share=0.1, makes_first=False)
 BESIDE_A_RUN = Pace(seconds=30.0, share=0.03, makes_first=True)
 """A build that takes 1 s is repeated after 30 s, one that takes 10 s after about 5 minutes."""
 _BESIDE_A_RUN = "--beside-a-run"
-_END_SECONDS = 60.0
 _NICE = 10
 """Added to the process's niceness, so that computing has priority."""
 
@@ -71,28 +68,10 @@ def catalog_kept_fresh(home: Path) -> Iterator[None]:
 
     Finished cells appear within about a minute. The process logs errors to logs/live-results.log.
     """
-    log = make_folder(home / "logs") / "live-results.log"
-    make_way(log)
-    with log.open("ab") as out:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tasks.fresh_catalog", str(home), _BESIDE_A_RUN],
-            stdin=subprocess.PIPE,
-            stdout=out,
-            stderr=out,
-            env=of_own_code(),
-            start_new_session=True,  # Ctrl-C is for the run; this process exits when the run does
-        )
-    try:
+    # At the end a running build may finish: recording would wait for its lock anyway.
+    log = home / "logs" / "live-results.log"
+    with companion("tasks.fresh_catalog", str(home), _BESIDE_A_RUN, log=log):
         yield
-    finally:
-        assert process.stdin is not None
-        process.stdin.close()
-        try:
-            # Let a running build finish: the step that ends the run would wait for its lock anyway.
-            process.wait(_END_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 def main(home: Path, pace: Pace) -> int:
@@ -100,21 +79,13 @@ def main(home: Path, pace: Pace) -> int:
     guard_terminal()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # for the dashboard; this process exits with it
     os.nice(_NICE)
-    ended = threading.Event()
-    threading.Thread(target=_wait_for_end, args=(ended,), daemon=True).start()
     try:
-        keep_fresh(home, ended, pace)
+        keep_fresh(home, end_of_input(), pace)
     except Exception as error:  # noqa: BLE001 - the dashboard goes on with what there is
         error = explained(error, home)
         sys.stderr.write(f"lce: the catalog is not brought up to date any more: {error}\n")
         return 3
     return 0
-
-
-def _wait_for_end(ended: threading.Event) -> None:
-    while sys.stdin.buffer.read(1):
-        pass
-    ended.set()
 
 
 if __name__ == "__main__":

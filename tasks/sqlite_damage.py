@@ -11,10 +11,11 @@ import functools
 import importlib.util
 import re
 import sqlite3
-import stat
 import time
 from dataclasses import dataclass
 from pathlib import Path
+
+from lce_core.store.odd_files import odd_kind
 
 CHECK_SECONDS = 1.0
 """Time limit of the page check. A 1 GB database in memory takes about half a second."""
@@ -47,15 +48,13 @@ class Schema:
 def sqlite_damage(path: Path, schema: Schema) -> str | None:
     """Return a database's damage as text that follows "it is"; None if undamaged or absent."""
     try:
-        found = path.stat()
+        if odd := odd_kind(path):
+            return odd
+        is_empty = not path.stat().st_size
     except OSError:
         return None
-    if stat.S_ISDIR(found.st_mode):
-        return "a folder"
-    if not stat.S_ISREG(found.st_mode):
-        return "not a regular file"
     log = path.with_name(f"{path.name}-wal")
-    if not found.st_size and log.is_file() and log.stat().st_size:
+    if is_empty and log.is_file() and log.stat().st_size:
         return "empty, beside a write-ahead log"  # SQLite would delete the log
     try:
         with contextlib.closing(

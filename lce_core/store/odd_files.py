@@ -69,6 +69,18 @@ def read_mapping(path: Path) -> dict[str, Any]:
     return content
 
 
+def odd_kind(path: Path) -> str | None:
+    """Return what stands in a file's place, worded to follow "it is"; None for a regular file.
+
+    Raises:
+      OSError: if nothing is there, or it cannot be examined.
+    """
+    mode = path.stat().st_mode
+    if stat.S_ISDIR(mode):
+        return "a folder"
+    return None if stat.S_ISREG(mode) else "not a regular file"
+
+
 def put(aside: Path, path: Path) -> None:
     """Rename `aside` to `path`, replacing a file there; first rename a folder in its place."""
     try:

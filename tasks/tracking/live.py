@@ -13,9 +13,7 @@ loads MLflow, and only if there is something to show. Its errors never stop trai
 from __future__ import annotations
 
 import contextlib
-import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -23,9 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lce_core.store.artifacts import Store
-from lce_core.store.odd_files import make_folder, make_way
 from lce_core.training.loss_log import LOG, read_entries
-from tasks.own_code import of_own_code
+from tasks.companion import companion, end_of_input
 from tasks.tracking.content import RUN_KEY
 from tasks.tracking.database import remove, runs_of
 from tasks.tracking.projection import LIVE, experiment_of
@@ -38,7 +35,6 @@ if TYPE_CHECKING:
 EVERY_SECONDS = 5.0
 LEAST_SECONDS = 15.0
 """A training run is shown only after it has been seen for this long."""
-_END_SECONDS = 60.0
 _BATCH = 900
 """Metrics per log_batch call; MLflow accepts at most 1000."""
 
@@ -184,27 +180,9 @@ def shown_live(home: Path, study: str, least_seconds: float = LEAST_SECONDS) -> 
 
     The process logs its errors to logs/live-tracking.log.
     """
-    log = make_folder(home / "logs") / "live-tracking.log"
-    make_way(log)
-    with log.open("ab") as out:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tasks.tracking.live", str(home), study, str(least_seconds)],
-            stdin=subprocess.PIPE,
-            stdout=out,
-            stderr=out,
-            env=of_own_code(),
-            start_new_session=True,  # Ctrl-C is for the flow; this process exits when the flow does
-        )
-    try:
+    log = home / "logs" / "live-tracking.log"
+    with companion("tasks.tracking.live", str(home), study, str(least_seconds), log=log):
         yield
-    finally:
-        assert process.stdin is not None
-        process.stdin.close()
-        try:
-            process.wait(_END_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 def main(home: Path, study: str, least_seconds: float) -> int:
@@ -213,18 +191,12 @@ def main(home: Path, study: str, least_seconds: float) -> int:
     plan = read_plan(store, study)
     if plan is None:  # the store or the plan was removed
         return 0
-    ended = threading.Event()
-    threading.Thread(target=_wait_for_end, args=(ended,), daemon=True).start()
+    ended = end_of_input()
     live = LiveRuns(store, plan, least_seconds)
     while not ended.wait(min(EVERY_SECONDS, least_seconds)):
         live.update()
     live.close()
     return 0
-
-
-def _wait_for_end(ended: threading.Event) -> None:
-    sys.stdin.read()
-    ended.set()
 
 
 if __name__ == "__main__":

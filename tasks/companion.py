@@ -1,0 +1,59 @@
+"""Processes beside a run, which end with it."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from lce_core.store.odd_files import make_folder, make_way
+from tasks.own_code import of_own_code
+
+_END_SECONDS = 60.0
+"""Time for the process to finish its last update, after which it is killed."""
+
+
+@contextlib.contextmanager
+def companion(module: str, *arguments: str, log: Path) -> Iterator[None]:
+    """Run `python -m module arguments` inside the `with` block; append its output to `log`.
+
+    The process ends when its standard input closes (`end_of_input`): at the end of the block, or
+    when this process dies.
+    """
+    make_folder(log.parent)
+    make_way(log)
+    with log.open("ab") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-m", module, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=out,
+            stderr=out,
+            env=of_own_code(),
+            start_new_session=True,  # Ctrl-C is for the run
+        )
+    try:
+        yield
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()
+        try:
+            process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def end_of_input() -> threading.Event:
+    """Return an event that is set when this process's standard input closes."""
+    ended = threading.Event()
+
+    def wait() -> None:
+        while sys.stdin.buffer.read(1):
+            pass
+        ended.set()
+
+    threading.Thread(target=wait, daemon=True).start()
+    return ended
