@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import importlib
 import pickle
 import re
 from pathlib import Path
@@ -12,43 +13,11 @@ import pytest
 
 from lce_core import errors
 from lce_core.errors import LceError, SpecError, StepsFailedError, StudyIncompleteError
-from tests.errors import (
-    of_attention,
-    of_benchmark_data,
-    of_benchmarks,
-    of_catalog,
-    of_checkpoints,
-    of_data,
-    of_flows,
-    of_methods,
-    of_models,
-    of_prompts,
-    of_short_context,
-    of_store,
-    of_study,
-    of_tasks,
-    of_training,
-)
-from tests.support.errors.provocations import Place, Provocation
+from tests.support.errors.provocations import PROVOCATIONS, Place, Provocation
 from tests.support.repository import ROOT
 
-PROVOCATIONS: list[Provocation] = [
-    *of_attention.PROVOCATIONS,
-    *of_benchmark_data.PROVOCATIONS,
-    *of_benchmarks.PROVOCATIONS,
-    *of_catalog.PROVOCATIONS,
-    *of_checkpoints.PROVOCATIONS,
-    *of_data.PROVOCATIONS,
-    *of_flows.PROVOCATIONS,
-    *of_methods.PROVOCATIONS,
-    *of_models.PROVOCATIONS,
-    *of_prompts.PROVOCATIONS,
-    *of_short_context.PROVOCATIONS,
-    *of_store.PROVOCATIONS,
-    *of_study.PROVOCATIONS,
-    *of_tasks.PROVOCATIONS,
-    *of_training.PROVOCATIONS,
-]
+for file in sorted((ROOT / "tests" / "errors").glob("of_*.py")):
+    importlib.import_module(f"tests.errors.{file.stem}")  # adds to PROVOCATIONS
 
 
 @pytest.mark.parametrize(

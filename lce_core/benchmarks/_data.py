@@ -98,7 +98,7 @@ class DataSet:
                 f"{got:,} rows",
                 f"all {expected:,} rows",
                 f"get it again from {self.origin}, or set num_samples to use fewer; if the"
-                f" folder is meant to hold a part, write {json.dumps({part: got})} into its {SUBSET}",
+                f" folder is to hold a part, write {json.dumps({part: got})} into its {SUBSET}",
             )
 
     def recorded_name(self, folders: Mapping[str, Path]) -> str:

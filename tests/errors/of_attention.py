@@ -15,11 +15,9 @@ from lce_core.errors import SpecError
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
-from tests.support.errors.provocations import Place, Table
+from tests.support.errors.provocations import Place, provokes
 from tests.support.extended_models import method
 
-PROVOCATIONS = Table()
-provokes = PROVOCATIONS
 TABLE = RopeTable(np.ones(4))
 
 

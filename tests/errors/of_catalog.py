@@ -19,11 +19,8 @@ from dashboards.printing import print_page
 from dashboards.report import write_report
 from lce_core.errors import ServiceError, SpecError, StoreError
 from lce_core.store.artifacts import Store
-from tests.support.errors.provocations import Place, Table
+from tests.support.errors.provocations import Place, provokes
 from tests.support.free_steps import free_step
-
-PROVOCATIONS = Table()
-provokes = PROVOCATIONS
 
 
 def database(place: Place) -> Path:

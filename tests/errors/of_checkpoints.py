@@ -19,12 +19,10 @@ from lce_core.models import MODELS
 from lce_core.study.plan import compile_study
 from lce_core.study.published import published_folder
 from lce_core.study.study_file import parse_study
-from tests.support.errors.provocations import Place, Table
+from tests.support.errors.provocations import Place, provokes
 from tests.support.toy_study import TOY
 from tests.support.training_jobs import BASE
 
-PROVOCATIONS = Table()
-provokes = PROVOCATIONS
 LLAMA = MODELS.parse({"name": "llama2_7b"}, "test").geometry
 CONFIG = {
     "model_type": "llama",

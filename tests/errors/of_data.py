@@ -10,12 +10,8 @@ from lce_core.data.shards import write_shards
 from lce_core.data.tokenised import token_dtype
 from lce_core.errors import DataError, SpecError, UnavailableError
 from tests.support.data.slimpajama import write
-from tests.support.errors.provocations import Place, Table
+from tests.support.errors.provocations import Place, provokes
 from tests.support.training_jobs import BASE
-
-PROVOCATIONS = Table()
-provokes = PROVOCATIONS
-
 
 provokes(SpecError, "4294967297")(lambda _: token_dtype(2**32 + 1))
 

@@ -15,7 +15,6 @@ from filelock import FileLock
 from rich.console import Console
 
 from flows.locking import check_lock, write_lock
-from flows.plans.budget import within_budget
 from flows.plans.plugin_changes import require_same_plugins
 from flows.runs.display import TerminalDisplay
 from flows.runs.run_progress import RunProgress
@@ -27,8 +26,6 @@ from flows.servers.daemons import Service, ask, wait_until
 from flows.servers.guarded_worker import require_ours
 from flows.servers.ports import free_port, require_free
 from flows.settings import (
-    BROWSER,
-    browser,
     make_execution,
     named_folders,
     study_path,
@@ -50,23 +47,14 @@ from lce_core.store.plugin_code import PluginChange
 from lce_core.store.processes import started
 from lce_core.study.plan import StudyPlan, compile_study
 from lce_core.study.pricing.time_left import Predicted
-from lce_core.study.progress import StepState, inspect
+from lce_core.study.progress import StepState
 from lce_core.study.study_file import load_study
 from lce_core.study.units import Unit
 from tasks.progress_tracker import ProgressTracker
 from tasks.verification import home_aside
 from tasks.workers import Pool
-from tests.support.errors.provocations import Place, Table
+from tests.support.errors.provocations import Place, provokes
 from tests.support.free_steps import free_step
-
-PROVOCATIONS = Table()
-provokes = PROVOCATIONS
-
-
-@provokes(SpecError, "LCE_CHROMIUM=")
-def _(place: Place) -> None:
-    place.patch.setenv(BROWSER, str(place.folder / "none"))
-    browser()
 
 
 @provokes(SpecError, "execution.device")
@@ -111,13 +99,6 @@ def _(place: Place) -> None:
     others = [one for one in plan.cells if one.method != "none"]
     asked = content["benchmarks"][0]["name"]
     select_cells(plan, f"benchmark={asked},method={others[0].method}")
-
-
-@provokes(SpecError, "1e-09gpuh")
-def _(place: Place) -> None:
-    plan, execution = smoke(), Execution(home=place.folder)
-    states = inspect(plan, Store(place.folder), {})
-    within_budget(plan, states, execution, "0.000000001gpuh")
 
 
 @provokes(SpecError, "methods/mine VERSION 1")
@@ -233,12 +214,6 @@ def _(place: Place) -> None:
     raise running._never_registered(server)
 
 
-@provokes(ServiceError, "PREFECT_API_URL")
-def _(place: Place) -> None:
-    place.patch.setenv("PREFECT_API_URL", f"http://127.0.0.1:{free_port()}/api")
-    temporary_server.TemporaryServer(place.folder).start()
-
-
 @provokes(ServiceError, "which answers 401")
 def _(place: Place) -> None:
     with http.server.HTTPServer(("127.0.0.1", 0), _Refuses) as server:
@@ -265,18 +240,6 @@ provokes(ServiceError, "127.0.0.1", slow=True)(lambda place: ready(place, taken=
 # Flows: locks
 
 
-def locked(place: Place, **changes: str) -> str:
-    """The path of a smoke study whose lock was written before it was changed."""
-    file = place.folder / "mine.yaml"
-    text = study_path("smoke").read_text(encoding="utf-8")
-    file.write_text(text, encoding="utf-8")
-    write_lock(str(file), here(place), None)
-    for old, new in changes.items():
-        text = text.replace(f"{old}: smoke", new)
-    file.write_text(text, encoding="utf-8")
-    return str(file)
-
-
 def here(place: Place) -> Execution:
     return make_execution({"home": place.folder / "home", "device": "cpu"})
 
@@ -286,9 +249,6 @@ provokes(SpecError, "study.lock")(
 )
 provokes(SpecError, "study.lock")(
     lambda place: check_lock("smoke", here(place), place.folder / "study.lock")
-)
-provokes(SpecError, "smoke")(
-    lambda place: check_lock(locked(place, study="study: other"), here(place), None)
 )
 
 

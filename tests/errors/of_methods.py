@@ -7,11 +7,7 @@ import numpy as np
 from lce_core.errors import SpecError
 from lce_core.rope import ContextLengths, RopeTable
 from lce_core.rope.bound import frequencies_of, smallest_base
-from tests.support.errors.provocations import Table
-
-PROVOCATIONS = Table()
-provokes = PROVOCATIONS
-
+from tests.support.errors.provocations import provokes
 
 provokes(SpecError, "trained=0")(lambda _: ContextLengths(0, 1, 1))
 provokes(SpecError, "attention factor of 0.0")(lambda _: RopeTable(np.ones(4), 0.0))

@@ -11,11 +11,9 @@ from tests.support.architectures import save
 from tests.support.data.packaged_models import (
     TinyPackaged,
 )
-from tests.support.errors.provocations import Place, Table
+from tests.support.errors.provocations import Place, provokes
 from tests.support.training_jobs import BASE
 
-PROVOCATIONS = Table()
-provokes = PROVOCATIONS
 LLAMA = MODELS.parse({"name": "llama2_7b"}, "base_models[0]")
 
 

@@ -9,11 +9,9 @@ from lce_core.prompts.rebuilding import _require_data, rebuilt_cell
 from lce_core.store.artifacts import Store
 from tests.support.asked_cells import write_artifact, write_samples
 from tests.support.cells import TOY, benchmark
-from tests.support.errors.provocations import Place, Table
+from tests.support.errors.provocations import Place, provokes
 from tests.support.errors.provoked_cells import bare
 
-PROVOCATIONS = Table()
-provokes = PROVOCATIONS
 PRINT, TEXT = "ab" * 32, "cd" * 32
 NEEDLE = benchmark("needle", profile="tiny", trials=1)
 

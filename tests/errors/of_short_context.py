@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from lce_core.benchmarks.short_context.data import TASKS, read_split
-from lce_core.benchmarks.short_context.lm_eval_model import ExtendedLM
 from lce_core.errors import DataError, UnavailableError
 from tests.support.cells import benchmark
-from tests.support.data.short_context_rows import instances, row_of, toy_request, write_rows
-from tests.support.errors.provocations import Place, Table
+from tests.support.data.short_context_rows import row_of, toy_request, write_rows
+from tests.support.errors.provocations import Place, provokes
 from tests.support.errors.provoked_cells import evaluate
-
-PROVOCATIONS = Table()
-provokes = PROVOCATIONS
-
 
 provokes(UnavailableError, "eval_length 1: task piqa")(evaluate("short_context", 1, task="piqa"))
 
@@ -51,15 +45,6 @@ def _(place: Place) -> None:
     write_rows(place.folder / "anatomy" / "test-0.parquet", [row_of("mmlu", 0)])
     task = TASKS["mmlu"]
     read_split(task, "test", {task.splits["test"].name: place.folder}, "virology")
-
-
-def harness(length: int = 1024, **changes: Any) -> ExtendedLM:
-    return ExtendedLM(toy_request(length, **changes), new_tokens=16)
-
-
-provokes(UnavailableError, "an answer of 16")(
-    lambda _: harness(16).generate_until(instances("generate_until", [("a", {"until": ["\n"]})]))
-)
 
 
 @provokes(DataError, "data of task 'piqa'")

@@ -14,11 +14,9 @@ from lce_core.runners import Runner, _require_finite
 from lce_core.store.artifacts import Store
 from lce_core.store.set_aside import set_aside
 from lce_core.store.steps import Step
-from tests.support.errors.provocations import Place, Table
+from tests.support.errors.provocations import Place, provokes
 from tests.support.free_steps import free_step
 
-PROVOCATIONS = Table()
-provokes = PROVOCATIONS
 provokes(UnavailableError, "nobody/nothing")(
     lambda _: fetch("nobody/nothing", "0" * 40, ["*"], ["*"], "dataset")
 )

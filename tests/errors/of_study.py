@@ -13,11 +13,8 @@ from lce_core.registry import MARK, Registry
 from lce_core.spec_errors import spec_error
 from lce_core.study.plan import compile_study
 from lce_core.study.study_file import parse_study
-from tests.support.errors.provocations import Place, Table
+from tests.support.errors.provocations import Place, provokes
 from tests.support.toy_study import TOY
-
-PROVOCATIONS = Table()
-provokes = PROVOCATIONS
 
 
 def study(value: str, **changes: Any) -> None:

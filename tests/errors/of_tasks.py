@@ -20,12 +20,9 @@ from tasks.slots import Slot
 from tasks.tracking import project
 from tasks.worker_process import WorkerProcess
 from tasks.workers import Pool
-from tests.support.errors.provocations import Place, Table
+from tests.support.errors.provocations import Place, provokes
 from tests.support.free_steps import free_step
 from tests.support.ports import unused_port
-
-PROVOCATIONS = Table()
-provokes = PROVOCATIONS
 
 
 def execution(place: Place, **changes: Any) -> Any:

@@ -11,7 +11,6 @@ import torch
 from lce_core.contracts.tiny_models import BASES, stock
 from lce_core.data.manifest import NAME
 from lce_core.errors import DataError, NonFiniteError, ProcessFailedError, SpecError, StoreError
-from lce_core.evaluation.continuations import continuation_log_likelihoods
 from lce_core.evaluation.decoding import generate
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
@@ -20,11 +19,9 @@ from lce_core.training.checkpoints.points import Point, find_point, publish, wri
 from lce_core.training.launching import _raise_first_error
 from lce_core.training.run import run
 from tests.support.cells import TOY
-from tests.support.errors.provocations import Place, Table
+from tests.support.errors.provocations import Place, provokes
 from tests.support.training_jobs import job_maker, packed_rows, silent
 
-PROVOCATIONS = Table()
-provokes = PROVOCATIONS
 PROMPT = np.arange(8)
 
 
@@ -35,9 +32,6 @@ def toy(*, broken: bool = False) -> Any:
     return extend(model, TOY, METHODS.parse({"name": "none"}, "test"), target=512)
 
 
-provokes(SpecError, "text 0 with 0 tokens")(
-    lambda _: continuation_log_likelihoods(toy(), [(PROMPT[:0], PROMPT)], batch_tokens=64)
-)
 provokes(SpecError, "0 new tokens")(
     lambda _: generate(toy(), [PROMPT], max_new_tokens=0, batch_tokens=64)
 )

@@ -33,13 +33,15 @@ class Provocation:
     """True if the call takes more than a few seconds."""
 
 
-class Table(list[Provocation]):
-    """Provocations of one package; `@table(kind, value)` adds one."""
+PROVOCATIONS: list[Provocation] = []
 
-    def __call__(
-        self, kind: type[LceError], value: str | None = None, *, slow: bool = False
-    ) -> Callable[[Callable[[Place], object]], None]:
-        def add(call: Callable[[Place], object]) -> None:
-            self.append(Provocation(kind, value, call, slow))
 
-        return add
+def provokes(
+    kind: type[LceError], value: str | None = None, *, slow: bool = False
+) -> Callable[[Callable[[Place], object]], None]:
+    """Add the decorated call to `PROVOCATIONS`."""
+
+    def add(call: Callable[[Place], object]) -> None:
+        PROVOCATIONS.append(Provocation(kind, value, call, slow))
+
+    return add
