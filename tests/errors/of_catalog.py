@@ -9,9 +9,8 @@ import duckdb
 
 from catalog.holdings import take_stock
 from catalog.limits import Limits
-from catalog.queries import as_store_error, open_catalog, run_query
+from catalog.queries import as_store_error, run_query
 from dashboards.app.serving import require_streamlit
-from dashboards.claims import claims
 from dashboards.claims.__main__ import _of
 from dashboards.contents import read_contents
 from dashboards.markdown import write_markdown
@@ -57,13 +56,7 @@ def _(place: Place) -> None:
 provokes(SpecError, "streamlit_that_is_not_installed")(
     lambda _: require_streamlit("streamlit_that_is_not_installed")
 )
-provokes(SpecError, "catalog.duckdb")(lambda place: read_contents(database(place), "toy"))
-
-
-@provokes(SpecError, "catalog")
-def _(place: Place) -> None:
-    with open_catalog(database(place)) as connection:
-        claims(connection, "toy")
+provokes(SpecError, "overview")(lambda place: read_contents(database(place), "toy"))
 
 
 provokes(SpecError, "--method: got 'yarn")(lambda _: _of([], "yarn"))
