@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from flows.run_context import RunContext
-from flows.runs.scheduling import Stop, Submit, Tally, run_units
+from flows.runs.scheduling import RunSummary, Stop, Submit, run_units
 from lce_core.errors import StudyIncompleteError
 from lce_core.store.failures import disk_full
 from tasks.fresh_catalog import catalog_kept_fresh
@@ -29,7 +29,7 @@ def drive(
     tracks_training: bool = False,
     waits: bool = True,
     stop: Stop | None = None,
-) -> Tally:
+) -> RunSummary:
     """Compute all units of a run. Meanwhile keep the catalog fresh.
 
     Args:
@@ -63,7 +63,7 @@ def drive(
     return summary
 
 
-def require_complete(run: RunContext, summary: Tally) -> None:
+def require_complete(run: RunContext, summary: RunSummary) -> None:
     """Raise an error if cells of the run's studies failed, in this run or an earlier one.
 
     Raises:

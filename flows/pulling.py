@@ -16,7 +16,7 @@ from flows.driver import drive, require_complete
 from flows.process_end import ProcessEnd
 from flows.run_context import RunContext
 from flows.runs.run_progress import RunProgress
-from flows.runs.scheduling import Answer, Stop, Submit
+from flows.runs.scheduling import Stop, Submit, UnitResult
 from flows.runs.threads import in_threads
 from flows.terminal import Terminal
 from flows.work import RunOptions, preflight
@@ -25,8 +25,8 @@ from lce_core.errors import StepsFailedError, WorkerLostError
 from lce_core.execution import Execution
 from lce_core.study.units import Unit
 from tasks import projections
-from tasks.agenda import Taken
 from tasks.slots import Slot
+from tasks.work_queue import Claim
 
 LINE_SECONDS = 60.0
 """Interval between progress lines while no unit starts or finishes."""
@@ -60,74 +60,74 @@ def pull_studies(
       StudyIncompleteError: if some cells failed, in this run or an earlier one.
       KeyboardInterrupt: after SIGTERM; the leases were released.
     """
-    tell = Terminal(highlight=False, soft_wrap=True, markup=False)
+    console = Terminal(highlight=False, soft_wrap=True, markup=False)
     run = RunContext(preflight(studies, execution, options))
     for work in run.works:
         for note in work.notes:
-            tell.print(note)
-    lines = Lines(tell, run.progress())
-    lines.say(f"{', '.join(run.names)}: {lines.progress}, {len(run.units):,} units to do")
+            console.print(note)
+    lines = LogLines(console, run.progress())
+    lines.log(f"{', '.join(run.names)}: {lines.progress}, {len(run.units):,} units to do")
     # Several workers may run on one host, so the process id is part of the name.
     host = f"{socket.gethostname()} {os.getpid()}"
     with stopped_by_sigterm(grace) as stop:
-        submit = lines.told(in_threads(run.pool, run.tracker, stop), stop)
+        submit = lines.logged(in_threads(run.pool, run.tracker, stop), stop)
         try:
             summary = drive(run, submit, lines, host=host, waits=waits, stop=stop)
         finally:
             if end:
                 end.skips_handlers = run.pool.head.is_lost
     if stop.is_set():
-        lines.say("asked to end: what was begun is given back")
+        lines.log("asked to end: what was begun is given back")
         raise KeyboardInterrupt
     if summary.held:
         left = f"{len(summary.held):,} units are left to others"
-        lines.say(f"{left}; {run.tracker.computed:,} steps computed")
+        lines.log(f"{left}; {run.tracker.computed:,} steps computed")
     else:
         for name in run.names:
             counts = projections.record(execution.home, name)
             cells = ", ".join(f"{number} {status}" for status, number in sorted(counts.items()))
-            lines.say(f"{name}: {run.tracker.computed} steps computed; cells: {cells}")
+            lines.log(f"{name}: {run.tracker.computed} steps computed; cells: {cells}")
     require_complete(run, summary)
 
 
-class Lines:
+class LogLines:
     """Print a log line whenever a unit starts or finishes. For runs without a live view.
 
     Args:
-      tell: console that receives the lines.
+      console: terminal that receives the lines.
       progress: progress of the run.
     """
 
-    def __init__(self, tell: Console, progress: RunProgress) -> None:
-        self._tell, self._lock, self._last = tell, threading.Lock(), time.monotonic()
+    def __init__(self, console: Console, progress: RunProgress) -> None:
+        self._console, self._lock, self._last = console, threading.Lock(), time.monotonic()
         self.progress = progress
 
-    def say(self, line: str) -> None:
+    def log(self, line: str) -> None:
         """Print a line with the current time. May be called from several threads."""
         # A failed write to the log, for example on a full disk, must not end the run.
         with self._lock, suppress(OSError):
             self._last = time.monotonic()
-            self._tell.print(f"{time.strftime('%H:%M:%S')} {line}")
+            self._console.print(f"{time.strftime('%H:%M:%S')} {line}")
 
-    def told(self, submit: Submit, stop: Stop) -> Submit:
+    def logged(self, submit: Submit, stop: Stop) -> Submit:
         """Wrap `submit` so that it prints a line when a unit starts and when it finishes."""
 
-        def told(taken: Taken, slot: Slot, end: Callable[[Answer], None]) -> None:
-            begun, where = time.monotonic(), f" on GPU {', '.join(slot.gpus)}" if slot.gpus else ""
-            self.say(f"begins {taken.unit.name}{where}{' (a part)' * taken.shared}")
+        def submit_logged(claim: Claim, slot: Slot, end: Callable[[UnitResult], None]) -> None:
+            start, where = time.monotonic(), f" on GPU {', '.join(slot.gpus)}" if slot.gpus else ""
+            self.log(f"begins {claim.unit.name}{where}{' (a part)' * claim.shared}")
 
-            def ended(answer: Answer) -> None:
-                is_given_back = stop.is_set() and isinstance(answer, WorkerLostError)
-                outcome = "gave back" if is_given_back else _outcome(answer)
-                took = formats.duration(time.monotonic() - begun)
+            def ended(result: UnitResult) -> None:
+                is_given_back = stop.is_set() and isinstance(result, WorkerLostError)
+                outcome = "gave back" if is_given_back else _outcome(result)
+                took = formats.duration(time.monotonic() - start)
                 try:
-                    self.say(f"ended  {taken.unit.name} in {took}: {outcome}")
+                    self.log(f"ended  {claim.unit.name} in {took}: {outcome}")
                 finally:
-                    end(answer)
+                    end(result)
 
-            submit(taken, slot, ended)
+            submit(claim, slot, ended)
 
-        return told
+        return submit_logged
 
     def finish(self, unit: Unit) -> None:
         """Record that all steps of the unit are done."""
@@ -138,11 +138,11 @@ class Lines:
         if time.monotonic() - self._last > LINE_SECONDS:
             running = "; ".join(f"{name}: {line}" for name, line in self.progress.running().items())
             what = running or "all that is left is computed by others"
-            self.say(f"{self.progress}, {self.progress.time}  {what}")
+            self.log(f"{self.progress}, {self.progress.time}  {what}")
 
     def show(self, text: str) -> None:
         """Print a text without adding the time."""
-        self._tell.print(text)
+        self._console.print(text)
 
     def close(self) -> None:
         """Do nothing: this display holds no resources."""
@@ -159,11 +159,11 @@ def stopped_by_sigterm(grace: float) -> Iterator[Stop]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _outcome(answer: Answer) -> str:
-    if isinstance(answer, StepsFailedError):
-        return f"failed, {answer.reason}"
-    if isinstance(answer, BaseException):
-        return f"failed, {answer}"
-    counts = {"computed": answer["computed"], "there": answer["existing"]}
-    counts["left to others"] = len(answer["held"])
+def _outcome(result: UnitResult) -> str:
+    if isinstance(result, StepsFailedError):
+        return f"failed, {result.reason}"
+    if isinstance(result, BaseException):
+        return f"failed, {result}"
+    counts = {"computed": result["computed"], "there": result["existing"]}
+    counts["left to others"] = len(result["held"])
     return ", ".join(f"{number} {what}" for what, number in counts.items() if number)

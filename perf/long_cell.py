@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pulling_hosts import Silent, become_host, told_by_hosts, wait_for_all
 
-from flows.runs.scheduling import Answer, run_units
+from flows.runs.scheduling import UnitResult, run_units
 from flows.settings import make_execution
 from lce_core.evaluation import likelihood, window_ranges
 from lce_core.evaluation.loss_cache import TokenScores
@@ -38,8 +38,8 @@ from lce_core.store.artifacts import Attempt, Store
 from lce_core.store.records import environment
 from lce_core.store.steps import make_step
 from lce_core.study.units import Unit
-from tasks.agenda import Taken
 from tasks.slots import Slot
+from tasks.work_queue import Claim
 from tasks.workers import Pool
 
 NUM_RANGES, LENGTH = 24, 8
@@ -118,14 +118,14 @@ def be_a_host(name: str, home: Path, slots: int) -> dict[str, Any]:
         np.save(attempt.out / "nll.npy", found.nll)
         return {}
 
-    def compute(taken: Taken, end: Callable[[Answer], None]) -> None:
+    def compute(taken: Claim, end: Callable[[UnitResult], None]) -> None:
         if taken.unit.assists:
             end({"computed": assist(store.parts(step), model), "held": []})
             return
         outcome = store.ensure_if_free(step, score, {})
         end({"held": [] if outcome else [step.fingerprint]})
 
-    def submit(taken: Taken, slot: Slot, end: Callable[[Answer], None]) -> None:  # noqa: ARG001
+    def submit(taken: Claim, slot: Slot, end: Callable[[UnitResult], None]) -> None:  # noqa: ARG001
         threading.Thread(target=compute, args=(taken, end)).start()
 
     execution = make_execution({"home": home, "slots": slots, "device": "cpu"})
@@ -133,8 +133,8 @@ def be_a_host(name: str, home: Path, slots: int) -> dict[str, Any]:
     begun = time.monotonic()
     unit = Unit("long", step.kind, (step,))
     with Pool(execution) as pool:
-        tally = run_units([unit], set(), pool, Silent(), submit, {step.fingerprint: 24.0})
-    assert not tally.failures
+        summary = run_units([unit], set(), pool, Silent(), submit, {step.fingerprint: 24.0})
+    assert not summary.failures
     return {"seconds": time.monotonic() - begun, "scored": scored}
 
 

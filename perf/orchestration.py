@@ -24,7 +24,7 @@ from typing import Any
 
 from pulling_hosts import Silent, become_host, told_by_hosts, wait_for_all
 
-from flows.runs.scheduling import Answer, run_units
+from flows.runs.scheduling import UnitResult, run_units
 from flows.settings import make_execution, study_path
 from lce_core.store.artifacts import Attempt, Store
 from lce_core.store.records import environment
@@ -32,8 +32,8 @@ from lce_core.store.steps import make_step
 from lce_core.study.plan import StudyPlan
 from lce_core.study.study_file import load_study
 from lce_core.study.units import Unit, dearest_first
-from tasks.agenda import Taken
 from tasks.slots import Slot
+from tasks.work_queue import Claim
 from tasks.workers import Pool
 
 NUM_STEPS, SLOTS = 24, 2
@@ -101,21 +101,21 @@ def be_a_host(name: str, home: Path) -> dict[str, Any]:
         (attempt.out / "slept").write_text("one second", encoding="utf-8")
         return {}
 
-    def compute(taken: Taken, end: Callable[[Answer], None]) -> None:
+    def compute(taken: Claim, end: Callable[[UnitResult], None]) -> None:
         (step,) = taken.unit.steps
         outcome = store.ensure_if_free(step, sleep, {})
         if outcome and outcome.status == "computed":
             computed.append(step.name)
         end({"held": [] if outcome else [step.fingerprint]})
 
-    def submit(taken: Taken, slot: Slot, end: Callable[[Answer], None]) -> None:  # noqa: ARG001
+    def submit(taken: Claim, slot: Slot, end: Callable[[UnitResult], None]) -> None:  # noqa: ARG001
         threading.Thread(target=compute, args=(taken, end)).start()
 
     wait_for_all(name, home)
     begun = time.monotonic()
     with Pool(execution) as pool:
-        tally = run_units(ordered, set(), pool, Silent(), submit, seconds)
-    assert not tally.failures
+        summary = run_units(ordered, set(), pool, Silent(), submit, seconds)
+    assert not summary.failures
     return {"seconds": time.monotonic() - begun, "computed": computed}
 
 

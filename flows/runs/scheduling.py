@@ -22,8 +22,8 @@ from lce_core.store.failure_notes import folders_of
 from lce_core.store.failures import classify, disk_full
 from lce_core.study.step_kinds import CellSpec
 from lce_core.study.units import Unit, dependents
-from tasks.agenda import Agenda, Elsewhere, Taken
 from tasks.slots import Slot, is_training
+from tasks.work_queue import Claim, EndedElsewhere, WorkQueue
 from tasks.workers import Pool
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ REST_SECONDS = 60.0
 _STOP_SECONDS = 0.1
 """Poll interval of `Stop.wait`."""
 
-Answer = Mapping[str, Any] | BaseException
+UnitResult = Mapping[str, Any] | BaseException
 """Unit result: what `tasks.units.compute` returned or raised."""
 
 
@@ -49,12 +49,12 @@ class Submit(Protocol):
     `end` is then called exactly once with the result, from any thread.
     """
 
-    def __call__(self, taken: Taken, slot: Slot, end: Callable[[Answer], None]) -> None:
+    def __call__(self, claim: Claim, slot: Slot, end: Callable[[UnitResult], None]) -> None:
         """Start the unit."""
 
 
 @dataclass
-class Tally:
+class RunSummary:
     """Run summary: the outcome of the units."""
 
     failures: dict[str, str] = field(default_factory=dict)
@@ -127,7 +127,7 @@ def run_units(
     *,
     waits: bool = True,
     stop: Stop | None = None,
-) -> Tally:
+) -> RunSummary:
     """Run all units in dependency order; a failure stops only the units that depend on it.
 
     Never waits for steps of another process while a slot can do anything else.
@@ -163,16 +163,16 @@ class _Run:
     ) -> None:
         store = Store(pool.execution.home)
         folders = folders_of(pool.execution.model_dump(mode="json"))
-        self._agenda = Agenda(units, done, store, folders)
+        self._work = WorkQueue(units, done, store, folders)
         self._pool, self._display, self._submit = pool, display, submit
-        self._seconds, self._tally, self._stop = seconds, Tally(), stop
-        self._ended: queue.SimpleQueue[tuple[Unit, Answer]] = queue.SimpleQueue()
+        self._seconds, self._summary, self._stop = seconds, RunSummary(), stop
+        self._ended: queue.SimpleQueue[tuple[Unit, UnitResult]] = queue.SimpleQueue()
         self._running: dict[str, _Running] = {}
         self._waits_for_gpus = False
         self._rests: dict[str, float] = {}
         """Time (monotonic) until which a step must not be helped, by its short fingerprint."""
 
-    def to_the_end(self, *, waits: bool) -> Tally:
+    def to_the_end(self, *, waits: bool) -> RunSummary:
         """Run all units.
 
         Raises:
@@ -186,63 +186,63 @@ class _Run:
                 raise
             raise disk_full(self._pool.execution.home, error.strerror or str(error)) from None
 
-    def _to_the_end(self, *, waits: bool) -> Tally:
-        agenda, wait = self._agenda, FIRST_WAIT_SECONDS
-        while (self._running or agenda.waiting) and not self._stop.is_over:
+    def _to_the_end(self, *, waits: bool) -> RunSummary:
+        work, wait = self._work, FIRST_WAIT_SECONDS
+        while (self._running or work.waiting) and not self._stop.is_over:
             if self._start() or self._running:
                 wait = FIRST_WAIT_SECONDS
             if not self._running:
-                if self._tally.disk_full or not agenda.waiting or self._stop.is_set():
+                if self._summary.disk_full or not work.waiting or self._stop.is_set():
                     break
-                if not agenda.num_held:
+                if not work.num_held:
                     raise StoreError(
-                        agenda.waiting[0].name,
+                        work.waiting[0].name,
                         "a dependency that no step of this plan computes",
                         "every step's parents done or in the plan",
                         "run the study again, which reads the store again",
                     )
                 if not waits:
-                    self._tally.held = [unit.name for unit in agenda.waiting]
+                    self._summary.held = [unit.name for unit in work.waiting]
                     break
                 wait = self._wait_for_others(wait)
                 continue
             try:
-                unit, answer = self._ended.get(timeout=REFRESH_SECONDS)
+                unit, result = self._ended.get(timeout=REFRESH_SECONDS)
             except queue.Empty:
                 self._display.refresh()
                 continue
-            self._settle(unit, answer)
-        return self._tally
+            self._settle(unit, result)
+        return self._summary
 
     def _start(self) -> bool:
         """Start units on all free slots; return True if anything started or ended elsewhere."""
-        agenda, found = self._agenda, False
-        while agenda.waiting and not self._tally.disk_full and not self._stop.is_set():
-            if agenda.is_due:
-                found |= self._book(agenda.look())
-            if taken := self._take():
+        work, found = self._work, False
+        while work.waiting and not self._summary.disk_full and not self._stop.is_set():
+            if work.is_due:
+                found |= self._record_ended(work.poll())
+            if claim := self._take():
                 found = True
-                self._begin(taken, self._price(taken.unit))
-            elif not agenda.is_due:
+                self._begin(claim, self._price(claim.unit))
+            elif not work.is_due:
                 break
         while (unit := self._to_assist()) is not None:
             found = True
-            self._begin(Taken(unit, shared=True), ASSIST_SECONDS)
+            self._begin(Claim(unit, shared=True), ASSIST_SECONDS)
         return found
 
-    def _begin(self, taken: Taken, seconds: float) -> None:
-        unit = taken.unit
+    def _begin(self, claim: Claim, seconds: float) -> None:
+        unit = claim.unit
         slot = self._pool.take(unit.kind)
         assert slot is not None, "nobody else takes slots"
         self._running[unit.name] = _Running(unit, slot, seconds)
-        self._submit(taken, slot, partial(self._end, unit))
+        self._submit(claim, slot, partial(self._end, unit))
 
     def _to_assist(self) -> Unit | None:
         """Return a unit that helps with a part of a running step, if a slot has nothing else to do.
 
         The step may run in this process or another one.
         """
-        is_ending = self._tally.disk_full or self._stop.is_set()
+        is_ending = self._summary.disk_full or self._stop.is_set()
         if is_ending or self._waits_for_gpus:
             return None
         # The first unit opens the pool. Opening it here would wait for GPUs without need.
@@ -250,7 +250,7 @@ class _Run:
             return None
         running = [one.unit for one in self._running.values()]
         own = [unit for unit in running if not unit.assists]
-        for unit, step, left in self._agenda.in_parts(own):
+        for unit, step, left in self._work.in_parts(own):
             if self._rests.get(step.id, 0.0) > time.monotonic():
                 continue
             helping = sum(one.assists and step in one.steps for one in running)
@@ -263,7 +263,7 @@ class _Run:
                 return Unit(name, unit.kind, (step,), assists=True)
         return None
 
-    def _take(self) -> Taken | None:
+    def _take(self) -> Claim | None:
         horizon = max((one.rest for one in self._running.values()), default=0.0)
         self._waits_for_gpus = False
 
@@ -279,58 +279,60 @@ class _Run:
             self._waits_for_gpus = self._pool.is_crowded_out(unit.kind)
             return False
 
-        return self._agenda.take(fits)
+        return self._work.take(fits)
 
-    def _end(self, unit: Unit, answer: Answer) -> None:
-        self._ended.put((unit, answer))
+    def _end(self, unit: Unit, result: UnitResult) -> None:
+        self._ended.put((unit, result))
 
-    def _settle(self, unit: Unit, answer: Answer) -> None:
+    def _settle(self, unit: Unit, result: UnitResult) -> None:
         """Record the result of a unit that ended in this process."""
         self._pool.give_back(self._running.pop(unit.name).slot)
-        if isinstance(answer, ServiceError):  # without its cluster, no unit can be computed
-            raise answer
+        if isinstance(result, ServiceError):  # without its cluster, no unit can be computed
+            raise result
         if unit.assists:
-            if isinstance(answer, BaseException) or not answer["computed"]:
+            if isinstance(result, BaseException) or not result["computed"]:
                 rest = time.monotonic() + REST_SECONDS
                 self._rests |= {step.id: rest for step in unit.steps}
             return
         steps = {step.fingerprint for step in unit.steps}
         held: Collection[str] = ()
         lost: set[str] = set()
-        if not isinstance(answer, BaseException):
-            held = answer["held"]
-        elif isinstance(answer, StepsFailedError):
-            held, lost = answer.held, {event["fingerprint"] for event in answer.failed}
-            full = [event for event in answer.failed if event["class"] == "disk_full"]
-            self._tally.disk_full = self._tally.disk_full or (full[0]["message"] if full else None)
+        if not isinstance(result, BaseException):
+            held = result["held"]
+        elif isinstance(result, StepsFailedError):
+            held, lost = result.held, {event["fingerprint"] for event in result.failed}
+            full = [event for event in result.failed if event["class"] == "disk_full"]
+            self._summary.disk_full = self._summary.disk_full or (
+                full[0]["message"] if full else None
+            )
         else:
             lost = steps
-        self._agenda.done |= steps - lost - set(held)
-        if isinstance(answer, BaseException) and not _unavailable(answer):
+        self._work.done |= steps - lost - set(held)
+        if isinstance(result, BaseException) and not _unavailable(result):
             # A cell that turns out unavailable gets a row with its reason; it does not count as
             # failed.
-            reason = answer.reason if isinstance(answer, StepsFailedError) else str(answer)
-            self._tally.failures[unit.name] = reason
+            reason = result.reason if isinstance(result, StepsFailedError) else str(result)
+            self._summary.failures[unit.name] = reason
         if held:
-            self._agenda.put_back(unit, held)
+            self._work.put_back(unit, held)
         self._finish(unit, steps - set(held), lost)
 
-    def _book(self, found: Sequence[Elsewhere]) -> bool:
+    def _record_ended(self, found: Sequence[EndedElsewhere]) -> bool:
         """Record steps that other processes ended; return True if there were any."""
         for one in found:
             lost = set()
             if one.given_up is not None:
                 lost = {one.step.fingerprint}
                 if one.given_up.state == "failed":
-                    self._tally.failures[one.unit.name] = one.given_up.reason
+                    self._summary.failures[one.unit.name] = one.given_up.reason
             self._finish(one.unit, {one.step.fingerprint}, lost)
         return bool(found)
 
     def _finish(self, unit: Unit, ended: set[str], lost: set[str]) -> None:
-        for blocked in dependents(self._agenda.waiting, lost):
-            self._agenda.drop(blocked)
-            if unit.name in self._tally.failures:
-                self._tally.blocked.append(blocked.name)
+        for blocked in dependents(self._work.waiting, lost):
+            self._work.drop(blocked)
+            if unit.name in self._summary.failures:
+                self._summary.blocked.append(blocked.name)
             self._display.finish(blocked)
         steps = tuple(step for step in unit.steps if step.fingerprint in ended)
         self._display.finish(replace(unit, steps=steps))
@@ -342,14 +344,14 @@ class _Run:
             if self._stop.wait(min(left, REFRESH_SECONDS)):
                 break
             self._display.refresh()
-        if self._book(self._agenda.look()):
+        if self._record_ended(self._work.poll()):
             return FIRST_WAIT_SECONDS
         return min(LONGEST_WAIT_SECONDS, 1.5 * seconds)
 
     def _has_room(self, kind: str) -> bool:
         """Return True if a slot is free; wait for the run's GPUs first if it has none yet."""
         if not self._pool.is_open:
-            trains = any(is_training(unit.kind) for unit in self._agenda.waiting)
+            trains = any(is_training(unit.kind) for unit in self._work.waiting)
             self._pool.open(trains=trains, has_to_end=self._stop.wait)
         return self._pool.has_room(kind)
 
@@ -357,6 +359,6 @@ class _Run:
         return sum(self._seconds[step.fingerprint] for step in unit.steps)
 
 
-def _unavailable(answer: BaseException) -> bool:
-    failed = answer.failed if isinstance(answer, StepsFailedError) else ()
+def _unavailable(result: BaseException) -> bool:
+    failed = result.failed if isinstance(result, StepsFailedError) else ()
     return bool(failed) and all(event["class"] == "unavailable" for event in failed)

@@ -9,12 +9,12 @@ from typing import Any
 
 from prefect.futures import PrefectFuture
 
-from flows.runs.scheduling import Answer, Submit
+from flows.runs.scheduling import Submit, UnitResult
 from lce_core.study.step_kinds import kind_named
-from tasks.agenda import Taken
 from tasks.progress_tracker import ProgressTracker
 from tasks.slots import Slot
 from tasks.unit_tasks import UnitTask, unit_task
+from tasks.work_queue import Claim
 from tasks.workers import Pool
 
 
@@ -25,17 +25,17 @@ def through_prefect(pool: Pool, tracker: ProgressTracker) -> Submit:
     def task_named(name: str) -> UnitTask:
         return unit_task(name, pool, tracker)
 
-    def submit(taken: Taken, slot: Slot, end: Callable[[Answer], None]) -> None:
-        task = task_named(kind_named(taken.unit.kind).submitted_as)
-        future = task.submit(taken.unit.to_json(), slot.to_json(), taken.shared)
-        future.add_done_callback(lambda done: end(_answer(done)))
+    def submit(claim: Claim, slot: Slot, end: Callable[[UnitResult], None]) -> None:
+        task = task_named(kind_named(claim.unit.kind).submitted_as)
+        future = task.submit(claim.unit.to_json(), slot.to_json(), claim.shared)
+        future.add_done_callback(lambda done: end(_result(done)))
 
     return submit
 
 
-def _answer(future: PrefectFuture[Any]) -> Answer:
+def _result(future: PrefectFuture[Any]) -> UnitResult:
     try:
-        answer: Answer = future.result(raise_on_failure=False)
+        result: UnitResult = future.result(raise_on_failure=False)
     except CancelledError as error:  # an interrupted run; raising it here would print a traceback
         return error
-    return answer
+    return result

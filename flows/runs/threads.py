@@ -6,12 +6,12 @@ import threading
 from collections.abc import Callable
 from functools import partial
 
-from flows.runs.scheduling import Answer, Submit
-from tasks.agenda import Taken
+from flows.runs.scheduling import Submit, UnitResult
 from tasks.progress_tracker import ProgressTracker
 from tasks.retries import with_retries
 from tasks.slots import Slot
 from tasks.units import compute
+from tasks.work_queue import Claim
 from tasks.workers import Pool
 
 
@@ -19,16 +19,16 @@ def in_threads(pool: Pool, tracker: ProgressTracker, stop: threading.Event) -> S
     """Return a function that computes each unit in its own thread; `stop` ends the retries."""
     max_attempts = pool.execution.max_attempts
 
-    def submit(taken: Taken, slot: Slot, end: Callable[[Answer], None]) -> None:
-        unit, place = taken.unit.to_json(), slot.to_json()
-        attempt = partial(compute, pool, tracker, unit, place, taken.shared)
+    def submit(claim: Claim, slot: Slot, end: Callable[[UnitResult], None]) -> None:
+        unit, place = claim.unit.to_json(), slot.to_json()
+        attempt = partial(compute, pool, tracker, unit, place, claim.shared)
 
         def run() -> None:
             try:
-                answer: Answer = with_retries(attempt, max_attempts, stop)
+                result: UnitResult = with_retries(attempt, max_attempts, stop)
             except BaseException as error:  # noqa: BLE001 - the scheduler records it for the unit
-                answer = error
-            end(answer)
+                result = error
+            end(result)
 
         # A daemon thread, so that an interrupted process can exit without waiting for it.
         threading.Thread(target=run, daemon=True).start()

@@ -14,18 +14,18 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from flows.pulling import Lines, pull_studies
+from flows.pulling import LogLines, pull_studies
 from flows.request import compile_request
 from flows.run_context import RunContext
-from flows.runs.scheduling import Answer, Stop
+from flows.runs.scheduling import Stop, UnitResult
 from flows.settings import make_execution
 from flows.work import RunOptions, preflight
 from lce_core.errors import NonFiniteError, StudyIncompleteError
 from lce_core.execution import Execution
 from lce_core.store.artifacts import Store
 from lce_core.store.lease import Lease
-from tasks.agenda import Taken
 from tasks.slots import Slot
+from tasks.work_queue import Claim
 
 
 @pytest.fixture
@@ -74,12 +74,12 @@ class Full(io.StringIO):
 
 def test_a_log_that_cannot_be_written_keeps_no_slot(how: Execution) -> None:
     run = RunContext(preflight(["smoke"], how, RunOptions()))
-    lines, unit, ends = Lines(Console(file=Full()), run.progress()), run.units[0], []
+    lines, unit, ends = LogLines(Console(file=Full()), run.progress()), run.units[0], []
 
-    def submit(taken: Taken, slot: Slot, end: Callable[[Answer], None]) -> None:
+    def submit(taken: Claim, slot: Slot, end: Callable[[UnitResult], None]) -> None:
         end({"computed": 1, "existing": 0, "held": []})
 
-    lines.told(submit, Stop())(Taken(unit, shared=False), Slot((0,)), ends.append)
+    lines.logged(submit, Stop())(Claim(unit, shared=False), Slot((0,)), ends.append)
     assert len(ends) == 1
 
 

@@ -16,15 +16,15 @@ import numpy as np
 import pytest
 
 from flows.runs import scheduling
-from flows.runs.scheduling import Answer, Tally, run_units
+from flows.runs.scheduling import RunSummary, UnitResult, run_units
 from flows.settings import make_execution
 from lce_core.errors import NonFiniteError, StepsFailedError, StoreError
 from lce_core.store.artifacts import Attempt, Store
 from lce_core.store.lease import Lease
 from lce_core.store.steps import Step
 from lce_core.study.units import Unit
-from tasks.agenda import Taken
 from tasks.slots import Slot
+from tasks.work_queue import Claim
 from tasks.workers import Pool
 from tests.support.free_steps import free_step
 
@@ -69,27 +69,27 @@ class Host:
         self.store.prepare()
         self.how = make_execution({"home": home, "slots": 2, "device": "cpu", **execution})
         self.lasts: dict[str, float] = {}
-        self.answers: dict[str, Answer] = {}
+        self.answers: dict[str, UnitResult] = {}
         self.began: list[str] = []
         self.ended: list[str] = []
         self.slots: dict[str, Slot] = {}
         self.most = 0
         """Units at a time."""
 
-    def run(self, *units: Unit, **how: Any) -> Tally:
+    def run(self, *units: Unit, **how: Any) -> RunSummary:
         steps = [step for unit in units for step in unit.steps]
         seconds = {step.fingerprint: self.lasts.get(step.name, 0.01) for step in steps}
         with Pool(self.how) as pool:
             return run_units(units, set(), pool, self.told, self.submit, seconds, **how)
 
-    def submit(self, taken: Taken, slot: Slot, end: Callable[[Answer], None]) -> None:
-        self.began.append(taken.unit.name)
-        self.slots[taken.unit.name] = slot
+    def submit(self, claim: Claim, slot: Slot, end: Callable[[UnitResult], None]) -> None:
+        self.began.append(claim.unit.name)
+        self.slots[claim.unit.name] = slot
         self.most = max(self.most, len(self.began) - len(self.ended))
-        threading.Thread(target=self._compute, args=(taken, end)).start()
+        threading.Thread(target=self._compute, args=(claim, end)).start()
 
-    def _compute(self, taken: Taken, end: Callable[[Answer], None]) -> None:
-        unit = taken.unit
+    def _compute(self, claim: Claim, end: Callable[[UnitResult], None]) -> None:
+        unit = claim.unit
         if unit.assists:
             try:
                 end(self._assist(unit.steps[0]))
@@ -104,7 +104,7 @@ class Host:
         computed = {s.fingerprint: self.store.ensure_if_free(s, write, {}) for s in unit.steps}
         end({"held": [name for name, outcome in computed.items() if outcome is None]})
 
-    def _assist(self, step: Step) -> Answer:
+    def _assist(self, step: Step) -> UnitResult:
         parts = self.store.parts(step)
         for name in parts.free():
             if lease := parts.lease(name):
@@ -112,9 +112,9 @@ class Host:
                     if name not in parts.left():  # on a slow machine another was through with it
                         continue
                     time.sleep(self.lasts.get("part", 0.1))
-                    if (answer := self.answers.get("part")) is None:
+                    if (result := self.answers.get("part")) is None:
                         parts.write(name, {"done": np.ones(1)})
-                return answer or {"computed": 1, "held": []}
+                return result or {"computed": 1, "held": []}
         return {"computed": 0, "held": [step.fingerprint]}
 
 
@@ -190,7 +190,7 @@ def test_a_disk_that_turns_read_only_between_units_ends_the_run_with_its_name(
     def read_only(_: object) -> set[str]:
         raise OSError(errno.EROFS, "Read-only file system")
 
-    monkeypatch.setattr("tasks.agenda.folders_asking", read_only)
+    monkeypatch.setattr("tasks.work_queue.folders_asking", read_only)
     with pytest.raises(StoreError, match=r"LCE_HOME .*: got Read-only file system"):
         host.run(a_unit(a_step("one")), a_unit(a_step("two")))
 
@@ -340,14 +340,14 @@ def test_parts_of_what_others_compute_are_computed_while_it_is_waited_for(host: 
     assert host.began == ["held, beside 1", "held"]
 
 
-@pytest.mark.parametrize("answer", [failed(a_step("long", "cell")), {"computed": 0, "held": []}])
+@pytest.mark.parametrize("result", [failed(a_step("long", "cell")), {"computed": 0, "held": []}])
 def test_who_cannot_compute_parts_fails_nothing_and_is_not_asked_at_once_again(
-    host: Host, answer: Answer
+    host: Host, result: UnitResult
 ) -> None:
     long = a_step("long", "cell")
     in_parts(host, long, "a")
     host.lasts |= {"long": 0.5, "part": 0.01}
-    host.answers["part"] = answer
+    host.answers["part"] = result
     assert host.run(a_unit(long)).failures == {}
     assert host.began == ["long", "long, beside 1"]
 

@@ -20,16 +20,16 @@ from lce_core.store.steps import Step
 from lce_core.study.progress import StepState, given_up
 from lce_core.study.units import Unit
 
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 """Minimum poll interval for the results of other processes, while there is a unit to claim."""
-LONGEST_REST_SECONDS = 8.0
+MAX_RETRY_SECONDS = 8.0
 """Longest wait before retrying a step whose lease another process holds."""
-_LOOK_SHARE = 20
+_POLL_SHARE = 20
 """Polls start at least this many times their duration apart, so polling takes at most 5 %."""
 
 
 @dataclass(frozen=True)
-class Taken:
+class Claim:
     """Work for one slot."""
 
     unit: Unit
@@ -38,7 +38,7 @@ class Taken:
 
 
 @dataclass(frozen=True)
-class Elsewhere:
+class EndedElsewhere:
     """A step of the queue that another process has finished or given up."""
 
     unit: Unit
@@ -48,7 +48,7 @@ class Elsewhere:
     """Why the step failed or is unavailable; None if it is done."""
 
 
-class Agenda:
+class WorkQueue:
     """The units that wait, updated by what other processes hold and have done.
 
     Args:
@@ -76,15 +76,15 @@ class Agenda:
             if listing.find(step.fingerprint, step.kind)
         }
         self._attempts = store.failures.attempts()
-        self._rests: dict[str, tuple[float, float]] = {}
+        self._retries: dict[str, tuple[float, float]] = {}
         """Time (monotonic) until which a held step is not retried, and the length of that wait."""
-        self._next_look = time.monotonic() + LOOK_SECONDS
+        self._next_poll = time.monotonic() + POLL_SECONDS
 
-    def take(self, fits: Callable[[Unit], bool]) -> Taken | None:
+    def take(self, fits: Callable[[Unit], bool]) -> Claim | None:
         """Claim the first unit that is ready, held by no other process, and fits.
 
         Returns:
-          The work; None if there is none, or if `look` must run first because another process has
+          The work; None if there is none, or if `poll` must run first because another process has
           ended a step of the unit.
         """
         shared, self.num_held = None, 0
@@ -96,7 +96,7 @@ class Agenda:
             free = tuple(
                 step
                 for step in unit.steps
-                if not self._is_resting(step) and (step.id not in names or self._is_free(step))
+                if not self._waits_for_retry(step) and (step.id not in names or self._is_free(step))
             )
             if len(free) < len(unit.steps):
                 self.num_held += 1
@@ -104,17 +104,17 @@ class Agenda:
                     shared = place, free
             elif fits(unit):
                 if self._has_changed(unit):
-                    self._next_look = 0.0
+                    self._next_poll = 0.0
                     return None
                 del self.waiting[place]
-                return Taken(unit, shared=False)
+                return Claim(unit, shared=False)
         if shared is None:
             return None
         place, free = shared
         unit = self.waiting[place]
         rest = tuple(step for step in unit.steps if step not in free)
         self.waiting[place] = replace(unit, steps=rest)
-        return Taken(replace(unit, steps=free), shared=True)
+        return Claim(replace(unit, steps=free), shared=True)
 
     def in_parts(self, running: Iterable[Unit]) -> Iterator[tuple[Unit, Step, list[bool]]]:
         """Yield steps that are computed in parts and have an unclaimed part.
@@ -137,8 +137,8 @@ class Agenda:
     def put_back(self, unit: Unit, held: Collection[str]) -> None:
         """Return the steps of a unit that other processes hold to the front of the queue.
 
-        Each retry of a step waits twice as long, up to `LONGEST_REST_SECONDS`: a dead lease of
-        another host may look alive from here.
+        Each retry of a step waits twice as long, up to `MAX_RETRY_SECONDS`: a dead lease of
+        another host may poll alive from here.
 
         Args:
           unit: the unit that was computed.
@@ -147,8 +147,8 @@ class Agenda:
         steps = tuple(step for step in unit.steps if step.fingerprint in held)
         self.waiting.insert(0, replace(unit, steps=steps))
         for step in steps:
-            seconds = min(LONGEST_REST_SECONDS, 2 * self._rests.get(step.id, (0.0, 0.1))[1])
-            self._rests[step.id] = (time.monotonic() + seconds, seconds)
+            seconds = min(MAX_RETRY_SECONDS, 2 * self._retries.get(step.id, (0.0, 0.1))[1])
+            self._retries[step.id] = (time.monotonic() + seconds, seconds)
 
     def drop(self, unit: Unit) -> None:
         """Remove a unit that cannot run because a step it needs failed."""
@@ -157,13 +157,13 @@ class Agenda:
     @property
     def is_due(self) -> bool:
         """Return True if it is time to poll."""
-        return time.monotonic() >= self._next_look
+        return time.monotonic() >= self._next_poll
 
-    def look(self) -> list[Elsewhere]:
+    def poll(self) -> list[EndedElsewhere]:
         """Remove and return the steps that other processes have ended since the last poll."""
         begun = time.monotonic()
         listing, failed = self._store.listing(), self._failed_since()
-        found: list[Elsewhere] = []
+        found: list[EndedElsewhere] = []
         waiting: list[Unit] = []
         for unit in self.waiting:
             ended = list(self._ended(unit, listing, failed))
@@ -175,11 +175,11 @@ class Agenda:
             found += ended
         self.waiting = waiting
         took = time.monotonic() - begun
-        self._next_look = begun + max(LOOK_SECONDS, _LOOK_SHARE * took)
+        self._next_poll = begun + max(POLL_SECONDS, _POLL_SHARE * took)
         return found
 
-    def _is_resting(self, step: Step) -> bool:
-        return time.monotonic() < self._rests.get(step.id, (0.0, 0.0))[0]
+    def _waits_for_retry(self, step: Step) -> bool:
+        return time.monotonic() < self._retries.get(step.id, (0.0, 0.0))[0]
 
     def _is_free(self, step: Step) -> bool:
         try:
@@ -201,17 +201,17 @@ class Agenda:
                 return True
         return False
 
-    def _ended(self, unit: Unit, listing: Listing, failed: set[str]) -> Iterator[Elsewhere]:
+    def _ended(self, unit: Unit, listing: Listing, failed: set[str]) -> Iterator[EndedElsewhere]:
         for step in unit.steps:
             if listing.find(step.fingerprint, step.kind):
                 if self._is_there(step, listing):
-                    yield Elsewhere(unit, step, None)
+                    yield EndedElsewhere(unit, step, None)
                 else:
                     self._damaged.add(step.fingerprint)
             elif step.id in failed:
                 failure = self._store.failures.of(step)
                 if failure and (state := given_up(failure, self._folders)):
-                    yield Elsewhere(unit, step, state)
+                    yield EndedElsewhere(unit, step, state)
 
     def _is_there(self, step: Step, listing: Listing) -> bool:
         if step.fingerprint in self._damaged:

@@ -16,7 +16,7 @@ from lce_core.store.artifacts import Attempt, Store
 from lce_core.store.lease import Lease
 from lce_core.store.steps import Step
 from lce_core.study.units import Unit
-from tasks.agenda import LONGEST_REST_SECONDS, Agenda
+from tasks.work_queue import MAX_RETRY_SECONDS, WorkQueue
 from tests.support.free_steps import free_step
 from tests.support.studies import wait_until
 
@@ -69,11 +69,11 @@ class Others:
         self._store.failures.add(step, error, {})
 
 
-def agenda(store: Store, *units: Unit, done: frozenset[str] = frozenset()) -> Agenda:
-    return Agenda(units, set(done), store, {})
+def queue(store: Store, *units: Unit, done: frozenset[str] = frozenset()) -> WorkQueue:
+    return WorkQueue(units, set(done), store, {})
 
 
-def take(found: Agenda, *, refuse: tuple[str, ...] = ()) -> tuple[str, list[str], bool] | None:
+def take(found: WorkQueue, *, refuse: tuple[str, ...] = ()) -> tuple[str, list[str], bool] | None:
     """Name and steps of what is taken next, and whether others have the rest."""
     taken = found.take(lambda unit: unit.name not in refuse)
     if taken is None:
@@ -83,7 +83,7 @@ def take(found: Agenda, *, refuse: tuple[str, ...] = ()) -> tuple[str, list[str]
 
 def test_units_are_taken_in_order_and_parents_first(store: Store) -> None:
     child = a_unit(cell("child", parent=A))
-    found = agenda(store, child, ONE, TWO)
+    found = queue(store, child, ONE, TWO)
     assert take(found, refuse=("a",)) == ("c", ["c", "d"], False)
     assert take(found) == ("a", ["a", "b"], False)
     assert take(found) is None
@@ -96,7 +96,7 @@ def test_what_nobody_holds_comes_before_the_rest_of_what_is_held(
     store: Store, others: Others
 ) -> None:
     others.hold(A)
-    found = agenda(store, ONE, TWO)
+    found = queue(store, ONE, TWO)
     assert take(found) == ("c", ["c", "d"], False)
     assert take(found) == ("a", ["b"], True)
     assert take(found) is None
@@ -108,7 +108,7 @@ def test_of_text_whose_windows_are_read_off_longer_ones_nothing_is_shared(
     store: Store, others: Others
 ) -> None:
     lease = others.hold(TEXT.steps[0])
-    found = agenda(store, TEXT)
+    found = queue(store, TEXT)
     assert take(found) is None
     assert found.num_held == 1
     lease.release()  # whoever held it has died
@@ -117,13 +117,13 @@ def test_of_text_whose_windows_are_read_off_longer_ones_nothing_is_shared(
 
 def test_what_others_finished_is_neither_taken_nor_waited_for(store: Store, others: Others) -> None:
     child = a_unit(cell("child", parent=A))
-    found = agenda(store, ONE, TWO, child)
+    found = queue(store, ONE, TWO, child)
     others.finish(A)
     others.finish(C)
     others.finish(D)
     assert take(found) is None  # without a listing it is seen that something has changed
     assert found.is_due
-    ended = found.look()
+    ended = found.poll()
     assert [one.step.name for one in ended] == ["a", "c", "d"]
     assert take(found) == ("a", ["b"], False)
     assert take(found) == ("child", ["child"], False)
@@ -134,12 +134,12 @@ def test_what_others_found_impossible_is_given_up_and_what_may_pass_is_not(
     store: Store, others: Others
 ) -> None:
     others.fail(C, NonFiniteError("before", "nan", "a number", "look"))  # and is tried again
-    found = agenda(store, ONE, TWO)
+    found = queue(store, ONE, TWO)
     others.fail(A, NonFiniteError("step 3", "loss nan", "a finite loss", "look"))
     others.fail(B, SpecError("a", "b", "c", "d"))
     assert take(found) is None
     assert found.is_due
-    (ended,) = found.look()
+    (ended,) = found.poll()
     assert ended.step == A
     assert ended.given_up is not None
     assert ended.given_up.state == "failed"
@@ -156,23 +156,23 @@ def test_an_artifact_that_was_damaged_before_is_no_work_of_others(
     others.finish(A)
     name = "a" if damage == "file" else "record.json"
     (store.path(A) / name).write_text("{")
-    found = agenda(store, ONE)
-    assert found.look() == []
+    found = queue(store, ONE)
+    assert found.poll() == []
     assert take(found) == ("a", ["a", "b"], False)
 
 
 def test_a_folder_that_is_no_artifact_does_not_keep_a_step_from_being_taken(store: Store) -> None:
-    found = agenda(store, ONE)
+    found = queue(store, ONE)
     store.path(A).mkdir(parents=True)
     assert take(found) is None
-    assert found.look() == []
+    assert found.poll() == []
     assert take(found) == ("a", ["a", "b"], False)
 
 
 def test_steps_found_held_are_put_back_and_taken_once_they_are_free(
     store: Store, others: Others
 ) -> None:
-    found = agenda(store, ONE)
+    found = queue(store, ONE)
     taken = found.take(lambda unit: True)
     assert taken is not None
     lease = others.hold(B)
@@ -187,8 +187,8 @@ def test_a_step_that_looks_free_here_and_held_elsewhere_is_tried_ever_less_often
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [100.0]
-    monkeypatch.setattr("tasks.agenda.time.monotonic", lambda: now[0])
-    found, tried = agenda(store, ONE), []
+    monkeypatch.setattr("tasks.work_queue.time.monotonic", lambda: now[0])
+    found, tried = queue(store, ONE), []
     while now[0] < 160.0:
         if (taken := found.take(lambda unit: True)) is not None:
             tried.append(now[0])
@@ -196,7 +196,7 @@ def test_a_step_that_looks_free_here_and_held_elsewhere_is_tried_ever_less_often
         now[0] += 0.1
     gaps = [later - before for before, later in itertools.pairwise(tried)]
     assert gaps == sorted(gaps)
-    assert max(gaps) == pytest.approx(LONGEST_REST_SECONDS, abs=0.11)
+    assert max(gaps) == pytest.approx(MAX_RETRY_SECONDS, abs=0.11)
     assert 10 < len(tried) < 16
 
 
@@ -204,7 +204,7 @@ def test_a_disk_on_which_no_lease_can_be_judged_is_left_to_the_worker_to_name(
     store: Store, others: Others, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     others.hold(A)
-    found = agenda(store, ONE)
+    found = queue(store, ONE)
 
     def read_only(*_: object) -> None:
         raise OSError(errno.EROFS, "Read-only file system")
