@@ -37,7 +37,7 @@ def plan(
     budget: Budget = "",
     accept_plugin_change: AcceptPluginChange = False,
 ) -> None:
-    """Says what a run would compute and why: new, stale, failed, orphaned; runs nothing."""
+    """Show what a run would compute and why: new, stale, failed, orphaned; run nothing."""
     from flows.plans.budget import within_budget
     from lce.views import plan_view, planning
     from lce.views import power as visible
@@ -64,7 +64,7 @@ def plan(
 
 @with_execution(*FOLDERS)
 def status(how: Execution, study: Study) -> None:
-    """Says how far a study is: a grid of its cells, time left, what runs where, what failed."""
+    """Show the state of a study: a grid of its cells, time left, what runs where, what failed."""
     from lce.views import planning, status_view
 
     status_view.show_status(planning.inspect_study(study, how))

@@ -16,7 +16,7 @@ from tasks.own_code import of_own_code
 
 ReportForm = Literal["html", "md", "latex", "pdf"]
 
-rebuild = typer.Typer(help="Rebuilds a projection from the store.", no_args_is_help=True)
+rebuild = typer.Typer(help="Rebuild a projection from the store.", no_args_is_help=True)
 
 
 def sql(
@@ -27,7 +27,7 @@ def sql(
         typer.Option(help="Memory for the query, as 8GB; else half of what is free, at most 4 GB."),
     ] = None,
 ) -> None:
-    """Answers a reading SQL statement over the results catalog."""
+    """Run a read-only SQL statement over the results catalog."""
     from flows.settings import home
     from tasks.mending import mended
     from tasks.questions import answer
@@ -69,7 +69,7 @@ def claims(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="With all their numbers.")] = False,
 ) -> None:
-    """Says what the study has found, in sentences that its tests support."""
+    """Print what the study has found, in sentences that its tests support."""
     from flows.settings import home, study_name
     from tasks.mending import mended
 
