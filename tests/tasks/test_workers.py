@@ -175,7 +175,7 @@ def test_a_worker_computes_answers_and_is_replaced_when_it_dies(
             process.kill()
         assert until(lambda: not any(map(lives, killed)))
         # The last of its threads may still hold the pipe when its process is gone from the list.
-        said = r"(takes no requests|1 of 1 steps to go).* read .*worker-.*log"
+        said = r"(accepts no requests|1 of 1 steps to go).* read .*worker-.*log"
         with pytest.raises(WorkerLostError, match=said):
             pool.run(slot, [step], events.append)
         assert pool.run(slot, [step], events.append)[0]["status"] == "existing"
