@@ -73,12 +73,12 @@ class Work:
     @property
     def seconds(self) -> dict[str, float]:
         """Return the predicted seconds of each step to do, by fingerprint."""
-        return {print_: one.seconds for print_, one in self.predicted.items()}
+        return {fingerprint: one.seconds for fingerprint, one in self.predicted.items()}
 
     @property
     def done(self) -> set[str]:
         """Return the fingerprints of the steps that are done."""
-        return {print_ for print_, state in self.states.items() if state.state == "done"}
+        return {fingerprint for fingerprint, state in self.states.items() if state.state == "done"}
 
     @property
     def trains(self) -> bool:

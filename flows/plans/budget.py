@@ -207,7 +207,7 @@ class _Till:
     def hours(self, block: Block) -> float:
         """Return the hours of the block's unpaid steps, priced as if the block ran alone."""
         costs = self._costs(block).items()
-        return sum(hours for print_, hours in costs if print_ not in self._paid)
+        return sum(hours for fingerprint, hours in costs if fingerprint not in self._paid)
 
     def pay(self, block: Block) -> None:
         """Take a block. Its steps, such as shared training, then cost other blocks nothing."""

@@ -50,7 +50,7 @@ def verify_study(
         )
     console.print(f"{plan.study.study}: {len(drawn):,} of {len(done):,} done cells, again")
     found, begun = [], time.monotonic()
-    steps = [done[print_][0] for print_ in drawn]
+    steps = [done[fingerprint][0] for fingerprint in drawn]
     with home_aside(store) as aside, closing(compute_again(steps, store, aside, execution)) as all_:
         for again in all_:
             committed = done[again.step.fingerprint]

@@ -75,12 +75,12 @@ class Inspection:
     def expected_only(self) -> Iterator[Step]:
         """Return the steps that cannot be computed only because their data is missing."""
         steps = self.plan.expected.items()
-        return (step for print_, step in steps if print_ not in self.plan.steps)
+        return (step for fingerprint, step in steps if fingerprint not in self.plan.steps)
 
     def beside_cells(self) -> list[Step]:
         """Return the steps that are no cell, such as training."""
         cells = {cell.step.fingerprint for cell in self.plan.cells if cell.step}
-        return [step for print_, step in self.plan.steps.items() if print_ not in cells]
+        return [step for fingerprint, step in self.plan.steps.items() if fingerprint not in cells]
 
 
 def inspect_study(

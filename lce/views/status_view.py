@@ -57,8 +57,8 @@ def status_lines(
       unicode: whether the terminal shows characters beyond ASCII.
     """
     yield from _head(found, prices, running)
-    for print_, holder in running.items():
-        yield f"  running  {found.plan.steps[print_].name}  {_where(holder)}"
+    for fingerprint, holder in running.items():
+        yield f"  running  {found.plan.steps[fingerprint].name}  {_where(holder)}"
     yield from grid_lines(found, running, WIDTH, SIGNS if unicode else ASCII)
     if waiting := _waiting(found):
         yield f"{waiting:,} cells wait for data that are not here: what became of them is unknown"
@@ -160,9 +160,9 @@ class _Watch:
     def _lost(self) -> set[str]:
         """Return the steps to do that have failed, or depend on a failed step."""
         states, lost = self.found.states, set[str]()
-        for print_, step in self.found.plan.steps.items():
-            if states[print_].change == "failed" or lost.intersection(step.parents.values()):
-                lost.add(print_)
+        for fingerprint, step in self.found.plan.steps.items():
+            if states[fingerprint].change == "failed" or lost.intersection(step.parents.values()):
+                lost.add(fingerprint)
         return lost
 
 
