@@ -16,6 +16,7 @@ from dashboards.claims.claim import Claim
 from dashboards.claims.found import claims
 from dashboards.claims.views import Views, first, other, read_views
 from dashboards.contents import Row
+from lce_core.study.variants import variant_in_words
 
 if TYPE_CHECKING:
     import duckdb
@@ -98,7 +99,7 @@ def _finding(
     if row["verdict"] is not None:
         return by_pair[row["base_model"], row["holm_family"], frozenset(pair)].text
     where = wording.at(row["eval_length"], views.trained(row["base_model"]))
-    names = " and ".join(wording.named(*method) for method in pair)
+    names = " and ".join(variant_in_words(*method) for method in pair)
     return f"{where}, {names} on {row['benchmark'].replace('_', ' ')}"
 
 

@@ -12,6 +12,7 @@ from dashboards.claims.leaders import leaders
 from dashboards.claims.pairs import pairs
 from dashboards.claims.views import PERPLEXITY, Views, read_views, with_more_tasks
 from lce_core import formats
+from lce_core.study.variants import variant_in_words
 
 if TYPE_CHECKING:
     import duckdb
@@ -112,7 +113,7 @@ def _lengths(views: Views) -> Iterator[Claim]:
         what = wording.measured(
             {"benchmark": row["benchmark"], "tasks": row["task"]}, row["benchmark"] in several
         )
-        name = wording.named(row["method"], row["frozen"])
+        name = variant_in_words(row["method"], row["frozen"])
         bar = ">=" if row["higher_is_better"] else "<="
         held = f"up to {row['tokens']:,} tokens" if row["tokens"] else "at no length"
         yield Claim(

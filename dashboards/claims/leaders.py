@@ -11,6 +11,7 @@ from dashboards.claims.pairs import ahead
 from dashboards.claims.views import Views, first, other_labels
 from dashboards.contents import Row
 from lce_core import formats
+from lce_core.study.variants import variant_in_words
 
 
 def leaders(views: Views) -> Iterator[Claim]:
@@ -91,7 +92,7 @@ def _leader(rows: list[Row], trained: int | None, several: bool) -> Claim:
 
 def _best_of(own: Sequence[Row], same: Sequence[Row], level: Sequence[Row]) -> str:
     """Name the leader, the methods with identical results, and those with an equal score."""
-    leader, number = wording.named(*first(own[0])), len(own) + 1
+    leader, number = variant_in_words(*first(own[0])), len(own) + 1
     if len(same) > wording.NAMED:
         others = f", {wording.listed(other_labels(level))} level with them" if level else ""
         return f"{len(same) + 1} of {number} methods, {leader} among them{others}, are best"

@@ -9,6 +9,7 @@ from dashboards.claims.claim import Claim
 from dashboards.claims.views import BASE, Views, first, other, with_more_tasks
 from dashboards.contents import Row
 from lce_core import formats
+from lce_core.study.variants import variant_in_words
 
 _UNDECIDED = ("the same", "no difference found", "too few")
 
@@ -60,7 +61,7 @@ def _pair(row: Row, trained: int | None, several: bool) -> Claim:
 
 def _said(row: Row, several: bool) -> str:
     """Word the result of a comparison by its verdict."""
-    ours, theirs = (wording.named(*one) for one in (first(row), other(row)))
+    ours, theirs = (variant_in_words(*one) for one in (first(row), other(row)))
     what, p_holm = wording.measured(row, several), formats.p_value(row["p_holm"])
     seeds, detectable = wording.seeds(row), wording.detectable(row["smallest_detectable"])
     gap = formats.estimate(row["difference"], row["ci_low"], row["ci_high"])

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dashboards.claims import wording
 from dashboards.contents import Row, rows_of
-from lce_core.study.variants import CONTROL
+from lce_core.study.variants import CONTROL, variant_in_words
 
 if TYPE_CHECKING:
     import duckdb
@@ -69,7 +68,7 @@ def other(row: Row) -> Method:
 
 def other_labels(rows: Sequence[Row]) -> list[str]:
     """Return the labels of the methods that the first one is compared with."""
-    return [wording.named(*other(row)) for row in rows]
+    return [variant_in_words(*other(row)) for row in rows]
 
 
 def with_more_tasks(rows: Sequence[Row], column: str) -> set[str]:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lce_core import formats
-from lce_core.study.variants import CONTROL, variant_label
 
 NAMED = 4
 """Methods that a sentence lists by name; further methods are counted."""
@@ -24,13 +23,6 @@ OUTCOMES = (
     " no results of both methods on the same prompts."
 )
 """Explanations of the sentences' terms for report readers."""
-
-
-def named(method: str, frozen: bool) -> str:
-    """Return the label of a variant; the controls are "the base model", frozen or fine-tuned."""
-    if method != CONTROL:
-        return variant_label(method, frozen)
-    return "the base model" if frozen else "the fine-tuned base model"
 
 
 def detectable(difference: float | None) -> str:

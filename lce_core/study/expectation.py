@@ -17,6 +17,7 @@ from pydantic import Field, model_validator
 
 from lce_core.errors import SpecError, did_you_mean
 from lce_core.recipe import Section
+from lce_core.study.variants import variant_in_words
 
 MAX_ENTRIES = 100
 MAX_COMPARISONS = 10_000
@@ -77,11 +78,11 @@ class Expectation(Section):
         """Expected direction of the difference."""
         return "better" if self.better is not None else "worse"
 
-    @property
-    def text(self) -> str:
-        """The sentence of `says`, or the comparison in words."""
+    def text(self, variants: Mapping[str, tuple[str, bool]]) -> str:
+        """Return the sentence of `says`, or the comparison in words."""
+        subject, *others = (variant_in_words(*variants[it]) for it in (self.subject, *self.than))
         return self.says or (
-            f"{self.subject} is {self.direction} than {', '.join(self.than)}"
+            f"{subject} is {self.direction} than {', '.join(others)}"
             f" on {self.benchmark.replace('_', ' ')}"
         )
 
@@ -119,13 +120,16 @@ def comparisons(
         if entry.base_model is not None:
             _named(f"{where}.base_model", entry.base_model, base_models)
         for name in entry.than:
-            other_method, other_frozen = variants[_named(f"{where}.than", name, variants)]
+            _named(f"{where}.than", name, variants)
+        text = entry.text(variants)
+        for name in entry.than:
+            other_method, other_frozen = variants[name]
             lengths = _shared_lengths(where, entry, by_variant, name)
             named = [entry.base_model] if entry.base_model else base_models
             for length, base_model in itertools.product(lengths, named):
                 yield {
                     "entry": index,
-                    "text": entry.text,
+                    "text": text,
                     "base_model": base_model,
                     "method": method,
                     "frozen": frozen,

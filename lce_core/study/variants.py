@@ -22,3 +22,10 @@ def variant_label(method: str, frozen: bool) -> str:
 def variant_name(method: str, frozen: bool) -> str:
     """Return the name in study files, folders and MLflow: "yarn", or "yarn-tuned"."""
     return method if frozen else f"{method}-tuned"
+
+
+def variant_in_words(method: str, frozen: bool) -> str:
+    """Return the label for sentences, where the controls are "the base model"."""
+    if method != CONTROL:
+        return variant_label(method, frozen)
+    return "the base model" if frozen else "the fine-tuned base model"

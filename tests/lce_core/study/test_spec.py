@@ -132,7 +132,7 @@ def test_an_expectation_is_expanded_into_one_comparison_per_pair_and_length() ->
         ("yarn", False, other, True, length) for other in ("pi", "none") for length in lengths
     ]
     one = next(study.comparisons())
-    assert one["text"] == "yarn-tuned is better than pi, none on passkey"
+    assert one["text"] == "yarn tuned is better than pi, the base model on passkey"
     assert (one["base_model"], one["expected"]) == ("toy_llama", "better")
     assert compile_study(study, {}).to_json()["expects"] == list(study.comparisons())
 
