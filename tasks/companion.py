@@ -1,4 +1,4 @@
-"""Processes beside a run, which end with it."""
+"""Run a module in a helper process that ends with the process that started it."""
 
 from __future__ import annotations
 

@@ -8,5 +8,9 @@ from tasks.ray_engine.cluster import nodes_of
 
 
 def machines_for(execution: Execution) -> Machines:
-    """Return this machine, or the nodes of the cluster; raises as `cluster.connected` does."""
+    """Return the hardware of this machine, or of all nodes of the Ray cluster.
+
+    Raises:
+      SpecError, ServiceError: as `cluster.connected`, if the engine is Ray.
+    """
     return this_machine(execution) if execution.engine == LOCAL else nodes_of(execution)

@@ -25,7 +25,7 @@ from tasks.companion import companion, end_of_input
 
 @dataclass(frozen=True)
 class Pace:
-    """Poll rate of the store."""
+    """How often the process polls the store, and how much CPU time it may use."""
 
     seconds: float
     """Shortest pause between two polls, and the pause before the first poll."""
@@ -37,7 +37,7 @@ class Pace:
 
 BESIDE_A_DASHBOARD = Pace(seconds=5.0, share=0.1, makes_first=False)
 BESIDE_A_RUN = Pace(seconds=30.0, share=0.03, makes_first=True)
-"""A build that takes 1 s is repeated after 30 s, one that takes 10 s after about 5 minutes."""
+"""The pause after a build of 1 s is 33 s, after a build of 10 s more than 5 minutes."""
 _BESIDE_A_RUN = "--beside-a-run"
 _NICE = 10
 """Added to the process's niceness, so that computing has priority."""

@@ -24,9 +24,10 @@ HOST_WIDE = Path("/tmp") if os.name == "posix" else Path(tempfile.gettempdir())
 
 
 def visible_gpus() -> dict[str, str]:
-    """Return the hardware ids of the GPUs that this process may use, by their CUDA names.
+    """Return the GPUs that this process may use: their UUIDs by their CUDA names, such as "0".
 
-    Does not import torch. Without nvidia-smi, the names in CUDA_VISIBLE_DEVICES also serve as ids.
+    Does not import torch. Names in CUDA_VISIBLE_DEVICES that nvidia-smi does not list serve as
+    their own ids.
     """
     installed = _installed()
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")

@@ -31,7 +31,7 @@ class Machines:
         return sum(number // processes for number in self.gpus)
 
     def shape(self, execution: Execution) -> Shape:
-        """Return the slots of an execution that uses all this hardware."""
+        """Return how many slots an execution gets if it uses all this hardware."""
         found = shape_of(execution, self.num_gpus)
         if not self.num_gpus:
             return found

@@ -1,4 +1,4 @@
-"""Rebuild projections that are unusable, before a command or a run needs them.
+"""Replace an unusable catalog or MLflow database before a command or a run needs it.
 
 Commands that read the catalog call this module first. It loads the code that builds a catalog only
 if there is something to build.
@@ -13,15 +13,18 @@ from tasks.questions import catalog_path
 
 
 def damage(home: Path) -> str | None:
-    """Return the catalog's damage as text that follows "it is"; None if undamaged or absent."""
+    """Return why the catalog is unusable, as words that complete "it is ..."; None if it is not.
+
+    An absent catalog is not damaged.
+    """
     return catalog_damage(catalog_path(home))
 
 
 def mended(home: Path) -> Path:
-    """Return the catalog's path; first set a damaged or foreign file aside and rebuild it.
+    """Return the catalog's path; if the file is damaged or foreign, first rename and rebuild it.
 
-    Without a store there is no source to rebuild from. The file then stays, and whoever opens it
-    reports the error.
+    Without a store there is nothing to rebuild from. The file then stays, and the code that opens
+    it reports the error.
 
     Raises:
       StoreError: if the damaged file cannot be renamed.
@@ -35,7 +38,10 @@ def mended(home: Path) -> Path:
 
 
 def mend_projections(home: Path) -> None:
-    """Set damaged projections aside when a run starts, so that its terminal shows the message.
+    """Rebuild a damaged catalog and rename a damaged MLflow database.
+
+    A run calls this at its start, so that its terminal shows the messages. MLflow's database is
+    created again when it is first written.
 
     Raises:
       StoreError: if a damaged file cannot be renamed.

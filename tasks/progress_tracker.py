@@ -1,8 +1,7 @@
-"""Progress tracker of a run's workers.
+"""Collect the progress events of a run's workers for its displays.
 
-Workers' events come in; one line per running unit and the list of ended steps come out. Tasks run
-in threads of the run's process and publish here. The displays read from here, so that a progress
-bar or a Prefect artifact needs no API call per event.
+The threads that run units publish events here. The displays read one line per running unit and the
+list of finished steps, so that a progress bar or a Prefect artifact needs no API call per event.
 """
 
 from __future__ import annotations
@@ -32,7 +31,8 @@ class ProgressTracker:
         self._lock = threading.Lock()
         self._lines: dict[str, str] = {}
         self._steps: dict[str, tuple[str, float, float]] = {}
-        """Running step, its start time (monotonic) and the share of it that is done, by unit."""
+        """By unit: the running step's fingerprint ("" until it reports progress), start time
+        (monotonic) and share done."""
         self._ended: list[Ended] = []
         self._computed = 0
 
@@ -65,14 +65,17 @@ class ProgressTracker:
             return dict(self._lines)
 
     def running_steps(self) -> dict[str, Running]:
-        """Return the running steps that have reported progress, by fingerprint."""
+        """Return seconds so far and share done of the running steps, by fingerprint.
+
+        Steps that have not reported progress yet are omitted.
+        """
         now = time.monotonic()
         with self._lock:
             steps = [place for place in self._steps.values() if place[0]]
         return {step: Running(now - began, done) for step, began, done in steps}
 
     def take_ended(self) -> list[Ended]:
-        """Return the steps that ended since the last call."""
+        """Return the steps that were computed or found to exist since the last call."""
         with self._lock:
             ended, self._ended = self._ended, []
         return ended

@@ -21,13 +21,13 @@ from tasks.questions import catalog_path, read
 COUNTS = "SELECT status, count(*) FROM cells WHERE study = '{study}' GROUP BY ALL ORDER BY ALL"
 
 _UNSHOWN = (ValueError, KeyError, TypeError, AttributeError)
-"""Errors that invalid content of a plan or a record can cause."""
+"""Errors that invalid content of a plan or a record can cause; they skip only its study."""
 _REFUSED = "INVALID_PARAMETER_VALUE"
-"""Error code with which MLflow rejects a text or number."""
+"""MLflow's error code for a text or number it rejects; it skips only the study."""
 
 
 def record(home: Path, study: str) -> dict[str, int]:
-    """Update catalog and MLflow from the store; return the number of cells by status."""
+    """Update catalog and MLflow from the store; return the study's number of cells by status."""
     store = refresh(home)
     if not tracking.is_current(store, study):
         _project(store, [study])
@@ -50,7 +50,7 @@ def rebuild_catalog(home: Path) -> Path:
 
 
 def rebuild_mlflow(home: Path) -> list[str]:
-    """Project every study of the store to MLflow; return the names of the studies it shows."""
+    """Write every study of the store to MLflow; return the names of those that could be written."""
     store = Store(home)
     return _project(store, [plan["study"] for plan in store.studies.plans()])
 
@@ -63,7 +63,10 @@ def restore_mlflow(home: Path) -> None:
 
 
 def _project(store: Store, studies: Iterable[str]) -> list[str]:
-    """Project each study that can be shown; print one line for each that cannot."""
+    """Write each study to MLflow, print a line for each that fails, return the names of the rest.
+
+    Only errors of a study's own content are caught; others, such as a full disk, are raised.
+    """
     shown = []
     for study in studies:
         try:

@@ -12,5 +12,5 @@ from tasks import projections
 
 @task(name="record", cache_policy=NO_CACHE, persist_result=False)
 def record_study(home: str, study: str) -> dict[str, int]:
-    """Record a study; return the number of its cells by status."""
+    """Update catalog and MLflow from the store; return the study's number of cells by status."""
     return projections.record(Path(home), study)

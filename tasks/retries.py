@@ -25,6 +25,7 @@ Result = TypeVar("Result")
 
 
 def is_retried(error: object) -> bool:
+    """Return True if a step failed for a transient reason, or the worker died."""
     if isinstance(error, StepsFailedError):
         return any(event["class"] in RETRIED for event in error.failed)
     return isinstance(error, WorkerLostError)

@@ -18,7 +18,7 @@ from lce_core.study.step_kinds import TrainingSpec, kind_named
 
 @dataclass(frozen=True)
 class Slot:
-    """The place or places on which one worker computes."""
+    """The places (GPUs, or shares of the CPU) on which one worker computes."""
 
     places: tuple[int, ...]
     """Indices of the slot's places among all places of this run."""
@@ -42,7 +42,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class Shape:
-    """Numbers of slots of a host, by kind of step."""
+    """How many training runs and how many other steps run at once."""
 
     training: int
     """Number of concurrent training runs."""
@@ -53,12 +53,12 @@ class Shape:
 
     @property
     def places(self) -> int:
-        """Number of places that the slots use at most."""
+        """Number of places needed when all training or all evaluation slots are used."""
         return max(self.training * self.width, self.evaluation)
 
 
 def shape_of(execution: Execution, num_gpus: int) -> Shape:
-    """Return the slots of an execution on `num_gpus` GPUs.
+    """Return how many training and evaluation slots an execution gets on `num_gpus` GPUs.
 
     With 0 GPUs, a slot is one place on the CPU. There is no training slot if the processes of a run
     need more GPUs than there are.
@@ -72,12 +72,12 @@ def shape_of(execution: Execution, num_gpus: int) -> Shape:
 
 
 def is_training(kind: str) -> bool:
-    """Return True if steps of this kind take a training slot."""
+    """Return True if steps of this kind (base, finetune) need a training slot."""
     return issubclass(kind_named(kind), TrainingSpec)
 
 
 class Slots:
-    """Slots of this process, to claim and release. Thread-safe."""
+    """Hands out the places of this process as slots and takes them back. Thread-safe."""
 
     def __init__(self, shape: Shape, gpus: Sequence[str]) -> None:
         self.shape = shape
@@ -118,7 +118,10 @@ class Slots:
             self._free.update(slot.places)
 
     def is_crowded_out(self, kind: str) -> bool:
-        """Return True if other steps keep occupying the GPUs a training run is waiting for."""
+        """Return True if `kind` trains and only the lack of free GPUs prevents its start.
+
+        The scheduler then starts nothing that could occupy these GPUs for long.
+        """
         with self._lock:
             return is_training(kind) and not self._at_limit(kind) and not self._open(kind)
 

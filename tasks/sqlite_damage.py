@@ -20,18 +20,19 @@ from lce_core.store.odd_files import odd_kind
 CHECK_SECONDS = 1.0
 """Time limit of the page check. A 1 GB database in memory takes about half a second."""
 LOCK_SECONDS = 1.0
-"""Longest wait for a lock, after which the database counts as healthy."""
+"""Timeout for a lock on the database; a database that stays locked counts as healthy."""
 
 _START = b"SQLite format 3\0"
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _REVISION = re.compile(r"""^(down_)?revision\b[^=\n]*=\s*["'](\w+)["']""", re.MULTILINE)
 _STRUCTURE = ("*** in database", "Tree ", "Page ", "Freelist", "On tree page")
-"""Prefixes of `PRAGMA quick_check` lines about pages. Other lines concern values in rows."""
+"""Prefixes of `PRAGMA quick_check` lines about damaged pages. Other lines concern single values,
+such as a NULL in a NOT NULL column, and are ignored."""
 
 
 @dataclass(frozen=True)
 class Schema:
-    """The tables that a program expects, and the migrations from which it can start."""
+    """What a program (MLflow or Prefect) requires of its database: tables and Alembic revision."""
 
     program: str
     package: str
@@ -46,7 +47,10 @@ class Schema:
 
 
 def sqlite_damage(path: Path, schema: Schema) -> str | None:
-    """Return a database's damage as text that follows "it is"; None if undamaged or absent."""
+    """Return why `schema.program` cannot use the file, as words that complete "it is ...".
+
+    Returns None for a usable or absent database, and for one that cannot be read now.
+    """
     try:
         if odd := odd_kind(path):
             return odd
@@ -102,7 +106,11 @@ def _torn(database: sqlite3.Connection) -> str | None:
 
 @functools.cache
 def _revisions(schema: Schema) -> frozenset[str]:
-    """Return the revisions from which the installed release can start; empty if none is found."""
+    """Return the Alembic revisions that the installed release accepts in a database.
+
+    These are all its revisions if it migrates old databases itself, else only the newest. The set
+    is empty if the package has no migrations folder; any revision is then accepted.
+    """
     found = importlib.util.find_spec(schema.package)  # does not import the package
     folders = (found.submodule_search_locations if found else None) or []
     own: set[str] = set()

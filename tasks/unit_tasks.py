@@ -15,10 +15,10 @@ UnitTask = Task[[dict[str, Any], dict[str, Any], bool], dict[str, Any]]
 
 
 def unit_task(name: str, pool: Pool, tracker: ProgressTracker) -> UnitTask:
-    """Return `units.compute` for a run's workers as the Prefect task of this name.
+    """Return a Prefect task of this name that calls `units.compute` with the run's workers.
 
-    The store is the cache. Prefect's cache policies collide between tasks and omit inputs that a
-    key needs, so the task uses none.
+    The task has no Prefect cache, because the store already keeps each result under a key of
+    everything it depends on.
     """
 
     def compute(unit: dict[str, Any], slot: dict[str, Any], shared: bool) -> dict[str, Any]:

@@ -24,14 +24,14 @@ def compute(
     Args:
       pool: the run's workers.
       tracker: receives the worker's progress.
-      unit: `Unit.to_json`. A helping unit (`Unit.assists`) neither shows progress nor records
-        failures.
+      unit: `Unit.to_json`. If `Unit.assists` is set, the unit only helps with a step of another
+        worker, which alone shows progress and records failures.
       slot: `Slot.to_json`, claimed from `pool`.
       shared: as in `Worker.run`.
 
     Returns:
-      The unit's name, the numbers of computed and of existing steps, and the fingerprints of the
-      steps that other processes hold and compute.
+      The unit's name, the number of steps computed here, the number that existed already, and the
+      fingerprints of the steps that other processes are computing ("held").
 
     Raises:
       StepsFailedError: if some steps failed. The other steps are done, or held by other processes.

@@ -34,15 +34,18 @@ class Again:
 
     step: Step
     folder: Path
+    """The new artifact's folder; it exists only if `record` is set."""
     record: Record | None
+    """The new artifact's record; None if the step failed."""
     error: str | None = None
+    """Why the step failed; None if it did not."""
 
 
 @contextlib.contextmanager
 def home_aside(store: Store) -> Iterator[Store]:
-    """Yield an empty store inside a store's home and remove it at the end.
+    """Yield an empty store in a subfolder of `store.home`, and remove it at the end.
 
-    A lease ensures that there is at most one at a time.
+    A lease ensures that one process at a time verifies a store.
 
     Raises:
       SpecError: if another process verifies.

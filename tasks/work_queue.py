@@ -30,7 +30,7 @@ _POLL_SHARE = 20
 
 @dataclass(frozen=True)
 class Claim:
-    """Work for one slot."""
+    """A unit claimed for one slot, or its steps that no other process computes."""
 
     unit: Unit
     shared: bool
@@ -55,7 +55,8 @@ class WorkQueue:
       units: units to do, in the order in which they should start.
       done: fingerprints of the steps that are done.
       store: the store, in which other processes compute as well.
-      folders: `folders_of` the execution.
+      folders: the user's folders of models and data (`folders_of` the execution); a step that was
+        unavailable counts as given up only if these are unchanged.
     """
 
     def __init__(
@@ -117,7 +118,7 @@ class WorkQueue:
         return Claim(replace(unit, steps=free), shared=True)
 
     def in_parts(self, running: Iterable[Unit]) -> Iterator[tuple[Unit, Step, list[bool]]]:
-        """Yield steps that are computed in parts and have an unclaimed part.
+        """Yield steps that are computed in parts and have a part that no process computes yet.
 
         Args:
           running: units that this run computes. Other processes compute steps of the waiting units.
@@ -137,8 +138,8 @@ class WorkQueue:
     def put_back(self, unit: Unit, held: Collection[str]) -> None:
         """Return the steps of a unit that other processes hold to the front of the queue.
 
-        Each retry of a step waits twice as long, up to `MAX_RETRY_SECONDS`: a dead lease of
-        another host may poll alive from here.
+        Each retry of a step waits twice as long, up to `MAX_RETRY_SECONDS`, because the lease of
+        a process that died on another host looks alive until its heartbeat expires.
 
         Args:
           unit: the unit that was computed.
@@ -156,11 +157,11 @@ class WorkQueue:
 
     @property
     def is_due(self) -> bool:
-        """Return True if it is time to poll."""
+        """True if the poll interval has passed."""
         return time.monotonic() >= self._next_poll
 
     def poll(self) -> list[EndedElsewhere]:
-        """Remove and return the steps that other processes have ended since the last poll."""
+        """Remove and return the queued steps that other processes have finished or given up."""
         begun = time.monotonic()
         listing, failed = self._store.listing(), self._failed_since()
         found: list[EndedElsewhere] = []
@@ -188,7 +189,7 @@ class WorkQueue:
             return True
 
     def _has_changed(self, unit: Unit) -> bool:
-        """Return True if another process ended a step of the unit since the last poll.
+        """Return True if another process finished or gave up a step of the unit since the poll.
 
         Checks only the unit's own folders and failures, without listing the store.
         """
@@ -224,7 +225,7 @@ class WorkQueue:
             return False
 
     def _failed_since(self) -> set[str]:
-        """Return the short fingerprints of steps with failures newer than this run's start."""
+        """Return the ids (12 digits) of steps that failed after this queue was created."""
         return {
             one
             for one, number in self._store.failures.attempts().items()

@@ -3,7 +3,8 @@
 Request: {"steps": [...], "shared": ..., "assists": ...}. Events: {"event": "progress", ...} while a
 step runs, {"event": "step", "fingerprint", "status", ...} when a step ends, and {"event": "end"}
 after the last step of a request. The worker does not wait for a step that another process computes;
-the status of such a step is "held".
+the status of such a step is "held". `tasks.worker_process.Worker.run` explains "shared" and
+"assists".
 
 The process exits when its requests end, or at SIGUSR1 after it has released the lease of the
 running step. `tasks.workers` starts it under `tasks.supervisor`.

@@ -56,7 +56,7 @@ class Worker(ABC):
           on_event: receives every event.
           shared: if True, skip steps that other processes hold and compute the others. If False, a
             held first step means that the whole unit is claimed.
-          assists: whether to help with parts of steps that other workers compute.
+          assists: True to compute parts of a long step that another worker finishes.
 
         Raises:
           WorkerLostError: if the process ended before all steps did.
@@ -85,12 +85,15 @@ class Worker(ABC):
 
     @abstractmethod
     def answers(self, request: str) -> Iterator[Event]:
-        """Send a request (see `tasks.worker`) and yield its events until "end" or a crash."""
+        """Send a request and yield its events up to "end", or until the worker dies.
+
+        `tasks.worker` describes requests and events.
+        """
 
     def is_placed(self, seconds: float) -> bool:  # noqa: ARG002 - one elsewhere may have to wait
-        """Wait up to `seconds` for the worker's place; return True if it has one.
+        """Wait up to `seconds` for the worker to get its GPUs and cores; return True if it has.
 
-        A process on this machine always has one; an actor may have to wait for a node.
+        A process on this machine always has them. A Ray actor may wait for a free node.
         """
         return True
 

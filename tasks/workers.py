@@ -26,11 +26,11 @@ Event = Mapping[str, Any]
 
 _LEAVE_SECONDS = 5.0
 LOOK_SECONDS = 0.5
-"""Poll interval at which a unit checks whether its worker has a place."""
+"""Poll interval of a unit whose Ray actor waits for a node with free resources."""
 
 
 class Pool:
-    """The workers of a run, at most one for each of its places.
+    """The workers of a run, at most one for each GPU or share of the CPU.
 
     `open` claims the GPUs. Leaving the `with` block ends all workers.
     """
@@ -46,9 +46,9 @@ class Pool:
         self._busy: set[tuple[int, ...]] = set()
         """Places of the slots that compute a unit."""
         self._waiting: deque[tuple[int, ...]] = deque()
-        """Places of the busy slots whose worker waits for a place, in order of arrival."""
+        """Places of the busy slots whose Ray actor waits for a node, longest wait first."""
         self._spare: list[tuple[tuple[int, ...], Worker]] = []
-        """Workers whose slots gave them up for waiting slots."""
+        """Idle workers offered to waiting slots, each with the places of its former slot."""
         self._lock = threading.Lock()
 
     def open(self, *, trains: bool = True, has_to_end: Callable[[float], bool] = never) -> Self:
@@ -78,7 +78,7 @@ class Pool:
 
     @property
     def shape(self) -> Shape:
-        """Numbers of slots, by kind of step."""
+        """How many training runs and how many other steps run at once."""
         return self._slots.shape
 
     def has_room(self, kind: str) -> bool:
@@ -96,7 +96,7 @@ class Pool:
         self._slots.give_back(slot)
 
     def is_crowded_out(self, kind: str) -> bool:
-        """Return True if a training slot is free but its GPUs are used by other steps."""
+        """Return True if `kind` trains and only the lack of free GPUs prevents its start."""
         return self._slots.is_crowded_out(kind)
 
     def run(
@@ -164,7 +164,11 @@ class Pool:
     def _placed(
         self, slot: Slot, worker: Worker, step: Step, on_event: Callable[[Event], None]
     ) -> Worker:
-        """Return the slot's worker once it has a place, or a worker that another slot gives up."""
+        """Wait until Ray has started the slot's actor, or take over another slot's idle worker.
+
+        Returns the worker to use. An idle worker with another number of GPUs is closed, so that
+        Ray can start this slot's actor.
+        """
         if worker.is_placed(LOOK_SECONDS):
             return worker
         stage = {"event": "progress", "fingerprint": step.fingerprint, "stage": "waiting for room"}
@@ -191,7 +195,10 @@ class Pool:
                 self._close_spare()
 
     def _spared(self, slot: Slot) -> tuple[tuple[int, ...], Worker | None]:
-        """Return an idle worker and its places, if this slot has waited longest; else None."""
+        """Return an idle worker to take over or close, and its places.
+
+        Returns ((), None) if no worker is idle or another slot has waited longer.
+        """
         with self._lock:
             if self._waiting[0] != slot.places:
                 return (), None
@@ -201,7 +208,7 @@ class Pool:
             return ((), None) if idle is None else (idle, self._workers.pop(idle))
 
     def _rest(self, slot: Slot) -> None:
-        """Mark the slot as idle. Waiting slots may take its worker before its next unit does."""
+        """Mark the slot as idle, and offer its worker to a slot whose actor waits for a node."""
         with self._lock:
             self._busy.discard(slot.places)
             if len(self._spare) < len(self._waiting) and slot.places in self._workers:

@@ -74,9 +74,9 @@ def nodes_of(execution: Execution) -> Machines:
 
 @contextlib.contextmanager
 def slots(execution: Execution, head: Head) -> Iterator[Slots]:
-    """Yield the slots of the whole cluster, and disconnect at the end.
+    """Yield the slots of the whole cluster; disconnect from Ray at the end.
 
-    Places are only numbers: Ray decides on which node a slot's actor runs.
+    The GPU numbers in a slot only count GPUs: Ray decides on which node a slot's actor runs.
     """
     nodes = nodes_of(execution)
     try:
@@ -90,7 +90,7 @@ def slots(execution: Execution, head: Head) -> Iterator[Slots]:
 
 
 class Head:
-    """Liveness of the cluster's head node. If the head is lost, Ray itself waits forever."""
+    """Detects that the cluster's head node is lost. Ray itself would wait for it forever."""
 
     def __init__(self) -> None:
         self.is_lost = False

@@ -13,7 +13,7 @@ from tasks.slots import Slot
 from tasks.worker_process import END_SECONDS, Event, Worker
 
 _ASKED_SECONDS = 5.0
-"""Timeout for a short answer of a running actor."""
+"""Timeout for a reply of a running actor, or for its next event before the head is checked."""
 
 
 class RayWorker(Worker):
@@ -34,7 +34,11 @@ class RayWorker(Worker):
         self._placed = self._host.whereabouts.remote()
 
     def is_placed(self, seconds: float) -> bool:
-        """Return True once Ray has started the actor on a node, or has failed to."""
+        """Wait up to `seconds`; return True once Ray has started the actor, or failed to.
+
+        Raises:
+          ServiceError: if the cluster's head is lost.
+        """
         if self._where or self._why:
             return True
         if not self._ray.wait([self._placed], timeout=seconds)[0]:

@@ -16,7 +16,8 @@ FORMAT = 3
 """Increase this to show the same records differently; all runs are then rewritten."""
 
 RUN_KEY = "lce.run_key"
-"""Tag with the key of a run within its study. Only this tag identifies a run permanently."""
+"""Tag with the run's key, unique in its study. MLflow's own run id changes when a run is rewritten.
+"""
 
 NOTE = "mlflow.note.content"
 """Tag that the UI shows as the description of an experiment or run."""
@@ -25,11 +26,11 @@ COLOUR = "mlflow.runColor"
 """Tag from which the UI takes the colour of a run's line."""
 
 KIND = "lce.kind"
-"""Tag with the kind of a projected run: METHOD or SEED."""
+"""Tag with the kind of a run written from the store: METHOD or SEED."""
 METHOD = "method"
-"""Kind of the run of a table row: the mean over its seeds, whose runs are its children."""
+"""Kind of the run that holds a table row's means over seeds; the seeds' runs are its children."""
 SEED = "seed"
-"""Kind of the run of a table row at one seed."""
+"""Kind of the run that holds a table row's scores at one seed."""
 
 
 @dataclass(frozen=True)

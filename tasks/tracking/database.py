@@ -57,7 +57,10 @@ def tracking_uri(home: Path) -> str:
 
 
 def note(home: Path) -> Path:
-    """Return the path of the file that records which state of the store each study shows."""
+    """Return the path of projected.json, which holds the store's digest when MLflow was written.
+
+    The digest is kept for each study. `is_current` compares it with the store's present digest.
+    """
     return database(home).with_name("projected.json")
 
 
@@ -67,12 +70,15 @@ def is_here(home: Path) -> bool:
 
 
 def damage(home: Path) -> str | None:
-    """Return the database's damage as text that follows "it is"; None if undamaged or absent."""
+    """Return why MLflow cannot use the database, as words that complete "it is ...".
+
+    Returns None if the database is usable or absent.
+    """
     return sqlite_damage(database(home), _SCHEMA)
 
 
 def set_aside_if_damaged(home: Path) -> None:
-    """Set the database aside if it is damaged or foreign; whoever needs one creates it.
+    """Rename the database if it is damaged or foreign; the next writer creates a new one.
 
     Raises:
       StoreError: if the database cannot be renamed.
@@ -89,7 +95,7 @@ def _set_aside(home: Path, why: str) -> None:
 
 
 def _unusable(home: Path) -> str | None:
-    """Return why this store cannot use the database, as text that follows "it is"; None if it can.
+    """Return why this store cannot use the database, completing "it is ..."; None if it can.
 
     A database contains the absolute path of its artifacts. After a store was moved or copied,
     MLflow would write to the old place.

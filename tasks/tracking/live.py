@@ -1,8 +1,8 @@
 """Show training runs in MLflow while they train, before the study's runs are projected.
 
 A separate process follows the loss logs of the study's training runs, which trainers on any host of
-the store write. It adds new entries to one MLflow run per training run. These live runs are no
-projection: projecting the study removes a live run whose training run has become an artifact. If
+the store write. It adds new entries to one MLflow run per training run. These live runs are
+provisional: `tracking.project` removes a live run once its training run has become an artifact. If
 training failed, the live run stays with status FAILED, so that its curve can be inspected. Short
 training runs are not shown.
 
@@ -41,9 +41,10 @@ _BATCH = 900
 
 @dataclass
 class _Live:
-    """A training run that has started."""
+    """A training run that has logged a loss."""
 
     since: float
+    """Time (monotonic) at which its log was first seen."""
     run_id: str | None = None
     shown: list[dict[str, Any]] = field(default_factory=list)
     """Log entries that MLflow already has."""
@@ -98,7 +99,7 @@ class LiveRuns:
                 client.set_terminated(run_id, "FAILED")
 
     def _open(self) -> dict[str, str]:
-        """Return the MLflow run ids of runs that were not ended, by training run."""
+        """Return the ids of live MLflow runs still open, by the training run's fingerprint."""
         return {
             name: live.run_id
             for name, live in self._live.items()

@@ -1,4 +1,4 @@
-"""The run of a table row: the mean over its seeds, with its confidence interval.
+"""Build the MLflow run of a table row: means over its seeds, with confidence intervals.
 
 A mean exists only if every planned seed has a value, as in the catalog: means over different seeds
 cannot be compared between methods.
@@ -16,7 +16,7 @@ from tasks.tracking.content import COLOUR, KIND, METHOD, NOTE, RUN_KEY, MetricPo
 from tasks.tracking.seed_content import key_of, of_which_model
 
 INTERVAL = "seed_interval"
-"""First part of a metric's name that gives the half width of another metric's interval."""
+"""Prefix of metrics with an interval's half width: `seed_interval/NAME` belongs to metric NAME."""
 MEANS = "means.csv"
 """Name of the artifact with each mean, its interval and its number of seeds."""
 
@@ -27,7 +27,7 @@ def method_content(
     seeds: Sequence[RunContent],
     colour: str,
 ) -> RunContent:
-    """Return the run of a table row.
+    """Return the MLflow run that holds a table row's means over seeds.
 
     Args:
       plan: the study's plan.json.

@@ -1,8 +1,8 @@
-"""Project a study's records to one MLflow experiment; rewrite only the runs that changed.
+"""Write a study's records as one MLflow experiment; rewrite only the runs that changed.
 
 MLflow is a view of the store, never a source. Its database may be deleted and is recreated with
 equal content, also after the store was moved. One process at a time writes, under a file lock.
-Timestamps come from the records, so projecting twice changes nothing. A changed run is deleted
+Timestamps come from the records, so a second call changes nothing. A changed run is deleted
 permanently and rewritten, because MLflow can neither remove a metric nor change a param. MLflow is
 imported inside functions only: for an unchanged study `is_current` returns within milliseconds.
 """
@@ -46,28 +46,31 @@ _BATCH = 900
 
 @dataclass(frozen=True)
 class ProjectionReport:
-    """The changes made by a projection."""
+    """How many MLflow runs of a study `project` wrote, kept and removed, and how long it took."""
 
     study: str
     experiment_id: str
     written: int
     """Number of runs written."""
     kept: int
-    """Number of existing runs that were already equal."""
+    """Number of runs that already had the right content."""
     removed: int
     """Number of runs deleted permanently: outdated, or their cells no longer exist."""
     seconds: float
 
 
 def is_current(store: Store, study: str) -> bool:
-    """Return True if MLflow shows the study as the store has it now; does not import MLflow."""
+    """Return True if MLflow already shows the store's current state of the study.
+
+    Does not import MLflow, so it returns within milliseconds.
+    """
     if not is_here(store.home) or pages_of(store.home, study) is None:
         return False
     return noted(note(store.home)).get(study) == state_digest(store, _MAKER, study)
 
 
 def unprojected(store: Store) -> list[str]:
-    """Return the names of the store's studies that MLflow has never shown."""
+    """Return the names of planned studies that were never written to the present database."""
     shown = noted(note(store.home))
     return [plan["study"] for plan in store.studies.plans() if plan["study"] not in shown]
 
@@ -118,9 +121,10 @@ def experiment_of(home: Path, plan: Mapping[str, Any]) -> Iterator[tuple[MlflowC
 
 
 def logical_digest(home: Path) -> str:
-    """Return the sha256 of experiments, runs, params, metrics and tags, without MLflow's own ids.
+    """Return the sha256 of all experiments and runs of a store's MLflow, without MLflow's own ids.
 
-    Live runs of training in progress are omitted, because they follow from no record.
+    Rebuilding the database keeps this digest. Runs of training in progress are omitted, because
+    no record holds them.
     """
     from mlflow.entities import ViewType
 
@@ -181,7 +185,7 @@ def _is_one_of(run: Run, contents: list[RunContent]) -> bool:
 
 
 def _still_lives(store: Store, run: Run) -> bool:
-    """Return True if the run shows training without an artifact: in progress, or failed."""
+    """Return True if this is a live run whose training is in progress or failed (no artifact)."""
     trained = run.data.tags.get(LIVE)
     return trained is not None and store.find(trained) is None
 

@@ -1,4 +1,4 @@
-"""The run of a table row at one seed: (base model, method, frozen, seed).
+"""Build the MLflow run of a table row (base model, method, frozen or tuned) at one seed.
 
 Each benchmark task is one metric. Its step is the evaluated length, so that charts draw score
 against length.
@@ -36,7 +36,7 @@ TELEMETRY = ("grad_norm", "learning_rate", "tokens_per_second", "mfu", "peak_mem
 
 @dataclass(frozen=True)
 class Found:
-    """A planned step, its artifact's folder and its record."""
+    """A step of plan.json whose artifact exists."""
 
     planned: Mapping[str, Any]
     folder: Path
@@ -88,12 +88,15 @@ def seed_content(
 
 
 def key_of(plan: Mapping[str, Any], cell: Mapping[str, Any], seed: int | None = None) -> str:
-    """Return the key of the run of a planned cell's row, or of that row at `seed`."""
+    """Return the key (tag lce.run_key) of the run of a cell's table row.
+
+    Without `seed` this is the run with the mean over seeds, else the row's run at that seed.
+    """
     return run_key(plan["study"], cell["base_model"], cell["method"], cell["frozen"], seed)
 
 
 def of_which_model(plan: Mapping[str, Any], base_model: str) -> str:
-    """Return the suffix of a run's name that gives its base model."""
+    """Return ", BASE_MODEL" to append to a run's name; empty if the study has one base model."""
     # The UI truncates long names, so name the base model only if the study has several.
     return f", {base_model}" if len(plan["base_contexts"]) > 1 else ""
 
@@ -160,7 +163,7 @@ def _default_value(record: Record) -> float:
 
 
 def _curve(training: Found) -> Iterable[MetricPoint]:
-    """Yield loss and telemetry by optimizer step, thinned evenly with both ends kept."""
+    """Yield loss and telemetry by optimizer step, thinned evenly; first and last step are kept."""
     entries = read_entries(training.folder / LOG)
     when = _milliseconds(training.record.finished_at)
     loss = TrainingSpec.curve_of(training.record.kind)
@@ -173,7 +176,7 @@ def _curve(training: Found) -> Iterable[MetricPoint]:
 
 
 def curves(kind: str, entry: Mapping[str, Any]) -> dict[str, float]:
-    """Return the values of a loss log's entry, by metric name.
+    """Return loss and telemetry of one loss log entry, by the name of their MLflow metric.
 
     Args:
       kind: kind of the training run.

@@ -1,4 +1,4 @@
-"""The MLflow runs of a study: for each table row the mean over seeds, then its seeds."""
+"""Build the MLflow runs of a study: for each table row a run of means, then one for each seed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def read_plan(store: Store, study: str) -> dict[str, Any] | None:
 def run_contents(store: Store, plan: Mapping[str, Any]) -> list[RunContent]:
     """Return the runs of all table rows with at least one finished cell, in the plan's order.
 
-    A row is a (base model, method, frozen). Its own run precedes the runs of its seeds.
+    A row is a base model, a method, and frozen or tuned weights. The run with the row's means
+    precedes the runs of its seeds, because it is their parent.
     """
     trainings = {found.planned["checkpoint"]: found for found in _read(store, plan["trainings"])}
     rows: dict[tuple[Any, ...], dict[int, list[Mapping[str, Any]]]] = defaultdict(dict)

@@ -21,7 +21,7 @@ from tasks.tracking.method_content import INTERVAL
 
 _SHARED = "mlflow.sharedViewState."
 MAX_HYPOTHESIS = 10_000
-"""Characters shown of a hypothesis. MLflow allows 20,000 in a tag, and the page has more text."""
+"""Characters shown of a hypothesis. MLflow allows 20,000 in the tag, which holds more text."""
 VIEW_TAGS = (_SHARED + METHODS_VIEW, _SHARED + SEEDS_VIEW)
 
 
@@ -86,7 +86,7 @@ def _sections(plan: Mapping[str, Any], kind: str) -> list[dict[str, Any]]:
 
 
 def _folded(plan: Mapping[str, Any], keys: Sequence[str]) -> dict[str, bool]:
-    """Return the state of each group as folded; by default the UI unfolds groups."""
+    """Return "not expanded" (False) for each group of runs; by default the UI expands groups."""
     groups = {}
     for cell in plan["cells"]:
         values = {**cell, "row": variant_name(cell["method"], cell["frozen"])}
