@@ -31,7 +31,9 @@ class Corpus(Plugin):
         raise NotImplementedError
 
     def digest(self, folders: Mapping[str, Path]) -> str:
-        """Return the sha256 over names and contents of all documents, the identity of the data.
+        """Return the identity of the data, part of every fingerprint that depends on its text.
+
+        This is the sha256 over names and contents of all documents, or an address that pins them.
 
         Args:
           folders: folders named by the user in `Execution.data_folders`.
@@ -49,7 +51,7 @@ class Corpus(Plugin):
 
 @dataclass(frozen=True)
 class Place:
-    """Position in a source from which reading continues."""
+    """Position in a streamed source at which reading starts or continues."""
 
     file: int = 0
     """Number of files read to their end."""
@@ -69,9 +71,10 @@ class Block:
 
 
 class StreamedCorpus(Corpus):
-    """Base of text sources that are read once and can resume at any block.
+    """Base of text sources for which reading can start at the end of any block.
 
-    Tokenising such a source is a separate step, whose result all rows and held-out texts share.
+    A study tokenizes such a source once, in a step of its own, whose token shards all training rows
+    and held-out texts of the tokenizer share.
     """
 
     def split(self, name: str) -> Split:

@@ -53,7 +53,7 @@ class JsonlFolder(ListedDomains):
         return split_of(name, self.held_out_percent)
 
     def digest(self, folders: Mapping[str, Path]) -> str:
-        """Return the sha256 over paths and contents of all files; unchanged files are read once.
+        """Return the sha256 over paths and contents of all files, reading only changed files.
 
         Text that is not UTF-8 is refused here, before any computation starts.
         """

@@ -75,7 +75,7 @@ class LocalText(Corpus):
         return split_of(name, self.held_out_percent)
 
     def digest(self, folders: Mapping[str, Path]) -> str:
-        """Return the sha256 over files and topics; unchanged files are read once.
+        """Return the sha256 over all files and help topics, cached until a file changes.
 
         `docs` is derived from `code` and not hashed again.
         """

@@ -66,7 +66,7 @@ class Streamed(ListedDomains, StreamedCorpus):
         return split_of(name, self.held_out_percent)
 
     def digest(self, folders: Mapping[str, Path]) -> str:
-        """Return the hub's address, whose commit pins it, or the sha256 over a folder's files."""
+        """Return the address on the hub, which names a commit, or the sha256 over a folder."""
         place = self._place(folders)
         if is_address(place):
             return str(place)
@@ -236,7 +236,7 @@ def _reading_errors() -> tuple[type[Exception], ...]:
 
 
 def _strings(table: pa.Table, field: str, file: str, setting: str) -> list[Any]:
-    """Return the values of a column, or of one nested in it."""
+    """Return the values of a column; a dot in `field` leads to a nested column."""
     names = field.split(".")
     if names[0] not in table.column_names:
         raise DataError(

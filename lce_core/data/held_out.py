@@ -2,7 +2,7 @@
 
 A folder holds stream-<n>.bin for the n-th domain, documents.parquet (the held-out split, unless
 token shards list it), order.parquet (the start of each document) and manifest.json. As in training
-rows, the beginning-of-text token separates documents, if the tokenizer has one.
+rows, each document starts with the token that `tokenised.separator_of` returns, if any.
 """
 
 from __future__ import annotations
@@ -48,16 +48,12 @@ class HeldOutText:
         return cls(domains, folder, np.dtype(manifest["dtype"]))
 
     def stream(self, domain: str) -> NDArray[np.uint32]:
-        """Return all tokens of a domain, document after document (tokens,).
-
-        Raises:
-          DataError: if there is no such domain.
-        """
+        """Return all tokens of a domain, document after document (tokens,)."""
         tokens = np.fromfile(self._folder / _stream_file(self._number(domain)), dtype=self._dtype)
         return tokens.astype(np.uint32)
 
     def document_starts(self, domain: str) -> NDArray[np.int64]:
-        """Return the first token of each document in the domain's stream (documents,)."""
+        """Return the index in the domain's stream at which each document starts (documents,)."""
         self._number(domain)
         table = pq.read_table(self._folder / "order.parquet", filters=[("domain", "=", domain)])
         return np.asarray(table["start"].to_numpy(), dtype=np.int64)

@@ -1,12 +1,12 @@
 """Pack tokens for training: rows of one length in memory-mapped files.
 
-Documents drawn by `lce_core.data.sampling` are joined, separated by the beginning-of-text token if
-the tokenizer has one, and cut into rows; the remainder is dropped. As in LCEG's training, there is
-no document mask, and positions continue across documents. Rows are memory-mapped, so any number of
-processes read any row in microseconds, and memory does not grow with the data. A folder of rows
-holds rows.bin (and weights.bin if the model weights its loss), documents.parquet (the corpus,
-unless its token shards list it), order.parquet (the start of each document) and manifest.json,
-which `pack_rows` also returns.
+Documents drawn by `lce_core.data.sampling`, each after the token that `tokenised.separator_of`
+returns (if any), are joined and cut into rows; the remainder is dropped. As in LCEG's training,
+there is no document mask, and positions continue across documents. Rows are memory-mapped, so any
+number of processes read any row in microseconds, and memory does not grow with the data. A folder
+of rows holds rows.bin (and weights.bin if the model weights its loss), documents.parquet (the
+documents of the corpus, unless its token shards list them), order.parquet (the start of each
+document) and manifest.json, which `pack_rows` also returns.
 
 Source: LCEG, arXiv:2409.12181, section 4 and appendix 9.3; Fu et al. 2024, arXiv:2402.10171.
 """
@@ -168,7 +168,7 @@ def pack_rows(
 
 
 def _cut(pool: TokenPool, draw: Draw, row_length: int) -> Iterator[NDArray[np.uint32]]:
-    """Yield blocks of rows (rows, row_length) of the joined documents, in order."""
+    """Yield the joined documents as blocks (rows, row_length) of about `BLOCK_TOKENS` tokens."""
     block_tokens = max(1, BLOCK_TOKENS // row_length) * row_length
     left = int(draw.tokens.sum())
     block = np.empty(min(block_tokens, left), dtype=np.uint32)
@@ -220,7 +220,7 @@ def _write_rows(
 
 
 def _write_order(draw: Draw, file: Path) -> None:
-    """List the start of each document in the tokens of the rows."""
+    """Write order.parquet: each drawn document, its pass, and its start in the joined rows."""
     starts = np.cumsum(draw.tokens) - draw.tokens
     columns = {"document": draw.documents, "pass": draw.passes, "start": starts}
     pq.write_table(pa.table(columns), file)

@@ -29,7 +29,7 @@ def token_pool(
     out: Path,
     report: Report,
 ) -> Iterator[TokenPool]:
-    """Open the split's tokens for the duration of a `with` block.
+    """Yield the documents of a split as tokens; they can be read until the `with` block ends.
 
     Args:
       corpus: source of the text.
@@ -61,5 +61,5 @@ def token_pool(
 
 
 def listings(out: Path) -> tuple[str, ...]:
-    """Return the names of the files in `out` that list documents and their positions."""
+    """Return the files in `out` to digest: order.parquet, and documents.parquet if it is there."""
     return (*((LISTING,) if (out / LISTING).is_file() else ()), "order.parquet")

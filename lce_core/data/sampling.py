@@ -127,7 +127,7 @@ def _fill(
     upsampling: Upsampling,
     rng: np.random.Generator,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Draw documents of a domain until they hold `wanted` tokens; also return their passes."""
+    """Draw documents of a domain until they hold `wanted` tokens; return them and their passes."""
     parts: list[NDArray[np.int64]] = []
     counts: list[int] = []
     tokens = 0

@@ -34,7 +34,7 @@ _WRITING = ".writing"
 
 @dataclass(frozen=True, eq=False)
 class TokenBlock:
-    """One tokenised block."""
+    """Tokens of consecutive documents: a tokenised `lce_core.corpora.Block`."""
 
     ids: NDArray[Any]
     """Ids of all documents, concatenated (tokens,)."""
@@ -50,7 +50,7 @@ class TokenBlock:
 
 @dataclass(eq=False)
 class Segment:
-    """Blocks that are not on disk yet."""
+    """Consecutive blocks in memory, to be written by `seal` as one segment."""
 
     blocks: list[TokenBlock] = field(default_factory=list)
     tokens: int = 0
@@ -62,10 +62,11 @@ class Segment:
 
 
 def seal(segment: Segment, domains: tuple[str, ...], progress: Path, number: int) -> dict[str, Any]:
-    """Write a segment to a temporary folder, and rename it once all of it is on disk.
+    """Write segment `number` to a temporary folder in `progress`, then rename the complete folder.
 
     Returns:
-      The facts in `segment.json`: contents of the segment, and where the next one starts.
+      The content of `segment.json`: position in the source after the segment, numbers of documents
+        and tokens, bytes by domain index, and sha256 by file name.
     """
     aside = progress / _WRITING
     shutil.rmtree(aside, ignore_errors=True)
@@ -110,7 +111,7 @@ def seal(segment: Segment, domains: tuple[str, ...], progress: Path, number: int
 
 
 def sealed_segments(progress: Path, dtype: np.dtype[Any]) -> list[dict[str, Any]]:
-    """Return the facts of segments left by an interrupted run, up to the first damaged one.
+    """Return the segment.json of each segment that an interrupted run left, up to a damaged one.
 
     The damaged segment and all after it are deleted, because segments after a gap would be
     misplaced.
@@ -130,7 +131,7 @@ def sealed_segments(progress: Path, dtype: np.dtype[Any]) -> list[dict[str, Any]
 
 
 def check_sizes(folder: Path, facts: Mapping[str, Any], dtype: np.dtype[Any]) -> None:
-    """Compare the sizes of a segment's files with its facts.
+    """Compare the sizes of a segment's files with its segment.json.
 
     Raises:
       StoreError: if a shard is missing, or its size differs.
@@ -145,7 +146,7 @@ def check_sizes(folder: Path, facts: Mapping[str, Any], dtype: np.dtype[Any]) ->
 
 
 def damaged(file: Path, got: str) -> StoreError:
-    """Build the error about a file that contradicts its manifest."""
+    """Build the error about a token shard that contradicts its manifest."""
     return StoreError(
         file,
         got,

@@ -10,7 +10,7 @@ from typing import Self
 
 @dataclass(frozen=True)
 class Sequences:
-    """Lengths of sequences, without their order."""
+    """How many sequences of each length pass through a model; their order does not affect cost."""
 
     counts: Mapping[int, int] = field(default_factory=dict)
     """Number of sequences of each length in tokens."""
@@ -35,10 +35,10 @@ class Sequences:
 
     @property
     def mean_length(self) -> float:
-        """Length of the sequence that contains a token, averaged over tokens; 0 without sequences.
+        """Mean length of a sequence, weighted by its length; 0 without sequences.
 
-        A token's attention cost is proportional to the length of its sequence, so the same number
-        of tokens in sequences of this length costs the same.
+        A token's attention cost is proportional to the length of its sequence, so as many tokens in
+        sequences of this one length cost the same.
         """
         tokens = self.num_tokens
         squares = sum(length * length * count for length, count in self.counts.items())
@@ -47,7 +47,7 @@ class Sequences:
 
 @dataclass(frozen=True)
 class Answers:
-    """Answers that a cell lets a model write."""
+    """Number and maximum length of the answers that a model generates in a cell."""
 
     number: int = 0
     """Number of prompts that get an answer."""

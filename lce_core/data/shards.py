@@ -150,7 +150,7 @@ def _publish(
     progress: Path,
     out: Path,
 ) -> dict[str, Any]:
-    """Link the sealed segments into `out` and write the manifest."""
+    """Link the files of all sealed segments into `out`; write and return the manifest."""
     digests: dict[str, str] = {}
     for number, facts in enumerate(sealed):
         (out / segment_name(number)).mkdir()
@@ -180,7 +180,10 @@ def _publish(
 
 
 def _link(old: Path, new: Path) -> None:
-    """Link a file under another name; `progress` must stay until the artifact is committed."""
+    """Hard-link a file, or copy it where the file system has no hard links.
+
+    The file keeps its name in `progress`, so that a run killed before the commit can continue.
+    """
     try:
         os.link(old, new)
     # Copy on file systems without hard links.

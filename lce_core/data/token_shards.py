@@ -30,7 +30,7 @@ class TokenShards:
     lengths: NDArray[np.int64]
     """Tokens of each document, its separator included (documents,); 0 outside the split."""
     keys: NDArray[np.uint64]
-    """Hash of each document's name (documents,)."""
+    """`name_key` of each document (documents,): sorting by it shuffles the documents."""
     _segments: NDArray[np.int32]
     _starts: NDArray[np.int64]
     _folder: Path
@@ -73,7 +73,7 @@ class TokenShards:
 def _index(
     folder: Path, facts: Mapping[str, Any], names: list[str], dtype: np.dtype[Any]
 ) -> tuple[NDArray[np.bool_], NDArray[np.int64], NDArray[np.int64], NDArray[np.uint64]]:
-    """Return a segment's documents: held out or not, domains, lengths and keys."""
+    """Return four arrays (documents,) of a segment: held out, domain index, tokens and name key."""
     check_sizes(folder, facts, dtype)
     columns = ["domain", "tokens", "held_out", "key"]
     try:
@@ -90,7 +90,7 @@ def _index(
 
 
 def _starts(domains: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the first token of each document in its domain's shard."""
+    """Return the index of each document's first token in the shard of its domain (documents,)."""
     starts = np.zeros(lengths.size, dtype=np.int64)
     for domain in np.unique(domains):
         members = np.flatnonzero(domains == domain)

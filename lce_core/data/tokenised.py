@@ -51,7 +51,7 @@ class TokenPool(Protocol):
 
     @property
     def keys(self) -> NDArray[np.uint64]:
-        """Hash of each document's name (documents,): an order key independent of the others."""
+        """`name_key` of each document (documents,): sorting by it shuffles the documents."""
 
     def document(self, index: int) -> TokenArray:
         """Return the tokens of one document, its separator first."""
@@ -66,11 +66,11 @@ class TokenisedDocuments:
     domains: NDArray[np.int64]
     """Index of each document's domain (documents,)."""
     starts: NDArray[np.int64]
-    """First token of each document in `tokens` (documents,)."""
+    """Index of each document's first token in `tokens` (documents,)."""
     lengths: NDArray[np.int64]
     """Tokens of each document, its separator included (documents,); 0 for empty text."""
     keys: NDArray[np.uint64]
-    """Hash of each document's name (documents,): an order key independent of the others."""
+    """`name_key` of each document (documents,): sorting by it shuffles the documents."""
 
     def document(self, index: int) -> TokenArray:
         """Return the tokens of one document, its separator first."""
@@ -106,7 +106,7 @@ def tokenise(
 ) -> TokenisedDocuments:
     """Tokenise documents into `tokens_file` and list them in `index_file` (Parquet).
 
-    Each document is preceded by the tokenizer's beginning-of-text token, if it has one.
+    Each document starts with the token that `separator_of` returns, if any.
 
     Args:
       documents: documents in the order in which they are stored.
@@ -160,7 +160,7 @@ def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
 
 
 def token_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[list[int]]:
-    """Return the ids of each text's characters, without special tokens."""
+    """Return the ids of each text; names of special tokens in it count as plain characters."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         found = tokenizer(texts, add_special_tokens=False, split_special_tokens=True)["input_ids"]
@@ -178,10 +178,10 @@ def token_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[list
 
 
 def separator_of(tokenizer: PreTrainedTokenizerBase) -> int | None:
-    """Return the token before every document: the tokenizer's beginning of text, if it has one.
+    """Return the id put before every document: beginning of text, else end of text, else None.
 
-    Without a beginning-of-text token, the end-of-text token separates documents, as in the training
-    of Qwen and GPT-NeoX. None means that the tokenizer has neither.
+    Qwen and GPT-NeoX have no beginning-of-text token; their training separated documents by the
+    end-of-text token. None means that the tokenizer has neither.
     """
     begin: int | None = tokenizer.bos_token_id
     end: int | None = tokenizer.eos_token_id
@@ -189,7 +189,7 @@ def separator_of(tokenizer: PreTrainedTokenizerBase) -> int | None:
 
 
 def encoded(tokenizer: PreTrainedTokenizerBase, batch: Sequence[Document]) -> list[list[int]]:
-    """Return the ids of each document, its separator first; empty text has no ids."""
+    """Return the ids of each document after `separator_of`, if any; empty text gives no ids."""
     ids = token_ids(tokenizer, [document.text for document in batch])
     first = separator_of(tokenizer)
     separator = [] if first is None else [first]
@@ -242,5 +242,5 @@ def _listing(batch: list[Document], lengths: NDArray[np.int64]) -> pa.Table:
 
 
 def name_key(name: str) -> int:
-    """Return 64 bits of the hash of a document's name."""
+    """Return the first 64 bits of the sha256 of a document's name, a reproducible random key."""
     return int.from_bytes(hashlib.sha256(name.encode("utf-8")).digest()[:8], "big")

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 
 def finite(where: str, values: ArrayLike) -> NDArray[np.float64]:
-    """Return the values as a float64 array (n,)."""
+    """Return the values as a float64 array (n,); assert that n > 0 and all are finite."""
     data = np.asarray(values, dtype=np.float64)
     assert data.ndim == 1, f"{where}: values of shape {data.shape}"
     assert data.size, f"{where}: no value"
@@ -18,14 +18,14 @@ def finite(where: str, values: ArrayLike) -> NDArray[np.float64]:
 
 
 def same_length(where: str, first: Sequence[object], second: Sequence[object]) -> None:
-    """Require both sequences to have the same length."""
+    """Assert that both sequences have the same length; `where` begins the message."""
     assert len(first) == len(second), f"{where}: {len(first)} and {len(second)} entries"
 
 
 def cluster_numbers(
     where: str, clusters: Sequence[Hashable] | None, values: NDArray[np.float64]
 ) -> NDArray[np.int64]:
-    """Return the number of each value's cluster, from 0 (n,).
+    """Return the cluster of each value as an index (n,), in order of first occurrence from 0.
 
     Without clusters each value is a cluster of its own.
     """
@@ -37,7 +37,7 @@ def cluster_numbers(
 
 
 def settled(values: NDArray[np.float64], *scales: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Round the values to 12 digits of the largest number that they were computed from.
+    """Round the values to 12 digits of the largest absolute number in `scales`, their inputs.
 
     Values that differ only by rounding errors become equal, or 0.
     """

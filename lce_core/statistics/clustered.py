@@ -22,7 +22,7 @@ from lce_core.statistics.quantiles import student_quantile
 
 @dataclass(frozen=True)
 class ClusteredEstimate(Estimate):
-    """A mean with its interval; no bounds if there is only one cluster."""
+    """A mean with its interval; `low` and `high` are None if there is only one cluster."""
 
     num_clusters: int
 
@@ -30,7 +30,7 @@ class ClusteredEstimate(Estimate):
 def clustered_mean(
     values: ArrayLike, clusters: Sequence[Hashable] | None = None, *, level: float = 0.95
 ) -> ClusteredEstimate:
-    """Return the mean of `values` with an interval for other documents of the same kind.
+    """Return the mean of `values` with an interval that generalises to other such documents.
 
     Scores of 0 and 1 get a Clopper-Pearson interval for an effective number of independent answers:
     the number that has the observed variance of the mean, or one per document if all answers are

@@ -19,8 +19,8 @@ NONE = 0
 class EffectiveLength:
     """The longest evaluated length in tokens up to which a mean score reaches a threshold.
 
-    `NONE` stands for less than all evaluated lengths. If `high` is the longest evaluated length,
-    the true value may be longer.
+    `NONE` (0) means that the score misses the threshold at the shortest evaluated length. If
+    `high` is the longest evaluated length, the true value may be longer.
     """
 
     tokens: int
@@ -81,7 +81,7 @@ def effective_length(
 
 
 def _first_run(lengths: Sequence[int], holds: Sequence[bool]) -> int:
-    """Return the last length before the first that fails."""
+    """Return the last length before the first False in `holds`; NONE if `holds` starts with it."""
     found = NONE
     for length, one in zip(lengths, holds, strict=True):
         if not one:

@@ -40,7 +40,7 @@ _BLOCK_ELEMENTS = 1 << 20
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean with its 95 % interval; no bounds if there is only one value or cluster."""
+    """A mean with its 95 % interval; `low` and `high` are None with one value or cluster."""
 
     value: float
     low: float | None

@@ -17,11 +17,11 @@ LARGEST_EXACT = 50
 
 @lru_cache(maxsize=4096)
 def exact_mcnemar(num_first_only: int, num_second_only: int) -> float:
-    """Return the p-value for independent prompts that are answered right or wrong.
+    """Return the two-sided p-value of the hypothesis that both methods are right equally often.
 
-    Prompts that both methods answer alike carry no information on which is better. If the methods
-    are equally good, each other prompt is equally likely to favour either. Without such prompts the
-    p-value is 1.
+    The prompts must be independent and each answer right or wrong. Prompts that both methods answer
+    right, or both wrong, do not count. Under the hypothesis each other prompt favours either method
+    with probability 1/2. If there are none, the p-value is 1.
 
     Args:
       num_first_only: number of prompts that only the first method answers right.
@@ -38,7 +38,7 @@ def exact_mcnemar(num_first_only: int, num_second_only: int) -> float:
 
 
 def wilcoxon(differences: ArrayLike) -> float:
-    """Return the p-value for independent differences that are symmetric about 0 under the null.
+    """Return the two-sided p-value of the hypothesis that differences are symmetric about 0.
 
     Differences of 0 are dropped, as in McNemar's test; if no others are left, the p-value is 1. The
     distribution is exact for up to 50 differences, with or without ties, and normal with a
@@ -79,7 +79,11 @@ def signed_ranks(differences: ArrayLike) -> tuple[float, int]:
 
 @lru_cache(maxsize=4096)
 def _share_as_uneven(doubled: tuple[int, ...], apart: int) -> float:
-    """Return the fraction of sign assignments whose rank sums differ by at least `apart`."""
+    """Return the exact p-value, given doubled ranks.
+
+    It is the fraction of the 2^n assignments of signs to ranks for which the sums of positive and
+    negative ranks differ by at least `apart`.
+    """
     # ways[s] counts the sign assignments whose positive ranks sum to s, built up rank by rank.
     total = sum(doubled)
     ways = np.zeros(total + 1)

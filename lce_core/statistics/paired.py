@@ -33,7 +33,7 @@ class PairedDifference:
     """Mean of the first method's scores minus the second's, and a test of no difference."""
 
     difference: Estimate
-    """In the unit of the scores; without bounds below `FEWEST_CLUSTERS` clusters."""
+    """Mean with its 95 % interval, in the unit of the scores; no bounds below `FEWEST_CLUSTERS`."""
     p_value: float
     """Two-sided p-value of no difference; not adjusted for other comparisons (see `holm`)."""
     test: Test
@@ -46,7 +46,7 @@ class PairedDifference:
 
 @dataclass(frozen=True)
 class Intervals:
-    """95 % intervals of several means over the same clusters (columns,)."""
+    """95 % intervals of the means of several columns, each array of shape (columns,)."""
 
     low: Numbers
     """Lower bounds; NaN below `FEWEST_CLUSTERS` clusters, like `high`."""
@@ -98,7 +98,7 @@ def paired_difference(
 def compared(
     first: Numbers, second: Numbers, numbers: NDArray[np.int64], difference: float
 ) -> tuple[Test, float, int, int]:
-    """Return the test, its two-sided p-value, and the number of clusters that each method wins.
+    """Return the test used, its two-sided p-value, and in how many clusters each method is better.
 
     Args:
       first: finite scores (n,).
@@ -174,7 +174,7 @@ def _block(
 
 
 def _cluster_sums(values: Numbers, numbers: NDArray[np.int64], number: int) -> Numbers:
-    """Return the sums of each cluster (clusters, columns)."""
+    """Return the sum of each cluster in each column (clusters, columns)."""
     if number == len(values):
         sums = np.empty_like(values)
         sums[numbers] = values
@@ -210,7 +210,7 @@ def _draws(sums: Numbers, sizes: Numbers, half: int) -> Numbers:
 
 
 def _counts(number: int, draws: int) -> Numbers:
-    """Return how often each cluster occurs in each draw (draws, clusters)."""
+    """Return how often each cluster occurs in each bootstrap draw (draws, clusters), seeded."""
     return (_kept_counts if number * draws <= _BLOCK_ELEMENTS else _drawn_counts)(number, draws)
 
 

@@ -65,7 +65,8 @@ def detectable_share(
 ) -> float | None:
     """Return the smallest difference of two fractions that McNemar's test detects with `power`.
 
-    The result is None if even a method that loses every disagreement is detected less often.
+    The result is None if even a method that is wrong on every prompt on which the two disagree is
+    detected with a lower probability.
     """
     _possible("detectable_share", num_prompts, discordance, alpha, power)
     return _smallest(
@@ -155,7 +156,7 @@ def _effect(num_clusters: int, alpha: float) -> float | None:
 
 
 def _smallest(chance: Callable[[float], float], largest: float, power: float) -> float | None:
-    """Return the point where the increasing `chance` reaches `power`; None if beyond `largest`."""
+    """Return the smallest x in [0, `largest`] with `chance`(x) >= `power`, or None without one."""
     if chance(largest) < power:
         return None
     if chance(0.0) >= power:

@@ -29,19 +29,20 @@ class RankCorrelation:
     """None if one score is the same for all methods."""
     low: float | None
     high: float | None
-    """Upper bound; like `low` None below `FEWEST_METHODS` methods or without a value."""
+    """Upper bound. `low` and `high` are None below `FEWEST_METHODS` methods or without a value."""
 
 
 @dataclass(frozen=True)
 class RankAgreement:
-    """Agreement of two orders of the same methods; both orders have the better method first."""
+    """Rank correlations of two scores of the same methods; 1 if both give the same order."""
 
     num_methods: int
     spearman: RankCorrelation
     kendall: RankCorrelation
     """Kendall's tau-b."""
     p_value: float | None
-    """Two-sided p-value of unrelated orders, from Kendall's test (exact without ties)."""
+    """Two-sided p-value, by Kendall's test, of the hypothesis that the scores are unrelated; None
+    if one score is the same for all methods."""
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,11 @@ from lce_core.statistics.quantiles import student_quantile
 
 @dataclass(frozen=True)
 class SeedMean(Estimate):
-    """A mean over seeds; no bounds with one seed."""
+    """A mean over seeds with its 95 % interval; `low` and `high` are None with one seed."""
 
     num_seeds: int
     seed_sd: float | None
-    """Estimated standard deviation of the true means of seeds; None with one seed."""
+    """Estimated standard deviation between seeds, without prompt noise; None with one seed."""
     prompt_sd: float
     """Estimated standard deviation of a prompt's score within a seed."""
 

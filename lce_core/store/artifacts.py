@@ -3,12 +3,12 @@
     home/artifacts/<kind>/<name>-<fingerprint12>/   an artifact; record.json is written last
     home/artifacts/<kind>/.attempt-...              an unfinished artifact, removed once its lease
                                                     is stale
-    home/progress/<fingerprint12>/                  checkpoints of a training run, sealed shards,
-                                                    parts of a long cell
+    home/progress/<fingerprint12>/                  checkpoints of a training run, sealed segments
+                                                    of token shards, parts of a long cell
     home/failures/<fingerprint12>.json              the last failure of a step and its attempts
     home/leases/                                    leases of steps and parts being computed
-    home/studies/<study>/                           the last plan, its source file, the lock, and
-                                                    ids that only earlier plans named
+    home/studies/<study>/                           the last plan, its study file's path, the lock,
+                                                    and ids that only earlier plans named
     home/prompts/<fingerprint>.safetensors          prompts that are slow to build
     home/verifications/                             comparisons of recomputed cells
     home/models/<name>/                             base models downloaded by `lce fetch`
@@ -53,17 +53,21 @@ POLL_SECONDS = 0.5
 
 @dataclass
 class Attempt:
-    """A step being computed, with its output folder and its crash-safe progress folder."""
+    """One attempt to compute a step, passed to the function that computes it.
+
+    The function writes the artifact's files to `out`. What it writes to `progress`, such as
+    checkpoints, survives a crash, and the next attempt continues from there.
+    """
 
     step: Step
     out: Path
     progress: Path
     digests: dict[str, str] = field(default_factory=dict)
-    """sha256 of files in `out`, by relative path, if the writer has already computed it."""
+    """sha256 of files in `out` by relative path. The store computes those that are missing."""
     seconds_by_others: float = 0.0
-    """Seconds spent on the step by other processes or by earlier attempts."""
+    """Seconds that other processes or earlier attempts spent; part of `Record.seconds`."""
     plugins: dict[str, PluginCode] = field(default_factory=dict)
-    """The user's own plug-ins that compute the step, for `Record.plugins`."""
+    """Code of the user's own plug-ins in the step's spec, copied to `Record.plugins`."""
 
 
 @dataclass(frozen=True)
@@ -130,22 +134,29 @@ class Store:
         return self.home / "prompts"
 
     def parts(self, step: Step) -> Parts:
-        """Return the parts of a long step, which workers compute separately."""
+        """Return the `Parts` through which several workers share the computation of a step."""
         return Parts(self.home / "progress" / step.id, self.home / "leases")
 
     def listing(self) -> Listing:
-        """Take a snapshot of the artifact folders, for looking up many steps."""
+        """Return a listing of the artifact folders as they are now.
+
+        Looking up many steps in it reads the disk only once.
+        """
         return Listing(self.home / "artifacts")
 
     def named(self, step: Step) -> Path:
-        """Return the artifact folder under the step's own name; the artifact may have another."""
+        """Return the folder to which the step's name and id would lead, whether or not it exists.
+
+        If the artifact was computed under another name, its folder is another one; see `path`.
+        """
         return self.home / "artifacts" / step.folder
 
     def path(self, step: Step, listing: Listing | None = None) -> Path:
-        """Return the folder of the step's artifact, whether or not it exists.
+        """Return the folder with the step's fingerprint, or `named(step)` if there is none.
 
-        The readable part of a folder's name is not part of the identity. An artifact computed under
-        another label, seed or study is found by its fingerprint, in `listing` or else on disk.
+        Only the fingerprint identifies an artifact. The rest of its folder's name comes from the
+        step that first computed it, which may have had another label, seed or study. If
+        `named(step)` does not exist, the fingerprint is looked up in `listing`, by default on disk.
         """
         named = self.named(step)
         if named.is_dir():
@@ -173,7 +184,7 @@ class Store:
         return record if self.is_intact(folder, record) else None
 
     def has_finished(self, fingerprint: str) -> bool:
-        """Return True if an undamaged artifact has these first digits of a fingerprint."""
+        """Return True if the store holds an undamaged artifact with this fingerprint or id."""
         folder = self.find(fingerprint)
         if folder is None:
             return False
@@ -256,7 +267,7 @@ class Store:
             return Outcome(self._compute(step, run, lease, execution), "computed")
 
     def _remove_attempts(self, step: Step) -> None:
-        """Remove attempts left by dead owners of the step's lease."""
+        """Remove the step's attempt folders; the caller holds the lease, so no attempt is live."""
         for folder in self.path(step).parent.glob(f"{ATTEMPT}{step.id}-*"):
             remove(folder)
 

@@ -42,7 +42,7 @@ class FailureNotes:
         return failure if _is_note(failure) else None
 
     def all(self) -> dict[str, dict[str, Any]]:
-        """Return all valid notes by the first digits of the step's fingerprint."""
+        """Return all valid notes by the id of their step."""
         found = {}
         for path in sorted(self._folder.glob("*.json")):
             # Another process may finish the step and delete its note meanwhile.
@@ -52,11 +52,15 @@ class FailureNotes:
         return found
 
     def attempts(self) -> dict[str, int]:
-        """Count the failed attempts of each failed step, by first digits of its fingerprint."""
+        """Return the number of failed attempts by step id, for steps with a note."""
         return {step_id: note["attempts"] for step_id, note in self.all().items()}
 
     def add(self, step: Step, error: BaseException, execution: Mapping[str, Any]) -> None:
-        """Record an attempt's error and its data and model folders, for plans and the catalog."""
+        """Replace the step's note after a failed attempt.
+
+        The note holds the error's class, message and traceback, the number of failed attempts so
+        far, and the data and model folders of `execution`. Plans and the catalog read it.
+        """
         last, kind = self.of(step) or {}, classify(error)
         memory = kind == "out_of_memory" or isinstance(error, WorkerLostError)
         write_json(
@@ -77,7 +81,7 @@ class FailureNotes:
         )
 
     def forget(self, step_id: str) -> None:
-        """Delete the note of the step whose fingerprint has these first digits."""
+        """Delete the note of the step with this id, if there is one."""
         with contextlib.suppress(IsADirectoryError):  # a folder here is not a note of ours
             self._file(step_id).unlink(missing_ok=True)
 
@@ -90,7 +94,7 @@ def _is_note(content: Mapping[str, Any]) -> bool:
 
 
 def folders_of(execution: Mapping[str, Any]) -> dict[str, str]:
-    """Return the data and model folders of an execution, sorted by name.
+    """Return the paths of an execution's data and model folders by the user's names, sorted.
 
     A failure of class "unavailable" is retried only if these folders changed.
     """

@@ -47,9 +47,9 @@ RETRIED: frozenset[str] = frozenset({"out_of_memory", "transient"})
 
 
 def classify(error: BaseException) -> FailureClass:
-    """Return the class of a failure, by type and errno, else by message.
+    """Return the class of an error, from its type and errno or else from its message.
 
-    Messages are needed for CUDA, NCCL and databases, whose errors have neither.
+    CUDA, NCCL and databases raise errors that only the message tells apart.
     """
     if isinstance(error, NonFiniteError):
         return "non_finite"
@@ -74,7 +74,7 @@ def classify(error: BaseException) -> FailureClass:
 
 
 def full_disk_in(message: str) -> str | None:
-    """Return the part of a message that reports a full or read-only disk, or None."""
+    """Return the phrase in `message` that reports a full or read-only disk; None without one."""
     return next((text for text in _FULL if text in message), None)
 
 

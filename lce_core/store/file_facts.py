@@ -49,6 +49,7 @@ class _State:
     """Metadata that identifies an unchanged set of files without reading them."""
 
     mark: str
+    """sha256 over path, size, mtime, ctime and inode of every file."""
     newest: int
     """Latest mtime or ctime of any file, in nanoseconds since the epoch."""
     num_bytes: int
@@ -119,7 +120,10 @@ class FileFacts:
 
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:
-        """Make `fact_of` and `sha256_of` use this cache; save it if the block raises no error."""
+        """Make `fact_of` and `sha256_of` use this cache inside the `with` block, then save it.
+
+        If the block raises an error, the new facts are not saved.
+        """
         token = _IN_USE.set(self)
         try:
             yield
@@ -132,13 +136,13 @@ _IN_USE: ContextVar[FileFacts | None] = ContextVar("file_facts", default=None)
 
 
 def fact_of(what: str, place: Path, files: Iterable[Path], compute: Callable[[], T]) -> T:
-    """Call `FileFacts.of` on the cache in use; call `compute` if no cache is in use."""
+    """Return a fact by `FileFacts.of` inside `FileFacts.in_use`; elsewhere call `compute`."""
     facts = _IN_USE.get()
     return compute() if facts is None else facts.of(what, place, files, compute)
 
 
 def sha256_of(path: Path) -> str:
-    """Return a file's sha256 from the cache in use; compute it if no cache is in use."""
+    """Return a file's sha256, cached only inside `FileFacts.in_use`."""
     facts = _IN_USE.get()
     return sha256_file(path) if facts is None else facts.sha256(path)
 

@@ -36,11 +36,11 @@ class Roots:
     ids: Collection[str] = ()
     """First digits of the fingerprints to keep."""
     places: tuple[Mapping[str, Any], ...] = ()
-    """Axes of cells whose id is unknown because their data is missing. Artifacts with these axes
-    are kept."""
+    """Axes of cells whose id is unknown because their data is missing. An artifact is kept if its
+    axes contradict none of the values."""
 
     def name(self, step_id: str, axes: Mapping[str, Any]) -> bool:
-        """Return True if an artifact or failure note is itself a root."""
+        """Return True if a step with this id and these axes is a root; ancestors do not count."""
         return step_id in self.ids or any(_agree(axes, one) for one in self.places)
 
 
@@ -52,7 +52,7 @@ class Garbage:
     what: str
     """Type of the garbage: artifact, attempt, progress, failure or prompts."""
     bytes: int
-    """Bytes freed. A file frees nothing while a hard link outside the garbage remains."""
+    """Disk space freed in bytes. A file with a hard link outside the garbage frees nothing."""
     why: str
 
 
@@ -160,7 +160,7 @@ def _agree(axes: Mapping[str, Any], place: Mapping[str, Any]) -> bool:
 
 
 def _of_steps(store: Store, held: _Holdings, reached: set[str], roots: Roots) -> Iterator[Garbage]:
-    """Yield progress and failure notes of steps that are finished or unreachable."""
+    """Yield the progress folders and failure notes of finished steps and of unreachable steps."""
     for folder in store.home.glob("progress/*"):
         if folder.name in held.records and store.has_finished(folder.name):
             yield Garbage(folder, "progress", 0, "its step is finished")
@@ -185,7 +185,7 @@ def _prompts(store: Store, most: int) -> Iterator[Garbage]:
 
 
 def _sized(found: list[Garbage]) -> list[Garbage]:
-    """Fill in `bytes`. A file's bytes are freed with the last hard link to it."""
+    """Return the items with `bytes` set. Removing the last hard link to a file frees its bytes."""
     links: Counter[tuple[int, int]] = Counter()
     sized = []
     for one in found:

@@ -18,7 +18,7 @@ CHANGED_CONTENT = "the content of a file is not what its record says"
 
 @dataclass
 class Reread:
-    """Result of rereading a store."""
+    """Number of artifacts examined, bytes read from them, and the damage found."""
 
     num_artifacts: int = 0
     num_bytes: int = 0
@@ -27,7 +27,10 @@ class Reread:
 
 
 def what_is_wrong(folder: Path) -> str | None:
-    """Check the record, file names and sizes; return a description of the damage, or None."""
+    """Check the record and the size of every file, without reading the files.
+
+    Return the first fault as a phrase such as "weights.bin is not there", or None.
+    """
     try:
         record = Record.read(folder)
     except SealError:

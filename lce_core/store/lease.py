@@ -40,7 +40,7 @@ _OURS: set[str] = set()
 
 
 def owner() -> dict[str, Any]:
-    """Return the identity of this process, by which others decide whether it is alive."""
+    """Return the fields of a lease file from which other processes tell whether this one lives."""
     return {
         **_place(),
         "pid": os.getpid(),
@@ -118,7 +118,10 @@ class Lease:
 
     @classmethod
     def acquire(cls, folder: Path, name: str) -> Lease | None:
-        """Acquire the lease `name`, if need be from a dead owner; None if a live process has it."""
+        """Acquire the lease `name`, taking it over if its owner is dead, and return it.
+
+        Return None, without waiting, if a live process holds it.
+        """
         path = folder / f"{name}.json"
         # Check and acquire under one lock, so that only one of two processes that find the owner
         # dead takes the lease over.

@@ -15,7 +15,7 @@ from lce_core.store.odd_files import NOT_A_FILE
 
 
 class Listing:
-    """Snapshot of the artifact folders by kind and short fingerprint."""
+    """Artifact folders by kind and id, as they were when the listing was made."""
 
     def __init__(self, artifacts: Path) -> None:
         self._found: dict[tuple[str, str], Path] = {}
@@ -25,16 +25,16 @@ class Listing:
 
     @property
     def ids(self) -> set[str]:
-        """First `ID_DIGITS` digits of the fingerprints of all listed artifacts."""
+        """Ids of all listed artifacts."""
         return {step_id for _, step_id in self._found}
 
     def find(self, fingerprint: str, kind: str) -> Path | None:
-        """Return the folder of the artifact with this fingerprint, or None."""
+        """Return the folder of the artifact with this fingerprint and kind, or None."""
         return self._found.get((kind, fingerprint[:ID_DIGITS]))
 
 
 def find(artifacts: Path, fingerprint: str, kind: str | None = None) -> Path | None:
-    """Search the disk for one artifact's folder; search all kinds if `kind` is None."""
+    """Return the folder of the artifact with this fingerprint, or None; kind None searches all."""
     for folder in _names(artifacts) if kind is None else (kind,):
         for name in _names(artifacts / folder):
             if name.endswith(f"-{fingerprint[:ID_DIGITS]}"):

@@ -70,7 +70,7 @@ def read_mapping(path: Path) -> dict[str, Any]:
 
 
 def odd_kind(path: Path) -> str | None:
-    """Return what stands in a file's place, worded to follow "it is"; None for a regular file.
+    """Return "a folder" or "not a regular file", for an error; None if `path` is a regular file.
 
     Raises:
       OSError: if nothing is there, or it cannot be examined.
@@ -82,7 +82,10 @@ def odd_kind(path: Path) -> str | None:
 
 
 def put(aside: Path, path: Path) -> None:
-    """Rename `aside` to `path`, replacing a file there; first rename a folder in its place."""
+    """Rename the temporary file `aside` to `path`, replacing a file there.
+
+    A folder at `path` is renamed first (".set-aside-" and the time), so that its content is kept.
+    """
     try:
         aside.replace(path)
     except IsADirectoryError:
@@ -91,7 +94,7 @@ def put(aside: Path, path: Path) -> None:
 
 
 def make_way(path: Path) -> None:
-    """Make `path` writable as a file: remove a FIFO or broken link, rename a folder."""
+    """Clear `path` for a file: delete a FIFO, device or broken link, rename a folder."""
     with contextlib.suppress(FileNotFoundError):
         mode = path.lstat().st_mode
         if stat.S_ISLNK(mode):

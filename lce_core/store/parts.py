@@ -42,7 +42,7 @@ class Parts:
         self.folder, self._leases = folder, leases
 
     def open(self) -> None:
-        """Create the step's progress folder."""
+        """Create the step's progress folder, into which `ask` and `write` write."""
         make_folder(self.folder)
 
     def ask(self, order: Mapping[str, Any]) -> None:
@@ -54,20 +54,23 @@ class Parts:
         write_json(self.folder / ORDER, order)
 
     def order(self) -> dict[str, Any] | None:
-        """Return the current request; None without a valid one."""
+        """Return the last `ask`; None if there was none or its file is damaged."""
         with contextlib.suppress(OSError, ValueError):
             order = read_mapping(self.folder / ORDER)
             return order if isinstance(order.get("parts"), dict) else None
         return None
 
     def left(self) -> dict[str, bool]:
-        """Return the requested parts that are not done; True if a live worker computes the part."""
+        """Return the requested parts that are not committed, by name.
+
+        The value is True if a live worker is computing the part.
+        """
         order = self.order()
         names = order["parts"] if order else ()
         return {name: self._is_held(name) for name in names if not self.has(name)}
 
     def free(self) -> list[str]:
-        """Return the requested parts that are neither done nor being computed."""
+        """Return the names of the requested parts that no one has committed or is computing."""
         return [name for name, is_held in self.left().items() if not is_held]
 
     def has(self, name: str) -> bool:
@@ -113,5 +116,5 @@ class Parts:
 
 
 def folders_asking(home: Path) -> set[str]:
-    """Return the first digits of the fingerprints of all steps with requested parts."""
+    """Return the ids of all steps that have requested parts."""
     return {path.parent.name for path in (home / "progress").glob(f"*/{ORDER}")}

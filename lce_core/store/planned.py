@@ -19,6 +19,7 @@ from lce_core.store.records import write_json
 PLAN = "plan.json"
 EARLIER = "earlier.json"
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
+"""Exceptions that a missing or damaged plan can raise when it is read."""
 
 
 _TEXT_OR_NONE = (str, type(None))
@@ -48,8 +49,8 @@ _PLAN = {
     "kinds": dict,
     "trainings": list,
 }
-"""Keys and types of a plan. `_CELL`, `_TRAINING` and `_COMPARISON` are those of its cells, training
-runs and expected comparisons."""
+"""Keys and types of a plan. `_CELL`, `_TRAINING` and `_COMPARISON` describe the entries of `cells`,
+`trainings` and `expects`."""
 
 
 def read_plan(file: Path) -> dict[str, Any]:
@@ -79,7 +80,7 @@ def _require(content: Any, types: Mapping[str, Any]) -> None:
 
 
 def planned_ids(plan: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the ids that a plan names.
+    """Yield the ids of all steps of a plan.
 
     Raises:
       Exception: one of `UNREADABLE`, if the content is not a plan.
@@ -88,7 +89,7 @@ def planned_ids(plan: Mapping[str, Any]) -> Iterator[str]:
 
 
 def ids_of_study(folder: Path) -> set[str]:
-    """Return the ids that the last and earlier plans in `folder` named; ignore unreadable files."""
+    """Return the step ids in a study folder's plan and earlier list; skip unreadable files."""
     return _ids_in(folder / PLAN, planned_ids) | _ids_in(folder / EARLIER, lambda ids: ids["steps"])
 
 

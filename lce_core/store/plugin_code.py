@@ -19,7 +19,7 @@ from lce_core.store.odd_files import read_mapping
 from lce_core.store.records import write_json
 
 ACCEPTED = "accepted_plugins.json"
-"""File in the home that lists accepted digests by plug-in and VERSION."""
+"""File in the home that lists, by plug-in and VERSION, code digests declared equivalent."""
 
 Rooms = Mapping[str, Sequence[Path]]
 """The user's plug-in subfolders by the package that they extend, such as "lce_core.methods"."""
@@ -53,11 +53,11 @@ class AcceptedCode:
         self._groups = self._read()
 
     def covers(self, change: PluginChange) -> bool:
-        """Return True if the user declared both digests of the change equal."""
+        """Return True if the user declared the old and the new code of the change equivalent."""
         return {change.was, change.now} <= set(self._groups.get(_key(change), ()))
 
     def accept(self, changes: Iterable[PluginChange]) -> None:
-        """Declare both digests of every change equal, for all later commands.
+        """Save that the old and new code of each change are equivalent, also for later commands.
 
         Raises:
           OSError: if the home cannot be written to.

@@ -57,7 +57,7 @@ class PluginCode(BaseModel):
 
 
 class Record(BaseModel):
-    """The record of a finished step. It is written last, so its presence means completeness."""
+    """Content of a finished step's record.json, which is written after all other files."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -78,11 +78,11 @@ class Record(BaseModel):
     """Start time in UTC, ISO 8601."""
     finished_at: str
     seconds: float
-    """Worker seconds, summed over all workers that computed parts of the step."""
+    """Computing time, summed over the workers and attempts that contributed to the artifact."""
     attempts: int
     """Number of attempts, including the successful one."""
     plugins: dict[str, PluginCode] = {}
-    """The user's own plug-ins in the spec, by "kind/name", such as "methods/mine"."""
+    """Code of the user's own plug-ins in the spec, by "kind/name" such as "methods/mine"."""
 
     @classmethod
     def read(cls, folder: Path) -> Record:

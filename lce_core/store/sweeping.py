@@ -20,10 +20,12 @@ _UNFINISHED = re.compile(r"\..+\.(?:[0-9a-f]{8}|[0-9a-f]{32})|\.files-[0-9a-f]{8
 
 
 def sweep(store: Store) -> list[str]:
-    """Remove leftovers of dead processes: attempts, part leases, progress of finished steps.
+    """Remove leftovers of dead processes from a store.
 
-    An attempt is kept while any process, on any host, holds its step's lease. A step with a
-    damaged artifact does not count as finished, so the progress of its recomputation is kept.
+    These are attempts, leases of dead parts, temporary files, and the progress, leases and failure
+    notes of finished steps. An attempt is kept while any process, on any host, holds its step's
+    lease. A step whose artifact is damaged does not count as finished, so the progress of its
+    recomputation is kept.
 
     Returns:
       Names of the removed attempts.
@@ -55,7 +57,7 @@ def sweep(store: Store) -> list[str]:
 
 
 def _sweep_temporary_files(store: Store) -> None:
-    """Remove temporary files whose writers were killed, after `ABANDONED_SECONDS`."""
+    """Remove temporary files that are older than `ABANDONED_SECONDS`."""
     for place in ("", *_WRITTEN_ASIDE):
         for left in store.home.glob(f"{place}/.*" if place else ".*"):
             with contextlib.suppress(OSError):  # another process may remove it first

@@ -63,7 +63,7 @@ class Verification(_Section):
     """Maximum relative difference of values that agree."""
     metrics: list[Metric] = []
     num_samples: int = 0
-    """Number of scored requests, of the result that has more."""
+    """Number of scored requests; the larger number if the two results differ."""
     num_same_samples: int = 0
     """Number of requests with every field equal in both results."""
     largest_sample_difference: float | None = None
@@ -88,7 +88,7 @@ def sampled(steps: Sequence[T], prints: Callable[[T], str], sample: str, seed: i
       steps: The steps from which to draw.
       prints: Returns a step's fingerprint.
       sample: A percentage such as "5%", rounded up, or a number of cells.
-      seed: Seed of the hash.
+      seed: Hashed with each fingerprint, so that another seed draws another sample.
 
     Raises:
       SpecError: if the sample is neither a percentage in (0, 100] nor an integer of at least 1.

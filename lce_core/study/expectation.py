@@ -79,7 +79,7 @@ class Expectation(Section):
         return "better" if self.better is not None else "worse"
 
     def text(self, variants: Mapping[str, tuple[str, bool]]) -> str:
-        """Return the sentence of `says`, or the comparison in words."""
+        """Return `says` or, if that is None, a sentence such as "a is better than b on ruler"."""
         subject, *others = (variant_in_words(*variants[it]) for it in (self.subject, *self.than))
         return self.says or (
             f"{subject} is {self.direction} than {', '.join(others)}"
@@ -88,7 +88,7 @@ class Expectation(Section):
 
 
 Evaluated = Mapping[str, Mapping[str, Set[tuple[int, str]]]]
-"""Evaluated (length, task) pairs by benchmark and variant name."""
+"""Evaluated (length in tokens, task) pairs by benchmark and, inside, variant name."""
 
 
 def comparisons(
@@ -102,7 +102,7 @@ def comparisons(
     Args:
       expects: The entries.
       variants: The study's variants by name: label, and True if frozen.
-      evaluated: What each benchmark evaluates.
+      evaluated: The lengths and tasks that each benchmark evaluates, by variant.
       base_models: Names of the study's base models.
 
     Yields:

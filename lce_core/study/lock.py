@@ -66,7 +66,7 @@ class Lock:
     steps: Mapping[str, LockedStep]
     """Steps by id."""
     data: Mapping[str, str] = field(default_factory=dict)
-    """Full digests of the data and weights that steps read, by name."""
+    """Full digests of the data and weights that steps read, by a readable name."""
 
     def text(self) -> str:
         """Return the lock file's content. Equal locks have equal texts."""
@@ -110,7 +110,10 @@ class Lock:
         return cls(file.study, file.kinds, {step.id: step for step in steps}, file.data)
 
     def lineage(self, step_id: str) -> Mapping[str, Any]:
-        """Return a step's spec and version, with the lineage of each parent nested by role."""
+        """Return a step's spec, kind version and the lineages of its parents, nested by role.
+
+        `plan_diff` compares two lineages to find the fields in which steps differ.
+        """
         if step_id not in self._lineages:
             step = self.steps[step_id]
             before = {
@@ -128,7 +131,7 @@ class Lock:
 
 
 def lock_of(plan: StudyPlan, *, expected: bool = False) -> Lock:
-    """Build the lock of a plan; with `expected`, include steps whose input data is missing."""
+    """Return the lock of a plan; `expected` includes steps whose input data is missing."""
     steps = {**plan.steps, **(plan.expected if expected else {})}.values()
     return Lock(
         plan.study.study,

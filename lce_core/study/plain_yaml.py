@@ -24,7 +24,7 @@ _SHOWN_CHARS = 60
 
 
 def beginning_of(path: Path) -> str:
-    """Read at most `MAX_CHARS + 1` characters, enough for `plain_yaml` to reject a larger file.
+    """Return the first `MAX_CHARS + 1` characters, enough for `plain_yaml` to reject a long file.
 
     Raises:
       OSError: if the file cannot be read.

@@ -40,17 +40,21 @@ class PlannedCell:
     eval_length: int
     profile: str
     train_length: int | None
-    """Row length in tokens of the last training run of the evaluated weights; None if unknown.
+    """Row length in tokens of the variant's last training run.
 
-    For weights without such a run it is the base model's trained context."""
+    For published weights this is the target context, and for a frozen variant the base model's
+    trained context (None if that is unknown)."""
     target_context: int
     """Context length in tokens to which the method extends the model."""
     step: Step | None
+    """The step that computes the cell; None if `unavailable` says why there is none."""
     checkpoint: Step | None
-    """The training step whose weights are evaluated; None for hub and published weights."""
+    """The training step whose weights are evaluated; None for weights that the study does not
+    train, and while the training text is missing."""
     unavailable: str | None
+    """Why the cell cannot be computed, or which input data is missing; None if `step` is set."""
     expected: Step | None = None
-    """The provisional step of a cell whose input data is missing; see `StudyPlan.expected`."""
+    """If input data is missing: the step without the data's digest; see `StudyPlan.expected`."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +65,8 @@ class StudyPlan:
     steps: dict[str, Step]
     cells: tuple[PlannedCell, ...]
     expected: dict[str, Step] = field(default_factory=dict)
-    """Steps whose input data is missing, by provisional fingerprint. They are priced but have no
-    final fingerprint, because it includes the data's digest."""
+    """Steps whose input data is missing, used to predict the study's cost. Their fingerprints lack
+    the data's digest, so the steps get other fingerprints once the data is there."""
 
     @cached_property
     def order(self) -> dict[str, int]:
@@ -71,11 +75,14 @@ class StudyPlan:
 
     @cached_property
     def known_models(self) -> frozenset[str]:
-        """Names of base models with at least one cell that is computable once its data is here."""
+        """Names of base models with a cell that can be computed, now or once its data is there."""
         return frozenset(cell.base_model for cell in self.cells if cell.step or cell.expected)
 
     def waits_for_data(self, cell: PlannedCell) -> bool:
-        """Return True if the cell's id is unknown because data or the base model is missing."""
+        """Return True if the cell's id cannot be computed yet.
+
+        The reason is missing input data or a base model whose configuration is missing.
+        """
         return cell.expected is not None or cell.base_model not in self.known_models
 
     def to_json(self) -> dict[str, Any]:
@@ -153,7 +160,7 @@ def compile_study(
 
 @dataclass
 class _SeedPlan:
-    """Plans the cells of one base model and seed."""
+    """Builds the cells of one base model and seed, and adds their steps to the plan."""
 
     text: Text
     seed: int
@@ -163,7 +170,7 @@ class _SeedPlan:
     """Published weights by variant name."""
     steps: Steps
     expected: Steps
-    """Collects, instead of `steps`, the steps whose input data is missing."""
+    """Receives the steps whose input data is missing; all others go to `steps`."""
     folders: Mapping[str, Path]
 
     def cells(self) -> Iterator[PlannedCell]:

@@ -2,7 +2,7 @@
 
 `lock_changes` lists the steps that differ from a lock, by kind and name. `compare` says which steps
 are new or stale, which artifacts are orphaned, and why. If several old steps match a new one, both
-take the one with the fewest differing fields.
+functions compare it with the one that has the fewest differing fields.
 
 A step's place is its kind with the axes that the kind names in `place`. A step to do is stale if an
 earlier plan or the lock of the study named another step in the same place and the store holds that
@@ -40,7 +40,7 @@ Matched = TypeVar("Matched")
 
 @dataclass(frozen=True)
 class LockChange:
-    """A step that differs between a lock and a plan."""
+    """A step that was added, removed or given another id since a lock was written."""
 
     sign: Literal["~", "-", "+"]
     """`~`: the id changed; `-`: the step was removed; `+`: the step was added."""
@@ -62,9 +62,9 @@ class Orphan:
     id: str
     axes: Mapping[str, Any]
     differs: tuple[str, ...]
-    """Fields that differ from the step now planned in its place, or why no step is planned."""
+    """Fields that differ from the step `now`. If `now` is None: one entry, why none is planned."""
     now: str | None
-    """Id of the step now planned in its place."""
+    """Id of the step now planned in the same place; None if there is none."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def _is_digest(field: str) -> bool:
 
 
 def _nearest(compared: Iterable[tuple[Fields, Matched]]) -> tuple[Fields, Matched]:
-    """Return the candidate with the fewest differing fields."""
+    """Return the candidate with the fewest differing fields, after these fields."""
     return min(compared, key=lambda found: len(found[0]))
 
 
@@ -177,7 +177,7 @@ def compare(
 
 
 def in_short(fields: Sequence[str]) -> str:
-    """Join the first differing fields and the number of remaining ones."""
+    """Return the first differing fields, shortened, and how many more there are, as one line."""
     shown = [
         textwrap.shorten(field, _LONGEST_FIELD, placeholder=" ...")
         for field in fields[:_SHOWN_FIELDS]
@@ -234,13 +234,13 @@ def _orphans(plan: StudyPlan, records: Iterable[Record]) -> tuple[Orphan, ...]:
 
 
 def _fields(record: Record, step: Step) -> Fields:
-    """List the fields that differ between a finished step and a planned one."""
+    """List the differing fields of a finished and a planned step; if none, the kind's version."""
     found = differences(record.lineage, step.lineage)
     return tuple(found) or (f"version of kind {step.kind}: -> {kind_named(step.kind).version}",)
 
 
 def _no_longer(record: Record, values: Mapping[tuple[str, str], set[object]]) -> str:
-    """Name the first axis value of the artifact that the study no longer plans."""
+    """Return, as a phrase, which axis value of the artifact no planned step of its kind has."""
     for axis in kind_named(record.kind).place:
         if (value := record.axes.get(axis)) not in values.get((record.kind, axis), ()):
             return f"{axis} {value}: planned no more"

@@ -16,7 +16,10 @@ from lce_core.study.step_kinds import HeldOutSpec, RowsSpec, Tokenizer, TokensSp
 
 @dataclass(frozen=True)
 class Data:
-    """The digest of a plug-in's local input, or the reason why the input is missing."""
+    """The digest of a plug-in's local input, or the reason why the input is missing.
+
+    Both are None for a plug-in that reads no local input.
+    """
 
     digest: str | None
     absent: str | None
@@ -67,13 +70,13 @@ Steps = dict[str, Step]
 
 
 def add_step(steps: Steps, step: Step) -> Step:
-    """Add a step to the plan and return it, or return the equal step already planned."""
+    """Add a step to `steps` and return it, or return the step with its fingerprint from there."""
     return steps.setdefault(step.fingerprint, step)
 
 
 @dataclass(frozen=True)
 class Text:
-    """The study's corpus, tokenized for one base model."""
+    """Adds the steps that prepare the corpus, tokenized for one base model, to a plan."""
 
     study: StudySpec
     base: Base
@@ -95,7 +98,10 @@ class Text:
         return self.base.absent or self.corpus.absent
 
     def rows(self, steps: Steps, row_length: int, num_rows: int, seed: int) -> Step:
-        """Plan the packed rows, after their parent, the token shards."""
+        """Add the step that packs training rows to `steps` and return it.
+
+        For a streamed corpus, add its parent, the step that writes token shards, first.
+        """
         spec = RowsSpec(
             corpus=self.study.corpus,
             digest=self.corpus.digest,
@@ -109,7 +115,10 @@ class Text:
         return add_step(steps, make_step(spec, name, self._shards(steps), self._axes()))
 
     def held_out(self, steps: Steps) -> Step:
-        """Plan the held-out text, after its parent, the token shards."""
+        """Add the step that tokenizes held-out text to `steps` and return it.
+
+        For a streamed corpus, add its parent, the step that writes token shards, first.
+        """
         spec = HeldOutSpec(
             corpus=self.study.corpus,
             digest=self.corpus.digest,
@@ -119,7 +128,7 @@ class Text:
         return add_step(steps, make_step(spec, self._name(), self._shards(steps), self._axes()))
 
     def _shards(self, steps: Steps) -> dict[str, Step]:
-        """Plan the token shards and return them by role; none if the corpus is not streamed."""
+        """Add the token shards and return them as parents by role; empty unless streamed."""
         if not isinstance(self.study.corpus, StreamedCorpus):
             return {}
         spec = TokensSpec(

@@ -31,7 +31,7 @@ class _Run:
 
 @dataclass
 class PlannedTraining:
-    """Makes the training steps of one base model and seed."""
+    """Adds the training steps of one base model and seed to a plan."""
 
     text: Text
     seed: int
@@ -40,7 +40,10 @@ class PlannedTraining:
     _checkpoints: dict[str, Step | None] = field(default_factory=dict)
 
     def checkpoint(self, variant: MethodEntry) -> Step | None:
-        """Plan and return the run whose weights are evaluated; None for hub and published weights.
+        """Return the training step whose weights a variant evaluates, after adding it to `steps`.
+
+        A frozen variant evaluates the base model that the study trains. Return None for weights
+        that the study does not train: published ones, a local folder's or the hub's.
 
         Raises:
           SpecError: if a run has fewer tokens than one optimizer step.

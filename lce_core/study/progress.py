@@ -28,17 +28,18 @@ class StepState:
     state: State
     reason: str
     holds: Literal["new", "stale", "failed"] = "new"
-    """What the store holds of a step to do: nothing, a stale or damaged artifact, or a failure."""
+    """Detail of the state "missing": "stale" if an outdated or damaged artifact of the step exists,
+    "failed" if the last attempt failed and is retried, else "new"."""
     differs: tuple[str, ...] = ()
     """Differences from the nearest finished step in the same place, as "field: old -> new"."""
     was: str | None = None
-    """Id of the artifact that an earlier plan had in the same place."""
+    """Id of the artifact that an earlier plan named in the same place; None if there is none."""
     plugin_changes: frozenset[PluginChange] = frozenset()
     """Plug-ins of the step or an ancestor whose code changed without a new VERSION."""
 
     @property
     def change(self) -> Change:
-        """The state in one word, with "missing" refined to new, stale or failed (to be retried)."""
+        """The state, or `holds` if the state is "missing"; "failed" may thus be retried or not."""
         return self.holds if self.state == "missing" else self.state
 
 
@@ -76,7 +77,7 @@ def inspect(
 
 
 def given_up(failure: Mapping[str, Any], folders: Mapping[str, str]) -> StepState | None:
-    """Return the state of a step that is not retried after this failure; None if it is retried.
+    """Return the state of a step after this failure if no later run retries it; else None.
 
     Args:
       failure: A failure as returned by `FailureNotes.of`.
@@ -90,7 +91,7 @@ def given_up(failure: Mapping[str, Any], folders: Mapping[str, str]) -> StepStat
 
 
 def _changes(record: Record, step: Step, accepted: AcceptedCode) -> frozenset[PluginChange]:
-    """Return the plug-ins whose code changed since the step finished, without accepted changes."""
+    """Return the plug-ins whose code changed since the step finished and was not accepted."""
     present, found = own_plugins(step.spec), []
     for plugin, ran in record.plugins.items():
         now = present.get(plugin)

@@ -40,7 +40,7 @@ def published_weights(
     folders: Mapping[str, Path],
     where: str,
 ) -> Data:
-    """Check and digest a variant's published weights; a variant without `checkpoint` has none.
+    """Check a variant's published weights and return their digest.
 
     Args:
       base_model: The model from which the weights were trained.
@@ -50,7 +50,8 @@ def published_weights(
       where: Path of the entry in the study file, for errors.
 
     Returns:
-      The digest, or the reason why the weights are missing.
+      The digest, or the reason why the weights are missing; neither for a variant without
+        `checkpoint`.
 
     Raises:
       SpecError: if the folder's content contradicts the entry.

@@ -24,7 +24,7 @@ from lce_core.study.step_kinds import CellSpec
 
 
 def roots_of(store: Store, locks: Iterable[Path]) -> Roots:
-    """Collect the ids and places named by the plans and locks in a store and by further locks.
+    """Return the roots: what the plans and locks in the store, and further lock files, name.
 
     Raises:
       SpecError: if there is no plan and no lock, because everything would then be garbage.
@@ -76,7 +76,7 @@ def _no_plan(path: Path, error: BaseException) -> DataError:
 
 
 def ids_before(store: Store, study: str) -> set[str]:
-    """Return the ids named by a study's plans and by the copy of its lock; ignore a broken lock."""
+    """Return the step ids in a study's plans and in the store's copy of its lock, if readable."""
     folder = store.home / "studies" / study
     with contextlib.suppress(DataError):
         return ids_of_study(folder).union(_lock(folder / LOCK).steps)

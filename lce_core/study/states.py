@@ -24,9 +24,11 @@ GroupState = Literal["done", "in part", "running", "failed", "missing", "unavail
 
 
 def group_state(states: Sequence[str]) -> GroupState:
-    """Return the state of a group: running or failed if one cell is, else how far it is done.
+    """Return one state for a group of cells.
 
-    Unavailable cells do not keep a group from being done.
+    The state is "running" if any cell is running, else "failed" if any failed, else "unavailable"
+    if all are unavailable. Otherwise it is "done", "in part" or "missing" if all, some or none of
+    the available cells are done.
 
     Args:
       states: states of the cells, not empty; also "running". Any other word counts as missing.

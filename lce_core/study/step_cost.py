@@ -48,7 +48,7 @@ class Decoding:
 
 @dataclass(frozen=True)
 class StepCost:
-    """Tokens processed in parallel and their FLOPs, with the cost of generated tokens apart."""
+    """Cost of a step: tokens processed in parallel, their FLOPs, and the cost of decoding."""
 
     tokens: int = 0
     flops: float = 0.0
@@ -62,12 +62,12 @@ class StepCost:
         )
 
     def scaled(self, share: float) -> StepCost:
-        """Return the cost if only a fraction of the text is processed; decoding is unchanged."""
+        """Return the cost with `tokens` and `flops` multiplied by `share`, but not `decoding`."""
         return StepCost(round(share * self.tokens), share * self.flops, self.decoding)
 
     @property
     def all_flops(self) -> float:
-        """FLOPs, including those of generated tokens."""
+        """FLOPs of the step, including those of generated tokens."""
         return self.flops + self.decoding.flops
 
 

@@ -224,7 +224,7 @@ class CellSpec(StepSpec):
         return self._with_answers(tokens, length, answers)
 
     def cost_of(self, sequences: Sequences) -> StepCost:
-        """Return the cost of a finished cell from its sequences, without decoding."""
+        """Return the cost of the sequences that a finished cell has processed, without decoding."""
         return self._cost(sequences.num_tokens, sequences.mean_length)
 
     def _with_answers(self, tokens: int, length: float, answers: Answers) -> StepCost:
@@ -244,7 +244,11 @@ class CellSpec(StepSpec):
 
     @classmethod
     def unit(cls, step: Step) -> tuple[object, ...]:
-        """Group the cells of one model at one length; text-scoring cells at all lengths."""
+        """Return the key that cells of one unit share.
+
+        Cells of one model at one length form a unit; text-scoring cells of one model at all lengths
+        form another.
+        """
         axes = ("base_model", "method", "frozen", "seed")
         shared = "text" if _scores_text(step) else step.axes["eval_length"]
         return (*(step.axes[axis] for axis in axes), shared)

@@ -29,7 +29,7 @@ class Unit:
     kind: str
     steps: tuple[Step, ...]
     assists: bool = False
-    """True if other workers compute the steps and this unit computes only parts for them."""
+    """True if another worker computes the steps, and this unit only parts of them to help it."""
 
     @cached_property
     def needs(self) -> frozenset[str]:
@@ -90,7 +90,10 @@ def dearest_first(
 
 
 def dependents(units: Iterable[Unit], lost: set[str]) -> list[Unit]:
-    """Return the units that cannot run after the steps `lost` failed, transitively."""
+    """Return the units that depend on a step in `lost` (fingerprints of failed steps).
+
+    Units that depend on a step of a returned unit are returned as well.
+    """
     waiting, blocked = list(units), []
     while newly := [unit for unit in waiting if unit.needs & lost]:
         blocked += newly
@@ -100,7 +103,7 @@ def dependents(units: Iterable[Unit], lost: set[str]) -> list[Unit]:
 
 
 def _first_seeds(plan: StudyPlan) -> dict[str, int]:
-    """Return, by fingerprint, the index of the first seed with a cell that needs the step."""
+    """Return, by step fingerprint, the index of the first seed that has a cell depending on it."""
     found: dict[str, int] = {}
     for cell in sorted(plan.cells, key=lambda cell: plan.study.seeds.index(cell.seed)):
         needed = [step.fingerprint for step in (cell.step, cell.checkpoint) if step]

@@ -25,7 +25,7 @@ def variant_name(method: str, frozen: bool) -> str:
 
 
 def variant_in_words(method: str, frozen: bool) -> str:
-    """Return the label for sentences, where the controls are "the base model"."""
+    """Return the label for sentences: a control is "the [fine-tuned] base model"."""
     if method != CONTROL:
         return variant_label(method, frozen)
     return "the base model" if frozen else "the fine-tuned base model"
