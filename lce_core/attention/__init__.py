@@ -13,7 +13,7 @@ from typing import ClassVar
 
 @dataclass(frozen=True)
 class AttentionScheme:
-    """Description of an attention other than full causal softmax over rotated keys.
+    """An attention other than full causal softmax over rotated keys, described by its sizes.
 
     Subclasses add sizes as fields and set `kernel`. The function is called as `kernel(scheme,
     inputs)` with `lce_core.attention.inputs.AttentionInputs` and returns (batch, heads, queries,
@@ -25,7 +25,8 @@ class AttentionScheme:
     differentiable: ClassVar[bool] = False
     """True if gradients flow through the kernel; otherwise passes with gradients are refused."""
     heads_alike: ClassVar[bool] = True
-    """True if heads are independent, so that the kernel may run on some heads at a time."""
+    """True if every head attends alike, so that the caller may pass the kernel some heads at a
+    time."""
     uses_flash: ClassVar[bool] = True
     """True if the kernel uses `lce_core.attention.flash`, False if it uses plain matrix products.
     """

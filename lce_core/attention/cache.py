@@ -20,7 +20,7 @@ from lce_core.attention.placement import PlacedKeys, Placement
 
 
 class PreallocatedLayer(DynamicLayer):
-    """Cache of one layer.
+    """Keys and values of one layer, appended in place; optionally also its rotated keys.
 
     Args:
       capacity: tokens allocated at first use; the memory grows when a text is longer.
@@ -40,7 +40,10 @@ class PreallocatedLayer(DynamicLayer):
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
     ) -> tuple[Any, Any]:
-        """Append states (batch, kv_heads, tokens, head_dim)."""
+        """Append states (batch, kv_heads, tokens, head_dim).
+
+        Returns all keys and values so far, or this layer twice if it hands itself over.
+        """
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         start = self.get_seq_length()
@@ -63,13 +66,16 @@ class PreallocatedLayer(DynamicLayer):
         return held.get(self.keys, seen, capacity)
 
     def crop(self, tokens_to_remove: int) -> None:
-        """Remove the last tokens; as in transformers, their number is negative."""
+        """Remove the last `-tokens_to_remove` tokens; as in transformers, the number is negative.
+
+        Rotated keys of these tokens are forgotten too.
+        """
         super().crop(tokens_to_remove)
         for held in self._placed.values():
             held.cut_back(self.get_seq_length())
 
     def batch_select_indices(self, indices: torch.Tensor) -> None:
-        """Keep these rows of the batch, in this order."""
+        """Keep only the texts at these batch indices, in this order."""
         tokens = self.get_seq_length()
         if self._rooms is None or not tokens:
             return
@@ -102,10 +108,10 @@ class PreallocatedLayer(DynamicLayer):
 
 
 class PreallocatedCache(DynamicCache):
-    """A DynamicCache whose layers append in place.
+    """A DynamicCache whose layers append in place to preallocated memory.
 
     Args:
-      capacity: expected number of tokens of a text with its answer.
+      capacity: number of tokens to allocate: prompt plus expected answer.
       hands_layers_over: see `hands_itself_over` of PreallocatedLayer.
     """
 
@@ -116,13 +122,13 @@ class PreallocatedCache(DynamicCache):
 
     @property
     def num_texts(self) -> int:
-        """Batch size; valid once the cache holds a token."""
+        """Number of texts in the batch; valid once the cache holds a token."""
         layer: Any = self.layers[0]
         return len(layer.keys)
 
 
 def groups_of(states: torch.Tensor, layers: Sequence[PreallocatedLayer]) -> Sequence[torch.Tensor]:
-    """Split states (texts, ...) into one tensor per group of texts."""
+    """Split states (texts, ...) along the batch: one tensor for each layer, sized by its batch."""
     groups: Sequence[torch.Tensor] = states.split([len(layer.keys) for layer in layers])
     return groups
 
@@ -146,7 +152,11 @@ class RaggedCache(DynamicCache):
         *_: Any,
         **__: Any,
     ) -> tuple[Any, Any]:
-        """Append states (texts, kv_heads, 1, head_dim) to the caches of their texts."""
+        """Append states (texts, kv_heads, 1, head_dim), each to the cache that holds its text.
+
+        Returns the tuple of all caches' layers, in place of the keys and of the values:
+        `over_caches` calls attention once for each layer.
+        """
         layers: tuple[Any, ...] = tuple(cache.layers[layer_idx] for cache in self._caches)
         states = groups_of(key_states, layers), groups_of(value_states, layers)
         for layer, keys, values in zip(layers, *states, strict=True):
@@ -154,7 +164,7 @@ class RaggedCache(DynamicCache):
         return layers, layers
 
     def next_positions(self, device: torch.device) -> torch.Tensor:
-        """Return the positions (texts, 1) of the next tokens."""
+        """Return the position of each text's next token, (texts, 1)."""
         lengths: list[int] = []
         for cache in self._caches:
             lengths += [cache.get_seq_length()] * cache.num_texts
@@ -165,12 +175,15 @@ class RaggedCache(DynamicCache):
         return max(cache.get_seq_length(layer_idx) for cache in self._caches)
 
     def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:
-        """Return the sizes for the longest text; a single query per text needs no mask."""
+        """Return mask sizes for the longest text, which transformers asks for.
+
+        No mask results, because each text has one query.
+        """
         longest = max(self._caches, key=lambda cache: cache.get_seq_length(layer_idx))
         return longest.get_mask_sizes(query_length, layer_idx)
 
     def batch_select_indices(self, indices: torch.Tensor) -> None:
-        """Keep these rows of the batch, in ascending order."""
+        """Keep only the texts at these batch indices, which ascend."""
         kept: list[PreallocatedCache] = []
         first, remaining = 0, indices.tolist()
         for cache in self._caches:

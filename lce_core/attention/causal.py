@@ -46,7 +46,7 @@ def attend_square(
 
 
 def lacks_grouped_kernel(device: torch.device, dtype: torch.dtype) -> bool:
-    """Return True if torch has no fused kernel for key-value heads shared by query heads.
+    """Return True if torch's SDPA has no fused kernel here for heads that share keys and values.
 
     On CUDA, flash and cuDNN need half precision, and the memory-efficient kernel supports shared
     heads only from torch 2.14. Under autocast the products are in half precision.

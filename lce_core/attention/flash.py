@@ -23,13 +23,14 @@ from lce_core.attention.partial import Partial, concatenate, merge
 Backend = Literal["torch_flash_cpu", "torch_flash", "blocked"]
 
 _SCORES = 1 << 24
-"""Maximum number of scores that exist at one time in the blocked backend: 64 MiB in float32."""
+"""Maximum number of scores in memory at one time where matrix products compute them: 64 MiB in
+float32."""
 _ROWS = 192
 """Maximum queries per block of a windowed pass; keeps the mask and the masked-out work small."""
 
 
 def backend(device: torch.device, dtype: torch.dtype) -> Backend:
-    """Return the fastest backend for `dtype` on `device`."""
+    """Return the fastest of the three backends that runs `dtype` on `device`."""
     if device.type == "cpu":
         return "torch_flash_cpu"
     half = dtype in (torch.float16, torch.bfloat16)
@@ -150,10 +151,11 @@ def _bands(
     scaling: float,
     band: torch.Tensor,
 ) -> Partial:
-    """Attend from blocks of queries; block n sees the keys of `band`, from key n * rows on.
+    """Attend from blocks of `rows` queries, each to `columns` keys, under one mask.
 
-    Each block has as many queries as the band has rows. The blocks' keys are overlapping views
-    along a batch dimension, so one call computes many blocks on all threads without copying keys.
+    `band` is that mask (rows, columns); block n sees the keys from n * rows on. The blocks' keys
+    are overlapping views along a batch dimension, so one call computes many blocks on all threads
+    without copying keys.
     """
     batch, heads, num_queries, _ = query.shape
     rows, span = band.shape
@@ -269,7 +271,7 @@ def _blocked(
     *,
     causal: bool = False,
 ) -> Partial:
-    """Attend to all keys (with `causal`: a square) in blocks of queries, to bound memory."""
+    """Attend in blocks of queries, to bound memory; with `causal`, query t sees keys 0..t."""
     batch, heads, num_queries, _ = query.shape
     rows = max(1, _SCORES // (batch * heads * key.shape[2]))
     parts = []

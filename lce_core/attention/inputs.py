@@ -14,7 +14,7 @@ from lce_core.rope import RopeTable
 
 @dataclass(frozen=True, eq=False)
 class AttentionInputs:
-    """Unrotated states of one layer, and everything needed to rotate and score them."""
+    """What kernels get: a layer's queries, keys and values before rotation, and the RoPE table."""
 
     query: torch.Tensor
     """(batch, heads, queries, head_dim)"""
@@ -23,15 +23,16 @@ class AttentionInputs:
     value: torch.Tensor
     """(batch, kv_heads, keys, head_dim)"""
     table: RopeTable
-    """Table of the request, for all heads."""
+    """RoPE table of the current request; it covers all heads even if `part` selects some."""
     first_query: int
     """Position of query[..., 0, :]; query t sees keys 0..first_query + t."""
     scaling: float
     """Factor of the scores before softmax."""
     held: PreallocatedLayer | None = None
-    """Cache layer that holds the keys and values of all heads, and keeps rotated keys."""
+    """The key-value cache of this layer, for all heads; it also keeps rotated keys. None without a
+    cache."""
     part: tuple[int, int] = (0, 1)
-    """(index, number): these heads are part `index` of `number` equal parts of the model's heads.
+    """(index, number): the tensors hold part `index` of `number` equal parts of the model's heads.
     """
 
     @property
@@ -40,7 +41,7 @@ class AttentionInputs:
         return self.key.shape[2]
 
     def rotation(self, table: RopeTable | None = None) -> Rotation:
-        """Return rotations by `table`, or by the request's table."""
+        """Return a function that rotates these heads by `table`; None means the request's table."""
         return Rotation(table or self.table, self.query, self.part)
 
     def placed(self, placement: Placement, seen: slice) -> torch.Tensor:
@@ -58,7 +59,7 @@ class AttentionInputs:
         return self.held.placed(placement, seen)[:, index * heads : (index + 1) * heads]
 
     def of_heads(self, index: int, number: int) -> AttentionInputs:
-        """Return the inputs of part `index` of `number` equal parts of the heads."""
+        """Return these inputs restricted to part `index` of `number` equal parts of the heads."""
         query, key, value = (
             states.chunk(number, dim=1)[index] for states in (self.query, self.key, self.value)
         )

@@ -54,7 +54,7 @@ def _rotated(states: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torc
 # Patch each module once per process.
 @functools.cache
 def keep_precision(model_type: str) -> None:
-    """Make the layers of this model type rotate in the precision of their cosines.
+    """Patch transformers' layers of this model type to rotate in the cosines' precision.
 
     Args:
       model_type: a model type of `lce_core.rope.architectures`.

@@ -14,11 +14,11 @@ from typing import NamedTuple
 import torch
 
 _ROWS = 4096
-"""Rows merged at a time."""
+"""Queries merged at a time, to keep float32 copies small."""
 
 
 class Partial(NamedTuple):
-    """Attention restricted to some keys, with at least one key for every query."""
+    """Attention of queries to some of their keys (at least one each), which `merge` can extend."""
 
     output: torch.Tensor
     """(batch, heads, queries, head_dim)"""
@@ -26,12 +26,12 @@ class Partial(NamedTuple):
     """(batch, heads, queries) natural logarithm of the softmax denominator, float32 or float64."""
 
     def rows(self, start: int, stop: int | None = None) -> Partial:
-        """Return the rows of queries start..stop as views."""
+        """Return views of queries start..stop - 1; up to the last query if `stop` is None."""
         return Partial(self.output[:, :, start:stop], self.lse[:, :, start:stop])
 
 
 def merge(first: Partial, second: Partial) -> Partial:
-    """Return attention over the union of two disjoint key sets seen by the same queries.
+    """Return attention over the union of two disjoint key sets, for the same queries.
 
     Raises:
       AssertionError: if a part records gradients; they would be wrong, because torch does not
@@ -42,9 +42,9 @@ def merge(first: Partial, second: Partial) -> Partial:
 
 
 def merge_rows(all_rows: Partial, start: int, part: Partial) -> None:
-    """Merge `part` into `all_rows.output` from row `start` on, in place.
+    """Merge `part` into the outputs of queries start, start + 1, ... of `all_rows`, in place.
 
-    The log-sum-exp of `all_rows` is not updated, so each row can be merged only once.
+    The log-sum-exp of `all_rows` is not updated, so each query can be merged only once.
 
     Raises:
       AssertionError: if a part records gradients, as in `merge`.
@@ -72,7 +72,7 @@ def _mixed(first: Partial, second: Partial, out: torch.Tensor | None = None) -> 
 
 
 def concatenate(parts: Sequence[Partial]) -> Partial:
-    """Concatenate parts of consecutive queries over the same keys."""
+    """Join parts of consecutive queries into one part for all of them."""
     if len(parts) == 1:
         return parts[0]
     # Concatenate in the memory order (tokens, heads, elements), which kernels write and models

@@ -19,8 +19,8 @@ from lce_core.rope import RopeTable
 class Placement:
     """The rule by which keys are rotated: the key at position p is rotated to p // group.
 
-    With a ceiling, the key is rotated back by ceiling - p // group instead. Equal placements of one
-    table rotate keys identically in chunks of any size, because rotation is elementwise.
+    With a ceiling, the key is rotated backwards by ceiling - p // group instead. Equal placements
+    rotate a key to the same bits however many keys are rotated together.
     """
 
     table: RopeTable
@@ -28,7 +28,8 @@ class Placement:
     group: int = 1
     """Number of consecutive tokens that share a position."""
     ceiling: int | None = None
-    """Rotate keys back by the ceiling minus their position; queries then need no rotation."""
+    """Position of all queries, or None. If set, the keys are rotated back by their distance to it,
+    and the queries stay unrotated."""
 
     def rotate(
         self, keys: torch.Tensor, seen: slice, part: tuple[int, int] = (0, 1)
@@ -48,10 +49,10 @@ class Placement:
 
 
 class PlacedKeys:
-    """Cache of rotated keys of a growing text, each rotated once.
+    """Rotated keys of a growing text, kept so that decoding rotates only the new keys.
 
-    The requested range may start later in each call, as a window does. Earlier keys are dropped
-    when the memory is full.
+    The requested range may start later in each call, as a window does. When the memory is full, the
+    keys before the requested range are dropped.
     """
 
     def __init__(self, placement: Placement) -> None:
@@ -60,7 +61,7 @@ class PlacedKeys:
         self._room: torch.Tensor | None = None
 
     def get(self, keys: torch.Tensor, seen: slice, capacity: int) -> torch.Tensor:
-        """Return rotated keys (batch, kv_heads, seen, head_dim).
+        """Return the keys at positions `seen`, rotated: (batch, kv_heads, seen, head_dim).
 
         The result is a view that is valid until the next call.
 
@@ -81,12 +82,12 @@ class PlacedKeys:
         return self._room[:, :, seen.start - self._first : seen.stop - self._first]
 
     def cut_back(self, num_tokens: int) -> None:
-        """Drop all keys after the first `num_tokens` tokens of the text."""
+        """Forget the rotated keys of all tokens after the first `num_tokens` of the text."""
         self._stop = min(self._stop, num_tokens)
         self._first = min(self._first, self._stop)
 
     def select(self, texts: torch.Tensor) -> None:
-        """Keep these rows of the batch, in this order."""
+        """Keep only the texts at these batch indices, in this order."""
         if self._room is not None:
             self._room = self._room.index_select(0, texts)
 

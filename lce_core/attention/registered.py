@@ -40,10 +40,10 @@ def _attention(
     dropout: float = 0.0,
     **kwargs: Any,  # noqa: ARG001 - position_ids and flags that transformers passes to all
 ) -> tuple[torch.Tensor, None]:
-    """Compute the registered attention: output (batch, tokens, heads, head_dim).
+    """Run the module's attention scheme on one layer; transformers calls this function.
 
-    States have the shapes of AttentionInputs. Keys and values are tensors or objects from
-    `lce_core.attention.cache`.
+    Returns the output (batch, tokens, heads, head_dim). States have the shapes of AttentionInputs;
+    keys and values are tensors or objects from `lce_core.attention.cache`.
     """
     scheme, table = module.lce_scheme
     # The mask function below never makes a mask, so this one comes from the caller.
@@ -113,7 +113,7 @@ def _mask(
     attention_mask: torch.Tensor | None,
     **kwargs: Any,  # noqa: ARG001 - sizes and flags that transformers passes to all
 ) -> None:
-    """Return no mask, since schemes are causal by themselves, and refuse all other masks."""
+    """Return None, since schemes are causal by themselves; refuse padding, packing and gaps."""
     padded = attention_mask is not None and not bool(attention_mask.all())
     if padded or mask_function is not causal_mask_function:
         raise SpecError(

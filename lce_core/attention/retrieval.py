@@ -37,11 +37,12 @@ from lce_core.attention.schemes import BlockRetrieval
 from lce_core.rope import RopeTable
 
 _ELEMENTS = 1 << 24
-"""Limit on scores and states per segment of queries; one chunk may exceed it."""
+"""Numbers in memory at one time, for scores and states; a segment holds as many queries as fit, but
+at least those of one chunk."""
 
 
 class _Segment(NamedTuple):
-    """Queries first..stop of the text: part of one chunk, or all queries of `num_chunks` chunks."""
+    """Queries first..stop - 1 of the text: part of one chunk, or all of `num_chunks` chunks."""
 
     start: int
     """Start of the chunk that contains the first query."""
@@ -84,7 +85,11 @@ def attend(scheme: BlockRetrieval, inputs: AttentionInputs) -> torch.Tensor:
 
 
 def _segments(first: int, stop: int, chunk: int, rows: int) -> Iterator[_Segment]:
-    """Yield all queries in order; a segment spans several chunks if `rows` queries allow it."""
+    """Split queries first..stop - 1 into segments, in order.
+
+    A segment holds several whole chunks of together at most `rows` queries, else one chunk or the
+    rest of one.
+    """
     while first < stop:
         start = first // chunk * chunk
         num_chunks = max(1, min(rows, stop - first) // chunk) if first == start else 1
@@ -94,7 +99,7 @@ def _segments(first: int, stop: int, chunk: int, rows: int) -> Iterator[_Segment
 
 
 class _Memory:
-    """The blocks before the last chunk, from which queries select."""
+    """All blocks before the text's last chunk; a query selects among those before its own chunk."""
 
     def __init__(
         self,
@@ -116,7 +121,7 @@ class _Memory:
         self.landmarks = Rotation(table, landmarks)(landmarks, last)
 
     def read(self, query: torch.Tensor, segment: _Segment) -> tuple[torch.Tensor, torch.Tensor]:
-        """Read the blocks that the queries' landmarks select.
+        """Select `top_k` blocks for each query by their landmarks' scores; attend to each block.
 
         Args:
           query: (batch, kv_heads, query heads per key-value head, chunks, queries, head_dim),
@@ -172,5 +177,5 @@ class _Memory:
 
 
 def _exact_scores(query: torch.Tensor, landmark: torch.Tensor) -> torch.Tensor:
-    """Return float32 products (..., queries, landmarks) of states and float64 landmarks."""
+    """Return scores (..., queries, landmarks), computed in float64 and rounded once to float32."""
     return (query.double() @ landmark.transpose(-1, -2)).float()

@@ -39,25 +39,32 @@ class RequestRotary(nn.Module):
         """Round cosines to the states' dtype, as transformers' own module does."""
 
     def begin(self, table: RopeTable, num_tokens: int) -> None:
-        """Use `table` for positions 0..num_tokens - 1."""
+        """Start a request: rotate texts of up to `num_tokens` tokens by `table` from now on."""
         self.table, self.num_tokens = table, num_tokens
 
     def begin_rows(self, seeds: NDArray[np.uint64]) -> None:
-        """Announce the seeds of the training rows; subclasses with random positions use them."""
+        """Pass the seeds of the next pass's training rows; this class ignores them.
+
+        Subclasses with random positions draw each row's positions from its seed.
+        """
 
     def what_is_in_force(self) -> tuple[object, ...]:
-        """Return a key; equal keys mean that one-token passes agree outside attention."""
+        """Return a key of the current table; a recorded pass is valid while the key stays equal."""
         assert self.table is not None
         return self.table.inv_freq.tobytes(), self.table.attention_factor, self.table.positions
 
     def constants(self, device: torch.device) -> torch.Tensor:
-        """Return the tensor on `device` that passes read besides weights and positions."""
+        """Return the inverse frequencies on `device`, which a recorded pass must keep alive."""
         assert self.table is not None
         return frequencies(self.table, device)
 
     @contextmanager
     def of_known_positions(self) -> Iterator[None]:
-        """Skip the check of positions inside the block, because it waits for the device."""
+        """Skip the check of position_ids inside the `with` block.
+
+        The check reads their values, which waits for the GPU and is impossible while it is
+        recorded.
+        """
         self._positions_are_known = True
         try:
             yield
@@ -65,11 +72,7 @@ class RequestRotary(nn.Module):
             self._positions_are_known = False
 
     def check_length(self, length: int) -> None:
-        """Raise an error if a text of `length` tokens exceeds the request.
-
-        Raises:
-          SpecError: if it is longer.
-        """
+        """Raise SpecError if `length` exceeds the number of tokens that `begin` was given."""
         if length > self.num_tokens:
             raise SpecError(
                 "position_ids",

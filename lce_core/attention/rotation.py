@@ -54,7 +54,7 @@ def cosines(angles: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, tor
 
 
 class Rotation:
-    """Rotate states of one request.
+    """A function that rotates queries or keys by one RoPE table.
 
     Args:
       table: the request's frequencies.
@@ -84,8 +84,9 @@ class Rotation:
 
         Args:
           states: queries or keys.
-          positions: (tokens,) or (1,), or a slice of that length, whose cosines are cached.
-          group: number of tokens of a slice that share a position: p goes to p // group + shift.
+          positions: one position per token, or a single one for all tokens. Cosines of a slice are
+            cached, those of a tensor are not.
+          group: for a slice, p is rotated to p // group + shift: `group` tokens share a position.
           shift: see `group`.
           back: rotate by the negative positions.
         """
@@ -143,7 +144,7 @@ class Rotation:
 
 
 def check_heads(table: RopeTable, num_heads: int, num_kv_heads: int) -> None:
-    """Raise an error if the heads cannot share the table.
+    """Check that a table with one row per head fits the model's heads.
 
     Raises:
       SpecError: if a (heads, pairs) table has another number of heads, or different rows for the
@@ -173,12 +174,16 @@ class _Piece(NamedTuple):
 
     block: int
     places: range
-    """One number per token; divided by `group`, it is the token's row of the block."""
+    """One number per token: divided by `group` and rounded down, it is the token's row among the
+    block's cosines."""
     group: int
 
 
 def _pieces(start: int, stop: int, group: int, shift: int) -> Iterator[_Piece]:
-    """Split positions start..stop, mapped to position // group + shift, at block boundaries."""
+    """Split a slice of positions, each rotated to p // group + shift, where a new block begins.
+
+    A piece also holds at most `_BLOCK` tokens.
+    """
     while start < stop:
         block = (start // group + shift) // _BLOCK
         before = (block * _BLOCK - shift) * group

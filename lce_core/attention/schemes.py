@@ -16,13 +16,13 @@ from lce_core.attention import AttentionScheme
 
 @dataclass(frozen=True)
 class FullCausal(AttentionScheme):
-    """Every earlier token at its true distance; for tables with one base per head."""
+    """Every earlier token at its true distance; used when each head has its own RoPE base."""
 
     kernel: ClassVar[str] = "lce_core.attention.causal:full_causal"
     differentiable: ClassVar[bool] = True
 
     def distance(self, query: int, key: int) -> int | None:
-        """Return the relative position of the key, None for later tokens."""
+        """Return query - key, or None if the key comes after the query."""
         return query - key if key <= query else None
 
 
@@ -31,14 +31,18 @@ class LambdaShaped(AttentionScheme):
     """A window of recent tokens, and the first tokens at a constant distance."""
 
     window: int
-    """Recent tokens each token sees, itself included; also the largest distance."""
+    """Most recent tokens that each query sees, itself included; also the distance of the first
+    tokens."""
     num_global: int
     """First tokens of the text that every token sees."""
 
     kernel: ClassVar[str] = "lce_core.attention.windowed:lambda_shaped"
 
     def distance(self, query: int, key: int) -> int | None:
-        """Return the true distance within the window, `window` for the first tokens, else None."""
+        """Return query - key within the window, `window` for the first tokens before it.
+
+        None for all other keys, which the query does not see.
+        """
         if key > query:
             return None
         if query - key < self.window:
@@ -46,23 +50,27 @@ class LambdaShaped(AttentionScheme):
         return self.window if key < self.num_global else None
 
     def mean_keys(self, length: float) -> float:
-        """Return the mean size of the window plus the first tokens."""
+        """Return the mean number of keys per query: in the window, and first tokens before it."""
         return _in_windows(length, self.window, self.num_global)
 
 
 @dataclass(frozen=True)
 class GroupedNeighbour(AttentionScheme):
-    """Neighbours at their true distance, and farther tokens at floored positions."""
+    """Keys in the window at their true distance; farther positions are divided by `group`."""
 
     window: int
-    """Number of neighbours at their true distance; a multiple of `group`."""
+    """Most recent tokens, the query included, at their true distance; a multiple of `group`."""
     group: int
     """Number of tokens that share one position beyond the window."""
 
     kernel: ClassVar[str] = "lce_core.attention.windowed:grouped_neighbour"
 
     def distance(self, query: int, key: int) -> int | None:
-        """Return the true distance within the window, else the shifted group distance."""
+        """Return query - key within the window; None for keys after the query.
+
+        Before the window, return the difference of query // group and key // group, plus a constant
+        that makes distances continue at the window's edge.
+        """
         if key > query:
             return None
         if query - key < self.window:
@@ -90,7 +98,10 @@ class CacheSinks(AttentionScheme):
     kernel: ClassVar[str] = "lce_core.attention.windowed:cache_sinks"
 
     def distance(self, query: int, key: int) -> int | None:
-        """Return the true distance in the window, the cache distance of a sink, else None."""
+        """Return query - key in the window, the distance in the cache for a sink before it.
+
+        None for all other keys, which the query does not see.
+        """
         if key > query:
             return None
         if query - key < self.window:
@@ -100,7 +111,7 @@ class CacheSinks(AttentionScheme):
         return min(query, self.num_sinks + self.window - 1) - key
 
     def mean_keys(self, length: float) -> float:
-        """Return the mean size of the window plus the sinks."""
+        """Return the mean number of keys per query: in the window, and sinks before it."""
         return _in_windows(length, self.window, self.num_sinks)
 
 
@@ -111,12 +122,16 @@ class Rectified(AttentionScheme):
     window: int
     """Tokens at their true distance; also the distance of the first token beyond the window."""
     leak: int | None = None
-    """Tokens per unit of distance beyond the window; None keeps the distance constant."""
+    """Farther tokens over which the distance grows by 1; None keeps it at `window`."""
 
     kernel: ClassVar[str] = "lce_core.attention.windowed:rectified"
 
     def distance(self, query: int, key: int) -> float | None:
-        """Return the true distance within the window, else window + (distance - window) / leak."""
+        """Return query - key within the window; None for keys after the query.
+
+        Before the window, return `window` plus the number of tokens beyond it divided by `leak`, or
+        `window` alone without a leak.
+        """
         if key > query:
             return None
         beyond = query - key - self.window
@@ -142,13 +157,13 @@ class ShiftedSparse(AttentionScheme):
     heads_alike: ClassVar[bool] = False
 
     def distance(self, query: int, key: int, shifted: bool = False) -> int | None:
-        """Return the true distance within a block of the plain or the shifted heads, else None."""
+        """Return query - key if one block of the plain (or shifted) heads holds both; else None."""
         shift = self.group // 2 if shifted else 0
         same = (query + shift) // self.group == (key + shift) // self.group
         return query - key if same and key <= query else None
 
     def mean_keys(self, length: float) -> float:
-        """Return half a block, averaged over plain heads and shifted heads with two half blocks."""
+        """Return the mean number of keys per query over both halves of the heads."""
         if length < self.group:
             return length / 2
         # Plain heads see g / 2 keys on average. Shifted heads see g / 4 in their two half blocks (g
@@ -159,7 +174,10 @@ class ShiftedSparse(AttentionScheme):
 
 @dataclass(frozen=True)
 class GroupedSoftmax(AttentionScheme):
-    """Every earlier token at its true distance, weighted by block through landmarks."""
+    """Landmark attention as in training: earlier tokens, weighted through their block's landmark.
+
+    Distances are true; `lce_core.attention.landmark` has the formula.
+    """
 
     block: int
     """Tokens of a block; the last one is its landmark."""
@@ -169,30 +187,33 @@ class GroupedSoftmax(AttentionScheme):
     uses_flash: ClassVar[bool] = False
 
     def distance(self, query: int, key: int) -> int | None:
-        """Return the relative position of the key, None for later tokens."""
+        """Return query - key, or None if the key comes after the query."""
         return query - key if key <= query else None
 
 
 @dataclass(frozen=True)
 class BlockRetrieval(AttentionScheme):
-    """The query's chunk as in GroupedSoftmax, and earlier blocks selected by landmarks."""
+    """Landmark attention at inference: the query's chunk and the best-scored earlier blocks."""
 
     block: int
     """Tokens of a block; the last one is its landmark."""
     top_k: int
     """Number of blocks before the chunk that each query and head selects."""
     chunk: int
-    """Tokens that attend to each other; a multiple of `block`."""
+    """Tokens of a chunk, within which a query sees every earlier token; a multiple of `block`."""
 
     kernel: ClassVar[str] = "lce_core.attention.retrieval:attend"
     uses_flash: ClassVar[bool] = False
 
     def distance(self, query: int, key: int) -> int | None:
-        """Return the true distance within the query's chunk, None before it (scores decide)."""
+        """Return query - key within the query's chunk; None for later keys and for earlier chunks.
+
+        The distance of a key in an earlier chunk depends on which blocks the query selects.
+        """
         return query - key if query // self.chunk * self.chunk <= key <= query else None
 
     def mean_keys(self, length: float) -> float:
-        """Return half a chunk plus, after the first chunk, landmarks and selected blocks."""
+        """Return the mean number of keys per query: chunk, earlier landmarks, `top_k` blocks."""
         if length <= self.chunk:
             return length / 2
         # `before` is the share of tokens that have at least one chunk before their own.
@@ -202,7 +223,7 @@ class BlockRetrieval(AttentionScheme):
 
 
 def _in_windows(length: float, window: int, first: int) -> float:
-    """Return the mean number of keys in a window and among the first tokens before it."""
+    """Return the mean number of keys per query: a window, and the first tokens before it."""
     # Queries within the first window see a growing number of keys, later ones the whole window. The
     # first tokens leave the window one by one: a growing number of them, then all, is seen beyond
     # it.

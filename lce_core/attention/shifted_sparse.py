@@ -18,7 +18,7 @@ States = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 def attend(scheme: ShiftedSparse, inputs: AttentionInputs) -> torch.Tensor:
-    """Return the attention output (batch, heads, tokens, head_dim) of rows of whole blocks."""
+    """Return the attention output (batch, heads, tokens, head_dim) of texts of whole blocks."""
     length, first_query = inputs.length, inputs.first_query
     assert not first_query, "a training scheme, used with a cache"
     assert scheme.group % 2 == 0, f"blocks of {scheme.group} tokens"
@@ -52,7 +52,7 @@ def _halves_of_heads(states: States) -> tuple[States, States]:
 
 
 def _attend_shifted(states: States, group: int, scaling: float) -> torch.Tensor:
-    """Attend within a half block at either end and whole blocks between; nothing wraps around."""
+    """Attend within the first half block, each whole block after it, and the last half block."""
     half, between = group // 2, states[0].shape[2] - group
     first, middle, last = zip(
         *(part.split([half, between, half], dim=2) for part in states), strict=True

@@ -35,7 +35,10 @@ def _attention(
     scaling: float,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Compute the registered attention: output (batch, tokens, heads, head_dim)."""
+    """Compute one layer's attention, causal by this package or as in stock transformers.
+
+    transformers calls this function. Returns the output (batch, tokens, heads, head_dim).
+    """
     if isinstance(key, PreallocatedLayer):
         key, value = key.keys, key.values
     if attention_mask is None and _is_ours(query, key):
@@ -52,7 +55,7 @@ def _attention(
 
 
 def _is_ours(query: torch.Tensor, key: torch.Tensor) -> bool:
-    """Return True if the query follows cached tokens and this package's kernels should run.
+    """Return True if the query follows cached tokens and a fast backend of `flash` can run.
 
     For single tokens torch is slow. cuDNN, which it tries first on newer GPUs, builds a plan for
     each number of keys, which takes tens of milliseconds per token. The CPU kernel reads shared
@@ -72,7 +75,7 @@ def _mask(
     attention_mask: torch.Tensor | None,
     **given: Any,
 ) -> torch.Tensor | None:
-    """Return no mask if causality is the only restriction, even for later pieces of a text."""
+    """Return None if `_attention` can be causal without a mask, else transformers' own mask."""
     filled = kv_length == q_offset + q_length
     # Without a mask, queries are taken to be the last tokens, which is not the case here.
     if not filled:

@@ -22,15 +22,16 @@ from lce_core.attention.cache import PreallocatedCache, groups_of
 from lce_core.attention.rotary import RequestRotary
 
 Attend = Callable[..., tuple[torch.Tensor, None]]
-"""Return the output of a layer's registered attention, given its query, keys and values."""
+"""A layer's registered attention: a function of its query, keys and values that returns (output,
+None)."""
 Replay = Callable[[], None]
 
 
 class Recorder(Protocol):
-    """Interface of a device's recorder of operations."""
+    """What a device provides to record operations; CudaRecorder is the implementation for GPUs."""
 
     def aside(self) -> AbstractContextManager[None]:
-        """Enter a context in which work can be recorded, in order with the work outside it."""
+        """Enter a context for recording, which runs in order with the work outside it."""
 
     def begin(self) -> None:
         """Start recording, and allocate memory that recordings may use."""
@@ -60,7 +61,10 @@ class CudaRecorder:
         present.wait_stream(self._stream)
 
     def begin(self) -> None:
-        """Start a graph; "thread_local" lets other threads continue to allocate memory."""
+        """Start capturing a CUDA graph.
+
+        The mode "thread_local" lets other threads continue to allocate memory meanwhile.
+        """
         self._graph = torch.cuda.CUDAGraph()
         self._graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
 
@@ -73,7 +77,9 @@ class CudaRecorder:
 
 
 class TokenGraphs:
-    """Run passes of one token for each text of a batch.
+    """Decode one token per text by replaying a recorded pass.
+
+    A new recording is made when the batch size or the RoPE table changes.
 
     Args:
       decoder: transformers' decoder, with the registered attention of `stock` or `registered`.
@@ -175,7 +181,10 @@ class _Pass:
 
 
 class Postponed:
-    """Placeholder for a layer's keys and values while a pass is recorded."""
+    """Stand-in for keys and values while a pass is recorded.
+
+    It splits the recording at attention.
+    """
 
     def __init__(
         self, cache: _RecordingCache, layer: int, keys: torch.Tensor, values: torch.Tensor
@@ -183,7 +192,10 @@ class Postponed:
         self._cache, self._layer, self._keys, self._values = cache, layer, keys, values
 
     def attend(self, query: torch.Tensor, attend: Attend) -> torch.Tensor:
-        """Return the buffer that will hold the output (batch, 1, heads, head_dim) of `attend`."""
+        """Split the recording at this attention call.
+
+        Returns the buffer that receives the output (batch, 1, heads, head_dim) at each replay.
+        """
         recorder, calls = self._cache.recorder, self._cache.recorded.calls
         output = query.new_empty(len(query), 1, query.shape[1], self._values.shape[-1])
         own = (self._layer, query, self._keys, self._values, attend, output)
@@ -193,7 +205,7 @@ class Postponed:
 
 
 def over_caches(attention: Attend) -> Attend:
-    """Extend a registered attention function to what the caches of this package hand over.
+    """Decorate a registered attention function so that it accepts the caches of this package.
 
     Besides tensors, keys may be a tuple with one layer for each group of texts (`RaggedCache`), or
     the placeholder of a recorded pass.
@@ -223,7 +235,7 @@ def over_caches(attention: Attend) -> Attend:
 
 
 class _RecordingCache(DynamicCache):
-    """Report the sizes of another cache without storing anything."""
+    """Cache used while a pass is recorded: has the sizes of another cache and stores nothing."""
 
     def __init__(self, cache: PreallocatedCache, recorded: _Pass, recorder: Recorder) -> None:
         super().__init__()
@@ -238,6 +250,6 @@ class _RecordingCache(DynamicCache):
         *_: Any,
         **__: Any,
     ) -> tuple[Any, Any]:
-        """Return placeholders in place of keys and values (batch, kv_heads, 1, head_dim)."""
+        """Return a `Postponed` for keys and one for values, so that attention is not recorded."""
         postponed = Postponed(self, layer_idx, key_states, value_states)
         return postponed, postponed

@@ -25,11 +25,11 @@ from lce_core.attention.schemes import CacheSinks, GroupedNeighbour, LambdaShape
 from lce_core.rope import RopeTable
 
 _SEGMENT = 2048
-"""Queries processed together where work is linear; keeps temporaries in the processor's cache."""
+"""Queries processed together; keeps temporary tensors small enough for the processor's cache."""
 
 Far = Callable[[AttentionInputs], Iterable[Partial]]
-"""Attention beyond the window. The function receives the queries that have at least one key beyond
-their window and returns parts for consecutive queries."""
+"""Attention to the keys before the window. The function receives the queries that have at least one
+such key, and yields one Partial for each group of consecutive queries."""
 
 
 def lambda_shaped(scheme: LambdaShaped, inputs: AttentionInputs) -> torch.Tensor:
@@ -115,7 +115,7 @@ def _slowed(table: RopeTable, leak: int) -> RopeTable:
 
 
 def _attend_near_and_far(window: int, far: Far, inputs: AttentionInputs) -> torch.Tensor:
-    """Return the attention output (batch, heads, queries, head_dim).
+    """Attend to the window, then merge in the keys before it; (batch, heads, queries, head_dim).
 
     Args:
       window: number of recent tokens at their true distance, the query's own included.
@@ -135,7 +135,7 @@ def _attend_near_and_far(window: int, far: Far, inputs: AttentionInputs) -> torc
 
 
 def _attend_near(window: int, inputs: AttentionInputs) -> Partial:
-    """Attend to the window in segments of queries, so that few rotated states exist at a time."""
+    """Attend to each query's window in segments of queries, to hold few rotated states at once."""
     query, rotate = inputs.query, inputs.rotation()
     num_queries = query.shape[2]
     precise = torch.promote_types(query.dtype, torch.float32)

@@ -60,14 +60,14 @@ class ContinuousRotary(RequestRotary):
         self._integrated: tuple[Tensor, Tensor, Tensor] | None = None
 
     def begin(self, table: RopeTable, num_tokens: int) -> None:
-        """Use the learned frequencies of the request's scale, computed with the current weights."""
+        """Start a request with the frequencies that the current weights give for its scale."""
         self.lengths = replace(self.lengths, request=num_tokens)
         self._seeds = None
         inv_freq = self._all_scales()[self.method.scale_at(self.lengths) - 1]
         super().begin(replace(table, inv_freq=inv_freq.numpy()), num_tokens)
 
     def begin_rows(self, seeds: NDArray[np.uint64]) -> None:
-        """Announce the training rows' seeds, which determine their scales and positions."""
+        """Pass the seeds of the next pass's training rows; each determines its row's positions."""
         self._seeds = seeds
 
     def forward(self, x: Tensor, position_ids: Tensor) -> tuple[Tensor, Tensor]:
@@ -91,7 +91,7 @@ class ContinuousRotary(RequestRotary):
         return self._of(positions[..., None], inv_freq.to(x.device)[:, None], x)
 
     def frequencies(self, largest: int) -> Tensor:
-        """Return inverse frequencies (largest, pairs) of scales 1..largest, differentiable.
+        """Return inverse frequencies (largest, pairs); row t - 1 is scale t. Differentiable.
 
         Returns:
           float64 on the CPU; those of scale 1 equal the base model's exactly.
@@ -143,7 +143,7 @@ class ContinuousRotary(RequestRotary):
 
 @dataclass(frozen=True, eq=False)
 class SampledRow:
-    """The random properties of one training row."""
+    """Scale and token positions that were drawn for one training row."""
 
     scale: int
     positions: NDArray[np.float64]

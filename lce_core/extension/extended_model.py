@@ -58,7 +58,7 @@ class ExtendedModel:
         """Kernel family that computes attention, as recorded with results."""
         self.training = training
         self.inserter = inserter
-        """Inserts the method's own tokens into texts; None if the method has none."""
+        """Inserts the method's own tokens (landmarks) into texts; None if the method has none."""
         self._positions = positions
         self._rotary = rotary
         self._hands_layers_over = model.config._attn_implementation in (ATTENTION, STOCK)
@@ -66,18 +66,18 @@ class ExtendedModel:
 
     @property
     def coarse(self) -> bool:
-        """True in half precision, where batching can change which token is most likely."""
+        """True for half-precision weights: batching can then change the most likely token."""
         return self.model.dtype in HALF
 
     def begins_alike(self, shorter: int, longer: int) -> bool:
-        """Return True if both requests treat their first `shorter` tokens alike.
+        """Return True if requests of both lengths treat their first `shorter` tokens alike.
 
-        Attention is causal, so the results for these tokens then agree up to rounding. In half
-        precision rounding matters, so the answer is always False.
+        One pass over the longer text then serves both, because attention is causal and results
+        agree up to rounding. Always False in half precision, where rounding matters.
 
         Args:
           shorter: tokens of one request.
-          longer: tokens of the other; the method reaches both.
+          longer: tokens of the other, for which the method must be defined.
         """
         if self.coarse:
             return False
@@ -87,7 +87,7 @@ class ExtendedModel:
         return begins_alike(self.method, self.geometry, first, second)
 
     def begin_request(self, num_tokens: int) -> None:
-        """Fix table and attention scheme of a request, before its first forward pass.
+        """Set the RoPE table and attention scheme for a text length, before its first forward pass.
 
         Args:
           num_tokens: prompt plus tokens to generate, or a training sequence; inserted tokens do not
@@ -117,7 +117,7 @@ class ExtendedModel:
             attention.lce_scheme = None if scheme is None else (scheme, table)
 
     def request_key(self, num_tokens: int) -> tuple[object, ...]:
-        """Return a key that is equal for requests with the same frequencies and attention."""
+        """Return a key: requests with equal keys have the same frequencies and attention."""
         lengths = ContextLengths(self.trained, self.target, num_tokens)
         table, scheme = table_and_scheme(
             self.method, self.geometry, lengths, training=self.training
@@ -140,11 +140,11 @@ class ExtendedModel:
         return PreallocatedCache(room, hands_layers_over=self._hands_layers_over)
 
     def _expanded(self, num_tokens: int) -> int:
-        """Return the length of a text's first tokens together with the tokens inserted in them."""
+        """Return the length of `num_tokens` text tokens with the method's inserted tokens."""
         return self.inserter.length(num_tokens) if self.inserter else num_tokens
 
     def replay_tokens(self, recorder: Recorder) -> None:
-        """Record one-token passes once per request and replay them, if the attention allows it.
+        """Make later one-token passes replay a recording, if the attention allows recording.
 
         transformers calls the flash-attn package directly, so a recording cannot be split there.
         """
@@ -152,7 +152,7 @@ class ExtendedModel:
             self._graphs = TokenGraphs(self.model.get_decoder(), self._rotary, recorder)
 
     def begin_rows(self, seeds: NDArray[np.uint64]) -> None:
-        """Announce the training rows of the next forward pass.
+        """Pass the seeds of the next forward pass's training rows to the rotary module.
 
         Args:
           seeds: (rows,) one seed per row, which determines everything random about the row.
@@ -229,7 +229,7 @@ def _attentions(model: PreTrainedModel) -> list[Any]:
 def table_and_scheme(
     method: Method, geometry: RopeGeometry, lengths: ContextLengths, *, training: bool
 ) -> tuple[RopeTable, AttentionScheme | None]:
-    """Return the method's table and attention scheme at these lengths; None means stock attention.
+    """Return the method's RoPE table and attention scheme; scheme None means stock attention.
 
     Raises:
       SpecError: if the table does not fit the model's heads.

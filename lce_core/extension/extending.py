@@ -113,7 +113,7 @@ def extend(
 
 
 def _registered(name: str, scheme: AttentionScheme | None, *, training: bool) -> str:
-    """Return the name of the attention in transformers' registry."""
+    """Return the name under which transformers finds the attention function."""
     if scheme is not None:
         return ATTENTION
     # Training never continues a cached text, so it needs no STOCK attention.

@@ -1,8 +1,8 @@
-"""Tokens that a method inserts into texts: their positions and their row of weights.
+"""Tokens that a method inserts into texts (landmarks): their positions, and their embedding.
 
-The token is inserted after every `block - 1` tokens of text. The numbers of text tokens and
-expanded tokens therefore determine each other, and the length of a cache tells the position in the
-text.
+The token is inserted after every `block - 1` tokens of text. The length of a text and its length
+with inserted tokens therefore determine each other, and the length of a cache tells the position in
+the text. "Expanded" means with inserted tokens.
 """
 
 from __future__ import annotations
@@ -33,11 +33,14 @@ class Inserter:
     """Id of the inserted token."""
 
     def length(self, num_tokens: int) -> int:
-        """Return the expanded length of a text's first `num_tokens` tokens."""
+        """Return the number of tokens after insertion into a text of `num_tokens` tokens."""
         return num_tokens + num_tokens // (self.insertion.block - 1)
 
     def places(self, first: int, num_tokens: int) -> NDArray[np.int64]:
-        """Return positions (num_tokens,) in the expanded text of text tokens first.."""
+        """Return the positions (num_tokens,) in the expanded text of `num_tokens` text tokens.
+
+        The first of them is text token `first`.
+        """
         tokens = np.arange(first, first + num_tokens)
         return tokens + tokens // (self.insertion.block - 1)
 

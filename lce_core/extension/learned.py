@@ -1,4 +1,4 @@
-"""Parameters that a method learns besides the model's weights: rotary module and file."""
+"""Parameters that a method adds and trains besides the model's weights, such as those of CLEX."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ROTARY = "model.rotary_emb."
 def make_rotary(
     method: Method, geometry: RopeGeometry, lengths: ContextLengths, *, identity: bool, seed: int
 ) -> RequestRotary:
-    """Create the rotary module of a method, with its learned parameters at their initial values."""
+    """Create the method's rotary module; parameters that it adds have their initial values."""
     if method.rotary is None:
         return RequestRotary(geometry.rotary_dim, identity=identity)
     module, _, name = method.rotary.partition(":")
@@ -35,7 +35,7 @@ def make_rotary(
 
 
 def save_learned(weights: Mapping[str, torch.Tensor], folder: Path) -> dict[str, torch.Tensor]:
-    """Write a method's learned parameters, if any, to `folder`; return the model's own weights."""
+    """Split a state dict: write the method's parameters, if any, to `folder`; return the rest."""
     learned = {
         name.removeprefix(_ROTARY): tensor.detach().contiguous()
         for name, tensor in weights.items()

@@ -1,8 +1,8 @@
 """Read and write frequencies as transformers configurations state them.
 
 `rope_parameters` of config.json names a form (`rope_type`) and its numbers. `stated_table` computes
-the form's table in float64. `statement` finds a form whose table is the given one. Older files have
-the same under `rope_scaling`, `type` and `rope_theta`.
+the RoPE table of such an entry in float64; `statement` finds an entry for a given table. Older
+files have the same under `rope_scaling`, `type` and `rope_theta`.
 
 This module loads no torch, because plans read the configurations of published weights.
 
@@ -23,9 +23,10 @@ from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 PLAIN = "default"
 TYPES = (PLAIN, "linear", "dynamic", "llama3", "yarn", "longrope")
-"""Forms that are read. The last one can state any table and is written if no other form fits."""
+"""Values of `rope_type` that can be read. "longrope" can state any table, so it is written if no
+other form fits."""
 _TRAINED = "original_max_position_embeddings"
-"""Key of the context in tokens with which a scaled model was trained before it was extended."""
+"""Key of the context in tokens with which a model was trained before its RoPE was scaled."""
 
 _DIGITS = 12
 """Significant digits of a base or factor that is derived from a table."""
@@ -34,7 +35,7 @@ _AGREEMENT = 1e-9
 
 
 def stated_parameters(config: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return the rotary embedding that config.json states, in the keys of `rope_parameters`.
+    """Return the rotary settings of config.json, under the keys of `rope_parameters`.
 
     Null values are kept, because transformers treats them differently from missing keys.
 
@@ -65,7 +66,7 @@ def stated_parameters(config: Mapping[str, Any], where: str) -> dict[str, Any]:
 def stated_table(
     parameters: Mapping[str, Any], geometry: RopeGeometry, context: int, length: int
 ) -> RopeTable:
-    """Return the table that transformers uses for a form in one pass over a text.
+    """Return the table that transformers uses for these settings in one pass over a text.
 
     Args:
       parameters: result of `stated_parameters`.
@@ -74,7 +75,7 @@ def stated_table(
       length: length of the text in tokens.
 
     Raises:
-      KeyError, TypeError, ValueError, ArithmeticError: if the form lacks a number, or has no table.
+      KeyError, TypeError, ValueError, ArithmeticError: if a number is missing or cannot be used.
     """
     theta = float(parameters["rope_theta"])
     own = geometry.inv_freq(theta)
@@ -111,7 +112,7 @@ def statement(
     table: RopeTable,
     context: int,
 ) -> dict[str, Any]:
-    """Return the simplest form that states `table` (pairs,); most programs read simple forms.
+    """Return the simplest `rope_parameters` for `table` (pairs,); most programs read simple forms.
 
     Args:
       method: may name its own form (`Method.stock_rope`).

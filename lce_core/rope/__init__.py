@@ -57,9 +57,9 @@ class RopeGeometry:
         return self.rotary_dim // 2
 
     def inv_freq(self, theta: float | None = None) -> Frequencies:
-        """Return unscaled inverse frequencies (num_pairs,), fastest first, for base `theta`.
+        """Return the inverse frequencies (num_pairs,) of base `theta`, fastest first, unscaled.
 
-        None uses the geometry's own base.
+        None uses the base model's own base.
         """
         exponents = np.arange(0, self.rotary_dim, 2, dtype=np.float64) / self.rotary_dim
         return np.asarray((self.theta if theta is None else theta) ** -exponents)
@@ -85,7 +85,7 @@ class ContextLengths:
 
 @dataclass(frozen=True, eq=False)
 class RopeTable:
-    """Frequencies of one request.
+    """Frequencies and softmax factor that a method uses for one text length.
 
     `inv_freq` is (pairs,) for all heads or (heads, pairs) for head-adaptive methods.
     `attention_factor` multiplies both queries and keys, so it multiplies every logit by its square.

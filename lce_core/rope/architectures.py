@@ -26,10 +26,11 @@ class Architecture:
     head_dim_follows: bool = True
     """True if a missing `head_dim` means hidden_size / heads; otherwise the key is required."""
     all_heads_have_keys: bool = False
-    """True if a missing `num_key_value_heads` means one per head; otherwise the key is required."""
+    """True if a missing `num_key_value_heads` means one per query head; otherwise the key is
+    required."""
     tied_embeddings: bool = False
     slides: bool = False
-    """True if a missing `sliding_window` means that there is one."""
+    """True if transformers uses a sliding window when the key `sliding_window` is missing."""
     rounds_cosines: bool = True
     """True if stock layers rotate with cosines in the model's dtype, False if in float32."""
 
@@ -44,4 +45,4 @@ ARCHITECTURES = {
     "qwen3": Architecture(head_dim_follows=False),
     "stablelm": Architecture(partial_rotary_factor=0.25),
 }
-"""Keys are the `model_type` of config.json."""
+"""Supported architectures; keys are the `model_type` of config.json."""

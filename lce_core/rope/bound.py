@@ -26,28 +26,28 @@ from lce_core.errors import SpecError
 from lce_core.rope import Frequencies
 
 SEARCHED = 1 << 24
-"""Default largest distance that a search for the first negative B_m covers."""
+"""Largest distance in tokens, by default, at which a search looks for a negative B_m."""
 EXPONENTS = range(17)
-"""Powers of ten of the bases in a grid."""
+"""Powers of ten in `grid`."""
 
 _BLOCK = 512
-"""Distances of one block of the matrix product in `discrimination_runs`."""
+"""Distances per column block of the matrix product in `discrimination_runs`."""
 _DOUBTFUL = 1e-6
 """Sums by angle addition have errors below 1e-8; sums this close to zero are computed directly."""
 
 
 @dataclass(frozen=True)
 class SmallestBase:
-    """Result of `smallest_base`."""
+    """The smallest admissible base of a grid, one with B_m >= 0 up to the wanted length."""
 
     base: float
     every_from: float | None
-    """Smallest base from which every base of the grid is proven admissible; None if there is none.
-    """
+    """Smallest base from which on every base is proven admissible; None if not even the grid's
+    largest is."""
 
 
 def discrimination(inv_freq: Frequencies, distances: NDArray[np.int64]) -> Frequencies:
-    """Return B_m of one head at each distance (distances,); at most its number of pairs."""
+    """Return B_m at each distance, (distances,), for the frequencies (pairs,) of one head."""
     angles = np.multiply.outer(distances.astype(np.float64), inv_freq)
     return np.asarray(np.cos(angles).sum(axis=-1))
 
@@ -83,7 +83,10 @@ def first_negative(inv_freq: Frequencies, length: int = SEARCHED) -> int | None:
 
 
 def bounded_length(inv_freq: Frequencies, searched: int = SEARCHED) -> int | None:
-    """Return L_theta in tokens; None if B_m stays non-negative up to the distance `searched`."""
+    """Return L_theta in tokens: the largest distance before the first with B_m < 0.
+
+    None if B_m stays non-negative up to the distance `searched`.
+    """
     first = first_negative(inv_freq, searched)
     return None if first is None else first - 1
 

@@ -18,8 +18,8 @@ from lce_core.rope import ContextLengths, Frequencies
 from lce_core.rope.bound import bounded_length, count_negative
 
 State = Literal["unchanged", "interpolated", "accelerated", "extrapolated"]
-"""Frequency equal to, lower or higher than the base model's. "extrapolated" takes precedence: a
-request takes the pair to angles that training never covered."""
+"""How a method changes a pair: its frequency is equal to, lower or higher than the base model's.
+"extrapolated" takes precedence: a request takes the pair to angles that training never covered."""
 
 _ROUNDING = 1e-9
 """Relative difference below which two frequencies or angles count as equal."""
@@ -27,7 +27,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Pair:
-    """One rotated pair, before (base model) and after (method)."""
+    """What a method does to one rotated pair: values in the base model and with the method."""
 
     pair: int
     """Index of the pair; 0 is the fastest."""
@@ -47,7 +47,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Head:
-    """The frequencies of one attention head, or of all heads."""
+    """What a method does to the pairs of one attention head, or of all heads."""
 
     head: int | None
     """Number of the head; None if all heads have these frequencies."""
@@ -65,7 +65,7 @@ class Head:
 def inspect_frequencies(
     before: Frequencies, after: Frequencies, lengths: ContextLengths
 ) -> Iterator[Head]:
-    """Yield each head's pairs and bound, before and after a method.
+    """Yield a Head for each row of `after`, comparing it with the base model's frequencies.
 
     Args:
       before: inverse frequencies (pairs,) of the base model.
