@@ -40,7 +40,10 @@ def drive(
         expensive units, so that processes that start together claim different ones.
       tracks_training: show training runs in MLflow while they train.
       waits: whether to wait for steps that other processes compute once nothing else is left.
-      stop: once it is set, no unit starts any more.
+      stop: once it is set, no unit starts any more, and running units get its grace period.
+
+    Returns:
+      Which units failed, were blocked by a failure, or were left to other processes.
 
     Raises:
       ServiceError: if the workers' infrastructure failed.

@@ -32,7 +32,9 @@ def lock_file(study: str) -> Path:
 
 
 def write_lock(study: str, execution: Execution, file: Path | None) -> Path:
-    """Write the lock; if the store exists, also write a copy there for `lce gc`.
+    """Write the ids of the study's steps to its lock, and return the lock's path.
+
+    If the store exists, also write a copy there: `lce gc` keeps what a lock names.
 
     Raises:
       SpecError: if the file is another study's lock or cannot be written. Also if it holds ids of
@@ -113,7 +115,12 @@ def read_lock(path: Path, study: str) -> Lock:
 
 
 def meet_lock(request: Request, store: Store) -> str | None:
-    """Save a copy of the study's lock in the store; return a note if the study differs from it."""
+    """Save a copy of the study's lock in the store, and compare the study with it.
+
+    Returns:
+      A note for the user if the study's ids differ from the lock, or the lock cannot be read. None
+      if they agree, there is no lock, or the file locks another study.
+    """
     path = lock_file(request.study)
     if not is_file(path):
         return None

@@ -62,7 +62,11 @@ def full_name(name: str) -> str:
 
 
 def _credentials(api_url: str) -> dict[str, str]:
-    """Return URL and secret of the home's server if `api_url` is its URL, else an empty dict."""
+    """Return the settings with URL and secret of the home's server.
+
+    Returns an empty dict if `api_url` is another server, the user gave credentials, or the server
+    does not prove that it knows the secret.
+    """
     server, given = find(home(), "server"), get_current_settings().api
     if server is None or server.url != api_url.rstrip("/") or given.auth_string or given.key:
         return {}

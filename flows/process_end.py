@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass
 class ProcessEnd:
-    """Passed from the command line to the commands that compute, which set it."""
+    """Tells the entry point how to exit. `lce run` and `lce worker` get this object and set it."""
 
     skips_handlers: bool = False
     """True if the Prefect server or the Ray cluster died under its client.

@@ -52,7 +52,7 @@ def pull_studies(
       waits: whether to wait for steps that other workers hold once nothing else is left, and to
         take over the steps of workers that die. If False, other workers record the studies.
       grace: seconds that running units have to finish after SIGTERM.
-      end: receives how the process must end.
+      end: set so that the process skips its exit handlers if the Ray cluster was lost.
 
     Raises:
       SpecError: if a request is wrong; nothing was started.
@@ -130,7 +130,7 @@ class LogLines:
         return submit_logged
 
     def finish(self, unit: Unit) -> None:
-        """Record that all steps of the unit are done."""
+        """Count the unit's steps as ended, whether they are done or failed."""
         self.progress.end(unit)
 
     def refresh(self) -> None:

@@ -23,7 +23,7 @@ class Request:
 
 
 def compile_request(study: str, execution: Execution) -> Request:
-    """Read and compile the study.
+    """Read a study and compile its plan for these execution settings.
 
     Raises:
       SpecError: if the request is wrong.

@@ -17,7 +17,7 @@ from tasks.workers import Pool
 
 
 class RunContext:
-    """One run over one or several studies.
+    """A run of one or several studies: its work, workers, progress and outcome.
 
     Args:
       works: the work of each study; all have the same execution. Units of the first come first.
@@ -52,10 +52,11 @@ class RunContext:
 
     @property
     def failed_before(self) -> dict[str, str]:
-        """Reason of each step that failed permanently in an earlier run, by step."""
+        """Reason of each step that failed permanently in an earlier run, by "KIND NAME"."""
         return {step: why for work in self.works for step, why in work.failed_before.items()}
 
     def progress(self) -> RunProgress:
+        """Return a new tracker of the cells done and the time left, for a display."""
         num_cells = sum(len(work.wanted.cells) for work in self.works)
         slots = places_here(self.execution)
         return RunProgress(self.units, self.predicted, num_cells, slots, self.tracker)

@@ -49,7 +49,10 @@ def select_cells(plan: StudyPlan, select: str) -> StudyPlan:
 
 
 def with_cells(plan: StudyPlan, cells: Sequence[PlannedCell]) -> StudyPlan:
-    """Return the plan with only `cells` and their ancestors, including steps that wait for data."""
+    """Return the plan with only `cells` and all steps they need.
+
+    Cells and steps whose data is missing here are kept as expected ones.
+    """
     known = {**plan.expected, **plan.steps}
     needed: set[str] = set()
     waiting = [one.fingerprint for cell in cells for one in (cell.step, cell.expected) if one]
@@ -64,7 +67,7 @@ def with_cells(plan: StudyPlan, cells: Sequence[PlannedCell]) -> StudyPlan:
 
 
 def require_work(plan: StudyPlan, where: str) -> None:
-    """Raise an error if no cell of the study can be computed; earlier results stay as they are.
+    """Raise an error if no cell of the study can be computed here.
 
     Raises:
       SpecError: if every cell is unavailable; gives the first cell's reason.
@@ -94,7 +97,10 @@ def require_models(plan: StudyPlan, execution: Execution) -> None:
 
 
 def models_to_fetch(plan: StudyPlan, execution: Execution) -> list[str]:
-    """Return the base models of a study whose weights must be fetched first, and were not."""
+    """Return the names of the study's base models that `lce fetch` has yet to download.
+
+    A model for which the user names a folder needs no download.
+    """
     models = Store(execution.home).models
     return [
         model.known_as

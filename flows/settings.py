@@ -110,7 +110,12 @@ def _is_folder(path: Path) -> bool:
 
 
 def open_study(study: str, execution: Execution) -> tuple[StudySpec, str]:
-    """Register the plug-in folders, then return the study and the name of its file."""
+    """Register the execution's plug-in folders, then read the study.
+
+    Returns:
+      The study, and its file as error messages name it: the file name of a shipped study, or the
+      path.
+    """
     add_plugin_folders(execution.plugin_folders)
     path = study_path(study)
     return load_study(path), path.name if path.parent == STUDIES else str(path)
@@ -118,6 +123,9 @@ def open_study(study: str, execution: Execution) -> tuple[StudySpec, str]:
 
 def make_execution(options: Mapping[str, Any] | None = None, file: Path | None = None) -> Execution:
     """Return this machine's Execution: defaults, overridden by a YAML file, then by options.
+
+    Options that are None count as not given. Without `slots`, there is one slot per GPU, or one per
+    CPU core up to `MOST_CPU_SLOTS`.
 
     Raises:
       SpecError: if a key is unknown or a value is wrong; names where it was given.

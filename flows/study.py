@@ -29,7 +29,7 @@ from flows.work import RunOptions, preflight
 from tasks.recording import record_study
 
 MOST_SLOTS = 256
-"""Upper limit of concurrent units in one process; the number of slots is the actual limit."""
+"""Threads of Prefect's task runner: enough for any number of slots, which limits running units."""
 
 
 @flow(

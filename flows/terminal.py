@@ -34,7 +34,7 @@ class Terminal(Console):
 
     @property
     def file(self) -> IO[str]:
-        """Return the stream that rich writes to."""
+        """The stream that rich writes to."""
         found = super().file  # skips the replacement that a live view puts in place of a stream
         # `_render_buffer` escapes each segment's text, so the guard could only block rich's own
         # sequences.
@@ -51,7 +51,7 @@ class Terminal(Console):
 
 
 def say(text: str, *, err: bool = False, end: str = "\n") -> None:
-    """Print a text. Unlike click, keep escape sequences where the stream is no terminal."""
+    """Print a text and flush. Unlike `click.echo`, keep escape sequences in files and pipes."""
     stream = sys.stderr if err else sys.stdout
     stream.write(f"{text}{end}")
     stream.flush()

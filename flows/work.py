@@ -30,40 +30,43 @@ from tasks.mending import mend_projections
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What a run computes of its studies."""
+    """Which cells of its studies a run computes."""
 
     select: str = ""
-    """"axis=value,..." for these cells only."""
+    """Cells to compute, as "axis=value,..."; all if empty."""
     retry_failed: bool = False
     """Retry steps that failed permanently (a loss or score that is not finite)."""
     budget: str = ""
-    """"8gpuh", "100cpuh" or "2h" for only the blocks that the budget pays for."""
+    """Budget such as "8gpuh", "100cpuh" or "2h", which limits the run to whole blocks; none if
+    empty."""
     accept_plugin_change: bool = False
-    """Declare plug-ins that changed under one VERSION equal to what ran."""
+    """Keep the results of plug-ins whose code changed although their VERSION did not."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """The steps of a request, and their states in the store."""
+    """What a run has to do for one study: the selected plan and the state of its steps."""
 
     request: Request
     wanted: StudyPlan
+    """The request's plan, reduced to the selected cells and to the budget."""
     states: dict[str, StepState]
+    """State in the store of each step, by fingerprint."""
     swept: tuple[str, ...] = ()
-    """Unfinished attempts of dead processes, which were removed from the store."""
+    """Unfinished attempts of dead processes that the preflight removed from the store."""
     chosen: tuple[str, ...] = ()
-    """Lines that describe what the budget pays for; empty without a budget."""
+    """Lines for the user about the blocks within the budget; empty without a budget."""
     notes: tuple[str, ...] = ()
     """Notes for the user about the study's name and its lock."""
 
     @cached_property
     def units(self) -> list[Unit]:
-        """Return the units to do, parents first."""
+        """The units to do, parents first."""
         return units_to_do(self.wanted, self.states)
 
     @cached_property
     def predicted(self) -> dict[str, Predicted]:
-        """Return the predicted time of each step to do, by fingerprint."""
+        """Predicted time of each step to do, by fingerprint."""
         steps = [step for unit in self.units for step in unit.steps]
         if not steps:
             return {}
@@ -72,17 +75,17 @@ class Work:
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Return the predicted seconds of each step to do, by fingerprint."""
+        """Predicted seconds of each step to do, by fingerprint."""
         return {fingerprint: one.seconds for fingerprint, one in self.predicted.items()}
 
     @property
     def done(self) -> set[str]:
-        """Return the fingerprints of the steps that are done."""
+        """Fingerprints of the steps that are done."""
         return {fingerprint for fingerprint, state in self.states.items() if state.state == "done"}
 
     @property
     def trains(self) -> bool:
-        """Return True if any training run is to do."""
+        """True if any training run is to do."""
         return any(issubclass(kind_named(unit.kind), TrainingSpec) for unit in self.units)
 
     def ordered(self, host: str) -> list[Unit]:
@@ -91,9 +94,9 @@ class Work:
 
     @property
     def failed_before(self) -> dict[str, str]:
-        """Return the steps that failed permanently in an earlier run, with their reasons.
+        """Reason of each step that failed permanently in an earlier run, by "KIND NAME".
 
-        Steps below a failed step are omitted.
+        Steps that count as failed only because a parent failed are omitted.
         """
         remedy = "not tried again; --retry-failed does"
         return {
@@ -109,7 +112,8 @@ def preflight(
 ) -> tuple[Work, ...]:
     """Check the studies, prepare the store and determine the steps to do.
 
-    Every study passes its checks before anything is written.
+    Every study passes its checks before the store is prepared. Until then only digests of data
+    files and accepted plug-in changes are written.
 
     Args:
       studies: names of shipped studies, or paths of study files.
@@ -134,7 +138,10 @@ def preflight(
 
 
 def _checked(request: Request, options: RunOptions) -> StudyPlan:
-    """Return the wanted part of the plan; write nothing."""
+    """Check a request and return the selected part of its plan.
+
+    Writes nothing except accepted plug-in changes.
+    """
     wanted = select_cells(request.plan, options.select)
     require_work(request.plan, request.where)
     require_models(request.plan, request.execution)

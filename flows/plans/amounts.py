@@ -8,11 +8,11 @@ from lce_core.study.pricing.device_types import DEVICE_TYPES
 from lce_core.study.pricing.speed import from_data_sheet
 
 GPU_HOURS_OF = "a100"
-"""Reference GPU of the GPU-hours that stand beside a CPU's price."""
+"""GPU in whose hours a CPU's price is given as well."""
 
 
 def gpu_seconds(price: Price, prices: Prices) -> float:
-    """Return the seconds on the priced GPU. For a CPU's price, return the seconds of an A100.
+    """Return the seconds on the priced GPU; for a price on a CPU, the seconds on an A100.
 
     An A100 is priced by its data sheet, at the evaluation speed for training and evaluation alike.
     """
@@ -36,7 +36,7 @@ def error_of(price: Price) -> str:
 
 
 def hours_of(seconds: float, prices: Prices) -> str:
-    """Format seconds of the priced device; for a GPU, in GPU-hours."""
+    """Format seconds on the priced device: hours of this GPU, or a duration on a CPU."""
     if prices.speed.device in DEVICE_TYPES:
         return f"{formats.three_digits(seconds / 3600)} {prices.speed.device.upper()}-hours"
     return formats.duration(seconds)
@@ -58,7 +58,10 @@ def device_of(prices: Prices, slots: int) -> str:
 
 
 def tokens_and_time(price: Price, prices: Prices) -> tuple[str, str]:
-    """Format the tokens and the time of a table row; the time on a GPU is in hours."""
+    """Return the texts for a price's tokens and time in a table; the time on a GPU is in hours.
+
+    "~" marks a price that is estimated.
+    """
     about, on_gpu = "~" * price.estimated, prices.speed.device in DEVICE_TYPES
     time = (
         f"{formats.three_digits(price.seconds / 3600)} h"

@@ -63,7 +63,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Block:
-    """Cells that are compared with each other."""
+    """The cells of one base model, benchmark, length and seed, over all methods and tasks."""
 
     base_model: str
     benchmark: str
@@ -77,11 +77,11 @@ class Block:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The blocks of a plan that fit a budget."""
+    """What a run within a budget computes: whole blocks, and the plan reduced to these."""
 
     budget: Budget
     plan: StudyPlan
-    """The taken blocks, the blocks with nothing to do, and all steps that both need."""
+    """The plan with the taken blocks, the blocks that are already done, and all their steps."""
     taken: tuple[Block, ...]
     left_out: tuple[Block, ...]
     price: Price
@@ -138,12 +138,14 @@ def within_budget(
     text: str,
     device: str | None = None,
 ) -> Chosen:
-    """Return the part of a plan that a budget pays for. Deterministic for one store and request.
+    """Choose the blocks that a budget pays for, in the order of the module's docstring.
+
+    The choice is deterministic: it depends only on the store and the request.
 
     Args:
       plan: the wanted cells and steps.
       states: state of each step, by fingerprint.
-      execution: its slots and processes share the wall-clock hours.
+      execution: its number of slots turns device hours into wall-clock hours.
       text: the budget as given.
       device: the device that is priced; None for this machine's. A budget in gpuh is priced for a
         GPU even where the device is a CPU.
@@ -185,7 +187,7 @@ def within_budget(
 
 
 class _Till:
-    """The cost of blocks, without the steps that blocks taken earlier have paid for."""
+    """Prices blocks one after another: a step that several blocks need is paid for once."""
 
     def __init__(
         self,
@@ -201,7 +203,7 @@ class _Till:
         self._known: dict[int, dict[str, float]] = {}
 
     def to_do(self, block: Block) -> bool:
-        """Return True if any step of the block is to do."""
+        """Return True if any step that the block needs is missing in the store."""
         return bool(self._costs(block))
 
     def hours(self, block: Block) -> float:
@@ -210,7 +212,7 @@ class _Till:
         return sum(hours for fingerprint, hours in costs if fingerprint not in self._paid)
 
     def pay(self, block: Block) -> None:
-        """Take a block. Its steps, such as shared training, then cost other blocks nothing."""
+        """Mark the block's steps as paid: shared ones, such as training, cost no later block."""
         self._paid |= self._costs(block).keys()
 
     def price(self, blocks: Sequence[Block]) -> Price:
@@ -219,7 +221,10 @@ class _Till:
         return self._prices.total(steps.values())
 
     def _costs(self, block: Block) -> dict[str, float]:
-        """Return the hours of the block's steps to do, by fingerprint."""
+        """Return the hours of each missing step that the block needs, by fingerprint.
+
+        Hours are in the budget's unit.
+        """
         if id(block) not in self._known:
             part = with_cells(self._plan, block.cells)
             steps = [s for p, s in part.steps.items() if self._states[p].state == "missing"]

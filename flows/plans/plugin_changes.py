@@ -55,7 +55,8 @@ def meet_plugin_changes(plan: StudyPlan, execution: Execution, *, accept: bool) 
     Args:
       plan: the wanted steps.
       execution: its home holds the records.
-      accept: record in the home that the present code gives the numbers of the code that ran.
+      accept: if True, record in the home that the present code gives the same numbers as the code
+        that ran, instead of raising an error.
 
     Raises:
       SpecError: as `require_same_plugins`.
@@ -77,7 +78,10 @@ def _accept(states: Mapping[str, StepState], store: Store) -> None:
 
 
 def _steps_by_plugin(states: Mapping[str, StepState]) -> dict[tuple[str, int, str], int]:
-    """Count, for each changed plug-in, the steps that depend on it."""
+    """Count the steps to which each change applies, by (plug-in, VERSION, file).
+
+    A change applies to the steps that ran the plug-in's old code and to all steps after them.
+    """
     counts: dict[tuple[str, int, str], int] = {}
     for state in states.values():
         # Finished steps may have run several earlier versions of a file; count each step once.

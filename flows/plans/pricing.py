@@ -34,7 +34,7 @@ class Price:
     seconds: float = 0.0
     """Seconds on one device; on a CPU, of one worker."""
     estimated: bool = False
-    """True if a part was priced without its data."""
+    """True if the price includes a step whose data is missing here, so its cost is estimated."""
     error: float | None = None
     """Relative error of a total's seconds (two standard deviations); None if unknown."""
 
@@ -67,7 +67,7 @@ class Prices:
 
     @property
     def is_calibrated(self) -> bool:
-        """Return True if enough steps have finished to calibrate the predictions."""
+        """True if enough steps have finished to correct predicted times by measured ones."""
         return bool(self._calibration.lines)
 
     @cached_property
@@ -78,7 +78,7 @@ class Prices:
         return shares | shares_of_text(steps[name] for name in steps if name not in done)
 
     def of(self, step: Step) -> Price:
-        """Return the price of one step."""
+        """Return the calibrated price of a step, also of one whose data is missing here."""
         if (known := self._known.get(step.fingerprint)) is None:
             cost = step_cost(step).scaled(self._shares.get(step.fingerprint, 1.0))
             estimated = step.fingerprint not in self._plan.steps
@@ -89,7 +89,10 @@ class Prices:
         return known
 
     def alone(self, part: StudyPlan) -> Prices:
-        """Return the prices of a part of the plan, as if no other step of the plan ran."""
+        """Return prices for `part` of the plan, as if it ran without the plan's other steps.
+
+        Steps of `part` then share text only with each other, so they may cost more.
+        """
         return Prices(part, self.speed, self._states, self._calibration)
 
     def at(self, states: Mapping[str, StepState]) -> Prices:
@@ -108,7 +111,7 @@ class Prices:
         return Price(cost, expected.seconds, estimated, expected.error)
 
     def predicted(self, steps: Iterable[Step], processes: int) -> dict[str, Predicted]:
-        """Return seconds, group and slots of each step for `TimeLeft`, by fingerprint.
+        """Return seconds, calibration group and slots of each step, by fingerprint.
 
         Args:
           steps: the steps to predict.
@@ -123,7 +126,11 @@ class Prices:
 
 
 def device_here(execution: Execution) -> str:
-    """Return the device type on which an execution computes here, as `lce plan` names it."""
+    """Return the device type on which an execution computes here.
+
+    This is "cpu", or a name of the table of devices such as "h100"; `UNKNOWN_GPU` stands for a GPU
+    that the table lacks.
+    """
     here = machines_for(execution)
     if not here.num_gpus:
         return "cpu"
@@ -132,7 +139,7 @@ def device_here(execution: Execution) -> str:
 
 
 def places_here(execution: Execution) -> int:
-    """Return the GPUs that an execution uses; on a CPU, its number of concurrent steps."""
+    """Return how many GPUs an execution uses; on a CPU, how many steps run at once."""
     return machines_for(execution).shape(execution).places
 
 
@@ -142,7 +149,7 @@ def prices_of(
     execution: Execution,
     device: str | None = None,
 ) -> Prices:
-    """Return the prices on a device.
+    """Return the prices of a plan's steps on a device, corrected by measured times.
 
     Args:
       plan: the plan to price.
@@ -162,7 +169,7 @@ def prices_of(
 def time_left(
     plan: StudyPlan, states: Mapping[str, StepState], prices: Prices, execution: Execution
 ) -> TimeLeft:
-    """Return the time that a plan's steps to do will take."""
+    """Return an estimator of the time until all missing steps of a plan are done."""
     units = units_to_do(plan, states)
     steps = (step for unit in units for step in unit.steps)
     return TimeLeft(units, prices.predicted(steps, execution.processes), places_here(execution))

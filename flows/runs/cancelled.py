@@ -50,7 +50,10 @@ def interrupted_when_cancelled(outcome: Outcome) -> Iterator[None]:
 
 
 def report_cancelled(flow_run: UUID) -> None:
-    """Set a cancelled flow run to Cancelled. Prefect has recorded a crash, or no end at all."""
+    """Set the state of a cancelled flow run to Cancelled.
+
+    Prefect itself records a crash, or leaves the flow run in progress.
+    """
     with suppress(httpx.HTTPError, PrefectException), get_client(sync_client=True) as client:
         client.set_flow_run_state(flow_run, Cancelled(), force=True)
 

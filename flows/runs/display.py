@@ -30,7 +30,7 @@ LINE_SECONDS = 15.0
 
 
 class Display(Protocol):
-    """Interface through which the scheduler reports events."""
+    """What the scheduler calls to show the progress of a run."""
 
     def finish(self, unit: Unit) -> None:
         """Record that a unit finished, successfully or not."""
@@ -69,7 +69,7 @@ class TerminalDisplay:
             console.print(f"{progress}, {progress.time}", soft_wrap=True)
 
     def finish(self, unit: Unit) -> None:
-        """Record that all steps of the unit are done."""
+        """Count the unit's steps as ended, whether they are done or failed."""
         self._run.end(unit)
         self._move()
 

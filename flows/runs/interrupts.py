@@ -1,8 +1,8 @@
 """Make SIGTERM end a command's run as Ctrl-C does.
 
 Slurm, Kubernetes and `docker stop` send SIGTERM some seconds before they kill. Prefect's own
-handler would wait for tasks. These run in threads, which start new workers for those that have
-ended.
+handler would wait for running tasks. Their threads would meanwhile retry units and start new
+workers.
 """
 
 from __future__ import annotations

@@ -13,12 +13,12 @@ from uuid import UUID
 
 @dataclass
 class Outcome:
-    """The outcome of the flow's body. `result` and `error` are set when the body ends."""
+    """Result or error of the flow's function. One of them is set when the function ends."""
 
     result: dict[str, Any] | None = None
     error: BaseException | None = None
-    """The exception that ended the body; may be an interrupt."""
+    """The exception that ended the function; may be a KeyboardInterrupt."""
     flow_run: UUID | None = None
-    """Id of a command's flow run, which a user may cancel or delete in Prefect."""
+    """Id of the flow run in Prefect; set only for a command, not for a deployment."""
     ended_in_prefect: str = ""
-    """Set to "cancelled" or "deleted" if that interrupted the flow."""
+    """"cancelled" or "deleted" if a user did this to the flow run in Prefect, else empty."""

@@ -33,7 +33,7 @@ OF_SEED = (
     " false, done, planned, tasks = mode(tasks) OVER (PARTITION BY base_model, eval_length)"
     " FROM means"
 )
-"""Query for a single seed with the columns of `LENGTHS`; no value is marked best yet."""
+"""Query for a single seed with the columns of `LENGTHS`; it marks no value as best."""
 _BEST = "*"
 _OTHER = "!"
 
@@ -88,7 +88,8 @@ class _Block:
         self.benchmark, self.lengths = benchmark, lengths
         self.direction = "higher" if BENCHMARKS.load(benchmark).unit == "accuracy" else "lower"
         self.cells: dict[tuple[str, str, bool, int], str] = {}
-        """Cell text by base model, method, frozen and length; the last character is the mark."""
+        """Text by base model, method, frozen and length. A value ends with `_BEST`, `_OTHER` or a
+        space; without a value the text is "DONE/PLANNED "."""
         for *row, value, is_best, done, planned, has_usual_tasks in rows:
             model, method, frozen, length = row
             mark = (_BEST if is_best else " ") if has_usual_tasks else _OTHER
@@ -169,7 +170,7 @@ def _label(entry: MethodEntry) -> str:
 
 
 def _own(variant: MethodEntry) -> str:
-    """Describe the lengths of a variant that differ from the study's; empty if none does."""
+    """Describe a variant's target context and row length if it sets its own; else empty."""
     said = {"extended to": variant.target_context, "trained on rows of": variant.train_length}
     return ", ".join(f"{what} {tokens} tokens" for what, tokens in said.items() if tokens)
 

@@ -12,7 +12,7 @@ from tasks.progress_tracker import ProgressTracker
 
 
 class RunProgress:
-    """Track a run by its workers' progress and by the units that end."""
+    """Counts the cells done and estimates the time left of a run."""
 
     def __init__(
         self,

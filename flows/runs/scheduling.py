@@ -34,7 +34,7 @@ FIRST_WAIT_SECONDS = 0.2
 LONGEST_WAIT_SECONDS = 8.0
 """Longest poll interval for steps held by other processes, while nothing else is to do."""
 REST_SECONDS = 60.0
-"""Wait before helping a step again, after a helper found nothing to do in it, or failed."""
+"""Wait before helping with a step again, after a helper computed no part of it, or failed."""
 
 _STOP_SECONDS = 0.1
 """Poll interval of `Stop.wait`."""
@@ -55,13 +55,14 @@ class Submit(Protocol):
 
 @dataclass
 class RunSummary:
-    """Run summary: the outcome of the units."""
+    """Which units of a run failed, were blocked, or were left to other processes."""
 
     failures: dict[str, str] = field(default_factory=dict)
     """Reason of each failed unit, by unit name."""
     blocked: list[str] = field(default_factory=list)
     """Names of units that could not run because a step they need failed."""
     disk_full: str | None = None
+    """Message of the error if the disk was full; None if not."""
     held: list[str] = field(default_factory=list)
     """Names of units that were left to other processes."""
 
@@ -100,7 +101,7 @@ class Stop(threading.Event):
 
     @property
     def is_over(self) -> bool:
-        """Return True if the grace period is over."""
+        """True if the stop was set and the grace period has passed."""
         return self.is_set() and time.monotonic() - self._since >= self._grace
 
 
@@ -215,7 +216,10 @@ class _Run:
         return self._summary
 
     def _start(self) -> bool:
-        """Start units on all free slots; return True if anything started or ended elsewhere."""
+        """Start units on all free slots.
+
+        Returns True if a unit started, or another process was found to have ended a step.
+        """
         work, found = self._work, False
         while work.waiting and not self._summary.disk_full and not self._stop.is_set():
             if work.is_due:
@@ -238,9 +242,10 @@ class _Run:
         self._submit(claim, slot, partial(self._end, unit))
 
     def _to_assist(self) -> Unit | None:
-        """Return a unit that helps with a part of a running step, if a slot has nothing else to do.
+        """Return a unit that computes parts of a long step that another worker is computing.
 
-        The step may run in this process or another one.
+        That worker may belong to this run or another one. Returns None if no slot is free or no
+        step has an unclaimed part.
         """
         is_ending = self._summary.disk_full or self._stop.is_set()
         if is_ending or self._waits_for_gpus:

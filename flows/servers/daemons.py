@@ -54,7 +54,7 @@ _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 @dataclass(frozen=True)
 class Service:
-    """A process that this project started. It ran when this object was made."""
+    """A background process of this project, which was running when this object was made."""
 
     name: str
     pid: int
@@ -152,7 +152,7 @@ def stop(home: Path, services: Sequence[Service]) -> None:
 
 
 def stop_leftovers(home: Path) -> list[int]:
-    """Kill every process that descends from a service of `home`; return the pids."""
+    """Kill every process that a service of `home` ever started and that still runs; return pids."""
     killed = []
     while processes := marked(home):
         killed += [process.pid for process in processes]
@@ -161,7 +161,7 @@ def stop_leftovers(home: Path) -> list[int]:
 
 
 def marked(home: Path) -> list[psutil.Process]:
-    """Return the running processes that carry the mark of `home` and are visible to this user."""
+    """Return the running processes with LCE_SERVICE=`home` that this user may inspect."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
@@ -275,7 +275,10 @@ def log_path(home: Path, name: str) -> Path:
 
 
 def workplace(home: Path) -> Path:
-    """Return a working folder without .env, prefect.toml or pyproject.toml for Prefect to read."""
+    """Return the working folder for Prefect's processes, home/prefect.
+
+    Prefect reads .env, prefect.toml and pyproject.toml of its working folder; this one has none.
+    """
     return make_folder(home / "prefect")
 
 

@@ -76,7 +76,7 @@ def doctor(home: Path) -> list[Check]:
 
 
 def _made(name: str, check: Callable[[], Check], home: Path) -> Check:
-    """Run a check. An error that the check raises becomes its failure."""
+    """Run a check. If it raises an LceError or OSError, return this as a failed check."""
     try:
         return check()
     except (LceError, OSError) as error:
@@ -262,7 +262,7 @@ def _is_held(home: Path, name: str) -> bool:
 
 
 def leftovers(home: Path) -> Check:
-    """Find processes of `lce up` whose service has ended."""
+    """Report processes that a service of `lce up` started and that outlived the service."""
     roots = {service.pid for name in NAMES if (service := find(home, name))}
     orphans = [process for process in marked(home) if not roots & _line(process)]
     detail = ", ".join(str(process.pid) for process in orphans) or "none"

@@ -23,12 +23,15 @@ def prefect_database(home: Path) -> Path:
 
 
 def prefect_damage(home: Path) -> str | None:
-    """Return the damage as text that follows "it is"; None if undamaged or absent."""
+    """Return why Prefect cannot use the database, as words that complete "it is ...".
+
+    Returns None if the database is usable or absent.
+    """
     return sqlite_damage(prefect_database(home), _SCHEMA)
 
 
 def mend_prefect(home: Path) -> None:
-    """Set aside a database with which Prefect's server could not start; the server makes a new one.
+    """Rename a database with which Prefect's server could not start; the server makes a new one.
 
     Call this before a server starts, never while one runs.
 

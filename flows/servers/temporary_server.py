@@ -39,7 +39,8 @@ STOP_SECONDS = 5.0
 WATCH_SECONDS = 0.5
 """Poll interval that checks whether the server still runs."""
 MOST_FAILED_STARTS = 3
-"""Consecutive failed starts after which the run continues without a server."""
+"""Attempts to start the server. If all fail at the start of a run, the run ends with an error;
+later, it continues without a server."""
 
 _SETTINGS = {
     "PREFECT_SERVER_UI_ENABLED": "false",
@@ -130,13 +131,17 @@ class TemporaryServer:
         )
 
     def answers(self) -> bool:
-        """Return True if the expected server answers: it knows the secret, or accepts the user."""
+        """Return True if the server answers and is the right one.
+
+        A server of this home must prove that it knows the secret. A server of the user's own must
+        accept the user's credentials.
+        """
         health = f"{self.url}/health"
         return answers(health, self.secret) if self.secret else status(health, _own()) == 200
 
     @property
     def was_lost(self) -> bool:
-        """Return True if the server died at any time, or does not answer now."""
+        """True if the server died at any time, or does not answer now."""
         return self._died or not self.answers()
 
     def comes_back(self) -> bool:
@@ -236,7 +241,7 @@ def temporary_server(
 
 
 def client_settings(home: Path, url: str, secret: str = "") -> dict[str, str]:
-    """Return the environment that connects a process to the API at `url`.
+    """Return the environment variables that connect a Prefect client to the API at `url`.
 
     Set it before Prefect is imported. Without a secret the server is the user's own, and so are the
     credentials in the environment.
@@ -281,7 +286,7 @@ def _existing(home: Path) -> tuple[str, str]:
 
 
 def _own() -> dict[str, str]:
-    """Return the header with the user's own credentials, as Prefect's clients send them."""
+    """Return the Authorization header that Prefect's clients would send for this user, if any."""
     if own := os.environ.get("PREFECT_API_AUTH_STRING"):
         return {"Authorization": f"Basic {base64.b64encode(own.encode()).decode()}"}
     key = os.environ.get("PREFECT_API_KEY")
