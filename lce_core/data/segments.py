@@ -56,7 +56,6 @@ class Segment:
     tokens: int = 0
 
     def add(self, block: TokenBlock) -> None:
-        """Append a block."""
         self.blocks.append(block)
         self.tokens += block.ids.size
 

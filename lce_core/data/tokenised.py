@@ -189,7 +189,7 @@ def separator_of(tokenizer: PreTrainedTokenizerBase) -> int | None:
 
 
 def encoded(tokenizer: PreTrainedTokenizerBase, batch: Sequence[Document]) -> list[list[int]]:
-    """Return the ids of each document after `separator_of`, if any; empty text gives no ids."""
+    """Return each document's ids, first the id of `separator_of`, if any; none for empty text."""
     ids = token_ids(tokenizer, [document.text for document in batch])
     first = separator_of(tokenizer)
     separator = [] if first is None else [first]

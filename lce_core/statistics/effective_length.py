@@ -38,7 +38,7 @@ def effective_length(
     clusters: Mapping[int, Sequence[Hashable]] | None = None,
     higher_is_better: bool = True,
 ) -> EffectiveLength:
-    """Return the longest length up to which the mean reaches `threshold` at every length.
+    """Return the longest length up to which every mean reaches `threshold`, with 95 % bounds.
 
     RULER instead uses the longest length above the threshold. A method that fails at 8k and passes
     at 16k by chance has an effective length below 8k here.

@@ -189,7 +189,7 @@ def _cluster_sums(values: Numbers, numbers: NDArray[np.int64], number: int) -> N
 
 
 def _draws(sums: Numbers, sizes: Numbers, half: int) -> Numbers:
-    """Return means of resampled clusters (2 * half, columns).
+    """Return the mean of each bootstrap draw of whole clusters (2 * half, columns).
 
     The first half of the draws orders the clusters by ascending sums, the second by descending
     sums. Negating all values therefore gives exactly the negated draws.

@@ -28,7 +28,7 @@ _POINTS = 20_001
 def mcnemar_power(
     num_prompts: int, difference: float, discordance: float = UNRELATED, *, alpha: float = ALPHA
 ) -> float:
-    """Return the probability that the exact McNemar test detects a difference.
+    """Return the probability that the exact McNemar test finds this true difference significant.
 
     The probability is summed over all likely outcomes.
 
@@ -63,7 +63,7 @@ def detectable_share(
     alpha: float = ALPHA,
     power: float = POWER,
 ) -> float | None:
-    """Return the smallest difference of two fractions that McNemar's test detects with `power`.
+    """Return the smallest true difference that McNemar's test detects with probability `power`.
 
     The result is None if even a method that is wrong on every prompt on which the two disagree is
     detected with a lower probability.
@@ -75,7 +75,7 @@ def detectable_share(
 
 
 def mean_power(num_clusters: int, effect: float, *, alpha: float = ALPHA) -> float:
-    """Return the probability that a t-test over clusters detects a difference of means.
+    """Return the probability that a t-test over documents finds this true effect significant.
 
     Args:
       num_clusters: number of documents, each with one difference.
@@ -99,10 +99,11 @@ def mean_power(num_clusters: int, effect: float, *, alpha: float = ALPHA) -> flo
 def detectable_effect(
     num_clusters: int, *, alpha: float = ALPHA, power: float = POWER
 ) -> float | None:
-    """Return the smallest effect (mean over standard deviation) that a t-test detects.
+    """Return the smallest true effect that a t-test detects with probability `power`.
 
-    The result is None if there are so few documents that Wilcoxon's test of `paired` never rejects:
-    its p-value is at least 2 / 2^n. With a few documents more, Wilcoxon's test needs larger effects
+    The effect is the mean divided by the standard deviation of the documents' differences. The
+    result is None if there are so few documents that Wilcoxon's test of `paired` never rejects: its
+    p-value is at least 2 / 2^n. With a few documents more, Wilcoxon's test needs larger effects
     than the t-test.
     """
     _possible("detectable_effect", num_clusters - 1, alpha, power)

@@ -13,5 +13,5 @@ from scipy import stats
 
 @functools.lru_cache(maxsize=1024)
 def student_quantile(share: float, freedom: int) -> float:
-    """Return the quantile of Student's t at probability `share`; NaN if it does not exist."""
+    """Return the quantile of Student's t at probability `share`; NaN for 0 degrees of freedom."""
     return float(stats.t.ppf(share, freedom))

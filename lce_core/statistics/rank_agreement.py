@@ -51,9 +51,9 @@ class PerplexityAgreement:
 
     all_methods: RankAgreement
     exact_methods: RankAgreement
-    """Only methods whose tokens attend to every earlier token. Approximate methods can have low
-    perplexity without reading the context, which hides how well perplexity predicts the other
-    methods' scores."""
+    """Agreement over the methods whose tokens attend to every earlier token. Approximate methods
+    can have low perplexity without reading the context, which hides how well perplexity predicts
+    the other methods' scores."""
 
 
 def perplexity_agreement(

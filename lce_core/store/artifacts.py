@@ -208,7 +208,10 @@ class Store:
                 continue
 
     def sample(self, most: int) -> Iterator[Record]:
-        """Yield records of at most `most` artifacts per kind, evenly spaced over sorted names."""
+        """Yield a sample of the records, from which step times are estimated.
+
+        The sample has at most `most` artifacts per kind, evenly spaced over their sorted names.
+        """
         by_kind: dict[str, list[Path]] = {}
         for path in sorted((self.home / "artifacts").glob(f"*/[!.]*/{RECORD}")):
             by_kind.setdefault(path.parent.parent.name, []).append(path.parent)

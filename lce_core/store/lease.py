@@ -79,7 +79,7 @@ def is_held(folder: Path, name: str) -> bool:
 
 @dataclass(frozen=True)
 class Holder:
-    """The owner of a lease, for display."""
+    """The live process that holds a lease, for display."""
 
     host: str
     pid: int

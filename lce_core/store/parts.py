@@ -54,7 +54,7 @@ class Parts:
         write_json(self.folder / ORDER, order)
 
     def order(self) -> dict[str, Any] | None:
-        """Return the last `ask`; None if there was none or its file is damaged."""
+        """Return the object last passed to `ask`; None if there is none or its file is damaged."""
         with contextlib.suppress(OSError, ValueError):
             order = read_mapping(self.folder / ORDER)
             return order if isinstance(order.get("parts"), dict) else None

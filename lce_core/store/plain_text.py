@@ -35,7 +35,7 @@ def require_text(value: object, where: str) -> None:
 
 
 def lone_surrogates(value: object, where: str = "") -> list[str]:
-    """Return the paths of all strings and keys that UTF-8 cannot encode."""
+    """Return where in `value` UTF-8 cannot encode a string or key, such as "cells[0].task"."""
     return [place for place, _, _ in _found(_LONE, value, where)]
 
 
@@ -51,7 +51,7 @@ def writable(value: Any) -> Any:
 
 
 def _found(wanted: re.Pattern[str], value: object, where: str) -> Iterator[tuple[str, str, int]]:
-    """Yield path, text and index of the first match for each string that contains one."""
+    """Yield path, text and index of the first match for each string or key with a match."""
     if isinstance(value, str):
         if match := wanted.search(value):
             yield writable(where), value, match.start()

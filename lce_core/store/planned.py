@@ -89,7 +89,7 @@ def planned_ids(plan: Mapping[str, Any]) -> Iterator[str]:
 
 
 def ids_of_study(folder: Path) -> set[str]:
-    """Return the step ids in a study folder's plan and earlier list; skip unreadable files."""
+    """Return the step ids in plan.json and earlier.json of a study; skip unreadable files."""
     return _ids_in(folder / PLAN, planned_ids) | _ids_in(folder / EARLIER, lambda ids: ids["steps"])
 
 

@@ -19,7 +19,7 @@ MAX_NAME_BYTES = 220
 
 
 class Spec(Protocol):
-    """Everything that a step depends on except its parents."""
+    """Interface of a step's specification: all that the step depends on except its parents."""
 
     @property
     def kind(self) -> str:
@@ -39,7 +39,7 @@ class Spec(Protocol):
 
 @dataclass(frozen=True)
 class Step:
-    """A unit of computation that is computed once and identified by its fingerprint."""
+    """A computation whose result is stored once, as the artifact with the step's fingerprint."""
 
     kind: str
     name: str
@@ -52,7 +52,8 @@ class Step:
     """The spec with the parents' lineages nested by role, used to explain why a step is rerun."""
     fingerprint: str
     axes: Mapping[str, Any] = field(default_factory=dict)
-    """Coordinates in the study (method, seed, length, ...); not part of the identity."""
+    """The step's values of the study's axes (method, seed, length, ...), for display and lookup;
+    not part of the identity."""
 
     @property
     def folder(self) -> str:
@@ -95,7 +96,7 @@ def make_step(
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """List the fields that differ between two lineages as "path: old -> new", shallowest first."""
+    """List the differing fields of two lineages as "path: old -> new", least nested first."""
     before, after = _flat(old), _flat(new)
     changed = [key for key in {**before, **after} if before.get(key) != after.get(key)]
     changed.sort(key=lambda key: (key.count("."), key))

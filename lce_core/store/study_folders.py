@@ -32,7 +32,7 @@ class StudyFolders:
         write_json(folder / _SOURCE, {"file": source})
 
     def keep_lock(self, study: str, text: str) -> None:
-        """Store a copy of a study's lock. Artifacts in it are kept even if a later plan differs."""
+        """Copy a study's lock to the home, so that `lce gc` keeps the artifacts that it names."""
         folder = self._made(study)
         aside = folder / f".{LOCK}.{uuid.uuid4().hex[:8]}"
         try:
@@ -42,7 +42,7 @@ class StudyFolders:
             aside.unlink(missing_ok=True)
 
     def source(self, study: str) -> str | None:
-        """Return the path of the file from which a study was last planned, or None."""
+        """Return the path of the study file that was last planned, or None if none is recorded."""
         try:
             return str(read_mapping(self._folder / study / _SOURCE)["file"])
         except (OSError, ValueError, KeyError):

@@ -22,10 +22,10 @@ _UNFINISHED = re.compile(r"\..+\.(?:[0-9a-f]{8}|[0-9a-f]{32})|\.files-[0-9a-f]{8
 def sweep(store: Store) -> list[str]:
     """Remove leftovers of dead processes from a store.
 
-    These are attempts, leases of dead parts, temporary files, and the progress, leases and failure
-    notes of finished steps. An attempt is kept while any process, on any host, holds its step's
-    lease. A step whose artifact is damaged does not count as finished, so the progress of its
-    recomputation is kept.
+    These are attempts, leases of parts whose worker died, temporary files, and the progress,
+    leases and failure notes of finished steps. An attempt is kept while any process, on
+    any host, holds its step's lease. A step whose artifact is damaged does not count as finished,
+    so the progress of its recomputation is kept.
 
     Returns:
       Names of the removed attempts.

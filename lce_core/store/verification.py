@@ -49,7 +49,7 @@ class Metric(_Section):
 
 
 class Verification(_Section):
-    """Result of recomputing one cell."""
+    """How a recomputed cell compares with the committed one, or why it was not recomputed."""
 
     cell: str
     fingerprint: str
@@ -57,7 +57,8 @@ class Verification(_Section):
     """Time of the verification in UTC, ISO 8601."""
     committed_at: str
     environment: str
-    """Id, as in the catalog, of the environment of the recomputation; empty after an error."""
+    """First `ID_DIGITS` digits of the fingerprint of the recomputation's `Record.environment`, as
+    in the catalog; empty after an error."""
     same_environment: bool
     tolerance: float
     """Maximum relative difference of values that agree."""
@@ -160,7 +161,7 @@ def not_computed(record: Record, error: str, tolerance: float) -> Verification:
 
 
 def keep(home: Path, verification: Verification) -> Path:
-    """Write a verification into the store and return its path."""
+    """Write a verification to the home and return the path of its file."""
     folder = make_folder(home / VERIFICATIONS)
     time = re.sub(r"\D", "", verification.verified_at.partition("+")[0])
     file = folder / f"{verification.cell}-{time}.json"

@@ -88,7 +88,7 @@ class Expectation(Section):
 
 
 Evaluated = Mapping[str, Mapping[str, Set[tuple[int, str]]]]
-"""Evaluated (length in tokens, task) pairs by benchmark and, inside, variant name."""
+"""The (length in tokens, task) pairs of a study, by benchmark and then by variant name."""
 
 
 def comparisons(

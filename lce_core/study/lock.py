@@ -58,7 +58,7 @@ class LockedStep:
 
 @dataclass(frozen=True)
 class Lock:
-    """A study's steps with their ids."""
+    """The content of a lock file: a study's steps, with their ids, and their input data."""
 
     study: str
     kinds: Mapping[str, int]
@@ -168,7 +168,7 @@ def _parents(step: LockedStep) -> dict[str, Any]:
 
 
 def _shared(spec: Mapping[str, Any], parts: dict[str, Any]) -> dict[str, Any]:
-    """Replace the mappings in a spec by references and add the mappings to `parts`."""
+    """Return a spec with references in place of its mappings, which are added to `parts`."""
     found = {}
     for name, value in spec.items():
         if isinstance(value, Mapping):

@@ -64,7 +64,7 @@ class Orphan:
     differs: tuple[str, ...]
     """Fields that differ from the step `now`. If `now` is None: one entry, why none is planned."""
     now: str | None
-    """Id of the step now planned in the same place; None if there is none."""
+    """Id of the most similar step now planned in the same place; None if there is none."""
 
 
 @dataclass(frozen=True)

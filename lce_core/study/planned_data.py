@@ -26,7 +26,7 @@ class Data:
 
     @classmethod
     def of(cls, digest: Callable[[], str | None]) -> Data:
-        """Call `digest`; record the reason if it raises UnavailableError.
+        """Return what `digest` returns, or the message of its UnavailableError as `absent`.
 
         Raises:
           DataError: if the data exists but cannot be read.
@@ -39,7 +39,7 @@ class Data:
 
 @dataclass(frozen=True)
 class Base:
-    """A base model with its local configuration, or the reason why that is missing."""
+    """A base model with its configuration; `absent` says why the configuration is missing."""
 
     model: LanguageModel
     weights: str | None
@@ -70,7 +70,7 @@ Steps = dict[str, Step]
 
 
 def add_step(steps: Steps, step: Step) -> Step:
-    """Add a step to `steps` and return it, or return the step with its fingerprint from there."""
+    """Add `step` unless `steps` has one with its fingerprint; return the one in `steps`."""
     return steps.setdefault(step.fingerprint, step)
 
 

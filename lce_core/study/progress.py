@@ -31,9 +31,9 @@ class StepState:
     """Detail of the state "missing": "stale" if an outdated or damaged artifact of the step exists,
     "failed" if the last attempt failed and is retried, else "new"."""
     differs: tuple[str, ...] = ()
-    """Differences from the nearest finished step in the same place, as "field: old -> new"."""
+    """Differences from the most similar finished step with the same axes: "field: old -> new"."""
     was: str | None = None
-    """Id of the artifact that an earlier plan named in the same place; None if there is none."""
+    """Id of the artifact with the same axes that an earlier plan named; None if there is none."""
     plugin_changes: frozenset[PluginChange] = frozenset()
     """Plug-ins of the step or an ancestor whose code changed without a new VERSION."""
 

@@ -52,11 +52,11 @@ class Recipe(Section):
         yield from ((f"upsampling.{key}", fact) for key, fact in self.upsampling.items())
 
     def of_entry(self) -> dict[str, Any]:
-        """Return the keys other than `training` that a `methods` entry takes from the recipe."""
+        """Return what the recipe sets in a `methods` entry beside `training`: `train_tokens`."""
         return {} if self.train_tokens is None else {"train_tokens": self.train_tokens.value}
 
     def of_study(self) -> dict[str, Any]:
-        """Return the keys other than `training` that a study takes from the recipe."""
+        """Return what the recipe sets in a study beside `training`: train_tokens and upsampling."""
         upsampling = {"upsampling": _values(self.upsampling)} if self.upsampling else {}
         return {**self.of_entry(), **upsampling}
 
@@ -82,7 +82,7 @@ def load_recipe(name: str, where: str = "recipe") -> Recipe:
 
 
 def resolved(training: Mapping[str, Any], where: str) -> tuple[Recipe | None, dict[str, Any]]:
-    """Resolve `recipe` in a `training` mapping.
+    """Replace the key `recipe` of a `training` mapping by the values of the named recipe.
 
     Returns:
       The named recipe, or None, and the mapping with the recipe's values filled in. The mapping's

@@ -26,7 +26,7 @@ class Decoding:
     bytes: float = 0.0
     """Bytes read from memory: all weights once per pass, and the cached keys and values."""
     layer_passes: int = 0
-    """Layers executed, once per batch and generated position. Each costs kernel launches."""
+    """Executions of a layer: one per layer, batch and generated position. Each launches kernels."""
 
     def __add__(self, other: Decoding) -> Decoding:
         return Decoding(

@@ -69,7 +69,7 @@ class StepSpec(Section):
 
     @classmethod
     def is_divisible(cls, step: Step) -> bool:  # noqa: ARG003 - of a kind with more steps in a unit
-        """Return True if splitting a unit across two workers finishes it sooner."""
+        """Return True if a unit with this step finishes sooner when two workers share its steps."""
         return True
 
     @classmethod

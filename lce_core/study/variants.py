@@ -6,7 +6,8 @@ The catalog has the same label as its SQL macro `variant_label`.
 from __future__ import annotations
 
 CONTROL = "none"
-"""Method of the controls: the base model, frozen or fine-tuned, without an extension."""
+"""Name of the method that leaves the model as it is. Its variants, the frozen and the fine-tuned
+base model, are the controls of a study."""
 
 
 def weights_label(frozen: bool) -> str:
