@@ -1,9 +1,9 @@
-"""Control access to the servers that lce starts, with a secret per home and a guard per server.
+"""Control access to the servers that lce starts: one secret per LCE_HOME, a guard per server.
 
 Servers bind to loopback, which every user of the machine and every web page in a browser can reach.
 The guard therefore accepts a request only with the server's secret, from the server's own origin
-and under one of the server's own host names. Each server's secret is derived from the home's
-secret. Browsers send a cookie of 127.0.0.1 to every port; because secrets differ, a cookie leaked
+and under one of the server's own host names. Each server's secret is derived from the secret of
+LCE_HOME. Browsers send a cookie of 127.0.0.1 to every port; because secrets differ, a cookie leaked
 from one server does not open another. A cookie contains a digest of the secret, so it does not
 authenticate to an application behind the guard that itself requires the secret.
 
@@ -81,9 +81,9 @@ login();
 
 
 def server_secret(home: Path, server: str) -> str:
-    """Derive the secret of one server from the home's secret; equal at every call.
+    """Derive the secret of one server from the secret of LCE_HOME; equal at every call.
 
-    The first call creates the home's secret in a file that only its owner can read.
+    The first call creates the secret of LCE_HOME in a file that only its owner can read.
 
     Raises:
       ServiceError: if the file belongs to another user or is readable by others.
@@ -216,7 +216,7 @@ class Guard:
         return ""
 
     def _confining(self, send: Send) -> Send:
-        """Add the content security policy to HTML responses."""
+        """Return `send` extended to add the content security policy to HTML responses."""
 
         async def confined(message: Message) -> None:
             if message["type"] == "http.response.start":

@@ -43,12 +43,12 @@ def resolve_device(name: DeviceName) -> torch.device:
 
 
 def resolve_dtype(precision: str) -> torch.dtype:
-    """Return the dtype of weights in evaluation: float32 for "fp32", bfloat16 for "bf16"."""
+    """Return torch.bfloat16 for "bf16", else torch.float32."""
     return torch.bfloat16 if precision == "bf16" else torch.float32
 
 
 def autocast(device: torch.device, precision: str) -> AbstractContextManager[object]:
-    """Return the context of mixed precision: bf16 products on fp32 weights, or fp32 throughout.
+    """Return a context: "bf16" computes products in bf16 from fp32 weights; "fp32" has no autocast.
 
     The autocast cache is off, because it would hold the bf16 copies of all weights until the pass
     ends.
@@ -65,7 +65,10 @@ def memory_bytes(device: torch.device) -> int | None:
 
 
 def peak_flops(device: torch.device, precision: str) -> float | None:
-    """Return the peak dense FLOP/s of one device, or None if no published figure is known."""
+    """Return the peak dense FLOP/s of one device, from the data sheet.
+
+    None for fp32, for a CPU and for GPUs without an entry in the table.
+    """
     if device.type != "cuda" or precision != "bf16":
         return None
     name = torch.cuda.get_device_name(device)

@@ -146,7 +146,7 @@ class StepsFailedError(LceError):
     """
 
     held: tuple[str, ...] = ()
-    """Fingerprints of steps skipped because other processes hold their leases."""
+    """Fingerprints of steps that were skipped because other processes hold their leases."""
 
     def __init__(self, unit: str, failed: Sequence[Mapping[str, Any]]) -> None:
         self.failed = tuple(failed)

@@ -30,7 +30,7 @@ Quantity = Literal["inv_freq", "attention_factor", "reach", "distance", "trainin
 
 @dataclass(frozen=True)
 class OfMethod:
-    """A quantity of a context-extension method on one base model."""
+    """A result of a context-extension method for one base model, target and request length."""
 
     quantity: Quantity
     geometry: RopeGeometry
@@ -50,7 +50,7 @@ class OfMethod:
 
 @dataclass(frozen=True)
 class OfFunction:
-    """Result of a function of the plug-in's module, or of a method of its class."""
+    """A call of a function of the plug-in's module, or of a method of its class."""
 
     function: Callable[..., Any]
     arguments: Mapping[str, Any] = field(default_factory=dict)
@@ -81,7 +81,10 @@ def frequencies(
     head: int | None = None,
     **parameters: Any,
 ) -> Evidence:
-    """State inverse frequencies of some pairs; by default for Llama-2-7B at 32768 tokens."""
+    """Declare the inverse frequencies that a method must give for some pairs.
+
+    The defaults are Llama-2-7B, a target of 32,768 tokens and a request of that length.
+    """
     request = target if request is None else request
     subject = OfMethod("inv_freq", geometry, target, request, parameters, tuple(pairs), head)
     return Evidence(subject, tuple(expected), origin, tolerance=1e-6)
@@ -98,7 +101,7 @@ def value(
     positions: Sequence[tuple[int, ...]] = (),
     **parameters: Any,
 ) -> Evidence:
-    """State one number of a method, or the relative positions of some (query, key) pairs."""
+    """Declare a number that a method must give, or the distances of some (query, key) pairs."""
     request = target if request is None else request
     subject = OfMethod(
         quantity, geometry, target, request, parameters, positions=tuple(positions)
@@ -116,7 +119,7 @@ def calls(
     tolerance: float = 1e-12,
     **arguments: Any,
 ) -> Evidence:
-    """State the result of `function(**arguments)`.
+    """Declare the result that `function(**arguments)` must give.
 
     Args:
       function: a function of the plug-in's module, or a method of its class.
@@ -130,9 +133,9 @@ def calls(
 
 
 def computation(plugin: type[Any], evidence: Evidence) -> Callable[[], Any]:
-    """Return the call that computes a piece of the plug-in's evidence.
+    """Return a function without arguments that recomputes one reference value of a plug-in.
 
-    Everything that the call needs is built and checked before.
+    The plug-in and all other objects of the call are built and checked before it is returned.
 
     Raises:
       SpecError: if the evidence's parameters do not fit the model or the lengths.

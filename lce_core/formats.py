@@ -6,7 +6,10 @@ import math
 
 
 def score(value: float) -> str:
-    """Format with four digits, at most four decimals; below 1e-3 or from 1e6 with an exponent."""
+    """Format a score with four significant digits, but at most four decimals.
+
+    Below 1e-3 and from 1e6 on, it has an exponent and three decimals.
+    """
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
     if not 1e-3 <= abs(value) < 1e6:
@@ -15,16 +18,20 @@ def score(value: float) -> str:
 
 
 def short_score(value: float) -> str:
-    """Format for narrow columns: two decimals below 100, else whole; from 1e5 with an exponent."""
+    """Format a score for a narrow column: two decimals below 100, none from 100 on.
+
+    From 1e5 on it is one digit with an exponent: "3e5".
+    """
     if abs(value) >= 1e5:
         return f"{value:.0e}".replace("e+0", "e").replace("e+", "e")
     return f"{value:.{2 if abs(value) < 100 else 0}f}"
 
 
 def rounded(value: float, *beside: float | None) -> str:
-    """Format for a sentence, with the decimals that the largest of the numbers needs.
+    """Format `value` for a sentence, with as many decimals as the largest number needs.
 
-    These are 2 decimals; 3 if the largest number is below 0.0995, none from 1,000.
+    The largest of `value` and `beside` decides: 2 decimals, 3 if it is below 0.0995, none from
+    1,000 on.
     """
     size = max(abs(one) for one in (value, *beside) if one is not None)
     if size >= 1000:
@@ -33,7 +40,7 @@ def rounded(value: float, *beside: float | None) -> str:
 
 
 def estimate(value: float, low: float | None, high: float | None) -> str:
-    """Format for a sentence, with the interval in brackets if there is one: "0.12 [0.05, 0.19]"."""
+    """Format a value for a sentence, with its interval if there is one: "0.12 [0.05, 0.19]"."""
     number = rounded(value, low, high)
     if low is None or high is None:
         return number
@@ -41,24 +48,27 @@ def estimate(value: float, low: float | None, high: float | None) -> str:
 
 
 def difference(value: float, low: float | None, high: float | None) -> str:
-    """Format with sign and three decimals, and the interval: "+0.012 [-0.003, +0.027]"."""
+    """Format a difference with sign and three decimals, and its interval if there is one.
+
+    Example: "+0.012 [-0.003, +0.027]".
+    """
     if low is None or high is None:
         return f"{value:+.3f}"
     return f"{value:+.3f} [{low:+.3f}, {high:+.3f}]"
 
 
 def p_value(p_holm: float) -> str:
-    """Format as "p_Holm 0.012" or "p_Holm < 0.001"."""
+    """Format a p-value after Holm's correction as "p_Holm 0.012" or "p_Holm < 0.001"."""
     return "p_Holm < 0.001" if p_holm < 0.001 else f"p_Holm {p_holm:.3f}".rstrip("0").rstrip(".")
 
 
 def three_digits(number: float) -> str:
-    """Format with three significant digits, and always with all digits before the point."""
+    """Format a number with three significant digits, but with all digits before the point."""
     return f"{number:,.0f}" if abs(number) >= 99.95 else f"{number:.3g}"
 
 
 def count(number: float) -> str:
-    """Format with three digits and a suffix from a thousand on: "950", "65.5k", "1.05M", "3B"."""
+    """Format a number with three digits and a suffix: "950", "65.5k", "1.05M", "3B"."""
     for size, unit in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
         if number >= size:
             return f"{three_digits(number / size)}{unit}"
@@ -66,14 +76,14 @@ def count(number: float) -> str:
 
 
 def tick(value: float) -> str:
-    """Format the label of an axis: whole lengths up to a million, then as `count` does."""
+    """Format an axis label: with all digits below a million ("32,768"), then as `count` does."""
     if value >= 1e6:
         return count(value)
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:g}"
 
 
 def duration(seconds: float) -> str:
-    """Format in the unit that fits: "40 s", "6 min", "3.2 h", "12 d"."""
+    """Format seconds in the unit that fits: "40 s", "6 min", "3.2 h", "12 d"."""
     for size, unit in ((1, "s"), (60, "min"), (3600, "h")):
         if seconds < 100 * size:
             number = seconds / size
@@ -82,7 +92,7 @@ def duration(seconds: float) -> str:
 
 
 def size(num_bytes: int) -> str:
-    """Format bytes in binary units: "512 B", "1.5 MiB", "4 GiB"."""
+    """Format a number of bytes in binary units: "512 B", "1.5 MiB", "4 GiB"."""
     for shift, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
         if num_bytes >= 1 << shift:
             return f"{three_digits(num_bytes / (1 << shift))} {unit}"

@@ -76,7 +76,7 @@ def fetch(
 
 
 def _has_all_shards(folder: Path) -> bool:
-    """Return True if no shard is missing of weights whose file names state the number of shards.
+    """Return False if the folder lacks a shard that the file name of another shard implies.
 
     An interrupted download may leave only some shards in the cache. Without a cached file listing
     the client takes these for all.
@@ -91,7 +91,7 @@ def _has_all_shards(folder: Path) -> bool:
 
 
 def http_errors() -> tuple[type[Exception], ...]:
-    """Return the errors raised if a hub does not answer or the connection breaks."""
+    """Return the exception classes that mean that the hub is unreachable or the transfer broke."""
     from huggingface_hub.errors import HfHubHTTPError
 
     # The HTTP library changes between hub versions; its error is a base of the hub's own error.
@@ -99,10 +99,14 @@ def http_errors() -> tuple[type[Exception], ...]:
 
 
 def listed(place: Path) -> tuple[str, list[str]]:
-    """List a data set on the hub without its files: prefix of the addresses, and paths.
+    """List the files of a data set on the hub without downloading them.
 
     Args:
       place: an address accepted by `is_address`.
+
+    Returns:
+      Prefix "hf://datasets/OWNER/NAME@COMMIT/" of the files' URLs, and the files' paths in the
+        repository.
 
     Raises:
       UnavailableError: if the hub does not answer, or has no such data set.
@@ -154,7 +158,10 @@ def _address(place: Path) -> tuple[str, str] | None:
 
 
 def local_folder(place: Path, patterns: Sequence[str]) -> Path:
-    """Return a data folder itself, or the files of a data set on the hub that match `patterns`.
+    """Return the local folder of a data set; files of a hub data set are downloaded if needed.
+
+    `place` is a folder, returned as it is, or an address, of which files that match `patterns` are
+    fetched.
 
     Raises:
       SpecError: as in `is_address`.

@@ -103,7 +103,8 @@ class Plugin(BaseModel):
 
 P = TypeVar("P", bound=Plugin)
 _PACKAGES: list[str] = []
-"""Packages of all registries, whose user folders may hold helpers of a plug-in of another one."""
+"""Packages of all registries. A plug-in may import helpers from a user's folder of any of them, so
+its digest looks in all."""
 
 
 def plugin_names(folders: Iterable[str]) -> list[str]:
@@ -145,7 +146,9 @@ class Registry(Generic[P]):
         return {plugin.plugin_name: plugin for plugin in listed}
 
     def add_folder(self, folder: Path) -> None:
-        """Include every `<name>.py` in `folder`, as if it were in the package.
+        """Make every `<name>.py` in `folder` a plug-in of this registry.
+
+        A folder that does not exist is ignored.
 
         Raises:
           SpecError: if a file has the name of an existing plug-in, and would therefore never be
@@ -216,7 +219,9 @@ class Registry(Generic[P]):
         return plugin
 
     def code(self, name: str) -> PluginCode | None:
-        """Return VERSION, digest and file of a user's own plug-in as loaded; None of a shipped one.
+        """Return VERSION, digest and file of a user's plug-in; None for a shipped one.
+
+        The digest is of the code that was imported, even if the file has changed since.
 
         Raises:
           SpecError: as `load` does.
@@ -233,7 +238,7 @@ class Registry(Generic[P]):
         return None if spec is None or spec.origin is None else Path(spec.origin)
 
     def _digest(self, name: str) -> str | None:
-        """Return the digest of a user's own plug-in; None of a shipped one."""
+        """Return the digest of a user's plug-in and its helpers; None for a shipped plug-in."""
         file, folders = self._file(name), _own_folders()
         if file is None or not any(file.is_relative_to(one) for one in folders[self.package]):
             return None
@@ -327,13 +332,13 @@ def _own_folders() -> dict[str, list[Path]]:
 
 
 def _last_line(error: Exception, file: str) -> int | None:
-    """Return the last line of the file in the error's traceback."""
+    """Return the innermost line of `file` in the error's traceback; None if it is not there."""
     frames = traceback.extract_tb(error.__traceback__)
     return next((one.lineno for one in reversed(frames) if one.filename == file), None)
 
 
 def _is_current(plugin: type[Plugin], attribute: str, module: ModuleType) -> bool:
-    """Return True if a class loaded earlier is still what its module registers."""
+    """Return True if the registered class and its constants are the same objects as when loaded."""
     content = vars(module)
     return (
         content.get(attribute) is plugin

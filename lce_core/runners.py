@@ -61,7 +61,7 @@ from lce_core.training.run import run
 
 
 class Runner:
-    """Compute steps of all kinds in this process."""
+    """Compute steps of all kinds in this process, keeping the last model loaded."""
 
     def __init__(self, store: Store, execution: Execution, report: Report) -> None:
         self._store, self._execution, self._report = store, execution, report
@@ -79,10 +79,10 @@ class Runner:
         return "held" if outcome is None else outcome.status
 
     def assist(self, step: Step) -> str:
-        """Compute ranges of a cell that another process has started, for a limited time.
+        """Score free window ranges of a cell that another process has started, for about a minute.
 
         Returns:
-          "computed", or "held" if no range was left.
+          "computed", or "held" if no range was free.
         """
         spec, parts = spec_of(step), self._store.parts(step)
         assert isinstance(spec, CellSpec), "nothing else has parts"
@@ -96,7 +96,10 @@ class Runner:
 
     @singledispatchmethod
     def _compute(self, spec: StepSpec, attempt: Attempt) -> dict[str, Any]:
-        """Compute a step; one function per kind, dispatched on the type of the spec."""
+        """Compute a step and return its result for the record.
+
+        There is one function per kind of step, dispatched on the type of the spec.
+        """
         raise NotImplementedError
 
     @_compute.register

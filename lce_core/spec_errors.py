@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from lce_core.errors import SpecError, did_you_mean
 
 MAX_SHOWN = 200
-"""Maximum characters of a value quoted in an error."""
+"""Maximum characters of a value that an error quotes."""
 
 
 def spec_error(

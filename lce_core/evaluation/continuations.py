@@ -66,7 +66,9 @@ def continuation_log_likelihoods(
 def inputs_by_length(
     texts: Sequence[tuple[TokenIds, TokenIds]],
 ) -> dict[int, dict[bytes, list[int]]]:
-    """Group the indices of the texts by length and by the ids that the model reads.
+    """Group the indices of the texts by input length, then by input.
+
+    The input is all token ids but the last, so texts that differ only in their last token share it.
 
     Raises:
       SpecError: if a context or continuation is empty.

@@ -58,7 +58,7 @@ margin accounts for texts that a shared cache processes one at a time instead of
 class _Settings:
     max_new_tokens: int
     ended: Sequence[Stop]
-    """One stopping rule per prompt."""
+    """One stopping rule per prompt, called with the ids generated so far."""
     batch_tokens: int
     chunk: int
     share_prefixes: bool
@@ -129,7 +129,7 @@ def generate(
 def _same_frequencies(
     model: ExtendedModel, texts: Sequence[TokenIds], max_new_tokens: int
 ) -> list[list[int]]:
-    """Group the indices of the texts by the frequencies of their requests."""
+    """Group the indices of the texts so that a group has equal frequencies and equal attention."""
     keys = {length: model.request_key(length + max_new_tokens) for length in {*map(len, texts)}}
     groups: dict[object, list[int]] = {}
     for index, text in enumerate(texts):
@@ -140,7 +140,7 @@ def _same_frequencies(
 def _decoder(
     model: ExtendedModel, texts: Sequence[TokenIds], group: Sequence[int], settings: _Settings
 ) -> _Decoder:
-    """Choose how the texts of a group pass through the model."""
+    """Return the function that decodes a group: one by one, in batches, or sharing prefixes."""
     if model.coarse:
         return _one_by_one
     members = [texts[index] for index in group]

@@ -60,14 +60,14 @@ def greedy(
 
 
 def stop_rule(model: ExtendedModel, stop: Stop | None) -> Stop:
-    """Return a rule that stops at the model's end-of-sequence token or when `stop` does."""
+    """Return a rule that stops after the model's end-of-sequence token, or when `stop` does."""
     end = getattr(model.model.generation_config, "eos_token_id", None)
     ends = set(end) if isinstance(end, list) else {end}
     return lambda ids: int(ids[-1]) in ends or (stop is not None and stop(ids))
 
 
 def _most_likely(model: ExtendedModel, states: torch.Tensor, number: int) -> torch.Tensor:
-    """Return the next token (batch,) of each answer; `number` is used in error messages."""
+    """Return the next token of each answer, (batch,); `number`, its index from 1, is for errors."""
     logits = model.model.get_output_embeddings()(states).float()
     # amin and amax are both NaN if any logit is NaN.
     extremes = torch.cat([logits.amin(dim=-1), logits.amax(dim=-1)])

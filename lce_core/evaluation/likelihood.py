@@ -31,7 +31,10 @@ def window_scores(
     batch_tokens: int,
     report: Progress = no_progress,
 ) -> TokenScores:
-    """Score tokens 1..L-1 of each window: NLL in nats, given the earlier tokens of that window.
+    """Score every token of each window, given the earlier tokens of that window.
+
+    Returns the NLL in nats of tokens 1..L - 1, and which of the tokens 1..L are the most likely
+    ones; token L follows the window.
 
     Args:
       model: the extended model; its frequencies are fixed for a request of L tokens.

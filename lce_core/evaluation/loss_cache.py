@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 LIMIT_BYTES = 1 << 30
 
 Text = tuple[str, int | None]
-"""Digest of a token stream, and the token inserted before each of its windows."""
+"""sha256 of a token stream, and the token inserted before each of its windows (None for none)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +52,10 @@ _Rows = dict[int, TokenScores]
 
 
 class LossCache:
-    """Scores by text, window length and first token; evicts the lengths that were added first."""
+    """Token scores of windows that the loaded model has read, up to a limit in bytes.
+
+    When it is full, it drops all windows of the text and length that were stored first.
+    """
 
     def __init__(self, limit_bytes: int = LIMIT_BYTES) -> None:
         self._limit, self._bytes = limit_bytes, 0
@@ -61,7 +64,7 @@ class LossCache:
     def find(
         self, text: Text, start: int, length: int, alike: Callable[[int, int], bool]
     ) -> TokenScores | None:
-        """Return the scores of a window, or None.
+        """Return the stored scores of a window, or of the start of a longer one; None without any.
 
         Args:
           text: text that the window is cut from.

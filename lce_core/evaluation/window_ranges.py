@@ -1,5 +1,8 @@
 """Split the windows of a long cell into ranges that are scored and committed separately.
 
+A cell is one evaluation step: one model and method on one benchmark task, length and seed. A range
+is some of the windows of the cell's text.
+
 A process computes its cell range by range. After `seconds` the cell counts as long: the process
 writes the ranges scored so far, requests the rest, and every range is then committed by the holder
 of its lease, which may be this process or any other with a free slot (`assist`). A cell that was
@@ -52,7 +55,7 @@ class _Range:
 
 
 class WindowRanges:
-    """The ranges of one cell, in the process that computes the cell.
+    """The window ranges of one cell, in the process that computes the cell.
 
     Args:
       parts: storage in which ranges are committed and leased.
@@ -68,7 +71,8 @@ class WindowRanges:
         self._long_at = time.monotonic() + seconds
         self._is_open = parts.folder.is_dir()
         self._kept: dict[str, Arrays] = {}
-        """Ranges scored before the cell was opened for other processes."""
+        """Scores by range name, in memory until the cell counts as long and they are written to
+        `parts`."""
         self._settled: set[str] = set()
         """Names of ranges known to be committed."""
         self._own: set[str] = set()
@@ -122,7 +126,7 @@ class WindowRanges:
         return self._is_open
 
     def _settle(self, ranges: Sequence[_Range], report: Progress) -> None:
-        """Request ranges, score those that no process holds, and wait until all are committed."""
+        """Request ranges, score those that no other process holds, and wait for the others."""
         self._request(ranges)
         left = {one.name: one for one in ranges}
         total = _number(ranges)
@@ -177,7 +181,7 @@ class WindowRanges:
 
 
 def assist(parts: Parts, model: ExtendedModel) -> int:
-    """Score ranges of a cell that another process computes, until all are taken or time is up.
+    """Score ranges of a cell that another process computes, until none is free or time is up.
 
     Args:
       parts: storage of the cell's ranges.
@@ -220,7 +224,7 @@ def assist(parts: Parts, model: ExtendedModel) -> int:
 
 @dataclass(frozen=True)
 class _Request:
-    """Ranges requested from other processes."""
+    """A request, stored with the cell, that other processes score these ranges."""
 
     arithmetic: str
     text: str
@@ -258,7 +262,10 @@ def _name(windows: Windows, rows: int, model: ExtendedModel) -> str:
 
 
 def _arithmetic(model: ExtendedModel) -> str:
-    """Return everything besides the cell that the last bits of a loss depend on."""
+    """Return device, torch version, dtype and kernel as text.
+
+    The last bits of a loss depend on them, so only ranges with equal texts are merged.
+    """
     import torch
 
     device = model.model.device

@@ -20,7 +20,7 @@ class Stream:
 
     @cached_property
     def digest(self) -> str:
-        """Return the sha256 of the tokens."""
+        """sha256 of the token ids, in hexadecimal."""
         return hashlib.sha256(self.tokens.tobytes()).hexdigest()
 
 
@@ -49,7 +49,7 @@ class Windows:
         return replace(self, starts=self.starts[first : first + number])
 
     def ids(self) -> NDArray[np.uint32]:
-        """Return the tokens (windows, length)."""
+        """Return the token ids (windows, length); `before` comes first if it is given."""
         width = self.length - (self.before is not None)
         found = np.lib.stride_tricks.sliding_window_view(self.stream.tokens, width)[self.starts]
         if self.before is None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from lce_core.export.subject import Subject
 
 _LICENCES = {"MIT": "mit", "Apache-2.0": "apache-2.0"}
-"""The hub's identifiers; other licences are named in words."""
+"""Hub identifiers of licences, by `LanguageModel.licence`; other licences are named in words."""
 
 
 def card(subject: Subject, form: StockForm, dtype: str) -> str:

@@ -34,9 +34,10 @@ if TYPE_CHECKING:
 WEIGHTS = "model*.safetensors"
 _INDEX = "model.safetensors.index.json"
 _OLD_KEYS = ("rope_theta", "rope_scaling", "partial_rotary_factor", "torch_dtype", "auto_map")
-"""Keys that are rewritten, or dropped like `auto_map`, whose code is not part of the folder."""
+"""Keys of the source's config.json that are not copied: they are written anew, or dropped like
+`auto_map`, whose code is not part of the folder."""
 _OF_CONFIGURATION = ("rope_theta", "partial_rotary_factor")
-"""Keys of `rope_parameters` that older files store beside `rope_scaling`."""
+"""Keys of `rope_parameters` that older releases expect at the top level of config.json."""
 
 
 def export(
@@ -46,12 +47,12 @@ def export(
     length: int | None = None,
     precision: Precision | None = None,
 ) -> StockForm:
-    """Write the folder `out`, and return the form of the method in its configuration.
+    """Write the model to folder `out`; return how its configuration states the method.
 
     Args:
       subject: the model to export.
       out: a folder that does not exist yet or is empty.
-      length: as in `stock_form`.
+      length: request length in tokens, for methods whose table depends on it.
       precision: dtype of the written weights; None keeps the present one.
 
     Raises:
@@ -140,10 +141,7 @@ def _configuration(source: Mapping[str, Any], form: StockForm, dtype: str) -> di
 
 
 def _ends(folder: Path) -> Any:
-    """Return the end-of-sequence tokens of the base model's generation config; None if missing.
-
-    There may be several.
-    """
+    """Return `eos_token_id` of generation_config.json, one id or a list; None if there is none."""
     try:
         found = json.loads((folder / "generation_config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -154,7 +152,7 @@ def _ends(folder: Path) -> Any:
 def _generation(
     config: Mapping[str, Any], ends: Any, tokenizer: PreTrainedTokenizerBase
 ) -> dict[str, Any]:
-    """Return a configuration of greedy decoding with a padding token.
+    """Return generation_config.json's content: greedy decoding, with a padding token.
 
     Without a padding token `generate` warns about every batch.
     """

@@ -23,7 +23,7 @@ _RUN = "evaluate it with `lce run`, which supports it"
 
 @dataclass(frozen=True, eq=False)
 class StockForm:
-    """A method as keys of a transformers configuration."""
+    """A method, stated as keys of a transformers configuration."""
 
     rope_parameters: Mapping[str, Any]
     context: int
@@ -126,7 +126,7 @@ def _refuse_other_attention(
 
 
 def _shared(method: Method, table: RopeTable) -> RopeTable:
-    """Return the table (pairs,) that all heads share."""
+    """Return the table in the shape (pairs,); raise SpecError if the heads' rows differ."""
     if table.inv_freq.ndim == 1:
         return table
     first = table.inv_freq[0]

@@ -12,7 +12,7 @@ from lce_core.store.records import Record
 
 @dataclass(frozen=True)
 class Subject:
-    """A variant of a study, and the folder of its weights."""
+    """A variant of a study (base model, method, training), and the folder of its weights."""
 
     study: str
     variant: str

@@ -27,7 +27,7 @@ request's length. "approximate" changes which keys a query attends to, or how.""
 
 
 class Method(Plugin):
-    """Base of all methods: the identity extension.
+    """Base class of all context-extension methods; by itself it changes nothing.
 
     Subclasses override the frequencies (`rope_table`), the attention (`attention`) or both. All of
     these are pure functions of geometry and lengths, so results never depend on the order of
@@ -45,7 +45,7 @@ class Method(Plugin):
     parameters, which are trained and saved besides the model's weights."""
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
-        """Return the frequencies of one request; the default is the base model's own."""
+        """Return the RoPE table for one request length; the default is the base model's own."""
         return RopeTable(geometry.inv_freq())
 
     def attention(self, geometry: RopeGeometry, lengths: ContextLengths) -> AttentionScheme | None:
@@ -55,7 +55,7 @@ class Method(Plugin):
     def training_attention(
         self, geometry: RopeGeometry, lengths: ContextLengths
     ) -> AttentionScheme | None:
-        """Return the attention used in training; the default is that of inference."""
+        """Return the attention used in training; the default is the attention used at inference."""
         return self.attention(geometry, lengths)
 
     def lora(self) -> LoRA | None:
@@ -67,7 +67,10 @@ class Method(Plugin):
         return None
 
     def stages(self, lengths: ContextLengths) -> tuple[TrainingStage, ...]:
-        """Return the fine-tuning runs before the last; each continues the previous one."""
+        """Return the fine-tuning runs before the last one, in order; () if there is only one run.
+
+        Each run starts from the weights of the run before.
+        """
         return ()
 
     def reach(self, geometry: RopeGeometry, lengths: ContextLengths) -> int | None:
@@ -87,18 +90,18 @@ class Method(Plugin):
         return None
 
     def length_dependent(self, geometry: RopeGeometry, lengths: ContextLengths) -> bool:
-        """Return True if frequencies change with the request's length around the given lengths."""
+        """Return True if the frequencies hold for this request length only."""
         return False
 
 
 class ScaledMethod(Method):
-    """Base of methods with one scale: the number of trained contexts to extend to."""
+    """Base class of methods with one scale: how many trained contexts long the target is."""
 
     scale: float | None = None
     """Divisor of the frequencies; None means target / trained context."""
 
     def scale_for(self, lengths: ContextLengths) -> float:
-        """Return the given scale, or target / trained context; at least 1.
+        """Return `scale`; if it is None, the target context divided by the trained context.
 
         Raises:
           SpecError: if the scale is below 1.
@@ -114,7 +117,7 @@ class ScaledMethod(Method):
 def begins_alike(
     method: Method, geometry: RopeGeometry, shorter: ContextLengths, longer: ContextLengths
 ) -> bool:
-    """Return True if a longer request treats its first tokens like a shorter request.
+    """Return True if a longer request treats its first tokens exactly like a shorter request.
 
     Attention is causal, so equal frequencies and equal attention are sufficient.
     """
@@ -129,10 +132,10 @@ def begins_alike(
 
 
 def checked_scale(method: Method, scale: float | None, lengths: ContextLengths) -> float:
-    """Return the given scale of a method, or target / trained context.
+    """Return `scale`; if it is None, the target context divided by the trained context.
 
     Raises:
-      SpecError: if the scale is below 1.
+      SpecError: if the scale is below 1; the message names `method`.
     """
     where = method.plugin_name
     chosen = lengths.target / lengths.trained if scale is None else scale
@@ -145,7 +148,7 @@ def checked_scale(method: Method, scale: float | None, lengths: ContextLengths) 
 
 @dataclass(frozen=True)
 class TrainingStage:
-    """One of several successive fine-tuning runs."""
+    """A fine-tuning run before the last one, for methods that train in several runs."""
 
     method: Method
     context: int

@@ -22,7 +22,10 @@ from lce_core.rope import ContextLengths, Frequencies, RopeGeometry, RopeTable
 
 
 class ByParts(Method):
-    """Limits of the ramp, in rotations within the trained context."""
+    """Interpolation of slow pairs, with a ramp between two numbers of rotations.
+
+    Rotations are counted within the trained context.
+    """
 
     family: ClassVar[Family] = "interpolation"
 
@@ -55,13 +58,16 @@ class ByParts(Method):
             )
 
     def interpolated(self, geometry: RopeGeometry) -> Frequencies:
-        """Return each pair's share of interpolation (pairs,), linear in rotations."""
+        """Return how far each pair is interpolated (pairs,): 0 keeps it, 1 divides it by the scale.
+
+        The share is linear in the pair's rotations within the trained context.
+        """
         rotations = geometry.trained_context * geometry.inv_freq() / (2 * math.pi)
         kept = (rotations - self.beta_slow) / (self.beta_fast - self.beta_slow)
         return np.asarray(1 - np.clip(kept, 0, 1))
 
     def by_parts(self, geometry: RopeGeometry, scale: float) -> Frequencies:
-        """Return inverse frequencies (pairs,), each pair interpolated by its share."""
+        """Return inverse frequencies (pairs,): kept and divided ones, mixed by `interpolated`."""
         share, kept = self.interpolated(geometry), geometry.inv_freq()
         return share * kept / scale + (1 - share) * kept
 
@@ -72,7 +78,7 @@ def temperature(scale: float) -> float:
 
 
 class WithTemperature(ByParts):
-    """Choice of ramp, and the attention temperature."""
+    """Interpolation by parts with a choice of ramp, and an attention temperature."""
 
     ramp: Literal["code", "paper"] = "code"
     """Ramp: "code" is linear in the pair's index, as in the authors' code; "paper" in rotations."""
@@ -93,11 +99,11 @@ class WithTemperature(ByParts):
         return self
 
     def interpolated(self, geometry: RopeGeometry) -> Frequencies:
-        """Return each pair's share of interpolation (pairs,), by the chosen ramp."""
+        """Return how far each pair is interpolated (pairs,), 0 to 1, by the chosen ramp."""
         return super().interpolated(geometry) if self.ramp == "paper" else self._by_index(geometry)
 
     def table(self, geometry: RopeGeometry, scale: float) -> RopeTable:
-        """Return frequencies and attention factor for one scale."""
+        """Return the RoPE table for one scale: frequencies and attention factor."""
         factor = self.attention_factor
         return RopeTable(
             self.by_parts(geometry, scale),
@@ -105,7 +111,10 @@ class WithTemperature(ByParts):
         )
 
     def stated(self, scale: float, trained: int) -> dict[str, Any] | None:
-        """Return transformers' form of the table; None for the paper's ramp, which it lacks."""
+        """Return the method as transformers' `rope_parameters`; None for the paper's ramp.
+
+        transformers has no such ramp.
+        """
         if self.ramp == "paper":
             return None
         parameters: dict[str, Any] = {

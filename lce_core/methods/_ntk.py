@@ -34,17 +34,20 @@ def ntk_frequencies(geometry: RopeGeometry, scale: float) -> Frequencies:
 
 
 def dynamic_scale(factor: float, length: int, trained: int) -> float:
-    """Return factor * length / trained - (factor - 1); 1 up to the trained context."""
+    """Return factor * length / trained - (factor - 1), with lengths in tokens.
+
+    Up to the trained context the scale is 1.
+    """
     return factor * max(length, trained) / trained - (factor - 1)
 
 
 class DynamicNtk(Method):
-    """NTK-aware scaling by factor * length / trained - (factor - 1)."""
+    """NTK-aware scaling by a scale that grows with the request's length (`dynamic_scale`)."""
 
     family: ClassVar[Family] = "dynamic"
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
-        """Return the frequencies of the base for the request's length."""
+        """Return the frequencies of the base that belongs to the request's length."""
         return RopeTable(ntk_frequencies(geometry, self.scale_at(lengths)))
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
@@ -56,7 +59,7 @@ class DynamicNtk(Method):
         return lengths.request > self.constant_up_to(lengths)
 
     def growth(self, lengths: ContextLengths) -> float:
-        """Return the factor: the increase of the scale per trained context of length."""
+        """Return by how much the scale increases per trained context of length."""
         raise NotImplementedError
 
     def constant_up_to(self, lengths: ContextLengths) -> int:
@@ -64,7 +67,7 @@ class DynamicNtk(Method):
         return lengths.trained
 
     def scale_at(self, lengths: ContextLengths) -> float:
-        """Return the scale of the request."""
+        """Return the scale by which the request's slowest frequency is divided."""
         length = max(self.constant_up_to(lengths), lengths.request)
         return dynamic_scale(self.growth(lengths), length, lengths.trained)
 
@@ -81,9 +84,8 @@ class TargetNtk(DynamicNtk):
         super().check(geometry, lengths)
 
     def growth(self, lengths: ContextLengths) -> float:
-        """Return the given factor, or target / (2 * trained) context."""
+        """Return `factor`; if it is None, the target divided by twice the trained context."""
         return lengths.target / (2 * lengths.trained) if self.factor is None else self.factor
 
     def constant_up_to(self, lengths: ContextLengths) -> int:
-        """Return the target context."""
         return lengths.target

@@ -39,7 +39,7 @@ class AdjustedBaseInStages(Method):
         return RopeTable(geometry.inv_freq(self.bases[-1]))
 
     def stages(self, lengths: ContextLengths) -> tuple[TrainingStage, ...]:
-        """Return all stages but the last, whose rows have the target length."""
+        """Return all training runs but the last, whose rows have the target length."""
         shares = self.shares or [1 / len(self.bases)] * len(self.bases)
         last = len(self.bases) - 1
         return tuple(

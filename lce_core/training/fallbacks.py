@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def all_fallbacks(job: TrainingJob) -> list[TrainingJob]:
-    """List the job and its fallbacks, each needing less memory than the one before."""
+    """List the job, then its variants to try if memory is short, in the order given above."""
     found = [job.model_copy(update={"gradient_checkpointing": job.kept})]
     while found[-1].micro_rows > 1:
         fewer = found[-1].micro_rows // 2 * job.row_length
@@ -51,7 +51,11 @@ def all_fallbacks(job: TrainingJob) -> list[TrainingJob]:
 def worth_trying(
     job: TrainingJob, base: LanguageModel, device: torch.device, capacity: int | None
 ) -> Sequence[TrainingJob]:
-    """Return the fallbacks that are worth trying on a device, in order.
+    """Return the jobs to try on a device, in order.
+
+    These are all fallbacks from the first one whose estimated memory fits, or the last one alone if
+    none fits. All are returned if the device's memory is unknown or the execution settings name
+    what the layers keep.
 
     Args:
       job: what to train.
@@ -75,14 +79,14 @@ def worth_trying(
 
 
 def need(job: TrainingJob, base: LanguageModel, device: torch.device) -> Memory:
-    """Estimate the memory of one process of a job."""
+    """Estimate the device memory of one process of a job, in bytes by purpose."""
     method = None if job.method is None else METHODS.from_identity(job.method)
     lora = method.lora() if method else None
     return estimate(job, base, sharded=job.is_sharded(device), lora=lora)
 
 
 def described(job: TrainingJob) -> str:
-    """Describe a fallback for messages."""
+    """Return a text such as "2 rows a pass, gradient_checkpointing full, fp32 states"."""
     rows = "1 row" if job.micro_rows == 1 else f"{job.micro_rows} rows"
     return f"{rows} a pass, gradient_checkpointing {job.kept}, {job.state_precision} states"
 

@@ -31,7 +31,7 @@ class TrainingJob(BaseModel):
     """Folder with the tokenizer and, unless `from_scratch`, the weights; None loads from the hub.
     """
     rows: Path
-    """File of packed rows to train on."""
+    """Folder of the packed rows to train on."""
     seed: int = Field(ge=0)
     num_steps: int = Field(gt=0)
     row_length: int = Field(gt=1)

@@ -27,11 +27,12 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 Kept = Literal["none", "attention", "full", "offload"]
-"""Ordered by memory, largest first; the out-of-memory fallbacks follow this order."""
+"""What each layer keeps for the backward pass (table above), ordered by memory, largest first; the
+out-of-memory fallbacks follow this order."""
 
 
 def enable(model: PreTrainedModel, kept: Kept) -> None:
-    """Make the layers of a model keep what `kept` names."""
+    """Switch on activation checkpointing in the model's layers; "none" changes nothing."""
     if kept == "none":
         return
     settings: dict[str, Any] = {"use_reentrant": False}
@@ -44,7 +45,10 @@ def enable(model: PreTrainedModel, kept: Kept) -> None:
 
 
 def storage(kept: Kept, device: torch.device) -> AbstractContextManager[object]:
-    """Return the context for a forward pass; "offload" moves saved tensors to the host's memory."""
+    """Return the context in which to run a forward pass.
+
+    With "offload", tensors saved for the backward pass move to the host's memory.
+    """
     if kept != "offload":
         return nullcontext()
     return torch.autograd.graph.save_on_cpu(pin_memory=device.type == "cuda")

@@ -108,7 +108,7 @@ def local(tensor: Tensor) -> Tensor:
 
 
 def local_rows(tensor: Tensor) -> slice:
-    """Return which rows of the whole tensor `local` returns."""
+    """Return the range of the whole tensor's rows that this process holds."""
     if not isinstance(tensor, DTensor):
         return slice(0, tensor.shape[0])
     mesh = tensor.device_mesh

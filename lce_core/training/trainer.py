@@ -49,7 +49,8 @@ if TYPE_CHECKING:
 _REPORT_SECONDS = 1.0
 """Enough for a progress bar; a step of a toy model takes milliseconds."""
 _WRITING_SHARE = 20
-"""Writing resume points may take up to 1 / this share of the training time."""
+"""The trainer waits at least this many times as long as the last resume point took to write, so
+writing takes at most about 1/20 of the time."""
 _PATIENCE = timedelta(hours=2)
 """Maximum time that processes wait for each other. The main process alone reads 27 GB of weights
 for a 7B model and writes as much, possibly over a slow network; NCCL's default of ten minutes is
@@ -101,7 +102,8 @@ class Trainer:
         self.optimizer = self.accelerator.prepare(optimizer)
         self.model = model
         self.ran: str | None = None
-        """Attention kernels that the first forward pass used."""
+        """Names of the attention kernels that the first forward pass ran, joined by "+"; None
+        before it."""
         decay = self.training.ema_decay
         self.ema = ExponentialMovingAverage(self.parameters, decay) if decay else None
 
@@ -120,7 +122,10 @@ class Trainer:
         return self.ema.tensors if self.ema else None
 
     def train(self, report: Report) -> dict[str, Any]:
-        """Run all remaining training steps and save the checkpoint."""
+        """Run the remaining training steps and save the checkpoint; return facts of the run.
+
+        `lce_core.training.run.run` lists the facts.
+        """
         begin = time.monotonic()
         first = self.saved_step = self._resume()
         with LossLog(self.job.resume, first) if self._is_main else nullcontext() as log:

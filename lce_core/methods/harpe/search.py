@@ -79,7 +79,10 @@ class SearchSettings:
 
 @dataclass(frozen=True, eq=False)
 class Extrema:
-    """Relative distances of main peaks and troughs; ascending if they belong to one base."""
+    """Relative distances, in tokens, of main peaks and main troughs of waveforms.
+
+    They ascend if they belong to one base.
+    """
 
     peaks: Positions
     troughs: Positions
@@ -98,7 +101,9 @@ PUBLISHED = SearchSettings()
 def search_bases(
     rotary_dim: int, count: int, settings: SearchSettings = PUBLISHED
 ) -> tuple[int, ...]:
-    """Return bases in the order of their choice; a longer search starts with a shorter one.
+    """Return `count` bases in the order in which they were chosen.
+
+    A longer search begins with the bases of a shorter one.
 
     Args:
       rotary_dim: rotated elements of a head.
@@ -213,7 +218,11 @@ def _still_unmet(before: Extrema, new: Extrema) -> Extrema:
 
 
 def _rank(candidate: _Candidate, unmet: Extrema, radius: int) -> tuple[int, float, int]:
-    """Return a sort key: most meetings first, then the closest ones, then the smallest base."""
+    """Return a sort key, smallest for the best candidate.
+
+    Best has the most peaks and troughs that meet opposite ones, then the smallest mean squared gap,
+    then the smallest base.
+    """
     gaps = np.concatenate(
         [
             np.subtract.outer(candidate.extrema.peaks, unmet.troughs).ravel(),

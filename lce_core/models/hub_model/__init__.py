@@ -74,7 +74,8 @@ EXAMPLES: Examples = (
 )
 
 _MAY_DIFFER = {"vocab_size"}
-"""A padding token is harmless, and methods add tokens of their own."""
+"""Facts of config.json that may differ from the plan: a padding token is harmless, and methods add
+tokens of their own."""
 
 
 class HubModel(LoadedModel):

@@ -38,7 +38,10 @@ _NAME = re.compile(r"point-(\d{9})-([0-9a-f]{12})")
 
 @dataclass(frozen=True)
 class Point:
-    """A complete resume point after `step` updates; `token` separates points of the same step."""
+    """Location of a resume point: the saved state of a run after `step` updates.
+
+    `token` is random, so that two writers of the same step never share a folder.
+    """
 
     folder: Path
     step: int
@@ -73,7 +76,7 @@ class WholeTensors:
         return tensor
 
     def rows(self, name: str, wanted: slice) -> Tensor:
-        """Load rows `wanted` of the whole tensor to the CPU."""
+        """Load rows wanted.start .. wanted.stop - 1 of the whole tensor to the CPU."""
         parts, start = [], 0
         for shard in self._shards:
             held = shard.get_slice(name)

@@ -24,7 +24,10 @@ def training_tensors(
     optimizer: torch.optim.Optimizer,
     ema: Mapping[str, Tensor] | None,
 ) -> dict[str, Tensor]:
-    """Collect the state of a run; the prefix of a name tells weights, moments and EMA apart."""
+    """Return the tensors of a run's state, by name.
+
+    Names start with "weights/", "optimizer/" (moments and step counts) or "average/" (EMA).
+    """
     tensors = {f"weights/{name}": tensor.detach() for name, tensor in parameters.items()}
     for name, tensor in parameters.items():
         for key, value in optimizer.state[tensor].items():
@@ -35,7 +38,7 @@ def training_tensors(
 
 
 def shard_tensors(tensors: Mapping[str, Tensor], *, is_main: bool) -> dict[str, Tensor]:
-    """Select what this process writes: its rows of sharded tensors, plus the rest on rank 0."""
+    """Return what this process writes: its rows of sharded tensors and, on rank 0, all others."""
     return {
         name: local(tensor)
         for name, tensor in tensors.items()
@@ -50,7 +53,7 @@ def restore(
     optimizer: torch.optim.Optimizer,
     ema: Mapping[str, Tensor] | None,
 ) -> None:
-    """Load saved state into new parts of the same shapes (inverse of `training_tensors`)."""
+    """Copy a resume point's tensors into parameters, optimiser and EMA (see `training_tensors`)."""
     for name, parameter in parameters.items():
         _fill(parameter, saved, f"weights/{name}")
     for name, tensor in (ema or {}).items():

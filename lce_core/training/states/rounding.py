@@ -43,12 +43,15 @@ class RowBlock:
 
 
 def blocks(tensor: Tensor) -> Iterator[RowBlock]:
-    """Iterate over the blocks of the rows that this process holds of a tensor (not a scalar)."""
+    """Split the rows that this process holds of a tensor (not a scalar) at block boundaries."""
     return blocks_of(tuple(tensor.shape), local_rows(tensor))
 
 
 def blocks_of(shape: tuple[int, ...], held: slice, size: int = _BLOCK) -> Iterator[RowBlock]:
-    """Split rows `held` of a tensor into blocks of about `size` numbers, independent of `held`."""
+    """Split rows `held` of a tensor at the boundaries of blocks of about `size` numbers.
+
+    The boundaries depend on shape and size alone, so they are the same in every process.
+    """
     rows = shape[0]
     height = max(1, size // max(1, math.prod(shape[1:])))
     for number in range(held.start // height, -(-held.stop // height)):
