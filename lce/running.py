@@ -23,7 +23,7 @@ from lce_core.store.failures import disk_full
 from lce_core.store.unforeseen import FULL_BYTES
 
 MAX_START_ATTEMPTS = 3
-"""Start attempts if the server dies before it registers the run."""
+"""Attempts to start the flow, when the server dies before it has registered the run."""
 _CLIENT = {
     # Prefect's log lines would break the live view; the command itself prints failures.
     "PREFECT_LOGGING_LEVEL": "CRITICAL",
@@ -79,7 +79,7 @@ def _result(
     note: Callable[[str], None],
     end: ProcessEnd,
 ) -> dict[str, Any]:
-    """Return the flow's result, even if Prefect's server dies during the run.
+    """Run the flow and return its result, even if Prefect's server dies during the run.
 
     Raises:
       LceError: if the flow raises it.

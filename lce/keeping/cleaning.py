@@ -17,7 +17,13 @@ GIGABYTE = 10**9
 
 
 def clean(home: Path, *, dry_run: bool, locks: list[Path], prompt_gigabytes: float) -> None:
-    """Remove what nothing in the store needs; with `dry_run`, only list it.
+    """Remove what no plan and no lock of the store needs, and list it; with `dry_run`, only list.
+
+    Args:
+      home: the store's folder.
+      dry_run: True to remove nothing.
+      locks: further lock files whose steps are kept.
+      prompt_gigabytes: the cache of prompts is reduced to this size.
 
     Raises:
       SpecError: if there is no such store, the gigabytes are not a number, no plan or lock says

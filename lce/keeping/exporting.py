@@ -53,7 +53,11 @@ def export_variant(
 
 
 def _one_variant(plan: StudyPlan) -> PlannedCell:
-    """Return a computable cell of the selected variant; raise SpecError if several are selected."""
+    """Return a cell of the selected variant that can be computed here.
+
+    Raises:
+      SpecError: if the cells belong to several variants, or none can be computed here.
+    """
     variants: dict[tuple[object, ...], list[PlannedCell]] = {}
     for cell in plan.cells:
         weights = cell.checkpoint.fingerprint if cell.checkpoint else None

@@ -35,7 +35,9 @@ QUIET_SECONDS = 1.0
 def verify_study(
     study: str, execution: Execution, *, sample: str, seed: int, select: str, tolerance: float
 ) -> bool:
-    """Recompute sampled cells, save and print each comparison; return True if all agree.
+    """Recompute sampled cells and compare them with their results; return True if all agree.
+
+    Saves every comparison in the store. Prints the cells that differ, and totals.
 
     Raises:
       SpecError: if the request is wrong, no cell is done, or another process verifies.
@@ -70,7 +72,11 @@ def verify_study(
 
 
 def verify_files(home: Path) -> bool:
-    """Reread all artifacts of a store and print the damaged ones; return True if none is."""
+    """Reread all artifacts of a store and print the damaged ones; return True if none is damaged.
+
+    If one is damaged, an existing catalog is rebuilt: it cannot notice damage that leaves size and
+    time of a file unchanged.
+    """
     store, console = Store(home), Console(highlight=False)
     shown, begun = Progress(console=Console(stderr=True), transient=True), time.monotonic()
     task = shown.add_task("reading artifacts", total=None)

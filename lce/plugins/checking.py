@@ -17,7 +17,7 @@ from lce_core.study.plugin_folders import PLACES, add_plugin_folders
 
 @dataclass(frozen=True)
 class PluginFile:
-    """A plug-in in a folder such as `--plugins` names."""
+    """A user's plug-in, found at FOLDER/PLACE/NAME.py or in a package of that name."""
 
     folder: Path
     place: str
@@ -26,7 +26,7 @@ class PluginFile:
 
     @property
     def registry(self) -> Registry[Any]:
-        """Return the registry of the plug-in's kind."""
+        """The registry of the plug-in's kind."""
         return PLACES[self.place]
 
 
@@ -48,7 +48,7 @@ def check_plugins(path: Path, data_folders: Mapping[str, Path]) -> bool:
 
 
 def plugin_files(path: Path) -> list[PluginFile]:
-    """Return the plug-ins at an absolute path, sorted.
+    """Return the plug-ins at an absolute path: the one it names, or all in its subfolders.
 
     Raises:
       SpecError: if there is none.

@@ -160,14 +160,20 @@ def _parameters(plugin: type[Plugin]) -> list[str]:
 
 
 def properties(method: type[Method]) -> tuple[str, str, str]:
-    """Return a method's family, its kind of attention, and whether it trains."""
+    """Return a method's family, "exact" or "approximate" attention, and how far it can be trained.
+
+    The last is "no", "yes" (may be trained) or "always" (must be trained).
+    """
     attention = "exact" if method.exact_attention else "approximate"
     trains = {"none": "no", "optional": "yes", "required": "always"}[method.training]
     return method.family, attention, trains
 
 
 def exports_table() -> str:
-    """Return the table of exported forms: each method's stock form, or why it has none."""
+    """Return a table of what `lce export` makes of each method for two base models.
+
+    An entry is the RoPE type and parameters of stock transformers, or why the export is refused.
+    """
     models = [MODELS.load(name)() for name in ("llama2_7b", "phi2")]
     titles = [f"{model.plugin_name}, to {_EXPORT_TARGET:,} tokens" for model in models]
     lines = [f"| method | {' | '.join(titles)} |", "|---|---|---|"]

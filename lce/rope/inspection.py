@@ -17,7 +17,7 @@ from lce_core.study.plain_yaml import plain_yaml
 
 @dataclass(frozen=True)
 class Inspection:
-    """The data that `lce rope inspect` shows."""
+    """What `lce rope inspect` shows: a method's frequencies and attention on one base model."""
 
     method: Method
     model: str
@@ -29,11 +29,11 @@ class Inspection:
     base: Head
     """The unmodified base model at the same lengths."""
     heads: tuple[Head, ...]
-    """The method: one entry for all heads, or one for each head."""
+    """The base model with the method: one entry if all heads are alike, else one for each head."""
 
     @property
     def changes_frequencies(self) -> bool:
-        """Return True if the method's frequencies differ from the base model's."""
+        """True if the method's frequencies differ from the base model's."""
         return any(
             pair.wavelength_before != pair.wavelength_after
             for head in self.heads
@@ -42,7 +42,7 @@ class Inspection:
 
     @property
     def changes_attention_alone(self) -> bool:
-        """Return True if the method changes positions only inside its attention.
+        """True if the method changes positions only inside its attention.
 
         The table of frequencies then shows no difference to the base model.
         """
@@ -50,7 +50,7 @@ class Inspection:
 
     @property
     def notes(self) -> list[str]:
-        """Return one sentence for each property of the method that the table does not show."""
+        """One sentence for each property of the method that the table does not show."""
         notes = []
         if self.scheme is not None:
             sizes = ", ".join(f"{key} {value}" for key, value in vars(self.scheme).items())

@@ -16,7 +16,8 @@ from lce_core.rope.bound import discrimination_runs
 WIDTH, HEIGHT = 900, 860
 LEFT, RIGHT, UPPER, LOWER = 92, 760, (110, 410), (490, 800)
 STEPS = 320
-"""Number of steps of the distance axis. Each step shows the smallest B_m of its distances."""
+"""Points of the curve over distances at most. Each shows the smallest B_m of a range of distances.
+"""
 STYLE = """
   text { font: 13px system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; fill: #57606a }
   .title { font-weight: 600; font-size: 16px; fill: #1f2328 }

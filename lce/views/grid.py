@@ -1,6 +1,6 @@
-"""Show a study's cells as a grid: methods by benchmark lengths, one sign per entry.
+"""Show a study's cells as a grid with a line per method and a column per benchmark and length.
 
-A sign summarizes the cells of all tasks and seeds.
+Each entry is one character, which sums up the cells of all tasks and seeds.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ SIGNS: dict[GroupState, str] = {
 ASCII: dict[GroupState, str] = {
     "done": "#", "in part": "+", "running": ">", "failed": "!", "missing": ".", "unavailable": "-",
 }  # fmt: skip
-"""Signs for terminals that are not Unicode."""
+"""Characters for terminals without Unicode."""
 
 Key = tuple[str, str, str, int]
-"""Base model, variant, benchmark and length."""
+"""Base model, variant (such as "yarn tuned"), benchmark and length in tokens."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def _signs(found: Inspection, running: Collection[str]) -> dict[Key, GroupState]
 
 
 def _columns(cells: Collection[Key], width: int) -> Iterator[_Columns]:
-    """Yield the lengths of each benchmark, split into pieces that fit `width` characters."""
+    """Yield the columns of each benchmark; those wider than `width` characters are divided."""
     lengths: dict[str, set[int]] = {}
     for _, _, benchmark, length in cells:
         lengths.setdefault(benchmark, set()).add(length)

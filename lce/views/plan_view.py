@@ -35,23 +35,30 @@ SIGNS: dict[Change, str] = {
     "failed": "!",
     "unavailable": "x",
 }
-"""The signs of `lce lock --check`, with the same meanings."""
+"""Sign of each cell state; "~" (changed), "+" (new) and "-" (gone) are those of `lce lock --check`.
+"""
 ORPHANED = "-"
 MOST_GROUPS = 12
-"""Number of reasons that are listed; `--json` has the reason of every cell."""
+"""Number of reasons printed at most; `--json` has the reason of every cell."""
 LONG_SECONDS = 30 * 86400
-"""Time on one CPU beyond which the plan also suggests GPU prices: 30 days."""
+"""Time on one CPU worker beyond which the plan points to GPU prices (--device-type): 30 days."""
 _NAMED_VALUES = 3
 _ORDER = "~!x+-"
 
 Row = tuple[str, str]
 """Base model, and the method with " tuned" if it is tuned."""
 Group = tuple[str, str, str]
-"""Sign, kind of step and reason."""
+"""What steps printed on one line share: sign, kind of step and reason."""
 
 
 def show(found: Inspection, *, every_cell: bool, device: str | None = None) -> None:
-    """Print states and prices by method, the reasons, and the cost of a run."""
+    """Print cells by state and price for each method, the reasons, and the cost of a run.
+
+    Args:
+      found: the study's plan and states.
+      every_cell: also print a line for each cell.
+      device: device type whose prices are printed; None for this machine's.
+    """
     console = Terminal()
     prices = prices_of(found.plan, found.states, found.execution, device)
     console.print(_table(found, prices))
@@ -68,7 +75,7 @@ def show(found: Inspection, *, every_cell: bool, device: str | None = None) -> N
 
 
 def difference_lines(found: Inspection) -> Iterator[str]:
-    """Yield what a run would change and why, grouped by reason, in lines of at most `WIDTH`."""
+    """Yield lines that say how many cells a run would change and why, grouped by reason."""
     counts = found.change_counts()
     told = [f"{SIGNS[change]} {counts[change]:,} {change}" for change in SIGNS if counts[change]]
     told += [f"{ORPHANED} {len(found.orphans):,} orphaned artifacts"] * bool(found.orphans)
@@ -85,7 +92,11 @@ def difference_lines(found: Inspection) -> Iterator[str]:
 
 
 def _groups(found: Inspection) -> dict[Group, list[Mapping[str, Any]]]:
-    """Return the axes of all steps that are neither done nor simply new, grouped by reason."""
+    """Return the axes (base model, method, seed, ...) of the steps that need a reason.
+
+    These are cells that are neither done nor simply new, other steps that are stale or failed, and
+    orphaned artifacts.
+    """
     groups: dict[Group, list[Mapping[str, Any]]] = {}
 
     def add(sign: str, kind: str, reason: str, axes: Mapping[str, Any]) -> None:
@@ -105,7 +116,7 @@ def _groups(found: Inspection) -> dict[Group, list[Mapping[str, Any]]]:
 
 
 def _in_common(axes: Sequence[Mapping[str, Any]]) -> str:
-    """Return the methods and benchmarks of a group's steps, each if there are at most 3."""
+    """Return "METHODS on BENCHMARKS" for a group's steps, omitting a part with over 3 values."""
     told = []
     for axis in ("method", "benchmark"):
         values = dict.fromkeys(str(one[axis]) for one in axes if one.get(axis))

@@ -25,7 +25,10 @@ from lce_core.study.reachable import ids_before
 
 @dataclass(frozen=True)
 class Inspection:
-    """A plan and the state of each of its steps in the store."""
+    """A study's plan and the state of each of its steps in the store.
+
+    `states` has an entry for each step of `plan.steps`, by fingerprint.
+    """
 
     plan: StudyPlan
     states: dict[str, StepState]
@@ -41,11 +44,11 @@ class Inspection:
         return self.states[cell.step.fingerprint]
 
     def change_counts(self) -> Counter[Change]:
-        """Count the cells by what a run would change."""
+        """Count the cells that are done, new, stale, failed or unavailable."""
         return Counter(self.cell_state(cell).change for cell in self.plan.cells)
 
     def selected(self, select: str) -> Inspection:
-        """Return the inspection restricted to the cells of `--select`; unchanged if it is empty."""
+        """Return the inspection with only the cells of `--select`; of all cells if it is empty."""
         return replace(self, plan=select_cells(self.plan, select)) if select else self
 
     def plugin_lines(self) -> list[str]:
@@ -58,27 +61,26 @@ class Inspection:
         return replace(self, states=inspect(self.plan, self.store, folders))
 
     def running(self) -> dict[str, Holder]:
-        """Return the holders of running steps, by fingerprint.
+        """Return host and process that compute each running step, by the step's fingerprint.
 
-        A step whose record exists is omitted: it has finished, and releases its lease a moment
-        later.
+        Only missing steps count, because one that has just finished may still hold its lease.
         """
         steps = {step.id: step.fingerprint for step in self.to_do()}
         held = holders(self.store.home / "leases")
         return {steps[name]: who for name, who in held.items() if name in steps}
 
     def to_do(self) -> Iterator[Step]:
-        """Return the steps that a run would compute."""
+        """Return the missing steps: those that a run would compute."""
         steps = self.plan.steps.values()
         return (step for step in steps if self.states[step.fingerprint].state == "missing")
 
     def expected_only(self) -> Iterator[Step]:
-        """Return the steps that cannot be computed only because their data is missing."""
+        """Return the steps that a run could compute if their data were here."""
         steps = self.plan.expected.items()
         return (step for fingerprint, step in steps if fingerprint not in self.plan.steps)
 
     def beside_cells(self) -> list[Step]:
-        """Return the steps that are no cell, such as training."""
+        """Return the steps other than cells: training runs and data sets."""
         cells = {cell.step.fingerprint for cell in self.plan.cells if cell.step}
         return [step for fingerprint, step in self.plan.steps.items() if fingerprint not in cells]
 
@@ -110,7 +112,10 @@ def inspect_study(
 
 
 def as_json(found: Inspection, device: str | None = None) -> dict[str, Any]:
-    """Return everything as JSON: cells with state, reason and price; other steps; totals."""
+    """Return the output of `lce plan --json`: cells and other steps with state, reason and price.
+
+    It also holds the totals, changed plug-ins and orphaned artifacts.
+    """
     plan, prices = found.plan, prices_of(found.plan, found.states, found.execution, device)
     cells = []
     for cell, row in zip(plan.cells, plan.to_json()["cells"], strict=True):

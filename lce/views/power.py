@@ -27,7 +27,10 @@ CAVEAT = (
 
 @dataclass(frozen=True)
 class Visible:
-    """The smallest detectable difference for one benchmark and length, as a mean over tasks."""
+    """The smallest difference between two methods that one benchmark can detect at one length.
+
+    The score of a method is its mean over the benchmark's tasks.
+    """
 
     benchmark: str
     profile: str
@@ -40,7 +43,7 @@ class Visible:
     difference: float | None
     """Smallest difference detectable in a single comparison of two methods; None if none is."""
     num_comparisons: int
-    """Number of comparisons of all other methods with one method, such as the base model."""
+    """Number of tests when all other methods are compared with one, such as the base model."""
     difference_of_family: float | None
     """Smallest difference detectable at Holm's first and strictest step (alpha = 0.05 /
     num_comparisons); None if none is."""

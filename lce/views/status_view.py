@@ -25,17 +25,17 @@ from lce_core.terminal import WIDTH
 
 REFRESH_SECONDS = 2.0
 PRICE_SECONDS = 30.0
-"""Interval at which finished steps update the prices; each update reads hundreds of records."""
+"""Interval at which prices are corrected by finished steps, which reads hundreds of records."""
 LINE_SECONDS = 60.0
-"""Interval between lines without a terminal, if nothing changes."""
+"""Interval of progress lines when nothing changes and the output is no terminal."""
 STUCK_SECONDS = 30.0
-"""The study has ended once only failed steps are left and no step ran for this long.
+"""`watch` ends when only failed steps are left and none ran for this long.
 
-The time is longer than a run waits before it retries.
+This is longer than a run with the default three attempts waits before a retry, 10 s at most.
 """
 _MOST_FAILURES = 12
 _REST_PER_LOOK = 5
-"""Sleep this many times the duration of a poll, so that watching stays cheap for a run."""
+"""Sleep this many times the duration of a poll, so that watching uses a sixth of a core at most."""
 
 
 def show_status(found: Inspection) -> None:
@@ -48,7 +48,7 @@ def show_status(found: Inspection) -> None:
 def status_lines(
     found: Inspection, prices: Prices, running: Mapping[str, Holder], unicode: bool
 ) -> Iterator[str]:
-    """Yield counts and time left, running steps, the grid and the failures.
+    """Yield the lines of `lce status`: counts, time left, running steps, grid and failures.
 
     Args:
       found: the study's present state.
@@ -69,13 +69,14 @@ def status_lines(
 
 
 def watch(found: Inspection, console: Console | None = None) -> bool:
-    """Show the study until it has ended; return True if nothing failed.
+    """Show the study until it has ended; return True if every cell is done or unavailable.
 
-    The study has ended when nothing is left to do. It has also ended when all remaining steps have
-    failed, or depend on failed steps, and none was retried for `STUCK_SECONDS`.
+    The study has ended when no step is missing. It has also ended when all missing steps have
+    failed, or depend on failed steps, and none of them ran for `STUCK_SECONDS`.
 
     Raises:
-      SpecError: if no known step is left to do, but some cells wait for data that is missing here.
+      SpecError: if the study has ended as far as this machine can tell, but the ids of some cells
+        are unknown because their data is missing here.
     """
     console = console or Terminal()
     watched, is_live = _Watch(found, _is_unicode(console)), console.is_terminal
@@ -101,7 +102,7 @@ def watch(found: Inspection, console: Console | None = None) -> bool:
 
 
 def _waiting(found: Inspection) -> int:
-    """Count the cells whose fingerprints, and so whose results, are unknown without their data."""
+    """Count the cells that cannot be looked up, because their ids depend on data missing here."""
     return sum(map(found.plan.waits_for_data, found.plan.cells))
 
 
@@ -126,7 +127,7 @@ class _Watch:
         self._stuck_since: float | None = None
 
     def look(self) -> None:
-        """Read the states from the store; reprice finished steps every `PRICE_SECONDS`."""
+        """Read the states from the store; every `PRICE_SECONDS`, also correct the prices."""
         self.found = self.found.again()
         self._running = self.found.running()
         if time.monotonic() - self._priced > PRICE_SECONDS:
@@ -139,7 +140,10 @@ class _Watch:
         return list(status_lines(self.found, self._prices, self._running, self._unicode))
 
     def news(self) -> str | None:
-        """Return a progress line if it changed or the last one is `LINE_SECONDS` old, else None."""
+        """Return a progress line, or None if there is no need for one.
+
+        A line is due when the counts of cells changed, or `LINE_SECONDS` after the last one.
+        """
         counts, now = str(self.found.change_counts()), time.monotonic()
         if counts == self._told and now - self._told_at < LINE_SECONDS:
             return None
@@ -147,7 +151,11 @@ class _Watch:
         return "; ".join(_head(self.found, self._prices, self._running))
 
     def has_ended(self) -> bool:
-        """Return True if no step is left that may still run."""
+        """Return True if no step is missing, or all missing ones seem given up.
+
+        The latter holds if each has failed or depends on a failed step, and none ran for
+        `STUCK_SECONDS`.
+        """
         left = {step.fingerprint for step in self.found.to_do()}
         if not left:
             return True
@@ -158,7 +166,7 @@ class _Watch:
         return time.monotonic() - self._stuck_since > STUCK_SECONDS
 
     def _lost(self) -> set[str]:
-        """Return the steps to do that have failed, or depend on a failed step."""
+        """Return the fingerprints of all failed steps and of all steps that depend on one."""
         states, lost = self.found.states, set[str]()
         for fingerprint, step in self.found.plan.steps.items():
             if states[fingerprint].change == "failed" or lost.intersection(step.parents.values()):
@@ -188,7 +196,7 @@ def _where(holder: Holder) -> str:
 
 
 def _failures(found: Inspection) -> Iterator[str]:
-    """Yield the failed steps, without those that only depend on a failed step."""
+    """Yield a line for each failed step. Steps whose parent failed permanently are omitted."""
     for step in found.plan.steps.values():
         state = found.states[step.fingerprint]
         parents = {found.states[parent].state for parent in step.parents.values()}
