@@ -48,6 +48,7 @@ from lce_core.store.steps import Step
 from lce_core.store.study_folders import StudyFolders
 
 ATTEMPT = ".attempt-"
+"""Prefix of the folder names of unfinished artifacts."""
 POLL_SECONDS = 0.5
 
 

@@ -29,6 +29,7 @@ DIGESTS = ("digest", "data", "weights", "published")
 """Spec fields that hold the digest of input data or weights."""
 _PART_DIGITS = 8
 _REFERS = "@"
+"""Prefix of a reference from a step to an entry of `parts`."""
 
 
 class _File(BaseModel):

@@ -36,6 +36,7 @@ _LEAST_RANGE = math.log(4)
 _BETTER = 0.9
 """A slope is used only if it reduces the spread below this fraction of the slope-1 spread."""
 _SLOPES = (0.5, 2.0)
+"""Smallest and largest slope of a line."""
 _NORMAL = 1.4826
 """Ratio of standard deviation to median absolute deviation for normal errors."""
 _MEDIAN = math.sqrt(math.pi / 2)
@@ -54,9 +55,8 @@ class Timing:
     predicted: float
     measured: float
     judged: float | None = None
-    """Prediction of a predictor fitted without this step (cross-validation), for the error.
-
-    None if the predictor was not fitted to finished steps."""
+    """Seconds predicted by a fit without this step (cross-validation), to estimate the error of
+    predictions. None if the predictions were not fitted to finished steps."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Line:
 
 
 def fitted_line(steps: Sequence[Timing], independent: int | None = None) -> Line:
-    """Fit the line of finished steps.
+    """Fit the line that maps the predicted to the measured seconds of finished steps.
 
     Args:
       steps: At least one step, each with more than 0 predicted seconds.
@@ -141,12 +141,12 @@ class Calibration:
         }
 
     def seconds(self, group: Group, predicted: float) -> float:
-        """Return the calibrated seconds of a step; `predicted` if no group of it has a line."""
+        """Return the calibrated seconds of a step in `group`; `predicted` without a line for it."""
         line = self.lines.get(self._calibrated(group))
         return predicted if line is None else line.seconds(predicted)
 
     def expected(self, steps: Iterable[tuple[Group, float]]) -> Expected:
-        """Return the sum and error of steps given as (group, calibrated seconds)."""
+        """Return the total seconds, with error, of steps given as (group, calibrated seconds)."""
         sums: dict[Group, float] = {}
         alike: dict[Group, dict[object, float]] = {}
         for number, (group, seconds) in enumerate(steps):
@@ -215,7 +215,7 @@ def _line(group: Group, steps: Sequence[Timing]) -> Line:
 
 
 def _level(values: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the median and the robust standard deviation (scaled MAD)."""
+    """Return the median of the values and their robust standard deviation (scaled MAD)."""
     level = float(np.median(values))
     return level, _NORMAL * float(np.median(np.abs(values - level)))
 

@@ -53,5 +53,5 @@ DEVICE_TYPES = {
 
 
 def device_type_of(name: str) -> DeviceType | None:
-    """Return the entry for a driver's device name ("NVIDIA A100-SXM4-80GB"), or None."""
+    """Return the entry for a driver's device name ("NVIDIA A100-SXM4-80GB"); None if unlisted."""
     return next((d for key, d in DEVICE_TYPES.items() if key in name.lower()), None)

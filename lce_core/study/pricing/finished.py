@@ -21,7 +21,7 @@ MOST_RECORDS = 240
 
 @dataclass(frozen=True)
 class Finished:
-    """Cost and time of a computed step."""
+    """Predicted cost, processed cost and measured time of a step that the store holds."""
 
     kind: str
     cost: StepCost
@@ -34,7 +34,7 @@ class Finished:
 
 
 def finished_on(device: str, store: Store, threads: int) -> list[Finished]:
-    """Return steps that a device has computed, at most `MOST_RECORDS` per kind.
+    """Return the costs and times of a sample of the steps that a device has computed.
 
     Args:
       device: "cpu", which means CPUs of this machine's model, or a key of `DEVICE_TYPES`.

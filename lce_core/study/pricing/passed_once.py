@@ -20,7 +20,9 @@ from lce_core.study.step_kinds import CellSpec, spec_of
 
 
 def shares_of_text(steps: Iterable[Step]) -> dict[str, float]:
-    """Return the fraction of its text that each cell processes, by fingerprint, if below 1.
+    """Return the fraction of its text that each cell must process, by fingerprint.
+
+    Cells that process all of their text are left out.
 
     Args:
       steps: All steps of one run. Steps other than cells are ignored.
@@ -44,7 +46,9 @@ def shares_of_text(steps: Iterable[Step]) -> dict[str, float]:
 
 
 def _windows_passed_once(cells: list[tuple[Step, CellSpec]]) -> dict[str, float]:
-    """Return the fraction of windows that each cell scores itself.
+    """Return the fraction of its windows that each cell scores itself, by fingerprint.
+
+    Losses of the other windows are read from cells that the worker has computed before.
 
     Args:
       cells: Text-scoring cells of one model, in the order in which a worker computes them.
@@ -68,7 +72,7 @@ def _windows_passed_once(cells: list[tuple[Step, CellSpec]]) -> dict[str, float]
 
 
 def _read_off(spec: CellSpec, longer: CellSpec) -> bool:
-    """Return True if a cell's losses can be read from the longer windows of another cell.
+    """Return True if `longer` has losses equal to those of `spec` where windows start alike.
 
     Both cells belong to one model. In bf16 losses are only reused at equal length.
     """

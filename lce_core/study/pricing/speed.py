@@ -58,7 +58,7 @@ class Rates:
     """Seconds per layer pass while decoding."""
 
     def seconds(self, cost: StepCost) -> float:
-        """Return the seconds of a step without the fixed seconds per step."""
+        """Return the seconds that a cost takes, without the fixed seconds of each step."""
         decoding = cost.decoding
         read = max(decoding.bytes / self.bandwidth, decoding.flops / self.flops)
         return cost.flops / self.flops + read + decoding.layer_passes * self.layer_seconds
@@ -71,6 +71,8 @@ class Speed:
     device: str
     """Device name: "cpu", or a key of `DEVICE_TYPES`."""
     origin: Origin
+    """Source of the rates: a GPU's data sheet, finished steps ("measured") or a timed matrix
+    product ("guessed")."""
     training: Rates
     evaluation: Rates
     step_seconds: Mapping[str, float] = field(default_factory=dict)
@@ -117,7 +119,7 @@ def from_data_sheet(device: DeviceType) -> Speed:
 
 
 def fitted(finished: Sequence[Finished], calibrate: Callable[[], Rates]) -> Speed:
-    """Fit this CPU's speed to finished steps; use `calibrate` for work without finished steps."""
+    """Fit this CPU's speed to finished steps; `calibrate` gives the rates of work without any."""
     kinds = {kind: [one for one in finished if one.kind == kind] for kind in _GUESSED_SECONDS}
     trained, evaluated = kinds["base"] + kinds["finetune"], kinds["cell"]
     beside = dict(_GUESSED_SECONDS)
@@ -208,7 +210,7 @@ def _non_negative(costs: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def calibration_of(speed: Speed, finished: Sequence[Finished]) -> Calibration:
-    """Calibrate a speed's predictions on finished steps.
+    """Return the lines that map a speed's predictions to the times of finished steps.
 
     If the speed was fitted to the same steps, the error is estimated by 5-fold cross-validation,
     because the residuals of the fit would understate it.

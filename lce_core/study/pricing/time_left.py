@@ -78,13 +78,13 @@ class TimeLeft:
 
     @property
     def done(self) -> float:
-        """Fraction of the predicted seconds whose steps have ended, 0 to 1."""
+        """Predicted seconds of the steps that have ended, as a fraction of the run's total."""
         if not self._left or not self._whole:
             return 1.0
         return 1.0 - min(1.0, sum(self._predicted[s].seconds for s in self._left) / self._whole)
 
     def seconds(self, running: Mapping[str, Running]) -> float:
-        """Estimate the seconds until all steps have ended; 0 only if none remain."""
+        """Estimate the seconds until all steps have ended; `running` is by fingerprint."""
         rest = {step: self._rest(step, running.get(step)) for step in self._left}
         chains: dict[str, float] = {}
         for steps, needs in self._units:
