@@ -32,9 +32,9 @@ from lce_core.store.plugin_code import code_digest
 from lce_core.store.records import PluginCode
 
 Examples = tuple[Mapping[str, Any], ...]
-"""Type of a plug-in's EXAMPLES: parameters to try, in the form of a study."""
+"""Type of a plug-in's EXAMPLES: parameters to try, each as a study file would give them."""
 MARK = "# <- fill in"
-"""Ends the lines of a new plug-in's file that its author still has to write."""
+"""Marks, in a file from `lce new`, each line that its author has to fill in before it loads."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,10 @@ class Source:
 
 
 class Plugin(BaseModel):
-    """Parameters of one plug-in as typed, frozen fields; a module registers the class.
+    """Base class of plug-ins. The fields of a subclass are the plug-in's parameters.
 
-    The registry expects one plug-in per file, named after the file. Shipped plug-ins that differ in
-    values alone may share a module: see `table` of `Registry`.
+    A plug-in is one class in one file and has the file's name. Shipped plug-ins that differ in
+    values alone may share a file: see `table` of `Registry`.
     """
 
     model_config = ConfigDict(
@@ -75,7 +75,9 @@ class Plugin(BaseModel):
     """First line of the module's docstring."""
 
     def identity(self) -> dict[str, Any]:
-        """Return name, VERSION and the parameters that are not defaults, for fingerprints.
+        """Return name, VERSION and the parameters that differ from their defaults.
+
+        The result is part of the fingerprint of every step that uses the plug-in.
 
         A new parameter at its default value therefore changes no old id. A changed default must
         increase VERSION.
@@ -134,7 +136,7 @@ class Registry(Generic[P]):
         self._known: dict[str, P] = {}
 
     def names(self) -> list[str]:
-        """Return the sorted names of all plug-ins, without importing the files of any."""
+        """Return the sorted names of all plug-ins, without importing their files."""
         files = plugin_names(importlib.import_module(self.package).__path__)
         return sorted([*files, *self._table])
 

@@ -1,7 +1,8 @@
-"""Cells for the contract of benchmarks: an example in a profile, on stand-in data.
+"""Small cells on which the contract of benchmarks is checked.
 
-The model is the toy Llama with random weights. A small tokenizer with a beginning-of-text token
-reads prompts in words.
+A case is a benchmark with one of its EXAMPLES in one profile. The model is the toy Llama with
+random weights, the text is synthetic. A small tokenizer with a beginning-of-text token encodes
+prompts in words.
 """
 
 from __future__ import annotations
@@ -34,17 +35,17 @@ from lce_core.methods import METHODS
 from lce_core.models import MODELS
 
 Data = Callable[[Iterable[DataSet]], Mapping[str, Path]]
-"""Returns the folders of data sets by their names."""
+"""Function that returns the folder of each given data set that is on this machine, by name."""
 TOY = MODELS.load("toy_llama")()
 LENGTHS = (128, 260, 700, 1200, 2500, 5000)
 """Context lengths in tokens to try, shortest first; every profile must run at one of them."""
 _FITTING: dict[tuple[Any, ...], int] = {}
-"""Cache of the shortest usable length per benchmark, task and tokenizer."""
+"""Shortest of `LENGTHS` at which prompts fit, by benchmark, parameters, task and tokenizer."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A benchmark with parameters to try in one profile."""
+    """A benchmark with one of its EXAMPLES, in one profile."""
 
     plugin: type[Benchmark]
     example: Mapping[str, Any]
@@ -58,12 +59,16 @@ class Case:
 
     @property
     def in_words(self) -> bool:
-        """True if its prompts are words, False if they are key tokens."""
+        """True if prompts are sentences; False if key tokens are hidden in held-out text."""
         return bool(getattr(self.benchmark.form, "in_words", True))
 
 
 def cases(plugin: type[Benchmark], data: Data) -> list[Case]:
-    """Return every example in every profile that accepts it; each profile must accept one."""
+    """Return each profile with each example that it accepts.
+
+    Raises:
+      AssertionError: if a profile accepts no example.
+    """
     found = []
     for profile in plugin.forms:
         tried = [Case(plugin, example, profile, data) for example in plugin.examples]
@@ -82,16 +87,21 @@ def possible(case: Case) -> bool:
 
 
 def evaluated_tasks(case: Case) -> list[str]:
-    """Return the first and the last task; only these run a model."""
+    """Return the first and the last task, the only ones for which checks run a model."""
     tasks = case.benchmark.tasks()
     return [tasks[0]] if len(tasks) == 1 else [tasks[0], tasks[-1]]
 
 
 def request_for(case: Case, task: str, **changes: Any) -> CellRequest:
-    """Return a cell of the shortest length that holds the task and is filled by it.
+    """Return a cell of the task at the shortest of `LENGTHS` at which its prompts can be built.
+
+    Args:
+      case: the benchmark, example and profile.
+      task: one of the benchmark's tasks.
+      **changes: fields of the request to replace, such as `model`.
 
     Raises:
-      UnavailableError: if none of `LENGTHS` does, or a data set is missing.
+      UnavailableError: if prompts fit none of `LENGTHS`, or a data set is missing.
     """
     request = CellRequest(
         model=plain_model(),
@@ -133,7 +143,7 @@ def request_for(case: Case, task: str, **changes: Any) -> CellRequest:
 
 
 def roomy(request: CellRequest) -> CellRequest:
-    """Return the same cell at a length where most of the prompt is filler."""
+    """Return the same cell at three times the length, so that most of a prompt is filler."""
     return replace(request, eval_length=3 * request.eval_length)
 
 
@@ -147,7 +157,7 @@ def fresh(case: Case, request: CellRequest) -> Sequence[Prompt]:
 
 
 def answer_tokens(case: Case, task: str) -> int:
-    """Return how many tokens of the length an answer takes."""
+    """Return how many tokens of a cell's length are reserved for the answer."""
     if not case.in_words:
         return 1
     return int(case.benchmark.new_tokens(task))
@@ -167,7 +177,7 @@ def replace_benchmark(case: Case, benchmark: Any) -> Case:
 
 
 def occurrences(prompt: Prompt, request: CellRequest, *, in_words: bool) -> list[float]:
-    """Return where the reference occurs, as fractions of the prompt."""
+    """Return where the reference occurs in the prompt, each place from 0 (start) to 1 (end)."""
     if not in_words:
         key = request.tokenizer.convert_tokens_to_ids(prompt.reference)
         return [int(place) / len(prompt.ids) for place in np.flatnonzero(prompt.ids == key)]
@@ -222,7 +232,7 @@ def plain_model() -> ExtendedModel:
 
 @functools.cache
 def wordy_model(method: str) -> ExtendedModel:
-    """Return the toy model in float64, changed so that it tends to answer in lines."""
+    """Return the toy model in float64, changed so that its answers contain many line breaks."""
     model = extend(TOY.initialise(2).eval().double(), TOY, METHODS.load(method)(), target=512)
     make_words_likely(model)
     return model
@@ -230,6 +240,7 @@ def wordy_model(method: str) -> ExtendedModel:
 
 @functools.cache
 def uniform_model() -> ExtendedModel:
+    """Return the toy model with zero output weights, so that all tokens are equally likely."""
     model = TOY.initialise(2).eval()
     model.get_output_embeddings().weight.data.zero_()
     return extend(model, TOY, METHODS.load("none")(), target=512)

@@ -34,7 +34,10 @@ class Finding:
 
 
 def findings(registry: Registry[Any], name: str, data: Data) -> Iterator[Finding]:
-    """Run every check of a plug-in and yield its finding; a load failure is a single finding."""
+    """Run every check of a plug-in and yield its result.
+
+    If the plug-in cannot be loaded, the only finding says so.
+    """
     loaded: list[type[Plugin]] = []
     fault = _fault(lambda: loaded.append(registry.load(name)))
     yield Finding("loading", "The file is a plug-in, with every part that one has.", fault)
@@ -50,7 +53,11 @@ def findings(registry: Registry[Any], name: str, data: Data) -> Iterator[Finding
 
 
 def trials(registry: Registry[Any], plugin: type[Any], data: Data) -> list[Trial]:
-    """Return the checks for a plug-in of this kind, each with every example."""
+    """Return the checks for a plug-in of this kind, each with the arguments of its calls.
+
+    Methods and benchmarks have contracts of their own. Every other kind is checked for source,
+    description, evidence and identity.
+    """
     if registry is METHODS:
         return [(one, [(plugin, e) for e in plugin.examples]) for one in methods.CHECKS]
     if registry is BENCHMARKS:
@@ -78,7 +85,7 @@ def _fault(call: Callable[..., object], *arguments: Any) -> str:
 
 
 def _place(error: Exception) -> str:
-    """Return the source line that raised an error."""
+    """Return file, line number and source of the line that raised an error."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     return f"{Path(last.filename).name}, line {last.lineno}: {last.line}"
 

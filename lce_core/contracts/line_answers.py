@@ -29,6 +29,9 @@ def line_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def make_words_likely(model: ExtendedModel) -> None:
-    """Make a toy model answer in these words, which never occur in prompts of bytes."""
+    """Scale the embeddings of the words of `line_tokenizer`, so that the model answers in them.
+
+    Prompts contain bytes only, so every word in an answer comes from the model.
+    """
     embeddings: Any = model.model.get_input_embeddings()
     embeddings.weight.data[FIRST_WORD:] *= 3

@@ -34,7 +34,11 @@ def at(request: int) -> ContextLengths:
 
 
 def fitting(method: Method) -> list[LanguageModel]:
-    """Return the tiny models that accept the method's parameters; the plain Llama must."""
+    """Return the tiny models that accept the method's parameters.
+
+    Raises:
+      SpecError: if the plain Llama does not.
+    """
     found = [base for base in BASES if fits(method, base)]
     if BASES[0] not in found:
         method.check(BASES[0].geometry, at(TARGET))
@@ -48,7 +52,11 @@ def extended_models(plugin: type[Method], example: Example) -> Extended:
 
 
 def length_in_reach(extended: ExtendedModel) -> int:
-    """Return 40 tokens, or as many as the method reaches; more than the trained context."""
+    """Return the length of the texts to try: 40 tokens, or the method's reach if that is less.
+
+    Raises:
+      AssertionError: if the method does not reach beyond the trained context.
+    """
     reach = extended.method.reach(extended.geometry, at(TARGET))
     length = 40 if reach is None else min(40, reach)
     assert length > TRAINED, f"a reach of {reach} tokens extends nothing"
@@ -90,7 +98,7 @@ def name_of(base: LanguageModel) -> str:
 
 
 def perturbed(value: Any, plugin: type[Method], name: str) -> list[Any]:
-    """Return other values of the same type; for None numbers that a study may give."""
+    """Return other values for the parameter `name`: of the same type, or numbers if it is None."""
     choices = plugin.model_json_schema()["properties"][name]
     enums = [one.get("enum", []) for one in (choices, *choices.get("anyOf", ()))]
     found: list[Any] = [one for enum in enums for one in enum if one != value]
@@ -109,7 +117,10 @@ def perturbed(value: Any, plugin: type[Method], name: str) -> list[Any]:
 
 
 def behaviour(method: Method) -> list[Any]:
-    """Return everything that a method computes, at small and real sizes."""
+    """Return all outputs of a method for several models and lengths, to compare two methods.
+
+    `check_parameters` uses this to show that a parameter has an effect.
+    """
     outputs: list[Any] = [method.lora()]
     for geometry in (*(base.geometry for base in BASES), *FAR):
         trained = geometry.trained_context
@@ -136,7 +147,7 @@ def _outputs(method: Method, geometry: RopeGeometry, lengths: ContextLengths) ->
 
 
 def _learned(method: Method, geometry: RopeGeometry, lengths: ContextLengths) -> list[Any]:
-    """Return the frequencies of a rotary module with perturbed parameters."""
+    """Return the frequencies that the method's rotary module computes from random parameters."""
     base = next(base for base in BASES if base.geometry == geometry)
     extended = extend(stock(base), base, method, target=lengths.target)
     weights = extended.model.model.rotary_emb.parameters()
@@ -168,7 +179,7 @@ def with_another_value(
 
 
 def repeated_heads(name: str, weight: torch.Tensor) -> torch.Tensor:
-    """Return a weight of the grouped model with key-value heads repeated per query head."""
+    """Return a weight of `TinyGrouped` as `Tiny` needs it: each key-value head occurs twice."""
     if not name.endswith(("k_proj.weight", "v_proj.weight")):
         return weight
     heads = weight.unflatten(0, (TinyGrouped.geometry.num_kv_heads, -1))
@@ -177,7 +188,10 @@ def repeated_heads(name: str, weight: torch.Tensor) -> torch.Tensor:
 
 
 def as_if_grouped(method: Method, geometry: RopeGeometry) -> Method:
-    """Return the method with the frequencies that it gives to the grouped model."""
+    """Return the method changed so that it computes its frequencies for `geometry` on any model.
+
+    `check_grouped_heads` compares two models that differ in the number of key-value heads only.
+    """
     kind = type(method)
 
     class Twin(kind):  # type: ignore[misc, valid-type]

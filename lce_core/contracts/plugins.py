@@ -77,7 +77,12 @@ def check_identity(
 
 
 def _recomputed(plugin: type[Plugin], evidence: Evidence) -> bool:
-    """Recompute one reference value; return True if the plug-in's own code ran."""
+    """Check one reference value; return True if the plug-in's own code computed it.
+
+    Raises:
+      AssertionError: if the value has no origin or differs, or it belongs to a function that runs
+        no code of the plug-in.
+    """
     assert evidence.origin, f"{evidence}: no origin"
     answer, files = _traced(computation(plugin, evidence))
     assert _agree(answer, evidence.expected, evidence.tolerance), (
@@ -91,7 +96,11 @@ def _recomputed(plugin: type[Plugin], evidence: Evidence) -> bool:
 
 
 def own_files(plugin: type[Plugin]) -> set[str]:
-    """Return the source files of the plug-in: its module or folder, and those of its family."""
+    """Return the source files that count as the plug-in's own code.
+
+    These are the files of its class and base classes, and all files of a package or a folder
+    `_NAME` that holds one of these classes. Files of the public base classes do not count.
+    """
     kind_files = {sys.modules[base.__module__].__file__ for base in _public(plugin)}
     found: set[str] = set()
     for base in plugin.__mro__:
@@ -106,7 +115,7 @@ def own_files(plugin: type[Plugin]) -> set[str]:
 
 
 def _public(plugin: type[Plugin]) -> list[type]:
-    """Return the base classes that the package exports to all its plug-ins."""
+    """Return the base classes of the plug-in that its package exports, and `Plugin`."""
     room = sys.modules[".".join(plugin.__module__.split(".")[:2])]
     offered = {value for value in vars(room).values() if isinstance(value, type)}
     return [base for base in plugin.__mro__ if base in offered or base is Plugin]

@@ -48,7 +48,7 @@ LENGTHS = ContextLengths(TRAINED, TARGET, TARGET)
 
 
 def stock(base: LanguageModel, layers: int = 2, **rope: Any) -> Any:
-    """Return a random model whose attention is sharp enough that positions matter."""
+    """Return a tiny float64 model with random weights large enough that positions matter."""
     geometry = base.geometry
     sizes: dict[str, Any] = {
         "vocab_size": VOCABULARY,

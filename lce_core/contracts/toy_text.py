@@ -30,7 +30,7 @@ class Streams:
 
 
 def streams(size: int = 20_000) -> Streams:
-    """Return two domains of `size` random bytes, which do not repeat."""
+    """Return two domains of `size` random bytes each, the same at every call."""
     rng = np.random.default_rng(11)
     code, prose = (rng.integers(256, size=size).astype(np.uint32) for _ in range(2))
     return Streams({"code": code, "prose": prose})

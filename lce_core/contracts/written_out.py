@@ -15,12 +15,15 @@ from pathlib import Path
 PLACES = {"frequencies": 0, "value": 1, "calls": 1}
 """Position of the expected value among the arguments of each evidence builder."""
 STATED = (["EVIDENCE"], ["evidence"])
-"""Names of the reference values in a plug-in's file, and in a class of a table of plug-ins."""
+"""Assigned names that hold reference values: EVIDENCE in a file, `evidence` in a class body."""
 COUNTED = re.compile(r"\bcount(s|ed)?\b")
 
 
 def faults(file: Path) -> Iterator[str]:
-    """Yield a sentence for each value of EVIDENCE that is not a literal."""
+    """Yield a sentence for each value of EVIDENCE that the file computes.
+
+    Also for a fraction whose origin says that it was counted, and for an EVIDENCE without values.
+    """
     for statement in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(statement, ast.Assign) and _names(statement.targets) in STATED:
             found = list(_expected(statement.value, {}))
@@ -96,7 +99,7 @@ def _is_figure(node: ast.expr) -> bool:
 
 
 def _is_whole(node: ast.expr) -> bool:
-    """Return True if a value may be a count; shares of counts are fractions of whole numbers."""
+    """Return True if no part of the value is a float literal. 3 / 8 is a share of counts."""
     parts = node.elts if isinstance(node, ast.Tuple | ast.List) else [node]
     return not any(
         isinstance(part, ast.Constant) and isinstance(part.value, float) for part in parts

@@ -27,9 +27,9 @@ class ReadablePrompt:
     is_exact: bool
     """True if encoding the text again gives the same ids."""
     places: list[tuple[int, int]]
-    """Occurrences of a right answer: (first character, one past its last), ascending."""
+    """Where a right answer occurs in `text`: (start, end) character offsets, ascending."""
     first_token: int | None
-    """Index of the token in which the first occurrence starts."""
+    """Index of the token in which the first occurrence starts; None without an occurrence."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,10 @@ class ReadableSample:
     num_samples: int
     """Number of samples of the cell."""
     inserted_every: int | None
-    """Distance in tokens between the tokens that the method inserts; None if it inserts none."""
+    """The method inserts every n-th token that the model reads; this is n (landmark only).
+
+    None if the method inserts none, or the installed method has another VERSION than the cell's.
+    """
 
 
 def readable_sample(cell: RebuiltCell, sample: int) -> ReadableSample:
@@ -73,7 +76,7 @@ def readable_sample(cell: RebuiltCell, sample: int) -> ReadableSample:
 
 
 def readable(prompt: Prompt, tokenizer: PreTrainedTokenizerBase) -> ReadablePrompt:
-    """Decode a prompt and locate its right answers."""
+    """Decode a prompt and find where its right answers occur in the text."""
     ids: list[int] = prompt.ids.tolist()
     text = _decoded(tokenizer, ids)
     places = places_of(prompt.right_answers, text)
@@ -87,7 +90,7 @@ def readable(prompt: Prompt, tokenizer: PreTrainedTokenizerBase) -> ReadableProm
 
 
 def places_of(answers: Sequence[str], text: str) -> list[tuple[int, int]]:
-    """Find where an answer occurs in a text as whole words, without overlaps."""
+    """Return the (start, end) offsets at which one of `answers` occurs in `text` as whole words."""
     spelled = [re.escape(one) for one in sorted(set(answers), key=len, reverse=True) if one.strip()]
     if not spelled:
         return []
@@ -103,7 +106,10 @@ def _decoded(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> str:
 
 
 def _token_at(tokenizer: PreTrainedTokenizerBase, ids: list[int], character: int) -> int:
-    """Find the token that contains a character, by bisection over decoded prefixes."""
+    """Return the index of the token that contains a character of the decoded text.
+
+    Bisects over decoded prefixes, because decoding reports no offsets.
+    """
     low, high = 0, len(ids) - 1
     while low < high:
         middle = (low + high) // 2

@@ -43,7 +43,7 @@ _LIBRARIES = ("numpy", "tokenizers", "transformers")
 
 @dataclass(frozen=True)
 class RebuiltCell:
-    """A finished cell with the prompts that it used."""
+    """A finished cell with the prompts that the model received, verified against its record."""
 
     record: Record
     benchmark: PromptBenchmark
@@ -61,13 +61,14 @@ def rebuilt_cell(
     model_folders: Mapping[str, Path] | None = None,
     data_folders: Mapping[str, Path] | None = None,
 ) -> RebuiltCell:
-    """Return a finished cell with the prompts that it used.
+    """Build the prompts of a finished cell again and verify them against its record.
 
     Args:
       store: the store that holds the cell.
       cell: id of the cell, the first 12 hexadecimal digits of its fingerprint.
-      model_folders: model folders by name; take precedence over those used for the cell.
-      data_folders: data folders by name; take precedence likewise.
+      model_folders: model folders by name. They take precedence over the folders in the cell's
+        record.
+      data_folders: data folders by name, with the same precedence.
 
     Raises:
       SpecError: if there is no such cell, it has no prompts, or another version computed it.
@@ -226,7 +227,10 @@ def _difference(
 
 
 def _provenance(record: Record) -> str:
-    """Name the cell's commit and the libraries whose installed release differs."""
+    """Return the cell's commit, and the releases it used of libraries that differ here.
+
+    Only libraries that can change prompts are named.
+    """
     environment = record.environment
     commit = (environment.get("git") or {}).get("commit")
     parts = [f"commit {commit[:ID_DIGITS]}" if commit else "the code of its time"]

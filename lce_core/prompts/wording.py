@@ -1,4 +1,4 @@
-"""Text and JSON forms of a sample with its prompts, shared by all user interfaces."""
+"""Describe a sample with its prompts as text or JSON, for `lce prompt` and the dashboard alike."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def to_json(found: ReadableSample) -> dict[str, Any]:
 
 
 def origin(found: ReadableSample) -> Iterator[str]:
-    """Yield sentences without full stops: what was verified, and where the text comes from."""
+    """Yield lines for the user: how the prompts were verified, and which tokenizer decoded them."""
     yield "Built again: the sha256 of all token ids of the cell is that of its record"
     yield f"Token ids decoded by the tokenizer of {found.tokenizer}, special tokens included"
     if found.inserted_every is not None:
@@ -24,7 +24,10 @@ def origin(found: ReadableSample) -> Iterator[str]:
 
 
 def size(prompt: ReadablePrompt) -> str:
-    """Describe a prompt's length, where a right answer occurs and if its text is exact."""
+    """Describe a prompt: its length, where a right answer occurs, and whether its text is inexact.
+
+    The text is inexact if encoding it again gives other token ids.
+    """
     parts = [f"{len(prompt.ids):,} tokens, {len(prompt.text):,} characters"]
     if prompt.first_token is None:
         parts.append("no right answer stands in it word for word")
