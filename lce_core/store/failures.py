@@ -44,6 +44,7 @@ _FULL = (
 )
 
 RETRIED: frozenset[str] = frozenset({"out_of_memory", "transient"})
+"""Classes of failures after which the same run tries the step again."""
 
 
 def classify(error: BaseException) -> FailureClass:

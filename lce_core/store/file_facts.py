@@ -77,7 +77,7 @@ class FileFacts:
 
         Args:
           what: Type of the fact; include a version if the code that computes it may change.
-          place: The file, or the folder that contains the files.
+          place: The file, or the folder that contains the files; with `what` the key in the cache.
           files: All files on which the fact depends.
           compute: Computes the fact; the value must survive a JSON round trip (no tuples). It is
             also called if a file is missing, and must then raise a useful error.

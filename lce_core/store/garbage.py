@@ -34,7 +34,7 @@ class Roots:
     """The artifacts to keep; their ancestors are kept as well."""
 
     ids: Collection[str] = ()
-    """First digits of the fingerprints to keep."""
+    """Ids (first `ID_DIGITS` digits of the fingerprint) of the steps to keep."""
     places: tuple[Mapping[str, Any], ...] = ()
     """Axes of cells whose id is unknown because their data is missing. An artifact is kept if its
     axes contradict none of the values."""
@@ -50,7 +50,7 @@ class Garbage:
 
     path: Path
     what: str
-    """Type of the garbage: artifact, attempt, progress, failure or prompts."""
+    """What is removed: artifact, attempt, progress, failure (a failure note) or prompts."""
     bytes: int
     """Disk space freed in bytes. A file with a hard link outside the garbage frees nothing."""
     why: str

@@ -1,4 +1,4 @@
-"""Split a long step into parts that several workers compute and commit separately.
+"""Split a long step, such as a cell, into parts that several workers compute and commit.
 
     home/progress/<fingerprint12>/order.json        the requested parts
     home/progress/<fingerprint12>/<name>.arrays     a finished part

@@ -33,7 +33,9 @@ class PlannedCell:
     base_model: str
     method: str
     frozen: bool
+    """True if the base model's own weights are evaluated, without fine-tuning by the method."""
     exact_attention: bool
+    """`Method.exact_attention`: True if every token attends to all earlier tokens."""
     seed: int
     benchmark: str
     task: str

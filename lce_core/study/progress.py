@@ -55,7 +55,7 @@ def inspect(
     Args:
       plan: The steps to look up.
       store: The store to search.
-      folders: `folders_of` the execution. An unavailable step is retried if the folders changed.
+      folders: This run's `folders_of(execution)`. An unavailable step is retried if they changed.
       retry_failed: Also retry steps with a permanent failure, such as a loss that became NaN.
     """
     states: dict[str, StepState] = {}
@@ -81,7 +81,7 @@ def given_up(failure: Mapping[str, Any], folders: Mapping[str, str]) -> StepStat
 
     Args:
       failure: A failure as returned by `FailureNotes.of`.
-      folders: `folders_of` the execution.
+      folders: This run's `folders_of(execution)`, to compare with the failed run's.
     """
     if failure["class"] == _FOR_GOOD:
         return StepState("failed", f"{failure['class']}: {failure['message']}")

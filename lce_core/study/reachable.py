@@ -24,7 +24,9 @@ from lce_core.study.step_kinds import CellSpec
 
 
 def roots_of(store: Store, locks: Iterable[Path]) -> Roots:
-    """Return the roots: what the plans and locks in the store, and further lock files, name.
+    """Return the ids in the store's plans and locks and in the lock files `locks`.
+
+    For planned cells that wait for data and have no id, return the axes instead.
 
     Raises:
       SpecError: if there is no plan and no lock, because everything would then be garbage.
