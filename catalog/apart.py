@@ -43,7 +43,7 @@ def answer_apart(
     most_bytes: int | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> tuple[list[str], Rows]:
-    """Return column names and rows of one read-only query, as `catalog.queries.run_query` does.
+    """Run one read-only query in a child process; return its column names and its rows.
 
     Args:
       path: Path of the catalog.
@@ -94,7 +94,10 @@ def answer_apart(
 
 
 def main() -> int:
-    """Answer the request on standard input and return the exit code."""
+    """Run the query that standard input describes, print its rows as JSON lines, and return 0.
+
+    An error of the query is printed as a JSON line too, for the parent process to raise.
+    """
     request = json.load(sys.stdin)
     within = Limits(**request["within"])
     tempfile.tempdir = request["temporary"]
@@ -121,7 +124,10 @@ def main() -> int:
 
 
 def _limit_memory(size: int) -> None:
-    """Limit this process's allocations; where the kernel ignores this, DuckDB's limit remains."""
+    """Limit this process to `size` bytes of allocations and forbid core dumps.
+
+    Some systems ignore the limit; DuckDB's own memory limit still applies there.
+    """
     with contextlib.suppress(ValueError, OSError):  # a lower limit set by the user stays
         resource.setrlimit(resource.RLIMIT_DATA, (size, size))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -134,7 +140,10 @@ def _send(message: dict[str, Any]) -> None:
 def _received(
     process: subprocess.Popen[str], request: dict[str, Any]
 ) -> tuple[list[str], Rows, bool]:
-    """Parse the columns, the rows, and whether the output is complete."""
+    """Send the request to the process and read its answer: column names, rows, completeness.
+
+    The last value is False if the process died before it had sent every row.
+    """
     assert process.stdin
     assert process.stdout
     columns: list[str] = []
@@ -172,7 +181,7 @@ _READ: dict[str, Callable[[Any], Any]] = {
     "dict": lambda pairs: {_unpacked(key): _unpacked(value) for key, value in pairs},
     "str": str,
 }
-"""Parsers of values that JSON lacks, by type name."""
+"""Function that rebuilds a value from its JSON form, by name of the value's type."""
 
 
 def _packed(value: Any) -> Any:

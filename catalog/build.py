@@ -64,7 +64,7 @@ _PAPER_TABLES = {
     "erratum": "errata",
     "place": "tables",
 }
-"""CSV file of the papers' figures by table."""
+"""File name in `reference/` (without .csv) that fills each table of the schema `papers`."""
 _FORM = "AUTO_DETECT false, DELIM ',', QUOTE '\"', ESCAPE '\"', NEW_LINE '\\n'"
 
 
@@ -96,7 +96,7 @@ def refresh_catalog(store: Store, path: Path | None = None) -> Path:
 
 
 def _is_current(path: Path, state: str) -> bool:
-    """Return True if the file is unchanged and was built from this state of the store."""
+    """Return True if nobody changed the file and its note names the same digest of the store."""
     note = noted(note_beside(path))
     return note.get("store") == state and path.is_file() and is_as_built(path)
 
@@ -107,10 +107,10 @@ def _only_builder(path: Path) -> FileLock:
 
 
 def _build(store: Store, path: Path, state: str) -> None:
-    """Build the catalog and note `state`.
+    """Build the catalog and write `state`, the digest of the store, into the note beside it.
 
-    `state` was computed before the store is read. A change in between therefore makes the note
-    outdated, and the next refresh builds again.
+    `state` is computed before the store is read. If the store changes in between, the note names
+    the older state, and the next refresh builds again.
     """
     from catalog.extraction import extract  # imports pyarrow, which only this function needs
 
@@ -142,7 +142,7 @@ def _aside(path: Path) -> Iterator[Path]:
 
 
 def write_tables(tables: Mapping[str, pa.Table], path: Path) -> None:
-    """Write a catalog with views from the tables of `extract`; `path` must not exist."""
+    """Write a new catalog to `path`: the tables of `extract`, all views and the statistics."""
     from catalog.comparisons import fill_comparisons  # imports scipy, which readers do not need
 
     path.write_bytes(_without_rows())
@@ -156,7 +156,7 @@ def write_tables(tables: Mapping[str, pa.Table], path: Path) -> None:
 
 @functools.cache
 def _without_rows() -> bytes:
-    """Return the catalog of an empty store.
+    """Return the bytes of a catalog file with all tables and views but no rows from a store.
 
     The result is cached, because creating a few hundred views takes longer than inserting most
     stores' rows.
@@ -179,7 +179,7 @@ def _sql(name: str) -> str:
 
 @contextlib.contextmanager
 def _attached(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a connection that writes to `path` in one transaction, as a commit waits for disk."""
+    """Open a connection that writes to `path` and commits once, on exit: each commit is slow."""
     config: dict[str, str | bool | int | float | list[str]] = {
         "autoinstall_known_extensions": "false",
         "autoload_known_extensions": "false",

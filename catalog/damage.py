@@ -1,4 +1,4 @@
-"""Diagnose the file in the catalog's place without changing it.
+"""Diagnose a catalog file without changing it.
 
 Reports damage, an unsupported storage version, and databases that are not catalogs. A file that is
 locked, unreadable, or too large for memory is treated as healthy; opening it reports the problem.
@@ -23,7 +23,7 @@ _DAMAGED = (
     "encrypted",
     "deserialize",
 )
-"""Parts of DuckDB's messages about files that it cannot read; the exception classes do not tell."""
+"""Phrases in DuckDB's messages that mean a damaged file; its exception classes do not tell."""
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
@@ -59,17 +59,17 @@ def catalog_damage(path: Path) -> str | None:
 
 
 def note_beside(path: Path) -> Path:
-    """Return the path of the note that records what a catalog was built from."""
+    """Return the path of the hidden JSON file that records what a catalog was built from."""
     return path.with_name(f".{path.name}.origin.json")
 
 
 def marks(path: Path) -> dict[str, str]:
-    """Return note entries that identify a catalog just built, to detect later changes."""
+    """Return the sha256 and the file times of a catalog just built, by their names in the note."""
     return {"sha256": sha256_file(path), "stat": _times(path)}
 
 
 def is_as_built(path: Path) -> bool:
-    """Return True if the catalog has the content that its note names.
+    """Return True if the file has the times or the sha256 that its note recorded when built.
 
     Raises:
       OSError: the file cannot be read.
@@ -92,7 +92,7 @@ def _has_cells(connection: duckdb.DuckDBPyConnection) -> bool:
 
 
 def _read_all(connection: duckdb.DuckDBPyConnection) -> None:
-    """Read every block of every table.
+    """Read every block of every table, so that DuckDB checks it.
 
     Raises:
       duckdb.Error: a block is damaged.

@@ -47,7 +47,8 @@ _NUMBERS = (
     ("predicted_", "predicted", ("tokens", "flops")),
     ("prompt_tokens_", "prompt_tokens", ("mean", "min", "max")),
 )
-"""(Column prefix, key in a cell's result, names below that key)."""
+"""(Prefix of a catalog column, key in a cell's result, keys inside it): `predicted_tokens` is
+`result["predicted"]["tokens"]`."""
 _UNREADABLE = (OSError, ValueError, KeyError, LceError, pa.ArrowException)
 
 
@@ -90,7 +91,7 @@ class _Loss(_Form):
 
 
 def extract(store: Store) -> dict[str, pa.Table]:
-    """Return all rows of the catalog by table name; tables without rows are omitted."""
+    """Read the store; return an Arrow table per catalog table, without those that have no rows."""
     holdings, plans = take_stock(store), store.studies.plans()
     environments = {
         short: fingerprint(record.environment)[:ID_DIGITS]

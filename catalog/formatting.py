@@ -96,14 +96,17 @@ def _table(columns: list[str], rows: Rows, width: int) -> str:
 
 @dataclass(frozen=True)
 class _Grid:
-    """Cells as text by row and column number, with a flag for numeric columns."""
+    """The texts `cells[row][column]` of a table, its column names and its numeric columns."""
 
     columns: list[str]
     cells: list[list[str]]
     numeric: list[bool]
 
     def widths(self, shown: Sequence[int], width: int) -> dict[int, int]:
-        """Return each shown column's width; empty if they do not fit. Only text may wrap."""
+        """Return the width of each column in `shown` by index; empty if they do not fit in `width`.
+
+        Only columns of text may be narrower than their longest cell, because they can wrap.
+        """
         widths, least = {}, {}
         for i in shown:
             longest = max(len(row[i]) for row in self.cells)
@@ -124,7 +127,10 @@ class _Grid:
         return widths
 
     def blocks(self, shown: list[int], width: int) -> list[list[int]]:
-        """Split columns into tables that fit, key columns first in each; empty if impossible."""
+        """Split the columns into tables that fit in `width`; empty if impossible.
+
+        Each table starts with the key columns, which identify the row.
+        """
         if self.widths(shown, width):
             return [shown]
         keys = self._keys(shown)
@@ -139,7 +145,7 @@ class _Grid:
         return blocks
 
     def block(self, shown: list[int], width: int) -> str:
-        """Return one table as text."""
+        """Format the columns in `shown` as one table."""
         widths = self.widths(shown, width)
         heads = [_folded_name(self.columns[i], widths[i]) for i in shown]
         height = max(len(head) for head in heads)
@@ -151,7 +157,7 @@ class _Grid:
         return "\n".join(line.rstrip() for line in lines)
 
     def constants(self, shown: list[int], width: int) -> str:
-        """State the columns with a constant value as "name=value", and list the empty columns."""
+        """Format columns with one value in all rows as "name=value"; list empty columns after."""
         empty = [self.columns[i] for i in shown if self.cells[0][i] == _NULL]
         constants = [f"{self.columns[i]}={self.cells[0][i]}" for i in shown]
         lines = _folded(
@@ -162,7 +168,7 @@ class _Grid:
         return "".join(f"{line}\n" for line in lines if line) + "\n" * any(lines)
 
     def one_below_the_other(self, width: int) -> str:
-        """Return each row as a block of "name  value" lines."""
+        """Format each row as a block of "name  value" lines, for tables too wide to be split."""
         name_width = max(len(name) for name in self.columns)
         indent = " " * (name_width + _GAP)
         blocks = []
@@ -245,7 +251,7 @@ def _folded(text: str, width: int) -> list[str]:
 
 
 def _distinct(columns: Sequence[str]) -> list[str]:
-    """Return the names, repeated ones numbered, so that no column hides another."""
+    """Return the names, repeated ones numbered (`score_2`): no column hides another in JSON."""
     named: list[str] = []
     for column in columns:
         name, number = column, 1

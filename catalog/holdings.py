@@ -19,13 +19,13 @@ from lce_core.store.steps import Step
 
 @dataclass
 class Holdings:
-    """The artifacts of a store by short fingerprint."""
+    """The artifacts of a store; all mappings are keyed by artifact id (short fingerprint)."""
 
     artifacts: Path
     folders: dict[str, Path] = field(default_factory=dict)
     records: dict[str, Record] = field(default_factory=dict)
     damage: dict[str, str] = field(default_factory=dict)
-    """Reason for the damage, by short fingerprint."""
+    """Why an artifact is damaged; an id without an entry is intact."""
     failures: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Notes of steps whose last attempt failed, as `FailureNotes.add` writes them."""
 

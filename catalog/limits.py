@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 QUERY_SECONDS = 60.0
 MAX_MEMORY_BYTES = 4 << 30
-"""Upper bound of the default limit, however much memory is free."""
+"""Upper bound of the default memory limit of a query, however much memory is free."""
 MIN_MEMORY_BYTES = 256 << 20
-"""Lower bound: Python and DuckDB use 100 MB before they read a row."""
+"""Lower bound of the memory limit: Python and DuckDB use 100 MB before they read a row."""
 _SHARE_OF_FREE_MEMORY = 0.5
 _SHARE_OF_FREE_DISK = 0.25
 _SHARE_OF_DUCKDB = 0.6
 """DuckDB's limit as a share of its process's limit. It is lower because DuckDB does not count every
 allocation."""
 _SHARE_OF_RESULT = 0.125
-"""A result exists up to four times at once: as rows, cell texts, aligned lines and the whole text.
-"""
+"""Maximum size of a result as a share of the memory limit. It is small because formatting holds up
+to four copies: rows, cell texts, aligned lines and the whole text."""
 _MORE = "select fewer rows or columns, or allow more with `lce sql --memory 8GB`"
 _CGROUP = Path("/sys/fs/cgroup")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -48,7 +48,7 @@ class Limits:
 
     @property
     def database(self) -> int:
-        """DuckDB's `memory_limit` in bytes."""
+        """DuckDB's `memory_limit` in bytes, lower than `memory`."""
         return int(self.memory * _SHARE_OF_DUCKDB)
 
     def apply(self, connection: duckdb.DuckDBPyConnection, spill_folder: Path) -> None:
@@ -61,7 +61,7 @@ class Limits:
 
 
 def limits(memory: int | None = None, disk: Path | None = None) -> Limits:
-    """Return the current limits.
+    """Return limits for one statement, from the memory and disk that are free now.
 
     Args:
       memory: Memory limit in bytes; None: half of the free memory, from 256 MB to 4 GB.

@@ -1,6 +1,6 @@
 """URLs of a study's pages in the MLflow UI; the only module that builds them.
 
-MLflow assigns ids to experiments and runs when they are written. The projection therefore notes the
+MLflow assigns ids to experiments and runs when they are written. `lce` therefore notes the
 ids beside its database (mlflow/pages.json), and this module reads them without importing MLflow and
 without a running UI. The server address is that of the UI started by `lce up` for the store
 (services/mlflow.json), or the default address.
@@ -19,11 +19,11 @@ from lce_core.study.variants import variant_name
 
 DEFAULT_SERVER = "http://127.0.0.1:5000"
 METHODS_VIEW = "methods"
-"""Saved view with one line per method: the mean over its seeds."""
+"""Name of the saved view with one line per method: the mean over its seeds."""
 EXPERIMENTS_PATH = "#/experiments?workflowType=machine_learning"
 """URL path of the experiment list. Without this query MLflow opens its pages for chat agents."""
 SEEDS_VIEW = "seeds"
-"""Saved view of the runs per seed, grouped by method."""
+"""Name of the saved view with one run per seed, grouped by method."""
 
 
 @dataclass(frozen=True)
@@ -35,22 +35,22 @@ class MlflowPages:
     study: str
     experiment_id: str
     runs: Mapping[str, str]
-    """Run ids by `run_key`."""
+    """MLflow's run id by the key that `run_key` returns."""
 
     @property
     def methods(self) -> str:
-        """URL of charts with one line per method: the mean over seeds against length."""
+        """URL of charts of score against length, one line per method: the mean over seeds."""
         return self._view(METHODS_VIEW)
 
     @property
     def seeds(self) -> str:
-        """URL of charts of the runs per seed: mean, and band from lowest to highest seed."""
+        """URL of charts of score against length with a band from the lowest to the highest seed."""
         return self._view(SEEDS_VIEW)
 
     def run(
         self, base_model: str, method: str, frozen: bool, seed: int | None = None
     ) -> str | None:
-        """Return the URL of a method's run or of one seed's run; None if MLflow has no such run."""
+        """Return the URL of a seed's run (None: of the method's mean); None if MLflow has none."""
         run_id = self.runs.get(run_key(self.study, base_model, method, frozen, seed))
         return None if run_id is None else f"{self._experiment}/runs/{quote(run_id)}"
 
@@ -63,7 +63,7 @@ class MlflowPages:
 
 
 def pages_of(home: Path, study: str) -> MlflowPages | None:
-    """Return the pages of a study; None if MLflow does not show it yet.
+    """Return the URLs of a study's pages; None if the study was never written to MLflow.
 
     Args:
       home: the store's folder.
@@ -77,12 +77,12 @@ def pages_of(home: Path, study: str) -> MlflowPages | None:
 
 
 def studies_with_pages(home: Path) -> list[str]:
-    """Return the names of the studies that MLflow shows."""
+    """Return the names of the studies written to MLflow, sorted."""
     return sorted(_noted(home))
 
 
 def note_pages(home: Path, study: str, experiment_id: str, runs: Mapping[str, str]) -> None:
-    """Note a study's pages, keeping those of other studies.
+    """Write a study's experiment and run ids to `mlflow/pages.json`; other studies stay there.
 
     The file is not locked: only one process at a time may call this.
     """
@@ -96,12 +96,12 @@ def note_pages(home: Path, study: str, experiment_id: str, runs: Mapping[str, st
 
 
 def note_path(home: Path) -> Path:
-    """Return the path of the file with the noted pages."""
+    """Return the path of `mlflow/pages.json`, which `note_pages` writes."""
     return home / "mlflow" / "pages.json"
 
 
 def server(home: Path) -> str:
-    """Return the base URL of the store's MLflow UI."""
+    """Return the URL of the MLflow UI that `lce up` started, or the default URL if unknown."""
     try:
         return str(read_mapping(home / "services" / "mlflow.json")["url"])
     except (OSError, ValueError, KeyError):
@@ -109,13 +109,13 @@ def server(home: Path) -> str:
 
 
 def run_key(study: str, base_model: str, method: str, frozen: bool, seed: int | None = None) -> str:
-    """Return the permanent key of a method's run, or of the run of one of its seeds."""
+    """Return a key that stays the same when a run is written again and gets another MLflow id."""
     row = f"{study}/{base_model}/{variant_name(method, frozen)}"
     return row if seed is None else f"{row}/seed-{seed}"
 
 
 def experiment_path(experiment_id: str) -> str:
-    """Return the URL path of an experiment."""
+    """Return the path of an experiment's page below the MLflow UI's URL."""
     return f"#/experiments/{quote(experiment_id)}"
 
 

@@ -1,4 +1,7 @@
-"""JSON notes beside projections, with digests by name. `catalog.origin` defines the digests."""
+"""JSON files beside the catalog and MLflow's database that note which inputs they were built from.
+
+A note maps names to digests, which `catalog.origin` computes.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from lce_core.store.odd_files import read_mapping
 
 
 def noted(note: Path) -> dict[str, str]:
-    """Return the noted digests by name; empty if the note is missing or unreadable."""
+    """Read the digests in a note, by name; empty if the file is missing or unreadable."""
     try:
         return read_mapping(note)
     except (OSError, ValueError):
@@ -18,9 +21,9 @@ def noted(note: Path) -> dict[str, str]:
 
 
 def add_to_note(note: Path, digests: Mapping[str, str]) -> None:
-    """Add digests to the note, keeping those under other names."""
+    """Write digests into a note; entries with other names stay. Ignores a failure to write."""
     # Imported here, because readers of notes do not need records.
     from lce_core.store.records import write_json
 
-    with contextlib.suppress(OSError):  # without a note the next call rebuilds the projection
+    with contextlib.suppress(OSError):  # without a note the next call builds again
         write_json(note, {**noted(note), **digests})

@@ -1,9 +1,9 @@
-"""Detect whether a projection of the store is current, from a note beside it.
+"""Detect whether the catalog or a study's MLflow runs are current.
 
-The note holds digests by name. One covers every input of the projection and is computed before the
-inputs are read. The projection is current if that digest is unchanged: any addition, change or loss
-in the store makes it outdated, and so does changed code. A lost note costs one rebuild. The catalog
-(the whole store) and MLflow (one study at a time) both use this module.
+Both are derived from the store. A note beside them holds a digest of every input, computed before
+the inputs are read. They are current while that digest is unchanged: any addition, change or loss
+in the store makes them outdated, and so does changed code. A lost note costs one rebuild. The
+catalog covers the whole store; MLflow is written one study at a time.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from lce_core.store.verification import VERIFICATIONS
 
 @dataclass(frozen=True)
 class Maker:
-    """The code that produces a projection from a store."""
+    """The code that builds the catalog or MLflow's runs from a store; part of the digest."""
 
     folders: tuple[Path, ...]
-    """Source folders of this project."""
+    """Source folders of this project, hashed by content."""
     libraries: tuple[str, ...]
 
 
 def state_digest(store: Store, maker: Maker, study: str | None = None) -> str:
-    """Return the sha256 of all inputs of a projection, as 64 hex digits.
+    """Return the sha256 of everything that the catalog (or MLflow) is built from, in hex.
 
     Plans, records and failures are hashed by content, the files that records name by size and
     times, and the code by its source.
 
     Args:
-      store: the store to project.
-      maker: the code that makes the projection.
+      store: the store that is read.
+      maker: the code that reads it.
       study: restrict the inputs to this study's plan and the artifacts that it names.
     """
     shown = _all(store.home) if study is None else _of_study(store.home, study)
@@ -73,7 +73,7 @@ def _all(home: Path) -> Iterator[tuple[object, ...]]:
 def _of_study(home: Path, study: str) -> Iterator[tuple[object, ...]]:
     file = home / "studies" / study / PLAN
     yield study, _sha256(_read(file))
-    with contextlib.suppress(OSError, ValueError):  # without a plan there is nothing to project
+    with contextlib.suppress(OSError, ValueError):  # without a plan MLflow shows nothing of it
         plan = read_plan(file)
         for planned in (*plan["cells"], *plan["trainings"]):
             if (folder := planned["folder"]) is not None:
@@ -81,7 +81,10 @@ def _of_study(home: Path, study: str) -> Iterator[tuple[object, ...]]:
 
 
 def _artifact(folder: Path) -> tuple[str | None, list[tuple[object, ...]]]:
-    """Return an artifact's record digest and the times of its files; the record may be missing."""
+    """Return the sha256 of an artifact's record and the name, size and times of its files.
+
+    A missing record gives None and no files.
+    """
     content = _read(folder / RECORD)
     return _sha256(content), [(name, *_times(folder / name)) for name in _named(content)]
 

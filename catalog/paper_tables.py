@@ -17,7 +17,7 @@ Row = dict[str, str]
 _REFERENCE = Path(__file__).parent / "reference"
 
 _FIELDS = {"task": "task", "length": "eval_length", "benchmark": "paper_benchmark", "unit": "unit"}
-"""Column of `scores.csv` by axis of `tables.csv`."""
+"""Column of `scores.csv` that holds the values of an axis in `tables.csv`."""
 _NAMES = {
     "2wikimqa": "wikimqa",
     "repobench-p": "repobench_p",
@@ -41,16 +41,16 @@ _KEYS = {
     "scale": "Scale of the method in the paper.",
     "task": "Task of the benchmark.",
 }
-"""Columns that tell the rows of a table of scores apart, with their comments."""
+"""SQL comment of each column that can identify a row in a view of scores."""
 _BESIDE_OURS = "lceg.table_7"
-"""The only table of settings that also shows ours; its view is written by hand."""
+"""View that also shows this project's settings; `sql/paper_training.sql` defines it by hand."""
 _SETTING_KEYS = {
     "method": {"paper_method": "Method as the paper names it.", "method": "Label of the method."},
     "model": {"paper_method": "Model as the paper names it."},
     "length": {"eval_length": "Context in tokens."},
 }
 _ALWAYS = ("base_model", "paper_method", "method", "frozen")
-"""Key columns of every table, even if empty."""
+"""Columns that every view of scores has, even if empty."""
 
 
 def paper_table_views() -> str:
@@ -69,12 +69,15 @@ def _rows_of(name: str) -> list[Row]:
 
 
 def _score_tables() -> Iterator[tuple[Row, list[Row]]]:
-    """Yield each table of scores with its figures, in the order of `tables.csv`."""
+    """Yield each row of `tables.csv` that has scores, with its rows of `scores.csv`."""
     return _tables_of(_rows_of("scores"))
 
 
 def _setting_tables() -> Iterator[tuple[Row, list[Row]]]:
-    """Yield each table of settings with its figures, except the one written by hand."""
+    """Yield each row of `tables.csv` with its rows of `hyperparameters.csv`.
+
+    Omits tables that have scores and `_BESIDE_OURS`.
+    """
     by_hand = {_BESIDE_OURS, *(table["view"] for table, _ in _score_tables())}
     for table, settings in _tables_of(_rows_of("hyperparameters")):
         if table["view"] not in by_hand:
@@ -116,7 +119,7 @@ def _axes(listed: str) -> list[str]:
 
 
 def _columns_of(table: Row, figures: list[Row]) -> dict[str, tuple[str, list[Row]]]:
-    """Return the SQL condition and the figures of each column, by column name."""
+    """Return, by column name, the SQL condition that selects its figures, and the figures."""
     found: dict[str, tuple[str, list[Row]]] = {}
     for figure in figures:
         values = {axis: figure[_FIELDS[axis]] for axis in _axes(table["column_axis"])}
@@ -126,7 +129,7 @@ def _columns_of(table: Row, figures: list[Row]) -> dict[str, tuple[str, list[Row
 
 
 def _keys_of(table: Row, figures: list[Row]) -> list[str]:
-    """Return the key columns that have values in this table."""
+    """Return the names of the columns that identify a row in this table's view."""
     filled = [axis for axis in _axes(table["row_axis"]) if axis != "method"]
     filled += [
         name
@@ -141,7 +144,10 @@ def _lengths_of(figure: Row) -> str:
 
 
 def _lengths_differ(figures: list[Row], keys: list[str], columns: list[str]) -> bool:
-    """Return True if a row's columns have different lengths that their names do not show."""
+    """Return True if columns of one row were measured at different context lengths.
+
+    The view then maps each column to its lengths. False if the names of the columns say the length.
+    """
     if "length" in columns:
         return False
     seen: dict[tuple[str, ...], set[str]] = {}

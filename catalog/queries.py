@@ -47,7 +47,7 @@ _DAMAGE = (
     duckdb.IOException,
     duckdb.SerializationException,
 )
-"""DuckDB's exceptions while reading a damaged file."""
+"""Exceptions that DuckDB raises while it reads a damaged file."""
 # MULTI is a PIVOT without listed columns: DuckDB counts its temporary type as a statement.
 _READS = {"SELECT", "EXPLAIN", "MULTI"}
 _READ_ONLY = "one statement that reads: SELECT (or FROM, WITH, DESCRIBE, SHOW, PIVOT, EXPLAIN)"
@@ -64,7 +64,7 @@ def open_catalog(path: Path, within: Limits | None = None) -> duckdb.DuckDBPyCon
 
     Args:
       path: Path of the catalog.
-      within: Limits of memory and temporary files; None: the current ones of `catalog.limits`.
+      within: Limits of memory and temporary files; None: those of `catalog.limits.limits()`.
 
     Raises:
       SpecError: the file at `path` does not exist or is not a catalog.
@@ -100,7 +100,7 @@ def run_query(
     most_rows: int | None = None,
     within: Limits | None = None,
 ) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """Return column names and rows of one read-only query.
+    """Run one read-only query and return its column names and its rows.
 
     Args:
       path: Path of the catalog.
@@ -108,7 +108,7 @@ def run_query(
       limit: Time limit in seconds.
       parameters: Values of the statement's `$name` parameters.
       most_rows: Maximum number of rows to read; None: all rows.
-      within: Limits of memory, temporary files and result; None: the current ones.
+      within: Limits of memory, temporary files and result; None: `limits()`.
 
     Raises:
       SpecError: no catalog; not exactly one statement; a statement that is not a read; an error in
@@ -160,7 +160,7 @@ def read_blocks(
 
 
 def as_store_error(error: Exception, path: Path) -> Exception:
-    """Convert a DuckDB error that means a damaged file; return other errors unchanged."""
+    """Return a StoreError for a DuckDB error that means a damaged file, else the error itself."""
     if not isinstance(error, _DAMAGE):
         return error
     return StoreError(
@@ -193,14 +193,17 @@ def logical_digest(path: Path) -> str:
 
 
 def _room(num_rows: int, size: int, most_rows: int | None) -> int:
-    """Return how many rows to read next: about 4 MB at the size of the previous rows."""
+    """Return how many rows to fetch next: about 4 MB, judged by the mean size of previous rows.
+
+    At most 10,000 rows, and never more than `most_rows` in total.
+    """
     room = _FIRST_ROWS if not num_rows else max(1, _BYTES_AT_A_TIME * num_rows // max(1, size))
     room = min(room, _ROWS_AT_A_TIME)
     return room if most_rows is None else min(room, most_rows - num_rows)
 
 
 def _size(value: Any) -> int:
-    """Return the size of a value in bytes, including its elements."""
+    """Return the memory that a row or value takes as Python objects, in bytes."""
     size = sys.getsizeof(value)
     if isinstance(value, dict):
         return size + sum(_size(key) + _size(item) for key, item in value.items())

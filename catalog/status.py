@@ -1,4 +1,4 @@
-"""State of a planned cell in the catalog (`lce_core.study.states`), with the reason."""
+"""State of a planned cell (done, failed, missing or unavailable), with the reason."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from lce_core.study.states import State
 def cell_status(
     cell: Mapping[str, Any], holdings: Holdings, kinds: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return status, reason, attempts and seconds of a planned cell.
+    """Return the columns `status`, `reason`, `attempts` and `seconds` of a planned cell.
+
+    `reason` says why a cell is not done; None if it is. `seconds` is None unless it is done.
 
     Args:
       cell: One entry of the plan's `cells`.

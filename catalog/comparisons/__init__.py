@@ -35,7 +35,7 @@ _TABLES: dict[str, Callable[[list[Cell]], Iterator[dict[str, Any]]]] = {
 
 
 def fill_comparisons(connection: duckdb.DuckDBPyConnection) -> None:
-    """Fill the tables of `sql/comparisons.sql` from the store's tables."""
+    """Compute all comparisons from the store's tables and insert them into schema `compared`."""
     import pyarrow as pa
 
     cells = read_cells(connection)

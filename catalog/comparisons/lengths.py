@@ -18,11 +18,11 @@ from lce_core.statistics.effective_length import effective_length
 KEPT = 0.9
 """Fraction of the base model's accuracy that a method must keep."""
 LOST = 1.1
-"""Maximum perplexity of a method relative to the base model's."""
+"""Maximum perplexity of a method, as a multiple of the base model's."""
 
 
 def effective_lengths(cells: list[Cell]) -> Iterator[dict[str, Any]]:
-    """Yield rows of `compared.effective_length` for methods and tasks with two lengths or more."""
+    """Yield one row of `compared.effective_length` per method and task with two done lengths."""
     for group in grouped(cells, lambda c: (c.study, c.base_model, c.benchmark, c.task, c.profile)):
         threshold = _threshold([cell for cell in group if cell.method == BASE])
         if threshold is None:
@@ -46,12 +46,12 @@ def _done(own: list[Cell]) -> dict[int, list[Cell]]:
 
 
 def _threshold(base: Sequence[Cell]) -> float | None:
-    """Return the threshold from the base model's longest length within its trained context.
+    """Return the score that a method must reach (accuracy) or stay below (loss, perplexity).
 
-    Returns None unless all seeds are done there, and None for an accuracy of 0, because every
-    method would keep that at any length.
+    It follows from the base model's mean over seeds at the longest evaluated length within its
+    trained context. None unless all seeds are done there; also None for an accuracy of 0, because
+    every method would keep that at any length.
 
-    None where it scores nothing there: a method keeps that at any length.
     """
     within = [one for one in base if one.eval_length <= (one.trained_context or 0)]
     longest = max((one.eval_length for one in within), default=None)

@@ -17,11 +17,10 @@ FEWEST = 3
 
 
 def perplexity_agreements(cells: list[Cell]) -> Iterator[dict[str, Any]]:
-    """Yield rows of `compared.perplexity_agreement` for each other benchmark at a shared length.
+    """Yield `compared.perplexity_agreement`: rows per benchmark and length that has perplexities.
 
-    Holm's correction covers all rows of a study and base model.
+    Holm's correction is applied to all rows of a study and base model together.
 
-    Holm's family is all rows of a study and base model.
     """
     for of_model in grouped(cells, lambda c: (c.study, c.base_model)):
         rows = list(_rows(of_model))
@@ -59,9 +58,10 @@ def _rows(cells: list[Cell]) -> Iterator[dict[str, Any]]:
 
 
 def _means(planned: Sequence[Cell]) -> dict[Method, float]:
-    """Return each method's mean over the most common set of tasks and seeds.
+    """Return each method's mean value over its cells.
 
-    Methods with another set or with unfinished cells are omitted.
+    To compare like with like, methods are omitted if a cell is unfinished or if their set of tasks
+    and seeds is not the one that most methods share.
     """
     by_method = {own[0].method: own for own in grouped(planned, lambda c: c.method)}
     sets = [_parts(own) for own in by_method.values()]

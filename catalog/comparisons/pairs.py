@@ -29,7 +29,7 @@ from lce_core.statistics.power import ALPHA, detectable_difference
 from lce_core.statistics.seeds import mean_over_seeds
 
 RESAMPLES = 2000
-"""Bootstrap resamples of an interval; equal to the number used for a cell's interval."""
+"""Bootstrap resamples of an interval; the intervals of single cells use the same number."""
 
 Row = dict[str, Any]
 Part = tuple[str, int]
@@ -50,7 +50,10 @@ def paired_differences(cells: list[Cell]) -> Iterator[Row]:
 
 
 def _comparisons(cells: Sequence[Cell]) -> Iterator[tuple[frozenset[Part], list[Pair]]]:
-    """Yield sets of parts (task, seed) with the pairs of methods to compare over each set."""
+    """Yield sets of (task, seed) with the pairs of methods to compare over exactly that set.
+
+    In a pair with the base model, the base model is second.
+    """
     planned: dict[Method, set[Part]] = {}
     for cell in cells:
         planned.setdefault(cell.method, set()).add(cell.part)
@@ -69,17 +72,18 @@ def _comparisons(cells: Sequence[Cell]) -> Iterator[tuple[frozenset[Part], list[
 
 @dataclass(frozen=True, eq=False)
 class _Compared:
-    """Scores of m methods on the same n prompts, over all parts (task, seed)."""
+    """Scores of m methods on the same n prompts; a part is one task with one seed."""
 
     methods: list[Method]
     cells: list[list[Cell]]
-    """Cells by part and method."""
+    """`cells[part][method]`, both by index."""
     seeds: NDArray[np.int64]
     """Seed of each part, shape (parts,)."""
     parts: NDArray[np.int64]
     """Index of each prompt's part, shape (n,)."""
     clusters: NDArray[np.int64]
-    """Index of each prompt's document, shape (n,)."""
+    """Index of the document that each prompt was built from, shape (n,); one per prompt if
+    prompts share no documents."""
     scores: Numbers
     """Score of each prompt and method, shape (n, m)."""
 
@@ -173,7 +177,11 @@ def _compare_known(known: _Compared, tasks: list[str], pairs: list[Pair]) -> Ite
 def _aligned(
     cells: Sequence[Cell], parts: list[Part], methods: list[Method]
 ) -> Iterator[_Compared]:
-    """Yield groups of methods that have all parts and the same prompts, metric and aggregation."""
+    """Yield one `_Compared` per group of methods with equal prompts, metric and aggregation.
+
+    Methods with an unfinished cell, or with a value that `aggregation_of` cannot explain, are
+    omitted.
+    """
     by_part = {(cell.method, *cell.part): cell for cell in cells}
     alike: dict[Any, list[list[Cell]]] = {}
     for method in methods:
@@ -191,7 +199,7 @@ def _comparable_by(cell: Cell) -> tuple[Any, ...]:
 
 
 def _together(rows: list[list[Cell]]) -> _Compared:
-    """Stack the cells of several methods, given by part and method."""
+    """Stack the scores of `rows[part][method]` into arrays."""
     names = [name for row in rows for name in row[0].clusters()]
     numbers: dict[Any, int] = {}
     return _Compared(
@@ -209,15 +217,15 @@ def _columns(row: list[Cell]) -> Numbers:
 
 
 def _by_seed(known: _Compared) -> Numbers:
-    """Return the mean over the tasks of each seed, shape (seeds, m)."""
+    """Return each method's mean over tasks for each seed, shape (seeds, m); seeds ascending."""
     seeds = known.seeds
     return np.stack([known.values[seeds == seed].mean(axis=0) for seed in np.unique(seeds)])
 
 
 def _runs(known: _Compared) -> list[list[tuple[str | None, ...]]]:
-    """Return the cell ids of each method and seed.
+    """Return `runs[method][seed]`, the tuple of that seed's cell ids.
 
-    Seeds that share all cells are one run: nothing in their computation depends on the seed.
+    Equal tuples are one run: a cell that does not depend on the seed has the same id in all seeds.
     """
     seeds = known.seeds
     own = [np.flatnonzero(seeds == seed).tolist() for seed in np.unique(seeds)]
@@ -230,12 +238,15 @@ def _runs(known: _Compared) -> list[list[tuple[str | None, ...]]]:
 def _over_seeds(
     known: _Compared, gaps: Numbers, added: Numbers
 ) -> tuple[float, float] | tuple[None, None]:
-    """Return the interval of a difference for other seeds and other prompts.
+    """Return (low, high) of a difference, covering other seeds and other prompts.
+
+    Returns (None, None) if there is no interval, or if all seeds should have the same prompts but
+    do not.
 
     Args:
-      known: the scores of both methods.
-      gaps: difference in each seed, shape (seeds,).
-      added: contribution of each prompt, from `_Compared.influence`, shape (n,).
+      known: the scores of all methods; only seeds and documents are used.
+      gaps: difference of the two methods in each seed, shape (seeds,).
+      added: contribution of each prompt to the difference, from `_Compared.influence`, shape (n,).
     """
     of_prompts, documents, scores = known.seeds[known.parts], [], []
     for seed, gap in zip(np.unique(known.seeds), gaps, strict=True):
@@ -252,7 +263,7 @@ def _over_seeds(
 
 
 def _shared_columns(known: _Compared, tasks: list[str]) -> Row:
-    """Return the columns that all pairs share."""
+    """Return the columns that are equal for all pairs; `task` is None over several tasks."""
     cell = known.cells[0][0]
     return {
         "study": cell.study,
@@ -269,7 +280,10 @@ def _shared_columns(known: _Compared, tasks: list[str]) -> Row:
 
 
 def _adjust(rows: list[Row]) -> None:
-    """Add the Holm family, the corrected p-value and the smallest detectable difference."""
+    """Add Holm family, corrected p-value and smallest detectable difference to each row, in place.
+
+    Removes the columns `is_base`, `error` and `discordance`, which only this computation needs.
+    """
     families: dict[str, list[Row]] = {}
     for row in rows:
         families.setdefault(_family(row), []).append(row)

@@ -30,7 +30,7 @@ _BINS = f"""
 
 
 def position_differences(connection: duckdb.DuckDBPyConnection) -> Iterator[dict[str, Any]]:
-    """Yield rows of `compared.nll_difference`, method by method in the order of the study."""
+    """Yield rows of `compared.nll_difference`: one per text, method and band of positions."""
     texts: dict[tuple[Any, ...], dict[Method, dict[int, float]]] = {}
     trained: dict[tuple[Any, ...], int | None] = {}
     for *axes, method, frozen, position, nll, context in connection.execute(_BINS).fetchall():

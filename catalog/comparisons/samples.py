@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import duckdb
 
 BASE = (CONTROL, True)
-"""The unmodified base model."""
+"""Method label and frozen flag of the unmodified base model."""
 Aggregation = Literal["mean", "power of mean", "mean of powers"]
 Method = tuple[str, bool]
 """Method label and whether the weights are frozen."""
@@ -50,17 +50,17 @@ _SAMPLES = """
 
 @dataclass(frozen=True, eq=False)
 class SampleScores:
-    """Scores of a done cell's prompts, sorted by sample number."""
+    """Scores of a done cell's prompts: three arrays of equal length, sorted by sample number."""
 
     samples: NDArray[np.int64]
     scores: NDArray[np.float64]
     clusters: NDArray[np.object_]
-    """Document of each prompt; None if the prompt is a cluster of its own."""
+    """Name of the document that each prompt was built from; None if it shares none with others."""
 
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """A planned cell of a study."""
+    """A planned cell: one method evaluated on one task at one length with one seed."""
 
     name: str | None
     """Cell id; equal in all studies and seeds that share the result. None if the cell is
@@ -82,18 +82,22 @@ class Cell:
     higher_is_better: bool | None
     """Direction of the default metric; None unless done."""
     seeded: bool
-    """True if prompts depend on the seed."""
+    """True if the prompts depend on the seed; also True if the cell has no record yet."""
     scored: SampleScores | None
     aggregation: Aggregation | None
     """How `value` follows from the scores of its samples; None if unknown or without scores."""
 
     @property
     def part(self) -> tuple[str, int]:
-        """Task and seed: the cell's part of its benchmark."""
+        """Task and seed; comparisons match the cells of two methods by these."""
         return self.task, self.seed
 
     def clusters(self) -> list[tuple[Any, ...]]:
-        """Return the document or prompt of each answer; seeds with equal prompts share names."""
+        """Return a cluster name for each sample; samples with equal names are resampled together.
+
+        It names the document, or the prompt if there is no document. Cells of other seeds give
+        equal names only if their prompts do not depend on the seed.
+        """
         assert self.scored is not None
         own = (self.task, self.seed) if self.seeded else (self.task,)
         return [
@@ -163,7 +167,7 @@ def _cell(row: Mapping[str, Any], scored: Mapping[str, SampleScores]) -> Cell:
 
 
 def aggregation_of(scores: NDArray[np.float64], value: float) -> Aggregation | None:
-    """Return how a cell's value follows from its samples; None if none is known."""
+    """Return the first rule that reproduces a cell's value from its samples; None if none does."""
     if not np.isfinite(scores).all() or not math.isfinite(value):
         return None
     with np.errstate(over="ignore"):

@@ -13,7 +13,11 @@ from lce_core.statistics.seeds import mean_over_seeds
 
 
 def seed_means(cells: list[Cell]) -> Iterator[dict[str, Any]]:
-    """Yield rows of `compared.mean_over_seeds` for each task and length with all seeds done."""
+    """Yield one row of `compared.mean_over_seeds` per method, task and length with all seeds done.
+
+    Omits those whose value `aggregation_of` cannot explain, and those whose seeds should have the
+    same documents but do not.
+    """
     for own in grouped(
         cells,
         lambda c: (c.study, c.base_model, c.method, c.benchmark, c.task, c.profile, c.eval_length),
@@ -50,10 +54,10 @@ def seed_means(cells: list[Cell]) -> Iterator[dict[str, Any]]:
 
 
 def _by_document(cell: Cell) -> tuple[list[Any], NDArray[np.float64]]:
-    """Return a cell's documents, sorted, and the contribution of each to the cell's value.
+    """Return the names of a cell's documents (or prompts), sorted, and a contribution of each.
 
-    The mean of the contributions equals the value for any document sizes. Their spread is the
-    value's to first order, also for the exponential of a mean (delta method).
+    The mean of the contributions equals the cell's value, even if documents differ in size. Their
+    spread gives the value's standard error to first order, also for perplexities (delta method).
     """
     assert cell.scored is not None
     scores = cell.scored.scores

@@ -40,15 +40,15 @@ class Score:
     value: float
     ci_low: float | None
     ci_high: float | None
-    """Upper bound; `ci_low` and `ci_high` form a 95 % interval over samples, documents or windows.
-    """
+    """`ci_low` to `ci_high` is a 95 % confidence interval over samples, documents or windows; both
+    are None if there is none."""
     num_samples: int
     higher_is_better: bool
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One scored request, stored so that methods can be compared pairwise in SQL."""
+    """The score of one prompt or window, stored so that methods can be compared pairwise."""
 
     sample: int
     num_prompt_tokens: int
@@ -58,8 +58,8 @@ class Sample:
     prediction: str | None = None
     reference: str | None = None
     cluster: str | None = None
-    """Unit of resampling for intervals (document, article); None makes every sample its own unit.
-    """
+    """Name shared by dependent samples, such as those of one document; intervals resample them
+    together. None means independent of all others."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,8 @@ class CellResult:
     scores: tuple[Score, ...]
     samples: tuple[Sample, ...] = ()
     token_nll: tuple[tuple[int, float], ...] = ()
-    """(first position of the bin, mean NLL in nats) pairs; empty if positions are not scored."""
+    """(first position, mean NLL in nats) of each bin of positions; empty if the benchmark does not
+    score by position."""
     sequences: Sequences = field(default_factory=Sequences)
     """Sequences that the cell passes through the model, for the cost model: windows, or prompts
     without their answers. Tokens shared with other prompts or cells count every time."""
@@ -105,9 +106,10 @@ class CellRequest:
     savings: bool = True
     """Stop answers whose score is final, and process common prefixes of prompts once."""
     losses: LossCache = field(default_factory=LossCache)
-    """Token losses that this model computed for earlier cells."""
+    """Token losses that this model computed for earlier cells, reused for equal windows."""
     ranges: WindowRanges | None = None
-    """Commits the losses of a long cell range by range; None scores the cell as a whole."""
+    """Computes and saves the losses of a long cell in ranges of windows, which other workers can
+    share; None scores the whole cell here."""
     prompt_folder: Path | None = None
     """Folder that caches prompts for other processes and runs; None keeps them in this process
     only."""
@@ -117,13 +119,13 @@ class CellRequest:
 
 @dataclass(frozen=True)
 class Form:
-    """Behaviour of a benchmark in one profile; subclasses add what differs between profiles."""
+    """Settings and code of one profile of a benchmark; subclasses add what profiles differ in."""
 
     summary: str
     """One-line description for the generated documents."""
 
     def check(self, benchmark: Any) -> None:
-        """Raise ValueError for parameters that have no effect in this profile."""
+        """Raise SpecError (a ValueError) if a parameter has no effect in this profile."""
 
 
 class Benchmark(Plugin):
@@ -132,11 +134,11 @@ class Benchmark(Plugin):
     unit: ClassVar[str]
     """Unit of the scores: "perplexity", "nats" or "accuracy" (0..1)."""
     seeded: ClassVar[bool]
-    """True if samples are drawn from the study's seed."""
+    """True if the study's seed decides which samples are drawn."""
     default_metric: ClassVar[str]
-    """Metric shown where there is room for only one."""
+    """Metric that tables and comparisons show where there is room for only one."""
     forms: ClassVar[Mapping[Profile, Form]]
-    """The available profiles and the behaviour of each."""
+    """Form of each profile that the benchmark offers."""
     fills_length: ClassVar[bool] = False
     """Meaning of a cell's length. True: prompts with their answers take that many tokens. False:
     the length is a maximum, and data or task determine the actual length of a sequence."""
@@ -144,7 +146,7 @@ class Benchmark(Plugin):
     """True if a cell reads losses of running text, which other cells of the same model can reuse.
     """
     data_on_demand: ClassVar[tuple[DataSet, ...]] = ()
-    """Data sets that parameters can select in addition to those read by default."""
+    """Data sets that are read only if a parameter selects them."""
     profile: Profile = "clean"
     """Profile to run; recorded in every row of the catalog."""
 
@@ -171,20 +173,23 @@ class Benchmark(Plugin):
         raise NotImplementedError
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        """Return why the cell is impossible, without computing anything; None if it is possible."""
+        """Return why this task cannot run at this length with this model, None if it can.
+
+        Planning calls this, so it must not read data or load the model.
+        """
         return None
 
     def reads(self, task: str) -> tuple[DataSet, ...]:
-        """List the data sets that a task reads from folders named by the user."""
+        """List the data sets that a task reads; the user names their folders in `data_folders`."""
         return ()
 
     def data_names(self, task: str, data_folders: Mapping[str, Path]) -> tuple[str, ...]:
-        """List the names of a task's data sets as a cell records them."""
+        """List a task's data sets for the cell's record, marked "(subset)" if the user says so."""
         names = (data_set.recorded_name(data_folders) for data_set in self.reads(task))
         return tuple(dict.fromkeys(names))
 
     def digest(self, task: str, data_folders: Mapping[str, Path]) -> str | None:
-        """Return the sha256 of a task's data sets; None if the task reads none.
+        """Return the sha256 over the files of a task's data sets; None if the task reads none.
 
         Raises:
           UnavailableError: if a data set is not on this machine; the message says how to get it.
@@ -202,9 +207,9 @@ class Benchmark(Plugin):
         eval_length: int,
         data_folders: Mapping[str, Path],
     ) -> Sequences | None:
-        """Predict `CellResult.sequences` for a task whose data is available.
+        """Predict `CellResult.sequences` from the data itself, for more exact costs.
 
-        None means that `num_tokens` is equally exact.
+        None (the default) means that the prediction of `num_tokens` is as good.
         """
         return None
 
@@ -228,14 +233,15 @@ class Benchmark(Plugin):
         raise NotImplementedError
 
     def text_tokens(self, task: str, held_out_tokens: int) -> int:
-        """Predict how many tokens of running text a task reads, without the text.
+        """Predict how many tokens of running text a task reads, without reading the text.
 
-        This is the size of a domain, or for a data set its published size.
+        The default is `held_out_tokens`, the size of a domain; for data sets, benchmarks return the
+        published size.
         """
         return held_out_tokens
 
     def distinct_share(self, task: str, prompt_tokens: float) -> float:
-        """Return the fraction of the prompts' tokens left if common prefixes are processed once.
+        """Return the fraction of prompt tokens to compute if common prefixes are computed once.
 
         Args:
           task: one of `tasks()`.
@@ -244,9 +250,9 @@ class Benchmark(Plugin):
         return 1.0
 
     def window_grid(self, task: str, eval_length: int) -> tuple[object, int] | None:
-        """Return source and stride in tokens of a cell's windows; None if it cuts no stream.
+        """Return (key of the token stream, stride in tokens); None if the cell cuts no windows.
 
-        Cells with equal sources read the same stream from its start.
+        Cells with equal keys read the same stream from its start, so losses can be shared.
         """
         return None
 
@@ -264,12 +270,12 @@ class Benchmark(Plugin):
         return self.answers(task).number
 
     def answers(self, task: str) -> Answers:
-        """Return number and length of a cell's answers for `lce plan`; none by default."""
+        """Return how many answers a cell generates and their maximum tokens; none by default."""
         return Answers()
 
 
 def score(metric: str, estimate: Estimate, *, higher_is_better: bool) -> Score:
-    """Turn an estimate into a score of the cell."""
+    """Build a `Score` from an estimate (value, interval, number of samples)."""
     return Score(
         metric, estimate.value, estimate.low, estimate.high, estimate.num_samples, higher_is_better
     )

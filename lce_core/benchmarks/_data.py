@@ -26,22 +26,22 @@ from lce_core.store.file_facts import fact_of, sha256_of
 T = TypeVar("T")
 DataRow = dict[str, Any]
 SUBSET = "subset.json"
-"""File in a data folder that deliberately holds fewer rows than published; it states their numbers.
-"""
+"""File that a user adds to a data folder with fewer rows than published: number of rows by file
+or split, as JSON. Without it an incomplete folder is an error."""
 Seen = tuple[tuple[str, int, int], ...]
-"""Path, size and modification time of each file."""
+"""(Path, size in bytes, modification time in ns) of each file; a cache key."""
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """Files that a benchmark reads."""
+    """Files that a benchmark reads from a folder that the user names."""
 
     name: str
     """Key of `data_folders`."""
     patterns: tuple[str, ...]
     """Globs of the files within the folder; a file matched by several patterns counts once."""
     origin: str
-    """Source of the files, named in the reason of unavailable cells."""
+    """Where to get the files, for error messages."""
 
     def files(self, folders: Mapping[str, Path]) -> list[Path]:
         """List all files, sorted by name.
@@ -102,7 +102,7 @@ class DataSet:
             )
 
     def recorded_name(self, folders: Mapping[str, Path]) -> str:
-        """Return the name, marked if the folder declares that it holds a subset of the rows."""
+        """Return the name, with " (subset)" if the folder holds a file `SUBSET`."""
         return f"{self.name} (subset)" if self._stated(folders) else self.name
 
     def _stated(self, folders: Mapping[str, Path]) -> dict[str, int]:
@@ -127,7 +127,9 @@ class DataSet:
         return tuple((str(file), stat.st_size, stat.st_mtime_ns) for file, stat in files)
 
     def digest(self, folders: Mapping[str, Path]) -> str:
-        """Return the sha256 over names and contents of all files; unchanged files are read once.
+        """Return the sha256 over names and contents of all files.
+
+        The digest of an unchanged file is cached.
 
         Raises:
           UnavailableError: as in `files`.
@@ -149,11 +151,11 @@ class DataSet:
 
 
 def fact_of_files(what: str, files: Seen, compute: Callable[[], T]) -> T:
-    """Return what `compute` derives from these files, cached while the files are unchanged.
+    """Return `compute()`; the store, if one is in use, caches it while the files are unchanged.
 
     Args:
-      what: kind of fact, with the version of the code that derives it.
-      files: all files that the fact depends on.
+      what: name of the result, part of the cache key; it includes a version of `compute`.
+      files: all files that the result depends on.
       compute: returns a JSON value, as in `lce_core.store.file_facts`.
     """
     paths = [Path(path) for path, *_ in files]

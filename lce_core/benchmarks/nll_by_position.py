@@ -61,7 +61,7 @@ class NllByPosition(TextBenchmark):
     """Positions that share a mean; None means 256, or as the profile says."""
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        """Return why a window has no position to score."""
+        """Return why windows of this length have nothing to score; None if they have."""
         if eval_length >= 2:
             return None
         return f"eval_length {eval_length}: a window holds at least 2 tokens"
@@ -102,7 +102,10 @@ class NllByPosition(TextBenchmark):
         )
 
     def _losses(self, request: CellRequest, windows: Windows) -> NDArray[np.float32]:
-        """Return the NLL by position (windows, L); NaN where nothing is predicted."""
+        """Return the NLL by position (windows, L); NaN at the first position of each chunk.
+
+        A chunk is the whole window, except for the unextended model in faithful.
+        """
         chunk = request.eval_length
         if self.profile == "faithful" and request.model.method.family == "none":
             chunk = min(chunk, request.base_model.geometry.trained_context)

@@ -56,10 +56,10 @@ _TOKENS_PER_CHARACTER = 24 / 90
 
 @dataclass(frozen=True)
 class PasskeyKeys(KeyForm):
-    """Token form whose depths are rounded as in words: first as a share, then as a percentage."""
+    """A profile with key tokens, whose depths are rounded like those of prompts in words."""
 
     def depths(self, draws: Sequence[np.random.Generator]) -> list[float]:
-        """Return stratified depths in per cent."""
+        """Return depths in per cent: one drawn from each of n equal parts."""
         return [100 * share for share in strata(draws)]
 
 
@@ -99,7 +99,7 @@ class Passkey(PromptBenchmark):
         ]
 
     def slack_tokens(self, request: CellRequest) -> int:
-        """Return the tokens of the step by which filler grows in faithful; otherwise 0."""
+        """Return the tokens of 128 characters of filler in faithful, which adds so many at once."""
         if self.profile != "faithful":
             return 0
         return len(encode(request, (2 * GARBAGE)[:FAITHFUL_STEP], special_tokens=False))
@@ -139,7 +139,7 @@ def expected_tokens(num_garbage: int) -> float:
 
 
 def _garbage_that_fits(request: CellRequest, step: int) -> int:
-    """Return the most filler characters, a multiple of `step`, that fit with the answer."""
+    """Return the most filler characters that leave room for the answer, a multiple of `step`."""
     budget = request.eval_length - NEW_TOKENS
 
     def prompt_tokens(garbage: int) -> int:

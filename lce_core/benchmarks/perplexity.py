@@ -86,7 +86,7 @@ class Perplexity(TextBenchmark):
     says."""
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        """Return why windows cannot hold the tokens to score."""
+        """Return why a window is too short for the tokens to score; None if it is not."""
         last = self._last(base_model)
         if eval_length > last:
             return None
@@ -156,7 +156,7 @@ def lceg_windows(stream_tokens: int, length: int, stride: int) -> int:
 
 
 def _names(documents: Documents | None, starts: NDArray[np.int64]) -> list[str] | list[None]:
-    """Return the document in which each window of a data set starts."""
+    """Return the name of the document in which each window starts; None each for a domain."""
     return [None] * len(starts) if documents is None else documents.names_at(starts)
 
 

@@ -106,7 +106,7 @@ class PerplexityDocuments(TextBenchmark):
         return self
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        """Return why windows score nothing, or why documents may not fill them."""
+        """Return why windows are too short to score or too long for truncated documents."""
         if eval_length < 2:
             return f"eval_length {eval_length}: a window holds at least 2 tokens"
         minimum = self._minimum(task)
@@ -118,13 +118,13 @@ class PerplexityDocuments(TextBenchmark):
         return None
 
     def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
-        """Predict the tokens as if a domain were one document; exact if stride = length."""
+        """Predict the tokens of all windows, with a domain taken as one document."""
         whole = [held_out_tokens]
         documents = self.published_documents(task) if task in self.data_sets else whole
         return self._predicted(task, eval_length, self._limited(documents)).num_tokens
 
     def num_independent(self, task: str, eval_length: int, held_out_tokens: int) -> int:
-        """Return the documents of a data set, or the windows side by side of a domain.
+        """Return the number of documents of a data set; for a domain, of windows side by side.
 
         The number of documents in a domain is not known in advance.
         """
@@ -133,7 +133,7 @@ class PerplexityDocuments(TextBenchmark):
         return super().num_independent(task, eval_length, held_out_tokens)
 
     def published_documents(self, task: str) -> list[int]:
-        """Return the published sizes, raised to the minimum below which documents are skipped."""
+        """Return published sizes in tokens, raised to the minimum size of a document."""
         least = self._minimum(task)
         return [max(least, tokens) for tokens in super().published_documents(task)]
 
@@ -144,7 +144,7 @@ class PerplexityDocuments(TextBenchmark):
         eval_length: int,
         data_folders: Mapping[str, Path],
     ) -> Sequences | None:
-        """Predict the windows over the data set's documents."""
+        """Predict the windows from the bytes of the data set's documents; None for a domain."""
         if task not in self.data_sets:
             return None
         sizes = document_tokens(
@@ -210,7 +210,7 @@ class PerplexityDocuments(TextBenchmark):
         )
 
     def _limited(self, sizes: Sequence[int]) -> list[int]:
-        """Cut the sizes of the documents at the token limit."""
+        """Return the sizes of the documents if all tokens beyond the token limit are dropped."""
         if not sizes:
             return []
         ends = np.cumsum(sizes)
@@ -256,7 +256,10 @@ def _scores(
 
 
 def scored_tokens(size: int, length: int, stride: int) -> tuple[int, ...]:
-    """Return the tokens that each window of one document scores, with a special token first."""
+    """Return the number of tokens scored by each window of a document of `size` tokens.
+
+    Every window begins with a special token.
+    """
     cuts = cut_documents([size], length, stride, before=True, truncate=False)
     return tuple(cut.scored for cut in cuts)
 

@@ -42,19 +42,19 @@ from lce_core.statistics.estimates import Estimate, mean_estimate
 
 @dataclass(frozen=True)
 class PromptForm(Form):
-    """A profile that asks in words: the benchmark's own prompts, with answers scored as text."""
+    """A profile with prompts in natural language, whose answers are scored as text."""
 
     in_words: ClassVar[bool] = True
-    """True if prompts are the benchmark's own text, built from the data that it reads."""
+    """True if prompts are natural language; False if they ask for key tokens (`KeyForm`)."""
     num_samples: int = 0
     """Prompts per cell if the study gives no number."""
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        """Return why this form cannot be asked; None if it can."""
+        """Return why this profile cannot run with this model, task or length; None if it can."""
         return None
 
     def prompts(self, benchmark: PromptBenchmark, request: CellRequest) -> tuple[Prompt, ...]:
-        """Return all prompts of the cell, cached for other methods."""
+        """Return all prompts of the cell, from the cache if another method has built them."""
         return cell_prompts(
             benchmark,
             request,
@@ -66,7 +66,7 @@ class PromptForm(Form):
     def samples(
         self, benchmark: PromptBenchmark, request: CellRequest, prompts: Sequence[Prompt]
     ) -> tuple[Sample, ...]:
-        """Ask every prompt and score its answer."""
+        """Generate an answer to every prompt and score it; one sample per prompt."""
         task = request.task
         answers = text_answers(
             request,
@@ -81,7 +81,7 @@ class PromptForm(Form):
         return benchmark.scores(samples)
 
     def num_queries(self, task: str) -> int:
-        """Return the number of prompts per sample; they follow each other in `prompts`."""
+        """Return how many successive entries of `prompts` form one sample."""
         return 1
 
     def answer_tokens(self, benchmark: PromptBenchmark, task: str) -> int:
@@ -89,7 +89,7 @@ class PromptForm(Form):
         return benchmark.new_tokens(task)
 
     def fills_length(self, benchmark: PromptBenchmark) -> bool:
-        """Return True if prompts fill the length."""
+        """Return True if prompts must fill the cell's length (see `PromptBenchmark`)."""
         return benchmark.fills_length
 
     def sample_tokens(self, benchmark: PromptBenchmark, task: str, eval_length: int) -> int:
@@ -131,7 +131,7 @@ class PromptBenchmark(Benchmark):
         return self.form.num_samples
 
     def prompt(self, request: CellRequest, index: int, rng: np.random.Generator) -> Prompt:
-        """Build one prompt with its own random generator.
+        """Build the prompt of sample `index`; `rng` is the sample's own random generator.
 
         Raises:
           UnavailableError: if the length cannot hold it; the message states the minimum.
@@ -148,11 +148,11 @@ class PromptBenchmark(Benchmark):
         return [self.prompt(request, index, rng) for index, rng in draws]
 
     def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
-        """Score the continuation of a prompt, 0 to 1."""
+        """Return the score of the text that the model generated after a prompt, 0 to 1."""
         raise NotImplementedError
 
     def complete(self, task: str, prompt: Prompt, answer: str) -> bool:
-        """Return True if more text cannot change the score, so that decoding may stop."""
+        """Return True if text after `answer` cannot change its score; generation then stops."""
         return False
 
     def new_tokens(self, task: str) -> int:
@@ -164,7 +164,7 @@ class PromptBenchmark(Benchmark):
         return eval_length
 
     def slack_tokens(self, request: CellRequest) -> int:
-        """Return by how many tokens the task's definition lets prompts stay below the length.
+        """Return by how many tokens prompts may be shorter than the cell's length.
 
         This is for prompts that grow in large steps, which can miss more than 5 % of a length, and
         for tasks whose reference implementation leaves part of the length free.
@@ -172,11 +172,11 @@ class PromptBenchmark(Benchmark):
         return 0
 
     def reads_held_out(self, task: str) -> bool:
-        """Return True if prompts in words are cut from the held-out text."""
+        """Return True if prompts contain held-out text; their cache key then includes it."""
         return False
 
     def cluster(self, index: int, prompt: Prompt) -> str | None:
-        """Return a sample's unit of resampling; None makes every sample its own unit."""
+        """Return `Sample.cluster` of a sample: a name that dependent samples share, or None."""
         return None
 
     def scores(self, samples: Sequence[Sample]) -> tuple[Score, ...]:
@@ -184,7 +184,7 @@ class PromptBenchmark(Benchmark):
         return (score(self.default_metric, mean_score(samples), higher_is_better=True),)
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        """Return why the base model or the length does not allow the form."""
+        """Return why the profile cannot run with this model, task or length; None if it can."""
         return self.form.unavailable(base_model, task, eval_length)
 
     def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
@@ -192,14 +192,14 @@ class PromptBenchmark(Benchmark):
         return self.num_prompts(task) * self.form.sample_tokens(self, task, eval_length)
 
     def answers(self, task: str) -> Answers:
-        """Return one answer per prompt with the form's maximum length."""
+        """Return one answer per prompt, each of the profile's maximum length."""
         return Answers(self.num_prompts(task), self.form.answer_tokens(self, task))
 
     def evaluate(self, request: CellRequest) -> CellResult:
-        """Check that the prompts fill the length, then ask every prompt.
+        """Check that the prompts fill the length, then generate and score an answer to each.
 
         Raises:
-          UnavailableError: if they do not; the message states their length.
+          UnavailableError: if the prompts are too short; the message states their length.
         """
         prompts = self.prompts(request)
         sequences = self.require_filled(request, prompts)
@@ -212,7 +212,7 @@ class PromptBenchmark(Benchmark):
         )
 
     def require_filled(self, request: CellRequest, prompts: Sequence[Prompt]) -> Sequences:
-        """Return the lengths of the cell's prompts if they fill the cell's length.
+        """Check that the prompts fill the cell's length; return their lengths in tokens.
 
         Raises:
           UnavailableError: if the prompts are too short for the cell's length.
@@ -260,7 +260,7 @@ class PromptBenchmark(Benchmark):
         return [generator(*place, index) for index in range(self.num_prompts(request.task))]
 
     def filled(self, request: CellRequest, text: Callable[[int], str]) -> TokenIds:
-        """Return the token ids of the longest prompt that leaves room for its answer.
+        """Return the token ids of the prompt with the most filler that leaves room for its answer.
 
         Args:
           request: provides tokenizer and length.
@@ -286,7 +286,7 @@ class PromptBenchmark(Benchmark):
         return last_that_fits(fits, low, high)
 
     def fitted(self, request: CellRequest, text: str) -> TokenIds:
-        """Return the token ids of a prompt that leaves room for its answer.
+        """Return the token ids of `text`, after a check that they leave room for an answer.
 
         Raises:
           UnavailableError: if prompt and answer exceed the length; the message states the minimum.
@@ -305,12 +305,12 @@ class PromptBenchmark(Benchmark):
 
 
 def strata(draws: Sequence[np.random.Generator], whole: float = 1.0) -> list[float]:
-    """Draw stratified numbers: one from each of len(draws) equal parts of 0..whole."""
+    """Divide 0..whole into len(draws) equal parts and draw one number from each, in order."""
     return [whole * (index + rng.random()) / len(draws) for index, rng in enumerate(draws)]
 
 
 def mean_score(samples: Sequence[Sample]) -> Estimate:
-    """Return the mean score with an interval: bootstrap over clusters, or Wilson for 0 and 1."""
+    """Return the mean score with an interval: bootstrap over clusters, or Wilson for 0/1 scores."""
     return mean_estimate(
         [sample.score for sample in samples], [sample.cluster for sample in samples]
     )

@@ -32,13 +32,13 @@ DEAR_SECONDS = 1.0
 FORMAT = 1
 """Increase this number when the file format or the shared code that builds prompts changes."""
 _LIBRARIES = ("numpy", "tokenizers", "transformers", "wonderwords")
-"""Libraries whose release determines random draws, words and tokens."""
+"""Libraries whose version can change random draws, words or tokens; part of the cache key."""
 
 P = TypeVar("P", bound=Prompt)
 
 
 class PromptCache:
-    """The prompts of the most recently used cells.
+    """In-memory LRU cache of the prompts of cells, with a folder as a second level.
 
     Args:
       max_tokens: prompt tokens kept in memory, 8 bytes each; the latest cell is always kept.
@@ -106,7 +106,7 @@ def cell_prompts(
     *,
     reads_held_out: bool = False,
 ) -> tuple[P, ...]:
-    """Return the prompts of a cell from the cache, or build them.
+    """Return the prompts of a cell from memory or disk; build them if neither has them.
 
     The key consists of benchmark (VERSION and parameters), task, length, seed, tokenizer, the
     benchmark's data, held-out text if it is read, and library releases. If the tokenizer cannot be

@@ -1,4 +1,4 @@
-"""Prompts of a cell in one file, which may be lost or damaged at any time.
+"""Write the prompts of a cell to one file, and read it; the file is only a cache.
 
 A file (`lce_core.store.array_files`) holds `ids` (tokens of all prompts, uint32), `lengths`
 (prompts,) and `fields` (the other fields of the prompts by name, as JSON bytes).
@@ -29,7 +29,7 @@ _ABANDONED_SECONDS = 3600
 
 
 def write_prompts(file: Path, prompts: Sequence[P], kind: type[P]) -> None:
-    """Write prompts to a temporary file, rename it, and delete files of dead writers.
+    """Write prompts to `file` atomically, and delete unfinished files of crashed processes.
 
     Args:
       file: target file; its folder is created.

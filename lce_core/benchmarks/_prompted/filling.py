@@ -14,7 +14,7 @@ FULL_SHARE = Fraction(95, 100)
 
 
 def last_that_fits(fits: Callable[[int], bool], low: int, high: int) -> int:
-    """Return the last number that fits by bisection; `low` must fit and `high` must not."""
+    """Return the largest number that fits, by bisection; `low` must fit and `high` must not."""
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
@@ -28,7 +28,7 @@ def require_filled(
     slack: Callable[[], int],
     otherwise: str,
 ) -> None:
-    """Raise an error if prompts do not fill their length.
+    """Raise an error if the prompts of a cell are too short for its length.
 
     Args:
       prompts: lengths of the prompts in tokens.
@@ -39,8 +39,8 @@ def require_filled(
       otherwise: another way to fill the length, for the error message; may be empty.
 
     Raises:
-      UnavailableError: if they reach neither the fraction nor the length minus the slack; the
-        message states their length.
+      UnavailableError: if prompt and answer reach, on average, neither `FULL_SHARE` of the length
+        nor the length minus the slack; the message states the lengths.
     """
     found = prompts.lengths
     filled = Fraction(prompts.num_tokens, sum(prompts.counts.values())) + answer_tokens

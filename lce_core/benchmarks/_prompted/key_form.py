@@ -1,4 +1,4 @@
-"""A profile that asks for key tokens: a form of retrieval that toy models can learn.
+"""A profile that hides key tokens in text: retrieval that toy models can learn.
 
 A base model with key tokens has families of keys and one query token per family. A prompt is text
 that contains keys of distinct families, followed by the query of one family. The next token must be
@@ -31,18 +31,18 @@ from lce_core.models import LanguageModel
 
 @dataclass(frozen=True)
 class KeyForm(PromptForm):
-    """Keys hidden in held-out text at stratified depths; the first key is the one to find."""
+    """One-token keys hidden in held-out text; the model must name the key of the queried family."""
 
     in_words: ClassVar[bool] = False
     num_distractors: int = 0
     """Number of keys of other families in the same text."""
 
     def distractors(self, base_model: LanguageModel, task: str) -> int:
-        """Return the number of keys besides the one to find."""
+        """Return how many keys of other families the text contains."""
         return self.num_distractors
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        """Return why the form is impossible: no key tokens, too few families, or no room."""
+        """Return why this profile cannot run: no key tokens, too few families, or no room."""
         return key_task_reason(base_model, self.distractors(base_model, task), eval_length)
 
     def prompts(self, benchmark: PromptBenchmark, request: CellRequest) -> tuple[Prompt, ...]:
@@ -50,7 +50,7 @@ class KeyForm(PromptForm):
         return tuple(self.build(benchmark, request))
 
     def build(self, benchmark: PromptBenchmark, request: CellRequest) -> Sequence[Prompt]:
-        """Build prompts whose depths are spread evenly.
+        """Build the cell's prompts, with the key of each at a depth from `depths`.
 
         Raises:
           UnavailableError: if there is too little held-out text.
@@ -60,7 +60,7 @@ class KeyForm(PromptForm):
         return key_prompts(request, distractors, self.depths(draws), draws)
 
     def depths(self, draws: Sequence[np.random.Generator]) -> list[float]:
-        """Return the depth of each prompt's key in per cent."""
+        """Return the depth of each prompt's key, 0 to 100: one drawn from each of n equal parts."""
         return strata(draws, 100)
 
     def samples(

@@ -23,7 +23,7 @@ Stream = NDArray[np.uint32]
 Complete = Callable[[str], bool]
 
 MIN_TEXT = 16
-"""Tokens of text around the keys, below which a key prompt would not test the context."""
+"""Minimum tokens of text around the keys; with less, a key prompt would not test the context."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,12 +33,12 @@ class Prompt:
     ids: TokenIds
     reference: str
     depth: float | None = None
-    """Position of the evidence, 0 (start) to 100 (end) per cent of the context; None if everywhere.
-    """
+    """Position of the text that holds the answer, from 0 (start) to 100 (end of the context); None
+    if it has no single position."""
 
     @property
     def right_answers(self) -> tuple[str, ...]:
-        """All right answers, each in the form in which it could occur in the prompt."""
+        """All right answers, each spelled as it could occur in the prompt."""
         return (self.reference,)
 
 
@@ -52,17 +52,17 @@ def prompts_sha256(prompts: Sequence[Prompt]) -> str:
 
 
 def blank_prompt(reference: str) -> Prompt:
-    """Return a prompt without tokens, for evidence about the scoring of answers."""
+    """Return a prompt without tokens, for checks that only score an answer (`EVIDENCE`)."""
     return Prompt(np.empty(0, dtype=np.int64), reference)
 
 
 def generator(*place: str | int) -> np.random.Generator:
-    """Return a generator seeded by `place` (benchmark, task, length, seed, sample) alone."""
+    """Return a generator seeded by the arguments alone: benchmark, task, length, seed, sample."""
     return np.random.default_rng(int(fingerprint(list(place)), 16))
 
 
 def long_streams(request: CellRequest, num_tokens: int) -> list[Stream]:
-    """Return the held-out streams of the domains with at least `num_tokens` tokens.
+    """Return the held-out text of every domain that has at least `num_tokens` tokens.
 
     Raises:
       UnavailableError: if no domain has that many.
@@ -112,11 +112,11 @@ def key_prompts(
     draws: Sequence[np.random.Generator],
     streams: list[Stream] | None = None,
 ) -> list[Prompt]:
-    """Build texts of eval_length - 1 tokens with one-token keys of distinct families, then a query.
+    """Build prompts of eval_length - 1 tokens: text with keys of distinct families, then a query.
 
-    The key to find lies at the given depth, distractors lie anywhere. The reference is the key's
-    token. Each prompt has its own generator. The text is cut from `streams`; None means held-out
-    text.
+    The query names a family; the right answer is the family's key, which lies at the given depth
+    (0..100). Keys of other families lie anywhere. `draws` has one generator per prompt. The text is
+    cut from `streams`; None means held-out text.
     """
     keys = request.base_model.keys
     assert keys is not None, "unavailable() lets no base model without keys through"
@@ -153,7 +153,7 @@ def key_samples(request: CellRequest, prompts: Sequence[Prompt]) -> tuple[Sample
 
 
 def key_sample(request: CellRequest, index: int, prompt: Prompt, answer: int) -> Sample:
-    """Score a request by the answer's token id; the prediction is the token's name."""
+    """Score a generated token: 1 if it is the reference key, else 0."""
     prediction = token_name(request, answer)
     right = float(prediction == prompt.reference)
     return Sample(index, len(prompt.ids), right, prompt.depth, prediction, prompt.reference)
@@ -200,7 +200,7 @@ def encode(request: CellRequest, text: str, *, special_tokens: bool = True) -> l
 
 
 def token_name(request: CellRequest, token: int) -> str:
-    """Return the tokenizer's spelling of one id."""
+    """Return the tokenizer's text of a token id; "<id>" if the tokenizer has no such token."""
     # The model's vocabulary may be padded beyond the tokenizer's.
     name = request.tokenizer.convert_ids_to_tokens(token)
     return str(name) if name else f"<{token}>"
@@ -209,5 +209,5 @@ def token_name(request: CellRequest, token: int) -> str:
 def key_ids(
     keys: KeyVocabulary, families: NDArray[np.int64], members: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return the ids of the key tokens with these families and members."""
+    """Return the token ids of keys, given the family and the index within the family of each."""
     return keys.first_key + families * keys.members + members

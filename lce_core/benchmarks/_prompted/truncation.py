@@ -21,7 +21,7 @@ def cut_middle(request: CellRequest, text: str, max_tokens: int) -> list[int]:
 
 
 def cut_middle_to_fit(request: CellRequest, text: str, max_tokens: int) -> list[int]:
-    """Cut like `cut_middle`, but with ends short enough that at most `max_tokens` ids remain.
+    """Cut the middle as `cut_middle` does, but return at most `max_tokens` ids.
 
     If repeated cuts still leave too many ids, which needs an unusual tokenizer, ids are removed
     from the middle.

@@ -34,7 +34,7 @@ Arrays = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class TextForm(Form):
-    """Amount of text that a profile reads, and the stride of its windows."""
+    """How much text a profile reads, and the stride of its windows."""
 
     stride: int | None = None
     """Tokens from one window's start to the next; None means the window's length."""
@@ -43,11 +43,10 @@ class TextForm(Form):
     max_documents: int | None = None
     """Documents to use from the start of a data set; None means all."""
     span_share: int | None = None
-    """Tokens scored or averaged together are the trained context divided by this; None means 256
-    tokens."""
+    """Divisor of the trained context that gives `span`; None means a span of 256 tokens."""
 
     def span(self, base_model: LanguageModel) -> int:
-        """Return how many tokens are scored or averaged together if no parameter says so."""
+        """Return the default number of tokens per bin of positions, or scored at a window's end."""
         if self.span_share is None:
             return DEFAULT_SPAN
         return max(1, base_model.geometry.trained_context // self.span_share)
@@ -98,15 +97,15 @@ class TextBenchmark(Benchmark):
         return (DATA_SETS[task],) if task in self.data_sets else ()
 
     def text_tokens(self, task: str, held_out_tokens: int) -> int:
-        """Predict the tokens to read: the domain, or the documents at their published size."""
+        """Predict the tokens of the text: `held_out_tokens`, or a data set's published size."""
         return sum(self.published_documents(task)) if task in self.data_sets else held_out_tokens
 
     def num_independent(self, task: str, eval_length: int, held_out_tokens: int) -> int:
-        """Return the number of windows side by side; overlapping windows are not independent."""
+        """Return how many windows fit side by side; overlapping windows are not independent."""
         return min(self.token_limit() or held_out_tokens, held_out_tokens) // eval_length
 
     def published_documents(self, task: str) -> list[int]:
-        """Return the approximate tokens of each document that is read from a data set."""
+        """Return the published mean tokens of a document, once for each document that is read."""
         number, mean_tokens = PUBLISHED_SIZES[task]
         return [mean_tokens] * min(number, self.document_limit(task) or number)
 
@@ -117,7 +116,7 @@ class TextBenchmark(Benchmark):
         eval_length: int,
         data_folders: Mapping[str, Path],
     ) -> Sequences | None:
-        """Predict the windows over a data set's documents, with tokens estimated from bytes."""
+        """Predict the windows from the bytes of the data set's files; None for a domain."""
         if task not in self.data_sets:
             return None
         limit = self.document_limit(task)
@@ -126,7 +125,7 @@ class TextBenchmark(Benchmark):
         return Sequences({eval_length: windows})
 
     def stream_key(self, task: str) -> tuple[object, ...]:
-        """Cache key of the token stream: cells with equal keys read the same tokens."""
+        """Return the key of the task's token stream: equal keys mean the same tokens."""
         return task, task in self.data_sets, self.token_limit(), self.document_limit(task)
 
     def stream(self, request: CellRequest) -> tuple[NDArray[np.uint32], Documents | None]:
@@ -159,14 +158,14 @@ class TextBenchmark(Benchmark):
             )
 
     def token_limit(self) -> int | None:
-        """Return the maximum number of tokens of the text to use."""
+        """Return how many tokens to use from the start of the text; None means all."""
         return self.max_tokens or self.form.max_tokens
 
     def document_limit(self, task: str) -> int | None:
         return self.max_documents or self.form.max_documents
 
     def stores(self, num_losses: int) -> bool:
-        """Return True if this many losses are stored."""
+        """Return True if a cell with this many token losses stores them (see `store_nll`)."""
         if self.store_nll is not None:
             return self.store_nll
         return num_losses * np.dtype(np.float16).itemsize <= SMALL_BYTES

@@ -31,14 +31,14 @@ from lce_core.statistics.estimates import Estimate, bootstrap_mean
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """Windows reduced to the tokens that a definition scores."""
+    """Mean loss and number of the tokens that a definition scores, for each window."""
 
     nll: NDArray[np.float64]
     """Mean NLL in nats of each window's scored tokens (windows,)."""
     tokens: NDArray[np.int64]
     """Number of scored tokens of each window (windows,)."""
     clusters: Sequence[Hashable]
-    """Document or block of each window."""
+    """Name of each window's document or block; windows with equal names are resampled together."""
 
 
 def scored_means(nll: NDArray[np.floating], tokens: int) -> NDArray[np.float64]:

@@ -24,7 +24,7 @@ class Cut:
     length: int
     """Number of tokens, including the beginning-of-text token."""
     scored: int
-    """Number of tokens at its end that no earlier window has scored."""
+    """Number of tokens at the window's end that no earlier window has scored."""
     fills: bool
     """True for the first window of a document if it has the full window length."""
 
@@ -39,7 +39,7 @@ def cut_documents(
       length: tokens of a window.
       stride: tokens from one start to the next; at most the document tokens of a window.
       before: True if a window begins with a special token.
-      truncate: only keep the first window of each document that fills it.
+      truncate: keep only the first window of each document, and only if the document fills it.
     """
     room = length - before
     cuts, offset = [], 0
@@ -61,7 +61,11 @@ def cut_documents(
 def document_losses(
     request: CellRequest, stream: Stream, cuts: Sequence[Cut], before: int | None
 ) -> list[NDArray[np.float32]]:
-    """Return the NLL of each window (L - 1,); windows of equal length share passes."""
+    """Return the NLL of tokens 1..L-1 of each window, in the order of `cuts`.
+
+    Windows of equal length are computed in the same batches. `before` is the token in front of each
+    window; None for none.
+    """
     rows: list[NDArray[np.float32]] = [np.zeros(0, np.float32)] * len(cuts)
     by_length: dict[int, list[int]] = {}
     for index, cut in enumerate(cuts):

@@ -65,7 +65,7 @@ class Documents:
     tokens: tuple[Tokens, ...]
     """Ids of each document, without special tokens."""
     bos: int | None
-    """Token inserted before every document (`separator_of`); None for none."""
+    """Beginning-of-text token that `joined` puts before every document; None for none."""
 
     def joined(self) -> Tokens:
         """Concatenate all documents, each preceded by `bos` (tokens,)."""
@@ -128,7 +128,7 @@ def _separator(request: CellRequest) -> int | None:
 
 
 def held_out_documents(request: CellRequest, *, at_least: int, max_tokens: int | None) -> Documents:
-    """Return the documents of a domain of the held-out text, named by their number in it.
+    """Return the documents of the task's held-out domain, named DOMAIN-INDEX.
 
     Args:
       request: provides text and domain.
@@ -163,7 +163,7 @@ def document_tokens(
     at_least: int = 1,
     at_most: int | None = None,
 ) -> list[int]:
-    """Estimate the tokens of the documents of `read_documents` from their UTF-8 bytes.
+    """Estimate the tokens of each document that `read_documents` would return, from its bytes.
 
     Raises:
       UnavailableError: if the data set is not on this machine.
@@ -213,7 +213,7 @@ def _book(file: Path) -> str:
 
 
 class _Source:
-    """The documents of a data set, tokenised as far as any caller has read."""
+    """Tokenises the documents of a data set on demand and keeps them for later callers."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, name: str, files: Seen) -> None:
         self._tokenizer, self._texts = tokenizer, _texts(name, files)
@@ -221,7 +221,7 @@ class _Source:
         self._error: DataError | None = None
 
     def documents(self) -> Iterator[tuple[str, Tokens]]:
-        """Yield names and ids, in order."""
+        """Yield (name, token ids) of each document, in order."""
         from lce_core.data.tokenised import token_ids
 
         yield from self._done

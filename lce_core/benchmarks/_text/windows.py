@@ -35,7 +35,7 @@ def cut_windows(
     """Cut the windows counted by `num_windows`.
 
     Raises:
-      UnavailableError: if the stream is too short for one window.
+      UnavailableError: if the stream is too short for a single window.
     """
     count = num_windows(len(stream), length, stride, drop_last=drop_last)
     if not count:
@@ -52,9 +52,9 @@ def cut_windows(
 def window_losses(
     request: CellRequest, windows: Windows, report: Progress | None = None
 ) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    """Yield (first window, NLL in nats (windows, L - 1)) for groups of windows.
+    """Yield (index of the group's first window, NLL in nats (windows, L - 1)), group by group.
 
-    The arguments are those of `window_scores`.
+    Arguments as in `window_scores`.
     """
     for first, found in window_scores(request, windows, report):
         yield first, found.nll
@@ -63,7 +63,7 @@ def window_losses(
 def window_scores(
     request: CellRequest, windows: Windows, report: Progress | None = None
 ) -> Iterator[tuple[int, TokenScores]]:
-    """Yield (first window, scores of the windows' tokens) for groups of windows.
+    """Yield (index of the group's first window, scores of its windows' tokens), group by group.
 
     Groups are small enough that the losses of a whole book at stride 256 are not in memory at once.
     Losses in the request's cache are not computed again.
@@ -126,7 +126,7 @@ def _all_at_once(request: CellRequest, windows: Windows, report: Progress) -> To
 
 
 def _missing_of(request: CellRequest, groups: Sequence[Windows]) -> list[Windows]:
-    """Return each group's windows without known losses; omit groups that have none."""
+    """Return the windows of each group whose losses are not cached; omit groups without any."""
     starts = (group.starts[[row is None for row in _known(request, group)]] for group in groups)
     return [replace(groups[0], starts=some) for some in starts if len(some)]
 

@@ -54,10 +54,10 @@ from lce_core.models import LanguageModel
 
 @dataclass(frozen=True)
 class LineKeys(KeyForm):
-    """A key of every family in one text; the prompt asks for one of them."""
+    """One key token of every family in one text; the prompt asks for the key of one family."""
 
     def check(self, benchmark: Any) -> None:
-        """Raise SpecError for published cases, which have no token form."""
+        """Raise SpecError for published cases, which contain no key tokens."""
         if benchmark.cases == "published":
             raise SpecError(
                 "cases",
@@ -67,7 +67,7 @@ class LineKeys(KeyForm):
             )
 
     def distractors(self, base_model: LanguageModel, task: str) -> int:
-        """Return the number of all other families."""
+        """Return the number of families besides the requested one: all of them are in the text."""
         return base_model.keys.families - 1 if base_model.keys else 0
 
 
@@ -147,16 +147,16 @@ class LongEval(PromptBenchmark):
         return generated_prompts(request, line_words(), depths, draws)
 
     def slack_tokens(self, request: CellRequest) -> int:
-        """Return the tokens of a line if lines are generated."""
+        """Return the mean tokens of a line; 0 for published cases, whose lines are fixed."""
         return 0 if self._reads_published(request.data_folders) else line_tokens(request)
 
     def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
-        """Return 1 if the scored integer is the line's number."""
+        """Return 1 if the answer's first integer (faithful: last) is the line's number, else 0."""
         integer = last_integer if self.profile == "faithful" else first_integer
         return float(integer(answer) == int(prompt.reference))
 
     def complete(self, task: str, prompt: Prompt, answer: str) -> bool:
-        """Return True once the first integer has ended; the last one is only known at the end."""
+        """Return True once the first integer is complete; never in faithful (last integer)."""
         return self.profile != "faithful" and has_complete_integer(answer)
 
     def _reads_published(self, folders: Mapping[str, Path]) -> bool:

@@ -33,7 +33,7 @@ PUBLISHED = DataSet(
     " others",
 )
 PUBLISHED_CASES = 50
-"""Rows of each file."""
+"""Number of cases (rows) in each published file."""
 _COLUMNS = ("prompt", "random_idx", "expected_number", "num_lines")
 
 Words = tuple[tuple[str, ...], tuple[str, ...]]
@@ -53,14 +53,14 @@ def line_words() -> Words:
 
 
 def words_digest() -> str:
-    """Return the sha256 of the words, which may differ between releases of the package."""
+    """Return the sha256 of the words; other releases of wonderwords may have other words."""
     return hashlib.sha256(
         "\n".join("\n".join(words) for words in line_words()).encode()
     ).hexdigest()
 
 
 def prompt_text(lines: Sequence[tuple[str, int]], key: str) -> str:
-    """Return the prompt with these (key, number) lines, ending before the requested number."""
+    """Return the prompt with these (key, number) lines; it ends just before the number of `key`."""
     record = "".join(_line(*line) for line in lines)
     return (
         f"{HEADER}{record}\nNow the record is over. Tell me what is the <REGISTER_CONTENT> in line"
@@ -74,7 +74,7 @@ def generated_prompts(
     depths: Sequence[float],
     draws: Sequence[np.random.Generator],
 ) -> list[Prompt]:
-    """Build one prompt with as many lines as fit per depth (0..100) of the requested line.
+    """Build one prompt per depth (0..100) of the requested line, each with as many lines as fit.
 
     Raises:
       UnavailableError: if two lines and the answer exceed the length; the message states the
@@ -102,7 +102,7 @@ def line_tokens(request: CellRequest) -> int:
 
 
 def published_prompts(request: CellRequest) -> list[Prompt]:
-    """Return LongChat's cases with the largest number of lines that all fit the length.
+    """Return the cases of LongChat's largest file whose prompts and answers all fit the length.
 
     Raises:
       UnavailableError: if there is no folder, or even the shortest file does not fit; the message
@@ -145,7 +145,7 @@ def _prompt(request: CellRequest, words: Words, depth: float, seed: int, num_lin
 
 
 def _lines(words: Words, seed: int, num_lines: int) -> list[tuple[str, int]]:
-    """Generate lines with distinct keys; a smaller number gives a prefix of a larger one."""
+    """Generate (key, number) lines with distinct keys; fewer lines are a prefix of more."""
     keys_rng, numbers_rng = (np.random.default_rng([seed, part]) for part in range(2))
     adjectives, nouns = words
     pairs: dict[int, None] = {}
@@ -159,7 +159,7 @@ def _lines(words: Words, seed: int, num_lines: int) -> list[tuple[str, int]]:
 
 
 def _lines_that_fit(request: CellRequest, words: Words, depth: float, seed: int) -> int:
-    """Return the largest number of lines with which prompt and answer fit, at least the minimum."""
+    """Return the largest number of lines (`MIN_LINES` or more) that leaves room for the answer."""
 
     def prompt(num_lines: int) -> Prompt:
         return _prompt(request, words, depth, seed, num_lines)

@@ -43,12 +43,12 @@ FAST_ROWS = 100
 _TOKENS_PER_WORD = 1.47
 """Llama tokens per word, counted on multi_news."""
 _MIN_PROMPT = 32
-"""Tokens below which a prompt would hold only its instructions."""
+"""Minimum tokens of a prompt; a shorter one would hold only its instructions."""
 
 
 @dataclass(frozen=True, eq=False)
 class LongBenchPrompt(Prompt):
-    """A prompt with all answers of its row; `reference` is the first."""
+    """A prompt with all reference answers of its row; `reference` is the first of them."""
 
     answers: tuple[str, ...] = field(kw_only=True)
     classes: tuple[str, ...] = field(kw_only=True)
@@ -83,7 +83,7 @@ class LongBench(PromptBenchmark):
         return tuple(TASKS)
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        """Return why the length is too short for a prompt and, unless faithful, the answer."""
+        """Return why the length is too short for a prompt (and its answer, unless faithful)."""
         reserved = self._reserved(TASKS[task])
         if eval_length >= _MIN_PROMPT + reserved:
             return None
@@ -100,7 +100,7 @@ class LongBench(PromptBenchmark):
         return min(definition.num_rows, self._num_samples() or definition.num_rows)
 
     def prompt_tokens(self, task: str, eval_length: int) -> int:
-        """Return the mean length in Llama tokens, limited to the cell's length."""
+        """Predict the mean tokens of a prompt from the published word count, cut to the length."""
         definition = TASKS[task]
         mean_tokens = round(_TOKENS_PER_WORD * definition.mean_words)
         return min(eval_length - self._reserved(definition), mean_tokens)
@@ -112,7 +112,7 @@ class LongBench(PromptBenchmark):
         eval_length: int,
         data_folders: Mapping[str, Path],
     ) -> Sequences | None:
-        """Predict one prompt per row from its bytes."""
+        """Predict the tokens of each row's prompt from its bytes."""
         sizes = _prompt_bytes(task, data_set(task).seen(data_folders))
         room = eval_length - self._reserved(TASKS[task])
         return Sequences.of(
@@ -121,7 +121,7 @@ class LongBench(PromptBenchmark):
         )
 
     def rows(self, request: CellRequest) -> list[LongBenchRow]:
-        """Return the rows that are used.
+        """Return the rows that become prompts: all, or `num_samples` spread evenly over the file.
 
         Raises:
           UnavailableError: if the task's file is not on this machine.
@@ -158,7 +158,7 @@ class LongBench(PromptBenchmark):
         return TASKS[task].complete(self.first_line)(answer)
 
     def cluster(self, index: int, prompt: Prompt) -> str:
-        """Return the document, since rows about one document are dependent."""
+        """Return an identifier of the row's document: rows about one document are dependent."""
         return cast(LongBenchPrompt, prompt).document
 
     def _reserved(self, task: Task) -> int:
@@ -174,13 +174,13 @@ class LongBench(PromptBenchmark):
 def answer_score(
     task: str, prediction: str, answers: Sequence[str], classes: Sequence[str], rule: FirstLine
 ) -> float:
-    """Return the score 0..1 of one prediction, the best over all answers."""
+    """Return the score 0..1 of one prediction against the best-matching reference answer."""
     return TASKS[task].score(prediction, answers, classes, rule)
 
 
 @lru_cache(maxsize=2 * len(TASKS))
 def _prompt_bytes(task: str, files: Seen) -> tuple[int, ...]:
-    """Return the bytes of each row's whole prompt."""
+    """Return the bytes of each row's prompt before it is cut."""
 
     def read() -> list[int]:
         folders = {"longbench": Path(files[0][0]).parent}

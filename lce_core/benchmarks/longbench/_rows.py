@@ -17,7 +17,7 @@ _REMEDY = "use the data set in its published form"
 
 @dataclass(frozen=True)
 class LongBenchRow:
-    """One request of a task."""
+    """One row of a task's file: a context, a question and its reference answers."""
 
     context: str
     given: str
@@ -28,7 +28,7 @@ class LongBenchRow:
 
     @property
     def document(self) -> str:
-        """Identifier of the context; rows about one document are dependent."""
+        """First 12 hex digits of a hash of the context; equal for rows about one document."""
         return fingerprint([self.context])[:12]
 
 

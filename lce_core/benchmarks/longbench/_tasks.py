@@ -27,7 +27,7 @@ from lce_core.benchmarks.longbench.metrics import (
 FirstLine = Literal["longbench", "lceg"]
 """Repository whose rule decides for which tasks only the first line of an answer is scored."""
 AnswerMetric = Callable[[str, str, Sequence[str]], float]
-"""Score 0..1 of (prediction, one reference, classes)."""
+"""Function of (prediction, one reference answer, class names) that returns a score 0..1."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Task:
     first_line_rules: frozenset[FirstLine] = frozenset()
     """Rules under which only the first line of an answer is scored."""
     final: Callable[[str], bool] = lambda _: False
-    """Returns True if more text cannot change the score; not used if only the first line counts."""
+    """Returns True if more text cannot change the score; ignored if only the first line counts."""
 
     def question(self, context: str, given: str) -> str:
         return self.prompt.format(context=context, input=given)
@@ -54,17 +54,17 @@ class Task:
     def score(
         self, prediction: str, answers: Sequence[str], classes: Sequence[str], rule: FirstLine
     ) -> float:
-        """Return the best score over all answers, 0..1."""
+        """Return the prediction's score against the best-matching reference answer, 0..1."""
         counted = first_line(prediction) if rule in self.first_line_rules else prediction
         return max(self.metric(counted, answer, classes) for answer in answers)
 
     def complete(self, rule: FirstLine) -> Callable[[str], bool]:
-        """Return a function that is True once more text cannot change the score."""
+        """Return a function of the text so far: True if more text cannot change the score."""
         return has_complete_line if rule in self.first_line_rules else self.final
 
 
 def without_classes(metric: Callable[[str, str], float]) -> AnswerMetric:
-    """Wrap a metric that does not need the classes."""
+    """Turn a metric of (prediction, reference) into an `AnswerMetric` that ignores the classes."""
     return lambda prediction, reference, _: metric(prediction, reference)
 
 

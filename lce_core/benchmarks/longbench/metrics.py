@@ -55,11 +55,11 @@ def rouge_l(prediction: str, reference: str) -> float:
 
 
 def class_share(prediction: str, reference: str, classes: Sequence[str]) -> float:
-    """Return 1 / (number of classes named in the prediction) if one is the reference, else 0.
+    """Return 1 / (number of class names in the prediction) if the reference is among them, else 0.
 
-    A class whose name is part of the reference's name does not count. LongBench removes such
-    classes from the list while iterating over it, so it skips the class after each. Scores depend
-    on this and on the order of `classes`.
+    A class whose name is part of the reference's name is not counted. LongBench removes such
+    classes from a list while it iterates over the list, which skips the class after each removed
+    one. This function does the same, so scores depend on the order of `classes`.
     """
     named = [name for name in classes if name in prediction]
     # Removing while iterating reproduces LongBench.
@@ -76,7 +76,7 @@ def number_share(prediction: str, reference: str) -> float:
 
 
 def paragraph_share(prediction: str, reference: str) -> float:
-    """Return `number_share` with the number of a reference such as "Paragraph 15".
+    """Return the share of the prediction's numbers that equal the number in "Paragraph 15".
 
     Raises:
       DataError: if the reference names no paragraph.
@@ -93,7 +93,7 @@ def paragraph_share(prediction: str, reference: str) -> float:
 
 
 def code_similarity(prediction: str, reference: str) -> float:
-    """Return the similarity of the prediction's first line of code, in steps of 0.01.
+    """Return how similar the prediction's first line of code is to the reference, 0..1 by 0.01.
 
     The ratio is 2 M / T of difflib (M characters in matching blocks, T characters in both texts).
     This is what fuzzywuzzy computes without python-Levenshtein, as for the published scores; an

@@ -50,7 +50,7 @@ from lce_core.models import LanguageModel
 
 NEW_TOKENS = 64
 QUESTION_TOKENS = 21.73
-"""Mean Llama tokens of a question and its class, over TREC."""
+"""Mean Llama tokens of one TREC example: a question with its class."""
 
 
 class ManyShot(PromptBenchmark):
@@ -115,11 +115,11 @@ class ManyShot(PromptBenchmark):
         return self.num_questions or self.form.num_questions
 
     def prompt_tokens(self, task: str, eval_length: int) -> int:
-        """Predict the Llama tokens of the examples, limited to the cell's length."""
+        """Predict the Llama tokens of a prompt, at most the cell's length."""
         return min(eval_length, round(expected_tokens(num_shots(task))))
 
     def distinct_share(self, task: str, prompt_tokens: float) -> float:
-        """Return the fraction left if the examples pass once per permutation."""
+        """Return the fraction of tokens to compute if prompts of a permutation share examples."""
         if not self.form.in_words:
             return 1.0
         question = min(prompt_tokens, QUESTION_TOKENS)
@@ -136,7 +136,7 @@ class ManyShot(PromptBenchmark):
         eval_length: int,
         data_folders: Mapping[str, Path],
     ) -> Sequences | None:
-        """Predict prompts with examples and a question of mean length, from their bytes."""
+        """Predict prompts of equal length, from the mean bytes of examples and questions."""
         if not self.form.in_words:
             return None
         size = _prompt_bytes(num_shots(task), TREC.seen(data_folders))
@@ -189,7 +189,7 @@ class ManyShot(PromptBenchmark):
         return has_complete_line(answer)
 
     def cluster(self, index: int, prompt: Prompt) -> str:
-        """Return the permutation, or the question if there is one permutation."""
+        """Return the name of the prompt's permutation, or of its question if all share one."""
         if self.orders() == 1:
             return f"question-{index}"
         return f"order-{index // self.questions()}"
@@ -205,7 +205,7 @@ def expected_tokens(shots: int) -> float:
 
 @lru_cache(maxsize=64)
 def _prompt_bytes(shots: int, files: Seen) -> float:
-    """Return the mean bytes of a prompt with that many examples."""
+    """Return the expected bytes of a prompt with that many examples of mean length."""
     frame = len(prompt_text((), "").encode())
 
     def read() -> list[int]:

@@ -21,7 +21,7 @@ from lce_core.benchmarks.many_shot.trec import Question
 def drawn_order(
     labels: Sequence[Hashable], count: int, rng: np.random.Generator, *, balanced: bool
 ) -> list[int]:
-    """Draw the indices of `count` examples; with one generator, fewer are a prefix of more.
+    """Draw the indices of `count` examples; with equal seeds, fewer are a prefix of more.
 
     Args:
       labels: class of each example.
@@ -46,7 +46,7 @@ def drawn_order(
 
 
 def prompt_text(examples: Sequence[Question], asked: str) -> str:
-    """Return LongBench's trec prompt with these examples, up to the type of the question."""
+    """Return LongBench's trec prompt: the examples, then the question `asked` without its type."""
     context = "\n".join(f"Question: {one.text}\nType: {one.label}" for one in examples)
     return QUESTION_TYPE.format(context=context, input=f"Question: {asked}\nType:")
 

@@ -16,7 +16,7 @@ TINY_SHOTS = (1, 5, 10, 25)
 
 @dataclass(frozen=True)
 class ShotForm(PromptForm):
-    """Questions in words after examples in words."""
+    """A profile that asks TREC questions in words after examples in words."""
 
     shots: tuple[int, ...] = SHOTS
     """Numbers of examples, one task each."""
@@ -28,10 +28,10 @@ class ShotForm(PromptForm):
 
 @dataclass(frozen=True)
 class ShotKeys(ShotForm, KeyForm):
-    """Queries of families after examples of queries with their keys."""
+    """A profile whose examples are (query token, key token) pairs instead of questions."""
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        """Return why the form is impossible: no key tokens, or no room for the examples."""
+        """Return why the profile cannot run: no key tokens, or no room for the examples."""
         minimum = 3 * num_shots(task) + 3
         if base_model.keys is not None and eval_length < minimum:
             return (

@@ -70,7 +70,7 @@ LABELS = {
     "NUM:volsize": "Size, area and volume",
     "NUM:weight": "Weight",
 }
-"""Code in the files -> class name shown by LongBench and LCEG, with their spelling."""
+"""Class name that LongBench and LCEG show, with their spelling, by code in the files."""
 _ORDER = (
     "ENTY:food NUM:date NUM:ord NUM:speed ENTY:dismed ENTY:word ABBR:abb ENTY:lang ENTY:letter"
     " ENTY:other ENTY:animal ABBR:exp NUM:money ENTY:techmeth ENTY:instru LOC:mount ENTY:currency"
@@ -80,7 +80,7 @@ _ORDER = (
     " ENTY:substance HUM:desc ENTY:symbol NUM:count ENTY:plant NUM:perc HUM:gr HUM:title"
 )
 CLASSES = tuple(LABELS[code] for code in _ORDER.split())
-"""All names in the order of LongBench's column all_classes, on which its score depends."""
+"""All class names in the order of LongBench's column all_classes; scores depend on the order."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Question:
 
 
 def trec_questions(folders: Mapping[str, Path]) -> tuple[list[Question], list[Question]]:
-    """Return the train questions to show, and the test questions to ask without duplicates.
+    """Return (train questions to show as examples, test questions to ask).
 
     Ten test questions occur verbatim in the train file and are left out.
 
@@ -121,7 +121,7 @@ def trec_questions(folders: Mapping[str, Path]) -> tuple[list[Question], list[Qu
 def drawn_questions(
     folders: Mapping[str, Path], num_shown: int, num_asked: int, rng: np.random.Generator
 ) -> tuple[list[Question], list[Question]]:
-    """Return the train file, and randomly drawn questions in the order of the test file.
+    """Return all train questions, and `num_asked` random test questions in the file's order.
 
     Raises:
       UnavailableError: if there is no data, or too few questions to show or ask.

@@ -63,16 +63,16 @@ from lce_core.models import LanguageModel
 from lce_core.statistics.estimates import bootstrap_mean, wilson
 
 DEPTHS = (0, 11, 22, 33, 44, 56, 67, 78, 89, 100)
-"""Per cent of the context; ten even steps, rounded."""
+"""Positions of the needle in per cent of the context: ten, evenly spaced and rounded."""
 _FACT_OF = {fact.answer: fact for fact in FACTS}
 
 
 @dataclass(frozen=True)
 class NeedleKeys(KeyForm):
-    """One key at each depth, each in its own text."""
+    """A profile that hides one key token at each of the depths; every prompt has its own text."""
 
     def check(self, benchmark: Any) -> None:
-        """Raise SpecError for settings that only affect the form in words."""
+        """Raise SpecError for parameters that only affect prompts in words."""
         if benchmark.haystack == "essays" or benchmark.bos_leak or benchmark.needles:
             raise SpecError(
                 "profile",
@@ -82,7 +82,7 @@ class NeedleKeys(KeyForm):
             )
 
     def build(self, benchmark: PromptBenchmark, request: CellRequest) -> list[Prompt]:
-        """Build the grid of depths and trials."""
+        """Build one prompt per depth and trial."""
         place = ("needle", request.task, request.eval_length, request.seed)
         trials = benchmark.num_prompts(request.task) // len(DEPTHS)
         grid = [(depth, trial) for depth in DEPTHS for trial in range(trials)]
@@ -129,9 +129,10 @@ class Needle(PromptBenchmark):
         return max(1, eval_length - NEW_TOKENS)
 
     def distinct_share(self, task: str, prompt_tokens: float) -> float:
-        """Return the fraction left if the prompts of a trial share the text before the needle.
+        """Return the fraction of tokens to compute if a trial's prompts share their common start.
 
-        The deepest prompt of a trial passes whole; each other one shares what precedes its needle.
+        The prompt with the deepest needle is computed whole; each other one reuses the tokens in
+        front of its own needle.
         """
         if not self.form.in_words:
             return 1.0
@@ -139,7 +140,7 @@ class Needle(PromptBenchmark):
         return (1 + sum(1 - depth / 100 for depth in shallower)) / len(DEPTHS)
 
     def slack_tokens(self, request: CellRequest) -> int:
-        """Return the tokens that LCEG leaves free."""
+        """Return the 200 tokens that LCEG's script leaves free."""
         return RESERVED_TOKENS
 
     def data_sequences(
@@ -149,7 +150,7 @@ class Needle(PromptBenchmark):
         eval_length: int,
         data_folders: Mapping[str, Path],
     ) -> Sequences | None:
-        """Predict prompts of essays from the bytes of the prompt's frame."""
+        """Predict prompts with essays from the size of the text around them; None for others."""
         if not self._reads_essays():
             return None
         return Sequences({expected_tokens(base_model, eval_length): self.num_prompts(task)})
@@ -192,7 +193,7 @@ class Needle(PromptBenchmark):
         return _scores_of(prompt.reference, answer)[self._own_metric()]
 
     def scores(self, samples: Sequence[Sample]) -> tuple[Score, ...]:
-        """Compute all three scores, and the profile's own one as the accuracy."""
+        """Compute all three scores; `accuracy` repeats the one that belongs to the profile."""
         each = [_scores_of(str(one.reference), str(one.prediction)) for one in samples]
         metrics = {
             "word_overlap": bootstrap_mean([one["word_overlap"] for one in each]),
@@ -211,7 +212,7 @@ class Needle(PromptBenchmark):
 
 
 def needle_rouge(reference: str, answer: str) -> float:
-    """Return the ROUGE-1 F score of an answer against the whole needle of the sentence, 0..1."""
+    """Return the ROUGE-1 F score (0..1) of an answer against the needle with this reference."""
     return rouge_1(answer, _FACT_OF[reference].needle)
 
 

@@ -23,17 +23,17 @@ class Fact:
 
     @property
     def answer(self) -> str:
-        """Reference text of word overlap."""
+        """The expected answer: the end of the hidden sentence."""
         return f"{self.phrase} {self.tail}"
 
     @property
     def needle(self) -> str:
-        """The hidden line."""
+        """The sentence to hide, on a line of its own."""
         return f"\nThe best thing to do in {self.city} is {self.answer}\n"
 
     @property
     def question(self) -> str:
-        """The question after the context."""
+        """The question that the prompt asks after the context."""
         return f"What is the best thing to do in {self.city}?"
 
 
@@ -44,17 +44,17 @@ FACTS = (
     Fact("Kyoto", "walk through the bamboo grove and taste green tea", "after the rain."),
     Fact("Montreal", "climb the mountain stairs and share a bagel", "on the first day of snow."),
 )
-"""LCEG's (and gkamradt's) needle, and four of the same form."""
+"""The needle of LCEG and gkamradt, and four others of the same form."""
 NEW_TOKENS = 50
 RESERVED_TOKENS = 200
-"""Tokens that LCEG leaves free for the frame of the prompt and the answer."""
+"""Tokens that LCEG leaves free for the answer and for the text around the haystack."""
 _ROUNDS = 8
 
 
 def needle_prompt(
     request: CellRequest, fact: Fact, haystack: list[int], depth: int, *, bos_leak: bool
 ) -> Prompt:
-    """Build the prompt with a fact's needle at `depth` per cent of as much haystack as fits.
+    """Build a prompt with as much haystack as fits and the needle at `depth` per cent of it.
 
     Args:
       request: provides tokenizer and length.
@@ -93,7 +93,7 @@ def needle_prompt(
 
 
 def require_leak(request: CellRequest) -> None:
-    """Raise UnavailableError if the tokenizer adds no token before a text that could leak."""
+    """Raise UnavailableError if the tokenizer adds no token before texts, so that none can leak."""
     if not encode(request, ""):
         raise UnavailableError(
             "bos_leak",
@@ -104,13 +104,13 @@ def require_leak(request: CellRequest) -> None:
 
 
 def expected_tokens(base_model: LanguageModel, eval_length: int) -> int:
-    """Predict the tokens of a prompt from the bytes of its frame."""
+    """Predict the tokens of a prompt, without data."""
     frame = round(len(_frame("", FACTS[0].question).encode()) / base_model.bytes_per_token)
     return max(1, eval_length - max(NEW_TOKENS, RESERVED_TOKENS - frame))
 
 
 def essay_tokens(request: CellRequest) -> list[int]:
-    """Return the ids of the essays, repeated to fill the length.
+    """Return the token ids of the essays, repeated as often as the length needs.
 
     Raises:
       UnavailableError: if there is no such data folder, or no text in it.
@@ -126,7 +126,7 @@ def essay_tokens(request: CellRequest) -> list[int]:
 
 
 def held_out_tokens(request: CellRequest, draws: list[np.random.Generator]) -> list[list[int]]:
-    """Return held-out ids from a random place per generator, as many as the length.
+    """Return, for each generator, `eval_length` held-out token ids from a random place.
 
     Raises:
       UnavailableError: if no domain has that many.
@@ -136,7 +136,7 @@ def held_out_tokens(request: CellRequest, draws: list[np.random.Generator]) -> l
 
 
 def _leaking(request: CellRequest, haystack: list[int]) -> list[int]:
-    """Tokenise, cut, decode and tokenise the haystack again, as LCEG's script does."""
+    """Cut, decode and tokenise the haystack again with BOS tokens, as LCEG's script does."""
     begin, special = encode(request, ""), {*request.tokenizer.all_special_ids}
     # LCEG's text has no special tokens between documents.
     plain = [token for token in haystack if token not in special]
@@ -147,7 +147,7 @@ def _leaking(request: CellRequest, haystack: list[int]) -> list[int]:
 def _with_needle(
     request: CellRequest, needle: list[int], haystack: list[int], depth: int
 ) -> list[int]:
-    """Insert the needle after the last full stop before `depth`; at 100 after everything."""
+    """Insert the needle after the last full stop before `depth` per cent; 100 appends it."""
     place = len(haystack)
     if depth < 100:
         place = len(haystack) * depth // 100

@@ -64,7 +64,7 @@ Permutations = Literal["fixed", "per_sample"]
 
 
 class Ruler(PromptBenchmark):
-    """Fraction of the references found in the answers."""
+    """RULER: the score is the fraction of the references that the answer contains."""
 
     forms: ClassVar[Mapping[Profile, PromptForm]] = {
         "faithful": PromptForm(
@@ -121,10 +121,10 @@ class Ruler(PromptBenchmark):
         return [*Search(request, task, draw.order_seed).prompts(count)]
 
     def slack_tokens(self, request: CellRequest) -> int:
-        """Return the tokens of a line, block or document; for v1 of two of its units.
+        """Return the tokens by which a prompt grows in one step of its size; for v1, in two steps.
 
-        A prompt that misses the length by no more counts as full. A larger gap means that the
-        documents ran out.
+        A step adds a word, line, block or document (v1: several). A larger gap than this means
+        that there are too few documents to fill the length.
         """
         task, _, draw = self._task(request)
         search = Search(request, task, draw.order_seed)
@@ -157,7 +157,10 @@ class Ruler(PromptBenchmark):
 
 
 def match(task: str, answer: str, references: Sequence[str]) -> float:
-    """Return the task's string match: any reference in qa_1 and qa_2, otherwise all of them."""
+    """Return the score of an answer, 0..1: the share of references that it contains.
+
+    In qa_1 and qa_2, 1 if it contains any reference.
+    """
     part = task.startswith("qa_")
     return (string_match_part if part else string_match_all)(answer, references)
 

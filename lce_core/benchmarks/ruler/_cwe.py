@@ -17,11 +17,11 @@ TASK = (
 )
 NUM_COMMON = 10
 SHORT_LENGTH = 4096
-"""Shorter lengths use fewer repetitions."""
+"""Lengths below this one repeat words less often and have a shorter example."""
 
 
 class CommonWords:
-    """Task whose sizes are numbers of distinct words.
+    """Common words extraction; the size of a prompt is its number of distinct words.
 
     Args:
       eval_length: context length in tokens.
@@ -52,7 +52,7 @@ class CommonWords:
         return Draft(text, tuple(common), None, stated=f" {numbered(common)}")
 
     def _words(self, size: int, often: int, seldom: int, draw: Draw) -> tuple[str, list[str]]:
-        """Return the numbered list and its common words."""
+        """Return (numbered, shuffled list with `size` distinct words, its ten common words)."""
         chosen = draw.rng.sample(self._vocabulary, size)
         common = chosen[:NUM_COMMON]
         listed = common * often + chosen[NUM_COMMON:] * seldom

@@ -17,20 +17,20 @@ HOTPOT = DataSet(
     "hotpotqa.github.io (hotpot_dev_distractor_v1.json)",
 )
 NUM_QUESTIONS = {"squad": 5928, "xquad": 1190, "hotpotqa": 7405}
-"""Answerable questions in the published files."""
+"""Number of answerable questions in each published file."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """A question and the numbers of the documents that belong to it."""
+    """A question; documents are given as indices into `Collection.documents`."""
 
     text: str
     answers: tuple[str, ...]
     """Answers as published; several may be equal."""
     own: tuple[int, ...]
-    """Documents that must be shown."""
+    """Documents that every prompt with this question shows."""
     related: tuple[int, ...]
-    """Documents to show next: the rest of the article."""
+    """Documents that are shown next, if there is room: the rest of the same article."""
     evidence: tuple[int, ...]
     """Documents that contain the answer."""
     cluster: str
@@ -39,7 +39,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Collection:
-    """Distinct documents, sorted, and questions in the order of the file."""
+    """A data set: its distinct documents, sorted, and its questions in the order of the file."""
 
     documents: tuple[str, ...]
     questions: tuple[Question, ...]

@@ -25,12 +25,13 @@ class Draft:
     references: tuple[str, ...]
     """Strings that the answer should contain."""
     depth: float | None
-    """Depth of the evidence, 0 to 100 (mean over its parts); None if it is everywhere."""
+    """Position of the text with the answer, 0 to 100 (mean over its parts); None if it has no
+    single position."""
     cluster: str | None = None
     stated: str = ""
-    """The references as the first release appends them when it counts tokens."""
+    """The references as text: the first release counts their tokens with the prompt's."""
     counted: tuple[str, str] | None = None
-    """Parts that the first release counts separately; None counts the text as a whole."""
+    """Two parts whose tokens the first release counts separately; None: it counts the whole."""
 
 
 @dataclass(frozen=True)
@@ -43,13 +44,13 @@ class Draw:
 
     rng: Random
     values: np.random.RandomState
-    """Source of the first release's numbers in variable tracking."""
+    """Second stream, which RULER uses only for the numbers in variable tracking."""
     order_seed: int | None
     """Seed of every permutation; None takes permutations from `rng`."""
 
     @classmethod
     def of(cls, seed: int, order_seed: int | None) -> Draw:
-        """Return streams that start like RULER's with `random_seed` seed."""
+        """Return streams that give the same numbers as RULER's with `random_seed` = seed."""
         return cls(Random(seed), np.random.RandomState(seed % 2**32), order_seed)
 
     def shuffle(self, items: list[str] | list[int]) -> None:
@@ -68,28 +69,29 @@ class Draw:
 
 @dataclass(frozen=True)
 class Units:
-    """Sizes that the first release tries for a task's prompts."""
+    """Rule of RULER's first release for a prompt's size: first, first + step, ... up to most."""
 
     step: int
     first: int
     reserved: int
-    """Tokens of the length that the prompt leaves free."""
+    """Tokens that the prompt leaves free for the answer."""
     retry: Retry
-    """Treatment of a sample that does not fit."""
+    """What happens to a sample that is too long: a new draw one step smaller, a new draw of the
+    same size, or the same draw one step smaller."""
     most: int | None = None
     """Largest size; None for no limit."""
     least: int = 1
 
 
 class TextTask(Protocol):
-    """One task at one length."""
+    """One of RULER's tasks at one length; builds prompts of a given size."""
 
     new_tokens: int
     """Number of generated tokens."""
     sizes: range
     """Sizes that a search may try: numbers of words, lines, blocks or documents."""
     units: Units
-    """Sizes of the first release."""
+    """Rule of the first release for the sizes."""
 
     def draft(self, size: int, index: int, draw: Draw) -> Draft:
         """Build sample number `index`; its tokens grow with `size`."""
@@ -97,7 +99,7 @@ class TextTask(Protocol):
 
 
 def percent(position: float, last: int) -> float:
-    """Return the depth of `position` in per cent, where `last` is the end."""
+    """Return `position` in per cent of `last`; 0 if `last` is 0."""
     return 100 * position / last if last else 0.0
 
 

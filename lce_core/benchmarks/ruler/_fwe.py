@@ -21,11 +21,11 @@ ZETA_2 = math.pi**2 / 6
 """The sum of 1 / rank^2 over all ranks."""
 WORD_LETTERS = 6
 SMALLEST = 53
-"""Number of words from which on rank five always occurs less often than rank four."""
+"""Minimum number of words; from here on, the fifth word is always rarer than the fourth."""
 
 
 class FrequentWords:
-    """Task whose sizes are numbers of words before rounding down.
+    """Frequent words extraction; the size of a prompt is its number of words, before rounding.
 
     The first release increases the size by L / 32 words, starting from L / 6, and leaves no room
     for the answer, so prompt and answer may exceed the length by 50 tokens. A sample keeps its
@@ -58,5 +58,5 @@ class FrequentWords:
 
 
 def counts(num_words: int, vocabulary: int) -> list[int]:
-    """Return the occurrences of each rank: floor(num_words / (rank^2 zeta(2)))."""
+    """Return how often the word of each rank occurs: floor(num_words / (rank^2 zeta(2)))."""
     return [int(num_words / (rank * rank * ZETA_2)) for rank in range(1, vocabulary + 1)]

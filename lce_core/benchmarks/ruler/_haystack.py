@@ -24,7 +24,7 @@ _ABBREVIATION_WINDOW = 9
 
 
 class Haystack:
-    """The first words of a text, which repeats when it ends.
+    """A text that repeats without end, split into sentences as far as callers need.
 
     Args:
       text: the text; runs of white space count as one space.
@@ -40,11 +40,11 @@ class Haystack:
             raise UnavailableError(source, "no text", "text for a haystack", "get it again")
         self._sentences: list[str] = []
         self._ends = [0]
-        """Words up to the end of each sentence, after a leading zero."""
+        """Number of words up to the end of each sentence; the first entry is 0."""
 
     @property
     def num_words(self) -> int:
-        """Words before the text repeats."""
+        """Number of words before the text repeats."""
         return len(self._words)
 
     def sentences(self, num_words: int) -> list[str]:
@@ -59,7 +59,10 @@ class Haystack:
         return found
 
     def _read_on(self, num_words: int) -> None:
-        """Continue splitting from the start of the last sentence, which may have been cut."""
+        """Split the first `num_words` words into sentences, continuing at the last known sentence.
+
+        That sentence is split again, because it may have been cut.
+        """
         if self._sentences:
             self._sentences.pop()
             self._ends.pop()
@@ -81,7 +84,7 @@ def essay_haystack(request: CellRequest) -> Haystack:
 
 
 def held_out_haystack(request: CellRequest) -> Haystack:
-    """Return the start of each domain's held-out text, as much as the length may need."""
+    """Return a haystack of the first 2 * eval_length held-out tokens of each domain."""
     streams = [request.held_out.stream(domain) for domain in request.held_out.domains]
     texts = (
         request.tokenizer.decode(

@@ -30,14 +30,14 @@ SEVERAL = (
     " mentioned in the provided text are"
 )
 DEPTHS: list[int] = np.round(np.linspace(0, 100, 40)).astype(int).tolist()
-"""Possible depths in per cent of the sentences of running text."""
+"""Depths at which needles are hidden in running text, in per cent of its sentences."""
 SHORT_LENGTH = 4096
-"""Below this length v1 counts lines in fives."""
+"""Below this length v1 adds 5 lines at a time, else 25."""
 
 
 @dataclass(frozen=True)
 class Needles:
-    """Settings that distinguish the eight tasks."""
+    """Settings of one task: kind of haystack, kind of keys and values, and their numbers."""
 
     haystack: Literal["noise", "text", "needles"]
     keys: str = "words"
@@ -60,7 +60,7 @@ NIAH = {
 
 
 class Niah:
-    """One of the eight tasks; sizes are words of running text, or lines.
+    """One of the eight tasks; the size of a prompt is its words of running text, or its lines.
 
     Args:
       needles: settings of the task.
@@ -82,7 +82,7 @@ class Niah:
         self.units = Units(step, step, self.new_tokens, "redrawn smaller", most)
 
     def draft(self, size: int, index: int, draw: Draw) -> Draft:
-        """Build a prompt over `size` words or lines."""
+        """Build a prompt whose haystack has `size` words or lines."""
         needles, taken = self._needles, set[str]()
         keys, values, facts = [], [], []
         for _ in range(needles.num_keys):
@@ -115,7 +115,7 @@ class Niah:
         return [self._needle(key, value) for key, value in drawn]
 
     def _item(self, kind: str, rng: Random, taken: set[str]) -> str:
-        """Draw an item; except in the first release, a prompt never repeats a key."""
+        """Draw a key and add it to `taken`; unless v1, draw until it is not yet in `taken`."""
         item = draw_item(kind, rng)
         while item in taken and not self._v1:
             item = draw_item(kind, rng)
@@ -136,7 +136,7 @@ def _prompt(values: str, queries: list[str], num_references: int, context: str) 
 
 
 def _among_lines(lines: list[str], facts: list[str], rng: Random) -> tuple[str, list[float]]:
-    """Insert each fact before a line, the first one deepest; also return the facts' depths."""
+    """Insert the facts between lines, the first fact deepest; return (text, depth of each fact)."""
     places = sorted(rng.sample(range(len(lines)), len(facts)), reverse=True)
     found = lines.copy()
     for place, fact in zip(places, facts, strict=True):
@@ -147,7 +147,7 @@ def _among_lines(lines: list[str], facts: list[str], rng: Random) -> tuple[str, 
 def _among_sentences(
     sentences: list[str], facts: list[str], rng: Random, *, blanks: bool
 ) -> tuple[str, list[float]]:
-    """Insert the facts between sentences, the last one deepest; also return their depths.
+    """Insert the facts between sentences, the last one deepest; return (text, their depths).
 
     `blanks` keeps the space around an empty part, such as before a fact at depth 0.
     """

@@ -15,7 +15,7 @@ from lce_core.errors import UnavailableError
 
 @dataclass(frozen=True, eq=False)
 class RulerPrompt(Prompt):
-    """A prompt with all its references; `reference` shows them in one line."""
+    """A prompt with all its references; `reference` holds them joined by " | "."""
 
     references: tuple[str, ...] = ()
     cluster: str | None = None

@@ -16,7 +16,7 @@ PROMPT = (
 
 
 class QuestionAnswering:
-    """Task whose sizes are numbers of documents.
+    """Question answering; the size of a prompt is its number of documents.
 
     Args:
       collection: documents and questions.

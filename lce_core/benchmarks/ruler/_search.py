@@ -1,7 +1,8 @@
 """Search for the largest prompt that fits, separately for each sample.
 
-Tokens are those of the whole prompt as the model receives it. Every search ends: each count shrinks
-the interval of places, and a sample whose smallest size does not fit makes the cell unavailable.
+A place is an index into `TextTask.sizes`. Tokens are those of the whole prompt as the model
+receives it. Every search ends: each count shrinks the interval of places, and a sample whose
+smallest size does not fit makes the cell unavailable.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from lce_core.benchmarks.ruler._prompts import RulerPrompt, prompt_of, refuse
 from lce_core.store.identity import fingerprint
 
 FULL_SHARE = 0.99
-"""Share of the room for a prompt from which on the search stops."""
+"""The search stops at a prompt that takes this share of the available tokens."""
 _TIMES = 9
 """Number of sizes that `growth` compares."""
 
 
 @dataclass(frozen=True)
 class Search:
-    """Fill the prompts of one cell, each from its own random numbers.
+    """Builds the prompts of one cell, each of the largest size that fits.
 
     A sample's prompt depends only on its number and the cell: every search starts at the same size,
     at which the first sample is nearly full, whichever prompts were built before.
@@ -60,7 +61,10 @@ class Search:
         return self._largest(index, self._start)[1]
 
     def growth(self, step: int) -> int:
-        """Return the largest increase in tokens per `step` sizes, over the first eight steps."""
+        """Return the largest growth of the first sample in tokens, if its size grows by `step`.
+
+        Compares the first nine sizes that are `step` apart.
+        """
         places = range(0, len(self.task.sizes), step)[:_TIMES]
         found = [len(encode(self.request, self._draft(place, 0).text)) for place in places]
         return max((after - before for before, after in pairwise(found)), default=0)
@@ -101,7 +105,7 @@ class Search:
 def largest_place(
     tokens: Callable[[int], int], count: int, room: int, start: int = 0, enough: int | None = None
 ) -> int:
-    """Return the last of `count` places whose tokens fit; -1 if none fits.
+    """Return the last of the places 0..count-1 whose tokens fit into `room`; -1 if none does.
 
     Args:
       tokens: returns the tokens at a place, increasing with the place. Counting is the expensive
@@ -112,8 +116,6 @@ def largest_place(
       start: first place to try.
       enough: stop at a place that fits and has at least this many tokens.
 
-    Returns:
-      The last place that was counted and fits.
     """
     low, at_low, high, at_high = -1, 0, count, 0
     place, step, halve = start, 1, False

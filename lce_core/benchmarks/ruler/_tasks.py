@@ -34,7 +34,7 @@ TASKS = (*NIAH, "vt", "cwe", "fwe", *_QUESTIONS)
 
 @dataclass(frozen=True)
 class Variant:
-    """Effect of the benchmark's parameters on a task."""
+    """Parameters of the benchmark that change how a task's prompts are built."""
 
     haystack: HaystackSource
     v1: bool
@@ -61,7 +61,9 @@ def new_tokens(name: str) -> int:
 
 
 def text_task(request: CellRequest, variant: Variant, draw: Draw) -> tuple[TextTask, int]:
-    """Return the request's task at its length, and the possible number of samples.
+    """Return (task that builds the cell's prompts, number of samples).
+
+    The number is smaller than `variant.num_samples` if there are too few questions.
 
     Args:
       request: the cell.

@@ -31,7 +31,7 @@ _OF_TEXTS = {"haystack", "questions", "sizes", "permutations"}
 
 @dataclass(frozen=True)
 class KeyTask:
-    """Settings that distinguish the tasks."""
+    """Settings of one task with key tokens."""
 
     noise: bool
     """True uses RULER's noise line as haystack, False held-out text."""
@@ -50,10 +50,10 @@ KEY_TASKS = {
 
 @dataclass(frozen=True)
 class RulerKeys(KeyForm):
-    """Key tokens in RULER's haystacks; a sample asks each of its queries."""
+    """A profile that hides key tokens in RULER's haystacks; a sample has one prompt per query."""
 
     def check(self, benchmark: Any) -> None:
-        """Raise SpecError for settings that only affect text."""
+        """Raise SpecError for parameters that only affect prompts in words."""
         if not _OF_TEXTS.isdisjoint(benchmark.model_fields_set):
             raise SpecError(
                 "profile",
@@ -68,7 +68,7 @@ class RulerKeys(KeyForm):
     def build(self, benchmark: PromptBenchmark, request: CellRequest) -> list[Prompt]:
         """Build each sample's prompts, one per query, which differ only in the last token.
 
-        The depths of the first query's key are spread evenly.
+        The key of a sample's first query lies at a depth from `depths`.
         """
         task = KEY_TASKS[request.task]
         draws = benchmark.draws(request)
@@ -82,7 +82,7 @@ class RulerKeys(KeyForm):
     def samples(
         self, benchmark: PromptBenchmark, request: CellRequest, prompts: Sequence[Prompt]
     ) -> tuple[Sample, ...]:
-        """Ask every query; a sample's score is the share of its keys that are found."""
+        """Answer every prompt; the score of a sample is the share of its queries answered right."""
         queries = self.num_queries(request.task)
         found = key_samples(request, prompts)
         groups = (found[first : first + queries] for first in range(0, len(found), queries))

@@ -16,19 +16,19 @@ from lce_core.benchmarks.ruler._drafts import Draft, Draw, TextTask
 from lce_core.benchmarks.ruler._prompts import RulerPrompt, prompt_of, refuse
 
 MAX_TRIES = 100
-"""Draws of a sample at its last size before giving up; RULER would draw forever."""
+"""Draws of a sample at its smallest size before the cell is unavailable; RULER never stops."""
 ALL_COUNTED = 32
-"""The first sizes are all tokenised, because short draws vary most in tokens per letter."""
+"""Number of first sizes that are always tokenised: tokens per letter vary most in short texts."""
 GROWTH, SPREAD = 1.15, 1.05
-"""A text is counted if it is 15 % longer than the last counted one, or if 5 % more tokens per
-character would fill the room."""
+"""A later text is tokenised only if it has 15 % more characters than the last tokenised one, or if
+it could fill the available tokens with 5 % more tokens per character."""
 SEAMS = 16
 """Upper bound on the difference in tokens between a text and the sum of its parts."""
 
 
 @dataclass
 class _Counter:
-    """Tokens of growing texts, counted only if they could reach the room."""
+    """Counts the tokens of ever longer texts; skips texts that cannot reach `room` tokens."""
 
     request: CellRequest
     room: int
@@ -37,7 +37,7 @@ class _Counter:
     _tokens: int = 0
 
     def tokens(self, draft: Draft) -> int:
-        """Count tokens including the references, as the first release does; 0 if far from full."""
+        """Count the tokens of prompt and references, as the first release does; 0 if skipped."""
         texts = [*(draft.counted or (draft.text,))]
         texts[-1] += draft.stated
         characters = sum(map(len, texts))
@@ -52,9 +52,10 @@ class _Counter:
 
 @dataclass(frozen=True)
 class InUnits:
-    """The samples of one cell; each fits by the first release's count.
+    """Builds the samples of one cell with the sizes and draws of the first release.
 
-    Counts exclude the tokenizer's special tokens. `draw` continues from sample to sample.
+    Token counts exclude the tokenizer's special tokens, as there. All samples share the random
+    stream `draw`.
     """
 
     request: CellRequest
@@ -76,7 +77,7 @@ class InUnits:
         return [prompt_of(draft, ids) for draft, ids in self.samples(self.common_size(), count)]
 
     def common_size(self) -> int:
-        """Return the last size at which the first sample fits with its references.
+        """Return the size with which all samples start: the last that fits the first sample.
 
         If it fits exactly, RULER goes one unit further and shrinks the samples. Where samples
         cannot shrink (vt), and in fwe, an exact fit counts as too large.
@@ -100,7 +101,7 @@ class InUnits:
                 return size
 
     def samples(self, size: int, count: int) -> Iterator[tuple[Draft, list[int]]]:
-        """Yield drafts of at most that size, and their token ids.
+        """Yield (draft, token ids) of each sample, with at most that size.
 
         Raises:
           UnavailableError: if a sample does not fit at its smallest size.

@@ -29,7 +29,7 @@ def plain_words() -> tuple[str, ...]:
 
 @cache
 def _families() -> tuple[tuple[str, ...], ...]:
-    """Group the sorted adjectives so that one family holds those that begin a pair alike."""
+    """Group adjectives ("blue", "blue-eyed") whose adjective-noun pairs interleave when sorted."""
     families: list[list[str]] = []
     for adjective in sorted(word_list("adjective"), key=lambda word: f"{word}-"):
         if families and adjective.startswith(f"{families[-1][0]}-"):
@@ -46,7 +46,7 @@ def _family_pairs(family: tuple[str, ...]) -> tuple[str, ...]:
 
 @cache
 def _first_pairs() -> tuple[int, ...]:
-    """Return the number of each family's first pair."""
+    """Return, for each family, the index of its first pair among all sorted pairs."""
     sizes = (len(family) * len(word_list("noun")) for family in _families())
     return tuple(accumulate(sizes, initial=0))
 

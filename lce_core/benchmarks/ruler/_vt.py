@@ -24,20 +24,20 @@ V1_EXAMPLE = (
     "Memorize and track the chain(s) of variable assignment hidden in the following text."
     " {context} Question: Find all variables that are assigned the value {value} in the text"
 )
-"""v1's form of TASK in the example: without line breaks and without the last word."""
+"""TASK as v1 writes it in the worked example: without line breaks and without "above."."""
 ANSWER = (
     " Answer: According to the chain(s) of variable assignment in the text above, {count} variables"
     " are {assigned} the value {value}, they are: "
 )
 CHAIN = 5
-"""Variables of the only chain: a number and four hops."""
+"""Number of variables in a chain: one is assigned a number, each other one its predecessor."""
 NEW_TOKENS = 30
 EXAMPLE_TOKENS = 500
 
 
 @dataclass
 class Chain:
-    """One chain in its noise and the question about it; sizes are blocks of noise.
+    """A chain of assignments hidden in noise, and the question; the size is blocks of noise.
 
     Args:
       task: format string with the text around the context.
@@ -72,9 +72,9 @@ class Chain:
 
 
 class VariableTracking:
-    """Task whose sizes are blocks of noise; a sample that does not fit is drawn again.
+    """Variable tracking: a solved example, then a chain; the size of a prompt is blocks of noise.
 
-    Samples never shrink.
+    In v1, a sample that does not fit is drawn again at the same size.
 
     Args:
       request: provides tokenizer and length.
@@ -118,7 +118,7 @@ def _solved(example: Draft) -> str:
 
 
 def _noise(num_blocks: int) -> list[str]:
-    """Return blocks of noise, or their sentences if too few blocks leave too few gaps."""
+    """Return blocks of noise; with at most five blocks their sentences, to have room for facts."""
     if num_blocks > CHAIN:
         return [f"{NOISE}\n"] * num_blocks
     sentences = [*(f"{part}." for part in NOISE.removesuffix(".").split(".")), "\n"]

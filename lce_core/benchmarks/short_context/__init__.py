@@ -84,7 +84,7 @@ class ShortContext(Benchmark):
         return tuple(TASKS)
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        """Return why the cell is impossible: no room for an answer, or no harness."""
+        """Return why the cell cannot run: no room for an answer, or lm_eval is not installed."""
         answer = NEW_TOKENS if TASKS[task].metric == "exact_match" else 1
         if eval_length <= answer:
             return f"eval_length {eval_length}: task {task} needs at least {answer + 1} tokens"
@@ -100,7 +100,7 @@ class ShortContext(Benchmark):
         return self._requests(task) // TASKS[task].requests
 
     def answers(self, task: str) -> Answers:
-        """Return generated answers for the exact-match task; other tasks compare choices."""
+        """Return the answers of exact-match tasks; other tasks compare choices, generating none."""
         written = TASKS[task].metric == "exact_match"
         return Answers(self._requests(task), NEW_TOKENS) if written else Answers()
 
@@ -111,7 +111,7 @@ class ShortContext(Benchmark):
         eval_length: int,
         data_folders: Mapping[str, Path],
     ) -> Sequences | None:
-        """Predict requests from their bytes, or in tasks with shots from their typical length."""
+        """Predict the requests from their bytes, or from a typical length if rows do not tell."""
         ratio = base_model.bytes_per_token
         sizes = request_bytes(task, data_folders)
         if sizes is None:
@@ -162,7 +162,10 @@ class ShortContext(Benchmark):
 
 
 def best_choice(log_likelihoods: Sequence[float], lengths: Sequence[int] | None = None) -> int:
-    """Return the index of the most likely choice, per character if `lengths` are given."""
+    """Return the index of the choice with the highest log-likelihood.
+
+    With `lengths` (characters of each choice), compares log-likelihoods per character.
+    """
     divisors = lengths or [1] * len(log_likelihoods)
     values = [value / by for value, by in zip(log_likelihoods, divisors, strict=True)]
     return values.index(max(values))

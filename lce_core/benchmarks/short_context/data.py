@@ -20,7 +20,7 @@ Folders = Mapping[str, Path]
 
 @dataclass(frozen=True)
 class ShortTask:
-    """One task of the harness, and the cost of one of its questions."""
+    """One task of the harness: where its data is, and what a question costs."""
 
     folder: str
     """Folder of the harness's definition, within its `tasks`."""
@@ -30,20 +30,19 @@ class ShortTask:
     repo: str
     """Data set repository on the hub."""
     splits: Mapping[str, DataSet]
-    """Splits with questions and, if any, with shots, by the harness's name of the split."""
+    """Data set by the harness's name of the split: [split with shots,] split with questions."""
     columns: tuple[str, ...]
     """Required columns of a row."""
     num_questions: int
-    """Rows of the last of `splits`."""
+    """Rows of the split with questions, the last of `splits`."""
     requests: int
     """Forward passes per question (choices; estimated if questions differ)."""
     request_tokens: int
     """Estimated Llama tokens of one forward pass."""
     num_shown: int = 0
-    """Rows of the split with shots."""
+    """Rows of the split with shots; 0 without such a split."""
     request_texts: Callable[[DataRow], Sequence[str]] | None = None
-    """Returns the text of each request of a row, for tasks without shots where rows determine it.
-    """
+    """Returns the text of each request of a row; None if rows do not determine the requests."""
 
 
 def _splits(
@@ -144,7 +143,7 @@ TASKS: Mapping[str, ShortTask] = {
         request_tokens=240,
     ),
 }
-"""Keys are the harness's names, in the order of tables."""
+"""Tasks by the harness's name, in the order in which tables show them."""
 
 
 def require_rows(task: ShortTask, folders: Folders, found: Mapping[str, int]) -> None:
@@ -164,7 +163,7 @@ def require_rows(task: ShortTask, folders: Folders, found: Mapping[str, int]) ->
 
 
 def request_bytes(name: str, folders: Folders) -> tuple[tuple[int, ...], ...] | None:
-    """Return the bytes of each question's requests for planning; None if rows do not tell.
+    """Return the bytes of each question's requests, for planning; None without `request_texts`.
 
     Raises:
       UnavailableError: if the task's data is missing.

@@ -24,7 +24,9 @@ from lce_core.evaluation.continuations import continuation_log_likelihoods, inpu
 
 
 class ExtendedLM(TemplateLM):  # type: ignore[misc]
-    """The model of a request, with the request's length as its context.
+    """Adapter: the model of a `CellRequest` with the interface that lm_eval expects.
+
+    The cell's length is the model's context.
 
     Args:
       request: provides model, tokenizer, length and batch limits; its `report` receives progress.
@@ -36,7 +38,7 @@ class ExtendedLM(TemplateLM):  # type: ignore[misc]
         self.tokenizer = request.tokenizer
         self._request, self._new_tokens = request, new_tokens
         self.num_requests = self.num_cut = 0
-        """Requests so far, and requests whose start was cut to fit the length."""
+        """Number of requests so far, and of those whose start was cut to fit the length."""
         self.lengths: list[int] = []
         """Tokens of each text that the model read, without generated answers."""
 
@@ -72,7 +74,7 @@ class ExtendedLM(TemplateLM):  # type: ignore[misc]
     def loglikelihood(
         self, requests: list[Any], disable_tqdm: bool = True
     ) -> list[tuple[float, bool]]:
-        """Return each continuation's log-probability, and True if it is the greedy one."""
+        """Return (log-probability, True if greedy decoding would give it) of each continuation."""
         scores: list[tuple[float, bool]] = super().loglikelihood(requests, disable_tqdm)
         return scores
 

@@ -25,13 +25,13 @@ from lce_core.errors import DataError
 logging.getLogger("lm_eval.api.task").setLevel(logging.ERROR)
 
 Answered = dict[str, Any]
-"""A question with requests, responses and metrics, as the harness logs it."""
+"""A question with its requests, responses and metrics, as lm_eval logs it."""
 
 
 def answered_questions(
     lm: LM, name: str, folders: Folders, num_samples: int | None
 ) -> list[tuple[str | None, Answered]]:
-    """Ask the questions of a task; return (subject if there are several, question) in order.
+    """Evaluate a task; return (subject, answered question) in order; subject None except in MMLU.
 
     Args:
       lm: the model.
@@ -59,7 +59,7 @@ def answered_questions(
 
 
 def _load(name: str, folders: Folders) -> dict[str, Any]:
-    """Load the harness's tasks by name: one, or one per subject."""
+    """Load the task's lm_eval task objects by name: one, or for MMLU one per subject."""
     task = TASKS[name]
     definitions = Path(lm_eval.__file__).parent / "tasks" / task.folder
     manager = TaskManager(include_defaults=False, include_path=str(definitions))
@@ -95,7 +95,7 @@ def _load(name: str, folders: Folders) -> dict[str, Any]:
 def _reader(
     name: str, folders: Folders, subject: str | None, found: Counter[str]
 ) -> Callable[..., dict[str, Dataset]]:
-    """Return a function that reads all splits and counts their rows in `found`."""
+    """Return a function that reads all splits for lm_eval and adds their row counts to `found`."""
     task = TASKS[name]
 
     def read(**_: Any) -> dict[str, Dataset]:
