@@ -200,7 +200,7 @@ class Guard:
             )
 
     def _refusal(self, headers: Mapping[str, str]) -> str:
-        """Return why the request is refused even with the secret; empty if it is not."""
+        """Return why the request is refused even if it has the secret; "" if it is not refused."""
         host = headers.get("host", "")
         # DNS rebinding: a foreign domain that resolves to 127.0.0.1 sends its own name as Host.
         if host not in self.hosts:

@@ -95,11 +95,11 @@ class SpecError(LceError, ValueError):
 
 
 class UnavailableError(LceError):
-    """A cell that cannot exist (context limit, data out of reach); the message is its reason."""
+    """A cell, model or data set that is out of reach here; the report shows the message."""
 
 
 class DataError(LceError):
-    """Text or tokens that cannot be used."""
+    """Text, tokens or weights that cannot be read, or are not what they claim to be."""
 
 
 class NonFiniteError(LceError):
@@ -119,7 +119,7 @@ class ServiceError(LceError):
 
 
 class PrefectMovedError(ServiceError):
-    """Prefect no longer has what the plug-in wraps."""
+    """Prefect no longer has the API that a plug-in of lce wraps."""
 
 
 class WorkerLostError(LceError):
@@ -138,10 +138,10 @@ class DefectError(LceError):
 
 
 class StepsFailedError(LceError):
-    """Some steps of a unit failed; the others of the unit are done.
+    """Some steps of a unit failed; the unit's other steps are done.
 
     Args:
-      unit: Name of the unit.
+      unit: Name of the unit, the steps that one worker computes together.
       failed: End events of the failed steps, with fingerprint, class, error and message.
     """
 
@@ -153,7 +153,7 @@ class StepsFailedError(LceError):
         first = self.failed[0]
         more = f" (and {len(self.failed) - 1} more steps)" if len(self.failed) > 1 else ""
         self.reason = f"{first['class']}: {first['error']}: {first['message']}{more}"
-        """The first failure, and the number of further failed steps."""
+        """Class, error and message of the first failure, and the number of further failed steps."""
         super().__init__(
             unit,
             f"{len(self.failed)} failed step{'s' * (len(self.failed) > 1)}",
@@ -186,7 +186,10 @@ class StudyIncompleteError(LceError):
 
 
 def restored(name: str, parts: Sequence[str]) -> LceError | None:
-    """Rebuild an error from its class name and `LceError.parts`; None for an unknown class."""
+    """Rebuild an error that another process raised; None if `name` is no class of this module.
+
+    `parts` are those of `LceError.parts`.
+    """
     kind = globals().get(name)
     if isinstance(kind, type) and issubclass(kind, LceError):
         return _made(kind, parts)

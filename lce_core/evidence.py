@@ -42,7 +42,7 @@ class OfMethod:
     pairs: tuple[int, ...] = ()
     """Indices of inv_freq to compare."""
     head: int | None = None
-    """Row of inv_freq, if every head has its own."""
+    """Index of the head whose frequencies are compared, if every head has its own."""
     positions: tuple[tuple[int, ...], ...] = ()
     """(query, key) pairs whose relative position is compared; a third element selects the group of
     heads, if the scheme distinguishes them."""

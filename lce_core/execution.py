@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from lce_core.errors import SpecError
 
 LOCAL = "local"
-"""The engine that uses one machine."""
+"""Value of `engine` for workers on this machine."""
 
 
 def _spelled_out(given: object) -> object:

@@ -143,7 +143,7 @@ def is_address(place: Path) -> bool:
 
 
 def _address(place: Path) -> tuple[str, str] | None:
-    """Return repository and commit of an address, None for a local folder."""
+    """Return repository and commit of a "hub:" address; None for a local folder."""
     if not str(place).startswith("hub:"):
         return None
     found = _ADDRESS.fullmatch(str(place))

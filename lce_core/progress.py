@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 Report = Callable[[Mapping[str, Any]], None]
-"""Callback for one row of a step's log, a mapping of names to JSON values."""
+"""Callback that receives entries of a step's progress log: mappings of names to JSON values."""
 Progress = Callable[[int, int], None]
 """Callback for progress, called with (done, total)."""
 

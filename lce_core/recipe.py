@@ -29,7 +29,7 @@ STRICT = ConfigDict(
 
 
 class Section(BaseModel):
-    """A mapping of the study file with typed, known keys."""
+    """Base class of the mappings in a study file: typed, known keys only."""
 
     model_config = STRICT
 
@@ -112,5 +112,5 @@ class Evaluation(Inference):
     """Tokens of held-out text kept for each domain."""
 
     def inference(self) -> Inference:
-        """Return the settings that affect every cell, whatever it reads."""
+        """Return the settings that change every cell's scores, whatever benchmark it runs."""
         return Inference(precision=self.precision, kernel=self.kernel, rotation=self.rotation)

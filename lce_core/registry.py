@@ -39,7 +39,7 @@ MARK = "# <- fill in"
 
 @dataclass(frozen=True)
 class Source:
-    """Origin of a plug-in's definition."""
+    """Where a plug-in's definition comes from."""
 
     paper: str
     """arXiv id ("arXiv:2309.00071"), "doi:...", a page ("https://..."), or "own"."""
@@ -301,7 +301,7 @@ class Registry(Generic[P]):
             raise spec_error(error, where, plugin, label=plugin.plugin_name) from None
 
     def from_identity(self, payload: Mapping[str, Any]) -> P:
-        """Return the plug-in with the identity `payload`; equal payloads give one object.
+        """Return the plug-in that has the identity `payload`; equal payloads give the same object.
 
         Raises:
           SpecError: if another VERSION of the plug-in made the payload, or it does not exist.
@@ -324,7 +324,7 @@ def _first_line(docstring: str | None) -> str:
 
 
 def _own_folders() -> dict[str, list[Path]]:
-    """Return the folders that `add_folder` added, by package."""
+    """Return the folders of users that `add_folder` added, by package."""
     found = {}
     for package in _PACKAGES:
         module = importlib.import_module(package)
@@ -352,7 +352,7 @@ def _is_current(plugin: type[Plugin], attribute: str, module: ModuleType) -> boo
 
 
 def _refuse_shadows(plugin: type[Plugin], kind: type[Plugin], module: ModuleType) -> None:
-    """Raise an error if a field has the name of a method and would hide it.
+    """Raise SpecError if a field has the name of a method or attribute of `kind`, which it hides.
 
     pydantic only warns about such fields.
     """

@@ -69,7 +69,7 @@ class Runner:
         self._losses = LossCache()
 
     def ensure(self, step: Step) -> str:
-        """Compute the step unless its result exists or another process computes it.
+        """Compute the step unless its result exists or another process is computing it.
 
         Returns:
           "existing", "computed", or "held" if another process holds the step.

@@ -49,7 +49,7 @@ def spec_error(
 
 
 def _own_finding(error: ValueError, place: str, got: str) -> SpecError:
-    """Convert an error raised by a validator of the model.
+    """Convert an error that a validator of our own raised.
 
     A `SpecError` keeps its parts under the new place; the message of any other ValueError becomes
     the expectation.

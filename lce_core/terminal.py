@@ -25,7 +25,7 @@ _STEERING = re.compile(
 _COLOUR = re.compile("(\\x1b\\[[0-9;]*m)")
 
 _BAR = re.compile("\\r|(?:\\x1b\\[A)+")
-"""Matches the cursor movement at the start of tqdm's writes: carriage return, or lines up."""
+"""Match the cursor movement with which tqdm starts a write: a carriage return, or lines up."""
 
 
 def visible(text: str) -> str:

@@ -55,7 +55,9 @@ class PreallocatedLayer(DynamicLayer):
         return (self, self) if self._hands_itself_over else (self.keys, self.values)
 
     def placed(self, placement: Placement, seen: slice) -> torch.Tensor:
-        """Return keys (batch, kv_heads, seen, head_dim), rotated.
+        """Return this layer's keys (batch, kv_heads, seen, head_dim), rotated by `placement`.
+
+        Keys rotated in earlier calls are kept and not rotated again.
 
         Args:
           placement: positions that the keys are rotated to.
@@ -134,7 +136,7 @@ def groups_of(states: torch.Tensor, layers: Sequence[PreallocatedLayer]) -> Sequ
 
 
 class RaggedCache(DynamicCache):
-    """Cache for texts of several lengths that are decoded together: one cache per length.
+    """Cache for texts of several lengths that are decoded together: one inner cache per length.
 
     Args:
       caches: one cache for the texts of each length, in batch order, with `hands_layers_over`.

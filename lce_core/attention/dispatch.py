@@ -13,7 +13,7 @@ from lce_core.attention.landmark import scores_of
 from lce_core.attention.rotation import Rotation
 
 _TILE = 64
-"""Maximum number of queries per tile."""
+"""Maximum number of queries in a tile, the unit of the matrix products."""
 
 
 def read_blocks(

@@ -114,10 +114,10 @@ def _causal_square(
 def _window_by_blocks(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float, window: int
 ) -> Partial:
-    """Compute windowed attention in three parts.
+    """Compute `attend_window` without scoring all keys, in three parts.
 
-    First the rows that see fewer than `window` keys, then blocks of rows that each see a band of
-    keys, then the remaining rows.
+    First the queries that see fewer than `window` keys, then blocks of queries that each see a band
+    of keys, then the remaining queries.
     """
     num_queries, offset = query.shape[2], key.shape[2] - query.shape[2]
     parts = []

@@ -45,9 +45,9 @@ class AttentionInputs:
         return Rotation(table or self.table, self.query, self.part)
 
     def placed(self, placement: Placement, seen: slice) -> torch.Tensor:
-        """Return keys (batch, kv_heads, seen, head_dim), rotated.
+        """Return keys (batch, kv_heads, seen, head_dim) of these heads, rotated by `placement`.
 
-        The cache keeps the rotated keys, if there is a cache.
+        If there is a cache, it keeps the rotated keys for later calls.
 
         Args:
           placement: positions that the keys are rotated to.

@@ -22,7 +22,7 @@ from lce_core.attention.schemes import GroupedSoftmax
 
 
 def attend(scheme: GroupedSoftmax, inputs: AttentionInputs) -> torch.Tensor:
-    """Return the attention output (batch, heads, queries, head_dim)."""
+    """Return landmark attention as in training, (batch, heads, queries, head_dim)."""
     rotate, first, value = inputs.rotation(), inputs.first_query, inputs.value
     query = rotate(inputs.query, slice(first, inputs.length))
     key = rotate(inputs.key, slice(inputs.length))
@@ -32,7 +32,7 @@ def attend(scheme: GroupedSoftmax, inputs: AttentionInputs) -> torch.Tensor:
 
 
 def scores_of(query: torch.Tensor, key: torch.Tensor, scaling: float) -> torch.Tensor:
-    """Return scores (..., queries, keys) of rotated states, at least float32."""
+    """Return scaled products (..., queries, keys) of rotated queries and keys, at least float32."""
     scores = query @ key.transpose(-1, -2)
     return scores.to(torch.promote_types(scores.dtype, torch.float32)) * scaling
 

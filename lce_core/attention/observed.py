@@ -28,7 +28,6 @@ class KernelWatch(TorchDispatchMode):
         self.seen: set[str] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Record an operator and call it."""
         if (name := func.name()) in FUSED:
             self.seen.add(FUSED[name])
         return func(*args, **(kwargs or {}))

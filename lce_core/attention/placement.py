@@ -24,7 +24,7 @@ class Placement:
     """
 
     table: RopeTable
-    """Table of the request; compared by identity."""
+    """RoPE table of the request. Placements are equal only if they have the same table object."""
     group: int = 1
     """Number of consecutive tokens that share a position."""
     ceiling: int | None = None

@@ -22,7 +22,7 @@ from lce_core.attention.token_graphs import over_caches
 from lce_core.errors import SpecError
 
 ATTENTION = "lce_scheme"
-"""Name of the registered attention and mask functions."""
+"""Name under which transformers finds the functions below for attention and for masks."""
 _TEMPORARIES = 1 << 29
 """Limit for a layer's temporary attention states in bytes, without outputs. The states of one
 key-value head may exceed it, because a head cannot be split."""
@@ -85,10 +85,11 @@ def _attention(
 
 
 def num_parts(inputs: AttentionInputs) -> int:
-    """Return the number of head groups to compute one after the other, to bound temporary memory.
+    """Return into how many groups of heads to split a layer, to bound temporary memory.
 
-    Kernels hold rotated queries, the outputs of two parts to merge and, unless a cache holds them,
-    rotated keys. A layer that exceeds the limit gains nothing from computing all heads in one call.
+    The groups are computed one after the other. Kernels hold rotated queries, the outputs of two
+    parts to merge and, unless a cache holds them, rotated keys. A layer that exceeds the limit
+    gains nothing from computing all heads in one call.
     """
     states = 4 * inputs.query.nbytes
     if inputs.held is None:

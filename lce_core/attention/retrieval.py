@@ -52,7 +52,7 @@ class _Segment(NamedTuple):
 
 
 def attend(scheme: BlockRetrieval, inputs: AttentionInputs) -> torch.Tensor:
-    """Return the attention output (batch, heads, queries, head_dim)."""
+    """Return landmark attention as at inference, (batch, heads, queries, head_dim)."""
     query, key, value, scaling = inputs.query, inputs.key, inputs.value, inputs.scaling
     first_query, length, kv_heads = inputs.first_query, inputs.length, key.shape[1]
     batch, heads, _, head_dim = query.shape

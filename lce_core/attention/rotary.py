@@ -36,7 +36,8 @@ class RequestRotary(nn.Module):
         self.num_tokens = 0
         self._positions_are_known = False
         self.stock_precision = False
-        """Round cosines to the states' dtype, as transformers' own module does."""
+        """True makes `forward` round cosines to the dtype of `x`, as transformers' own module does.
+        """
 
     def begin(self, table: RopeTable, num_tokens: int) -> None:
         """Start a request: rotate texts of up to `num_tokens` tokens by `table` from now on."""

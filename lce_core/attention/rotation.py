@@ -195,7 +195,7 @@ def _pieces(start: int, stop: int, group: int, shift: int) -> Iterator[_Piece]:
 def _cosines_at(
     table: RopeTable, positions: torch.Tensor, dtype: torch.dtype, part: tuple[int, int]
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return cosine and sine (positions, pairs) or (heads, positions, pairs)."""
+    """Return cosine and sine, (positions, pairs) or, per head, (heads, positions, pairs)."""
     index, number = part
     inv_freq = frequencies(table, positions.device)
     if inv_freq.ndim == 2:
@@ -224,7 +224,7 @@ class _Kept:
         dtype: torch.dtype,
         part: tuple[int, int],
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return cosine and sine of a block's positions."""
+        """Return cosine and sine of a block's positions, computing them if they are not cached."""
         part = part if table.inv_freq.ndim == 2 else (0, 1)
         key = (table, block, device, dtype, part)
         found = self._blocks.get(key)

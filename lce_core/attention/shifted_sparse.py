@@ -14,7 +14,7 @@ from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.schemes import ShiftedSparse
 
 States = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
-"""Query, key and value."""
+"""Queries, keys and values."""
 
 
 def attend(scheme: ShiftedSparse, inputs: AttentionInputs) -> torch.Tensor:

@@ -21,7 +21,7 @@ from lce_core.attention.flash import attend_causal, backend
 from lce_core.attention.token_graphs import over_caches
 
 STOCK = "lce_sdpa"
-"""Name of the registered attention and mask functions."""
+"""Name under which transformers finds the functions below for attention and for masks."""
 
 
 @over_caches

@@ -34,7 +34,7 @@ class Recorder(Protocol):
         """Enter a context for recording, which runs in order with the work outside it."""
 
     def begin(self) -> None:
-        """Start recording, and allocate memory that recordings may use."""
+        """Start recording. Memory allocated from here on stays reserved for the recording."""
 
     def end(self) -> Replay:
         """Stop recording; return a function that replays the work on the same addresses."""
@@ -145,7 +145,7 @@ class TokenGraphs:
 
 @dataclass
 class _Call:
-    """An attention call of the recorded pass, and the graph that precedes it."""
+    """One attention call of the recorded pass: its tensors, and the graph replayed before it."""
 
     before: Replay
     layer: int
@@ -154,7 +154,7 @@ class _Call:
     values: torch.Tensor
     attend: Attend
     output: torch.Tensor
-    """Buffer that the next graph reads."""
+    """Buffer that receives the attention's output; the next graph reads it."""
 
 
 @dataclass
@@ -181,9 +181,9 @@ class _Pass:
 
 
 class Postponed:
-    """Stand-in for keys and values while a pass is recorded.
+    """Stand-in for a layer's keys and values while a pass is recorded.
 
-    It splits the recording at attention.
+    Attention meets it instead of tensors, and splits the recording (`attend`).
     """
 
     def __init__(

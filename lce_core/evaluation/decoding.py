@@ -243,7 +243,7 @@ def _answers(
     settings: _Settings,
     cache: DynamicCache,
 ) -> list[TokenIds]:
-    """Generate answers, given the cached texts and the states (batch, hidden_size) after them."""
+    """Generate answers to the cached texts, given the states (batch, hidden_size) after them."""
 
     def follow(kept: list[int] | None, tokens: torch.Tensor) -> torch.Tensor:
         if kept is not None:
@@ -258,7 +258,7 @@ def _answers(
 def _answers_packed(
     model: ExtendedModel, batch: Sequence[int], packed: PackedTexts, settings: _Settings
 ) -> list[TokenIds]:
-    """Generate the answers of texts that share one cache."""
+    """Generate answers to texts that `packed` holds in one cache."""
     # Numbers, within the pack, of the texts whose answers have not ended.
     running = list(range(len(batch)))
 

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from lce_core.extension.extended_model import ExtendedModel
 
 Stop = Callable[[TokenIds], bool]
-"""Stopping rule: given the ids generated so far, return True if more cannot change the score."""
+"""Stopping rule: gets the ids of an answer so far; returns True if more ids cannot change its
+score."""
 Follow = Callable[[list[int] | None, torch.Tensor], torch.Tensor]
 
 

@@ -40,7 +40,7 @@ class TokenScores:
         return self.nll.nbytes + self.hits.nbytes
 
     def row(self, index: int) -> TokenScores:
-        """Return the scores of one window."""
+        """Return the scores of window number `index`."""
         return TokenScores(self.nll[index], self.hits[index])
 
     def beginning(self, length: int) -> TokenScores:

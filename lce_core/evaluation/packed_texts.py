@@ -31,7 +31,7 @@ PACKED = 512
 
 
 class PackedTexts:
-    """Process texts of one request side by side in one cache.
+    """Texts with common prefixes in one cache, processed side by side.
 
     Args:
       model: an extended model with `packs` set and the request begun.

@@ -58,9 +58,9 @@ def whole_pieces(num_tokens: int) -> int:
 
 
 def shape_of_passes(model: ExtendedModel, batch_tokens: int) -> dict[str, int]:
-    """Return the sizes of batches and prompt pieces, for records.
+    """Return the sizes of a pass, to be recorded with a cell's result.
 
-    Batches count tokens in float32 and texts in half precision.
+    In float32 "batch_tokens" is the limit of a batch; in half precision "texts" is 1.
     """
     if model.coarse:
         return {"texts": 1, "piece_tokens": PIECE}

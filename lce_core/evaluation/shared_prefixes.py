@@ -33,7 +33,7 @@ def reusable(held: TokenIds, text: TokenIds) -> int:
 
 
 def sharing_order(prompts: Sequence[TokenIds]) -> list[int]:
-    """Return the indices of the prompts in lexicographic order of their ids."""
+    """Return the indices of the prompts, sorted lexicographically by token ids."""
     # Big-endian bytes of non-negative integers sort like the integers.
     keys = [np.asarray(prompt, dtype=">i8").tobytes() for prompt in prompts]
     return sorted(range(len(prompts)), key=keys.__getitem__)

@@ -50,7 +50,7 @@ WAIT_SECONDS = 0.2
 class _Range:
     windows: Windows
     rows: int
-    """Number of windows per forward pass."""
+    """Maximum number of windows in a forward pass."""
     name: str
 
 
@@ -74,12 +74,12 @@ class WindowRanges:
         """Scores by range name, in memory until the cell counts as long and they are written to
         `parts`."""
         self._settled: set[str] = set()
-        """Names of ranges known to be committed."""
+        """Names of ranges that are known to be committed to `parts`."""
         self._own: set[str] = set()
         self.tokens_by_others = 0
         """Tokens processed for this cell's ranges by other processes or in earlier attempts."""
         self.seconds_by_others = 0.0
-        """Seconds that those other processes or earlier attempts took."""
+        """Seconds that other processes or earlier attempts took for this cell's ranges."""
 
     def scores(
         self,
@@ -88,7 +88,9 @@ class WindowRanges:
         rest: Callable[[], Sequence[Windows]],
         report: Progress = no_progress,
     ) -> TokenScores:
-        """Score windows with the same result, to the bit, as `likelihood.window_scores`.
+        """Score windows, alone or with other processes, as `likelihood.window_scores` does.
+
+        The result is the same to the bit.
 
         Args:
           windows: windows of one length.
@@ -228,7 +230,7 @@ class _Request:
 
     arithmetic: str
     text: str
-    """Name of the part that holds the tokens."""
+    """Name of the entry in `parts` that holds the text's token ids."""
     length: int
     before: int | None
     rows: int

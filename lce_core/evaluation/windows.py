@@ -26,15 +26,15 @@ class Stream:
 
 @dataclass(frozen=True, eq=False)
 class Windows:
-    """Windows of one length over a stream."""
+    """Windows of one length over a token stream; they may overlap."""
 
     stream: Stream
     starts: NDArray[np.int64]
-    """First token of each window in the stream (windows,)."""
+    """Index in the stream of each window's first token, (windows,)."""
     length: int
     """Tokens of a window, including `before`."""
     before: int | None = None
-    """Token inserted before each window; None for none."""
+    """Token id inserted before each window; None for none."""
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -57,7 +57,7 @@ class Windows:
         return np.insert(found, 0, self.before, axis=1)
 
     def following(self) -> NDArray[np.int64]:
-        """Return the token after each window (windows,); -1 at the end of the stream."""
+        """Return the token that follows each window, (windows,); -1 where the stream ends."""
         ends = self.starts + self.length - (self.before is not None)
         ended = np.append(self.stream.tokens, 0)[ends]
         return np.where(ends < len(self.stream.tokens), ended.astype(np.int64), -1)

@@ -18,7 +18,7 @@ _LICENCES = {"MIT": "mit", "Apache-2.0": "apache-2.0"}
 
 
 def card(subject: Subject, form: StockForm, dtype: str) -> str:
-    """Return the model card, with the front matter that the hub reads."""
+    """Return the text of README.md, with the front matter that the hub reads."""
     parts = [_front_matter(subject), _head(subject), _rope(subject, form)]
     parts += [_training(subject), _lineage(subject, dtype)]
     return "\n".join(parts)

@@ -33,8 +33,8 @@ class StockForm:
     follows_up_to: int | None
     """Longest request for which the method uses this table; None for no limit."""
     only_at: int | None = None
-    """The only request length for which the method uses this table; None if it uses it for others
-    too."""
+    """The only request length for which the method uses this table; None if it uses the table for
+    other lengths too."""
 
 
 def stock_form(
@@ -141,7 +141,7 @@ def _shared(method: Method, table: RopeTable) -> RopeTable:
 
 
 def _follows_requests(method: Method, geometry: RopeGeometry, lengths: ContextLengths) -> bool:
-    """Return True if requests up to the target context have different tables."""
+    """Return True if the method's table differs between requests of up to the target context."""
     trained, target = lengths.trained, lengths.target
     edges = {1, trained, trained + 1, (trained + target) // 2, target}
     requests = [replace(lengths, request=n) for n in sorted(edges) if n <= max(trained, target)]

@@ -25,4 +25,5 @@ class Subject:
     training: Record | None = None
     """Record of the run that produced the weights; None for the base model's own weights."""
     digest: str | None = None
-    """Digest of a folder used instead of the hub, or of published weights."""
+    """Digest of the folder of weights, if they came from a folder instead of a hub commit or a run.
+    """

@@ -147,7 +147,7 @@ class SampledRow:
 
     scale: int
     positions: NDArray[np.float64]
-    """(tokens,) ascending, from 0, below scale * trained context."""
+    """Position of each token (tokens,): ascending from 0, below scale * trained context."""
 
 
 def sample_row(seed: int, lengths: ContextLengths, largest: int) -> SampledRow:

@@ -55,7 +55,7 @@ class ExtendedModel:
         self.model, self.method, self.geometry = model, method, geometry
         self.trained, self.target = geometry.trained_context, target
         self.kernel = kernel
-        """Kernel family that computes attention, as recorded with results."""
+        """Attention kernels in use, as recorded with results, such as "sdpa" or "torch_flash"."""
         self.training = training
         self.inserter = inserter
         """Inserts the method's own tokens (landmarks) into texts; None if the method has none."""
@@ -125,7 +125,7 @@ class ExtendedModel:
         return table.inv_freq.tobytes(), table.attention_factor, scheme
 
     def cut_back(self, cache: DynamicCache, num_tokens: int) -> None:
-        """Keep only the first `num_tokens` tokens of the text in the cache."""
+        """Remove everything from the cache that follows the text's first `num_tokens` tokens."""
         surplus = cache.get_seq_length() - self._expanded(num_tokens)
         if surplus:
             cache.crop(-surplus)

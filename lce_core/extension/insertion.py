@@ -45,7 +45,7 @@ class Inserter:
         return tokens + tokens // (self.insertion.block - 1)
 
     def expand(self, ids: torch.Tensor, cached: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the ids to feed for the next tokens of a text.
+        """Insert tokens into the next tokens of a text, some of which may be in the cache already.
 
         Args:
           ids: (batch, tokens) text.
@@ -64,7 +64,7 @@ class Inserter:
         return expanded, after - 1
 
     def piece_of(self, row_length: int) -> int:
-        """Return the number of text tokens in each sequence that a training row is cut into.
+        """Return how many text tokens each sequence has that a training row is cut into.
 
         Raises:
           SpecError: if that number does not divide the row length.

@@ -199,7 +199,7 @@ def _yarn(
 
 
 def _stated_factor(factor: Any, context: int, trained: int) -> float:
-    """Return a form's scale; if it is null, transformers uses the ratio of the contexts."""
+    """Return a form's scale; None becomes the ratio of the contexts, as in transformers."""
     return context / trained if factor is None else float(factor)
 
 

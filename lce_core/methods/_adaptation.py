@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class LoRA:
-    """Low-rank updates of some linear layers, and the parameters that are trained directly.
+    """Which weights a method trains: low-rank updates of some layers, and parameters trained whole.
 
     Source: Hu et al. 2021, arXiv:2106.09685.
     """
@@ -27,9 +27,9 @@ class LoRA:
 
 @dataclass(frozen=True)
 class TokenInsertion:
-    """A token of the method's own after every `block - 1` tokens of text."""
+    """A token that the method inserts after every `block - 1` tokens of text."""
 
     block: int
     """Tokens of a block, including the inserted one."""
     train_length: int
-    """Text tokens in one training sequence."""
+    """Text tokens in one training sequence, inserted tokens not counted."""

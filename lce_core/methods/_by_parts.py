@@ -73,7 +73,10 @@ class ByParts(Method):
 
 
 def temperature(scale: float) -> float:
-    """Return the factor of queries and of keys, sqrt(1 / t) in the paper (section 3.3)."""
+    """Return the attention factor of YaRN: 0.1 ln(scale) + 1.
+
+    Queries and keys are both multiplied by it; the paper calls it sqrt(1 / t) (section 3.3).
+    """
     return 0.1 * math.log(scale) + 1
 
 
@@ -143,6 +146,6 @@ class WithTemperature(ByParts):
 
 
 def _index(rotations: float, geometry: RopeGeometry) -> float:
-    """Return the real-valued index of the pair with `rotations` in the trained context."""
+    """Return the real-valued index of the pair that makes `rotations` in the trained context."""
     ratio = geometry.trained_context / (2 * math.pi * rotations)
     return geometry.rotary_dim * math.log(ratio) / (2 * math.log(geometry.theta))

@@ -55,7 +55,7 @@ class DynamicNtk(Method):
         self.rope_table(geometry, lengths)
 
     def length_dependent(self, geometry: RopeGeometry, lengths: ContextLengths) -> bool:
-        """Return True beyond the length up to which the scale is constant."""
+        """Return True beyond `constant_up_to`, where the scale follows the request's length."""
         return lengths.request > self.constant_up_to(lengths)
 
     def growth(self, lengths: ContextLengths) -> float:
@@ -63,7 +63,7 @@ class DynamicNtk(Method):
         raise NotImplementedError
 
     def constant_up_to(self, lengths: ContextLengths) -> int:
-        """Return the longest request in tokens that still has the smallest scale."""
+        """Return the longest request, in tokens, that still has the smallest scale."""
         return lengths.trained
 
     def scale_at(self, lengths: ContextLengths) -> float:

@@ -17,12 +17,11 @@ Base = Annotated[float, Field(gt=1)]
 
 
 class OtherBase(Method):
-    """A RoPE base of the method's own."""
+    """A RoPE base that replaces the base model's for all pairs and lengths."""
 
     family: ClassVar[Family] = "base"
 
     base: Base
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
-        """Return the frequencies of the base."""
         return RopeTable(geometry.inv_freq(self.base))

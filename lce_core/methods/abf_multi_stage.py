@@ -35,7 +35,7 @@ class AdjustedBaseInStages(Method):
     """Fraction of train_tokens for each stage; None means equal fractions."""
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
-        """Return the frequencies of the last base."""
+        """Return the frequencies of the last run's base, which inference uses at every length."""
         return RopeTable(geometry.inv_freq(self.bases[-1]))
 
     def stages(self, lengths: ContextLengths) -> tuple[TrainingStage, ...]:

@@ -56,7 +56,7 @@ class Clex(Method):
         return RopeTable(self.untrained(geometry, self.scale_at(lengths)), factor)
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
-        """Raise SpecError if scales miss the target, steps miss scales or there is one pair."""
+        """Raise SpecError if max_scale misses the target, step misses a scale, or for one pair."""
         needed = math.ceil(lengths.target / lengths.trained)
         if self.largest_scale(lengths) < needed:
             raise SpecError(

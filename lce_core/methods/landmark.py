@@ -39,7 +39,10 @@ class Landmark(Method):
     512, at most the trained context."""
 
     def insertion(self, geometry: RopeGeometry) -> TokenInsertion:
-        """Return block and training sequence, with defaults derived from the geometry."""
+        """Return the sizes of blocks and training sequences.
+
+        Defaults follow the trained context.
+        """
         length = self.train_length
         if length is None:
             length = min(512, geometry.trained_context)
@@ -47,7 +50,7 @@ class Landmark(Method):
         return TokenInsertion(block=block, train_length=length)
 
     def attention(self, geometry: RopeGeometry, lengths: ContextLengths) -> BlockRetrieval:
-        """Return the retrieval scheme.
+        """Return the attention at inference, which reads blocks selected by landmarks.
 
         Of the train_length positions, top_k + 1 blocks are slots and the rest is the chunk.
         """
@@ -56,11 +59,11 @@ class Landmark(Method):
         return BlockRetrieval(block=sizes.block, top_k=self.top_k, chunk=chunk)
 
     def training_attention(self, geometry: RopeGeometry, lengths: ContextLengths) -> GroupedSoftmax:
-        """Return the grouped softmax over a whole training sequence."""
+        """Return the attention in training, over a whole training sequence."""
         return GroupedSoftmax(block=self.insertion(geometry).block)
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
-        """Raise SpecError if blocks and training sequences do not divide or fit."""
+        """Raise SpecError if block, training sequence and target context do not divide or fit."""
         sizes = self.insertion(geometry)
         block, length = sizes.block, sizes.train_length
         if length % block:

@@ -23,7 +23,6 @@ class NtkFrozen(DynamicNtk):
     """Growth s of the scale: the scale increases by s per trained context of length."""
 
     def growth(self, lengths: ContextLengths) -> float:
-        """Return the factor."""
         return self.factor
 
 

@@ -46,7 +46,10 @@ class ReRope(Method):
         return Rectified(window=window, leak=self.leak)
 
     def reach(self, geometry: RopeGeometry, lengths: ContextLengths) -> int | None:
-        """Return (C - 1 - window) * leak + window + 1 with a leak, None without."""
+        """Return the longest request in tokens, (C - 1 - window) * leak + window + 1.
+
+        C is the trained context. Without a leak there is no limit: None.
+        """
         if self.leak is None:
             return None
         window = self.attention(geometry, lengths).window

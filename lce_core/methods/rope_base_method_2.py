@@ -20,7 +20,7 @@ from lce_core.registry import Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 _SHARE = 44 / 64
-"""Fraction of the pairs before the split in the paper."""
+"""Share of the pairs that come before the split: in the paper, pairs 0 to 43 of 64."""
 
 
 class BoundBroken(ScaledMethod):

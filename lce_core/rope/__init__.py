@@ -96,7 +96,8 @@ class RopeTable:
     inv_freq: Frequencies
     attention_factor: float = 1.0
     positions: Positions = "exact"
-    """Rounding of positions; values other than "exact" reproduce faults of other software."""
+    """Rounding of positions when angles are computed; all values but "exact" reproduce flaws of
+    other software."""
 
     def __post_init__(self) -> None:
         if self.inv_freq.dtype != np.float64 or self.inv_freq.ndim not in (1, 2):

@@ -58,7 +58,7 @@ class Head:
     pairs: tuple[Pair, ...]
 
     def num(self, state: State) -> int:
-        """Count the pairs in a state."""
+        """Return the number of pairs in `state`."""
         return sum(pair.state == state for pair in self.pairs)
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def open_rows(job: TrainingJob) -> PackedRows:
-    """Open the job's packed rows."""
+    """Open the rows to train on, which `pack_rows` wrote."""
     rows = PackedRows.open(job.rows)
     assert rows.row_length == job.row_length, f"{rows.row_length}, not {job.row_length} tokens"
     assert len(rows), "no rows"
@@ -57,7 +57,7 @@ class Parts:
 
     @property
     def kernel(self) -> str:
-        """Name of the attention kernel that the method or the model asks for."""
+        """Attention kernel of the extended model or, without a method, of transformers."""
         return (
             self.extended.kernel if self.extended else str(self.model.config._attn_implementation)
         )
@@ -69,7 +69,7 @@ class Parts:
 
 
 def build(job: TrainingJob, base: LanguageModel, device: torch.device) -> Parts:
-    """Build the model with its loss on `device`; sharded runs get this process's shard."""
+    """Build the model with method and loss on `device`; sharded runs get this process's shard."""
     method = None if job.method is None else METHODS.from_identity(job.method)
 
     def start() -> PreTrainedModel:
@@ -108,7 +108,6 @@ def _extend(
     model: PreTrainedModel,
     device: torch.device,
 ) -> ExtendedModel:
-    """Apply the job's method to the model."""
     extended = extend(
         model,
         base,
@@ -128,7 +127,7 @@ def _extend(
 
 
 def sequence_length(job: TrainingJob, extended: ExtendedModel | None) -> int:
-    """Return how many tokens of text attend to each other: a row, or a piece of a row.
+    """Return how many tokens of text attend to each other: a whole row, or a piece of one.
 
     Raises:
       SpecError: if the pieces that the method trains on do not divide the row length.

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def all_fallbacks(job: TrainingJob) -> list[TrainingJob]:
-    """List the job, then its variants to try if memory is short, in the order given above."""
+    """List the job, then its variants to try when memory is short, as the module describes."""
     found = [job.model_copy(update={"gradient_checkpointing": job.kept})]
     while found[-1].micro_rows > 1:
         fewer = found[-1].micro_rows // 2 * job.row_length
@@ -98,7 +98,7 @@ def too_small(
     capacity: int | None,
     failed: Sequence[str],
 ) -> SpecError:
-    """Build the error of a run whose last fallback does not fit."""
+    """Return the error of a run that does not fit even with its last fallback."""
     has = "an unknown amount" if capacity is None else f"{capacity / 1e9:.1f} GB"
     tried = f" (out of memory: {'; '.join(failed)})" if failed else ""
     bf16 = job.state_precision == "fp32" and job.training.precision == "bf16"

@@ -16,7 +16,7 @@ from lce_core.training.recomputation import Kept
 
 
 class TrainingJob(BaseModel):
-    """Everything a training process needs to know about its run."""
+    """Everything a training process needs to know about its run; sent to it as JSON."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -63,7 +63,7 @@ class TrainingJob(BaseModel):
         return self.training.tokens_per_step // self.row_length
 
     def is_sharded(self, device: torch.device) -> bool:
-        """Return True if each process holds only a shard of the model."""
+        """Return True if each process holds only a shard of every weight."""
         # With bf16 states every process would round its own copy of the weights differently.
         fits = device.type == "cuda" or self.state_precision == "bf16"
         wanted = self.sharding == "shard" or (self.sharding == "auto" and fits)

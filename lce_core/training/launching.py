@@ -129,7 +129,7 @@ def _free_port() -> int:
 
 @contextlib.contextmanager
 def _process(command: list[str], stderr: IO[str]) -> Iterator[subprocess.Popen[str]]:
-    """Start the launcher in this process group and stop it when the block ends."""
+    """Start the launcher as a child process and stop it when the block ends."""
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True
     )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class LossModel(nn.Module):
-    """Compute the weighted sum of next-token losses of a batch of rows.
+    """A module whose forward pass returns the weighted sum of next-token losses of a batch of rows.
 
     Args:
       model: any causal language model of transformers with a linear head.

@@ -42,7 +42,7 @@ _CONTEXT_BYTES = 1.5e9
 
 @dataclass(frozen=True)
 class Memory:
-    """Estimated bytes on one process's device, by purpose."""
+    """Estimated bytes on the device of one process, by purpose."""
 
     states: float
     """Weights, gradients, moments and EMA."""
@@ -165,7 +165,10 @@ def estimate(
 
 
 def _low_rank(lora: LoRA, base: LanguageModel) -> float:
-    """Estimate the weights trained by LoRA, as if every target were a hidden_size square matrix."""
+    """Estimate the number of weights that LoRA trains.
+
+    Every target layer counts as a square matrix of the hidden size.
+    """
     shape = base.shape
     updates = shape.num_layers * len(lora.targets) * 2 * lora.rank * shape.hidden_size
     whole = any("embed" in part for part in lora.whole)

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 Kept = Literal["none", "attention", "full", "offload"]
-"""What each layer keeps for the backward pass (table above), ordered by memory, largest first; the
-out-of-memory fallbacks follow this order."""
+"""What each layer keeps for the backward pass (see the module's table), ordered by memory, largest
+first; the out-of-memory fallbacks follow this order."""
 
 
 def enable(model: PreTrainedModel, kept: Kept) -> None:

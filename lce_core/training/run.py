@@ -104,7 +104,7 @@ def _train(job: TrainingJob, device: torch.device, report: Report) -> dict[str, 
 
 
 def _work(payload: str, report: Report) -> dict[str, Any]:
-    """Train in one process of a launched run."""
+    """Train in one of several launched processes; `payload` is the job as JSON."""
     job = TrainingJob.model_validate_json(payload)
     return _train(job, resolve_device(job.device), report)
 

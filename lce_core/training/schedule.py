@@ -50,7 +50,7 @@ def rows_of_step(seed: int, step: int, rows_per_step: int, num_rows: int) -> NDA
 def share(
     rows: NDArray[np.int64], process: int, num_processes: int, micro_rows: int
 ) -> list[NDArray[np.int64]]:
-    """Split a step's rows into the micro-batches of one process.
+    """Split a step's rows over processes, and the part of process `process` into micro-batches.
 
     Every process gets the same number of micro-batches, because all take part in every gradient
     exchange. The last ones are smaller or empty if the rows do not divide evenly.

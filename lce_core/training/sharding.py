@@ -94,7 +94,7 @@ def decoder_layers(model: PreTrainedModel) -> list[nn.Module]:
 
 
 def _of_other_dtype(model: PreTrainedModel) -> list[nn.Module]:
-    """List modules whose weights differ in dtype from the model; a sharded unit has one dtype."""
+    """List modules with weights of another dtype than the model's; each is sharded on its own."""
     return [
         part
         for part in model.modules()

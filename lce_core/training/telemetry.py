@@ -48,7 +48,7 @@ class Telemetry:
             training_flops(base.shape, base.geometry, sequence_length) if self._peak else 0.0
         )
         self.peak_memory_bytes = 0
-        """Largest memory over all steps so far."""
+        """Largest value of `peak_memory` over all steps so far."""
 
     def entry(self, step: int, loss: float, norm: float, seconds: float) -> dict[str, Any]:
         """Build the log entry of training step `step` (0 is the first).

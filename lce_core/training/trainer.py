@@ -47,7 +47,8 @@ if TYPE_CHECKING:
 
 
 _REPORT_SECONDS = 1.0
-"""Enough for a progress bar; a step of a toy model takes milliseconds."""
+"""Seconds between progress reports: enough for a progress bar; a toy model's step takes
+milliseconds."""
 _WRITING_SHARE = 20
 """The trainer waits at least this many times as long as the last resume point took to write, so
 writing takes at most about 1/20 of the time."""
@@ -175,7 +176,7 @@ class Trainer:
         return step
 
     def _step(self, step: int, due: bool) -> tuple[float, float, bool]:
-        """Run one update.
+        """Run the forward and backward passes of one training step, and update the weights.
 
         Returns:
           Loss in nats per unit of loss weight, gradient norm before clipping, and True if the main

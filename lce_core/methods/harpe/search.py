@@ -28,11 +28,11 @@ Positions = NDArray[np.int64]
 _BLOCK = 1024
 """Number of distances in the fine table of the angle addition."""
 _SAME_HEIGHT = 1e-3
-"""A local extremum is a main one if its height is this close to the extremum of the stretch around
-it."""
+"""A peak (or trough) counts as the highest (or lowest) of the tokens searched for the next one if
+its height is this close to theirs."""
 _FIRST_LOOK = 64
-"""Extrema compared at once at first. The number doubles each time, because most matches are close.
-"""
+"""Number of peaks or troughs in the first comparison of a search. The number doubles each time,
+because most matches are close."""
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,10 @@ def _main_troughs(values: Frequencies, minima: Positions, settings: SearchSettin
 
 
 def _next_near(heights: Frequencies, start: int, target: float) -> int:
-    """Return the first index from `start` on with the target's height; the length if none."""
+    """Return the first index from `start` on whose height is about `target`.
+
+    Return the number of heights if there is none.
+    """
     block = _FIRST_LOOK
     while start < len(heights):
         near = np.abs(heights[start : start + block] - target) <= _SAME_HEIGHT
@@ -207,7 +210,7 @@ def _strict_extrema(values: Frequencies) -> tuple[Positions, Positions]:
 
 
 def _still_unmet(before: Extrema, new: Extrema) -> Extrema:
-    """Return the extrema left after choosing a base: positions that are both peak and trough go.
+    """Return the peaks and troughs left after choosing a base: a peak and a trough at one place go.
 
     As in the reference, only extrema that were left before meet the new ones. Positions that were
     removed earlier are forgotten, so a later base may introduce them again.

@@ -126,7 +126,6 @@ class HubModel(LoadedModel):
 
     @classmethod
     def origin(cls) -> str:
-        """Describe the possible sources."""
         return "a repository at a commit, or a folder"
 
     @property

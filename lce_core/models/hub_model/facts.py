@@ -27,7 +27,7 @@ _OF_OTHER_SENSES = ("text_config", "vision_config", "audio_config", "speech_conf
 
 
 class Facts(BaseModel):
-    """Sizes and rotary embedding of a model."""
+    """What plans and frequency tables need to know of a model: its sizes and rotary embedding."""
 
     model_config = STRICT
 
@@ -70,7 +70,7 @@ class Facts(BaseModel):
 
 
 def read_facts(file: Path, trained_context: int | None = None) -> Facts:
-    """Read the facts of a config.json.
+    """Read and check config.json, and return what plans need of it.
 
     Args:
       file: the configuration.
@@ -151,7 +151,10 @@ def facts_of(config: Config, where: str, trained_context: int | None = None) -> 
 
 
 def _obstacles(config: Config, trained_context: int | None) -> Iterator[tuple[str, str, str]]:
-    """Yield each obstacle: its key, the required value, and which model to use instead."""
+    """Yield what stops methods from being applied, as (key, required value, other model to use).
+
+    The last is the end of a sentence in the error message, or "".
+    """
     for key in _OF_OTHER_SENSES:
         if config.get(key) is not None:
             yield key, "a model of text alone", ", such as a checkpoint of its language model"

@@ -17,11 +17,11 @@ from torch import Tensor
 from lce_core.training.states.rounding import blocks, held, name_key, noise, write
 
 _PURPOSE = 1
-"""Separates this noise from the optimiser's noise of the same step and parameter."""
+"""Part of the key of the rounding noise, so that it differs from the optimiser's noise."""
 
 
 class GradientSums:
-    """Collect gradients during backward passes and return their sums at the end of the step.
+    """Take each gradient as the backward pass produces it, and add it to a sum for the step.
 
     Args:
       parameters: parameters whose gradients are summed, by name.
@@ -36,7 +36,7 @@ class GradientSums:
             parameter.register_post_accumulate_grad_hook(partial(self._take, name))
 
     def begin(self, step: int) -> None:
-        """Start the sums of step `step`."""
+        """Start a training step: forget the sums of the step before."""
         self._step = step
         self._sums.clear()
 

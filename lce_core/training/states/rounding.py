@@ -30,14 +30,14 @@ _BLOCK = 1 << 22
 
 @dataclass(frozen=True)
 class RowBlock:
-    """The part of a block of rows that this process holds."""
+    """The rows of one block that this process holds; a block is some rows of the whole tensor."""
 
     number: int
     """Number of the block within the whole tensor."""
     held: slice
-    """The rows, as indices into the rows that this process holds."""
+    """Range of the rows, counted from the first row that this process holds."""
     inside: slice
-    """The rows, as indices into the block."""
+    """Range of the rows, counted from the block's first row."""
     shape: tuple[int, ...]
     """Shape of the whole block."""
 
