@@ -10,7 +10,7 @@ from lce_core import formats
 
 
 def by_variant(rows: Sequence[Row]) -> dict[Variant, list[Row]]:
-    """Return the bands of each variant, in order of position.
+    """Group the rows by variant (method, frozen or tuned): one row per band of positions.
 
     Args:
       rows: rows of the view nll_against_base for one base model, task and length.
@@ -22,13 +22,13 @@ def by_variant(rows: Sequence[Row]) -> dict[Variant, list[Row]]:
 
 
 def band_label(band: Row) -> str:
-    """Return the column header of a band, such as "1,024 to 2,048"."""
+    """Return the column header of a band, such as "1,024 to 2,048", or "to 1,024" for the first."""
     end = f"to {band['band_end']:,}"
     return f"{band['band_start']:,} {end}" if band["band_start"] else end
 
 
 def difference_text(band: Row) -> str:
-    """Format the difference and its interval; "" if there is none."""
+    """Format a band's NLL difference and its 95 % interval; "" if the difference is NULL."""
     if band["difference"] is None:
         return ""
     return formats.difference(band["difference"], band["ci_low"], band["ci_high"])

@@ -1,4 +1,4 @@
-"""Rows that can share a column: means over the same tasks, or one task at a time."""
+"""Select scores that may stand in one column: means over the same tasks, or single tasks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def comparable(benchmarks: Sequence[Row], scores: Sequence[Row]) -> list[Row]:
 
 
 def is_best(row: Row, tasks: Sequence[Row]) -> bool:
-    """Return True if the row ranks first on its task and length among comparable rows.
+    """Return True if the row has the best value of its task and length.
 
     At least two rows must have a value, and all of them the same task set.
 

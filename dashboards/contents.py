@@ -1,4 +1,4 @@
-"""Load everything that the report shows about one study, with one query per table.
+"""Load everything that a report shows about one study, with one query per table.
 
 The catalog has already computed means, ranges over seeds and best values; nothing is computed here.
 The query of each field of `Contents` is the file of that name in `sql/`.
@@ -33,15 +33,15 @@ class Contents:
     families: list[Row]
     """One row per method, with the method family."""
     scores: list[Row]
-    """Default metrics of tasks against length, mean over seeds."""
+    """Default metric by task, length and method, mean over seeds."""
     standing: list[Row]
-    """Share of its comparisons beyond the trained context that each method wins."""
+    """For each method, the share of its comparisons beyond the trained context that it wins."""
     nll_differences: list[Row]
     """Difference in NLL from the base model, by band of positions."""
     curves: list[Row]
     """Negative log-likelihood by position, averaged into 32 bins."""
     benchmarks: list[Row]
-    """Benchmarks against length, mean over tasks and seeds."""
+    """Default metric by benchmark, length and method, mean over tasks and seeds."""
     intervals: list[Row]
     """Default metric of each done cell, with its interval over samples."""
     differences: list[Row]
@@ -53,11 +53,11 @@ class Contents:
     trainings: list[Row]
     """Training loss against tokens, in 32 bins, mean over seeds."""
     papers: list[Row]
-    """Our values next to those printed in papers."""
+    """The study's values next to those printed in papers."""
     agreement: list[Row]
-    """Rank agreement between each paper's order of methods and ours."""
+    """Rank correlation between each paper's order of methods and the study's."""
     violations: list[Row]
-    """Factors other than the method that differ between compared cells."""
+    """Factors other than the method (profile, kernel, ...) that differ between compared cells."""
     costs: list[Row]
     """Seconds, tokens and FLOPs of each method."""
     missing: list[Row]
@@ -65,10 +65,10 @@ class Contents:
     environments: list[Row]
     """Environments in which the done cells were computed."""
     run: list[Row]
-    """One row: what was run, and when."""
+    """One row: numbers of cells and seeds, profiles, and times of the first and last result."""
 
     def of(self, base_model: str) -> Contents:
-        """Return the rows of one base model, together with rows that belong to the whole study."""
+        """Return the rows of one base model, and all rows of tables without a base model."""
         kept = {
             field.name: [row for row in rows if row.get("base_model", base_model) == base_model]
             for field in fields(self)
@@ -92,7 +92,7 @@ def read_contents(catalog: Path, study: str) -> Contents:
 def rows_of(
     connection: duckdb.DuckDBPyConnection, study: str, queries: Mapping[str, str]
 ) -> dict[str, list[Row]]:
-    """Return the rows of each query about a study.
+    """Run each query for a study and return its rows as dicts, by the query's name.
 
     Args:
       connection: the catalog, opened by `catalog.queries.open_catalog`.

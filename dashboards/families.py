@@ -22,7 +22,7 @@ NO_EXTENSION = "No extension"
 
 @dataclass(frozen=True)
 class Variant:
-    """A method, frozen or tuned: one table row of the study."""
+    """A method with frozen or with tuned weights: one row in the tables of a study."""
 
     method: str
     frozen: bool
@@ -45,7 +45,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Family:
-    """Variants that change the same part of the model."""
+    """Methods that extend the context in the same way, such as by another RoPE base."""
 
     key: str
     """Short identifier, equal in all studies; selects the colour and the order."""
@@ -83,10 +83,10 @@ def ordered(contents: Contents) -> list[Variant]:
 
 
 def panels(found: Sequence[Family], shown: Sequence[Variant]) -> list[Family]:
-    """Return the families as panels of at most `MOST_LINES` shown variants.
+    """Split families into parts of at most `MOST_LINES` variants, one part per chart panel.
 
-    Panels without a shown variant are omitted. A larger family is split into frozen and tuned
-    variants, then into parts in the study's order.
+    Only variants in `shown` count; parts without any are omitted. A larger family is split into
+    frozen and tuned variants, then in the study's order.
     """
     parts: list[Family] = []
     for family in found:

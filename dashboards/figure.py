@@ -13,7 +13,7 @@ Value = str | int | float | bool | None
 
 @dataclass(frozen=True)
 class Table:
-    """The values of a figure, unrounded."""
+    """The values of a figure, unrounded: column names and rows."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Value]]

@@ -105,7 +105,10 @@ def _cell(rows: list[Row], one: Variant, length: int, sure: Mapping[Place, str])
 
 
 def _sure(contents: Contents, rows: list[Row]) -> dict[Place, str]:
-    """Map places to verdicts; the mean of a one-task benchmark takes the task's verdict."""
+    """Return `better` or `worse` for the rows that differ significantly from the base model.
+
+    The keys are those of `place`. The mean of a benchmark with one task has the task's verdict.
+    """
     found = verdicts(contents)
     placed = {}
     for row in rows:

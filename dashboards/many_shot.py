@@ -8,16 +8,16 @@ from dashboards.contents import Row, select
 from dashboards.families import Variant
 
 DECADE = 10
-"""Use a logarithmic axis if the largest number of examples exceeds this multiple of the smallest.
-"""
+"""The axis is logarithmic if the largest number of examples is more than this many times the
+smallest."""
 
 
 def pictured(rows: Sequence[Row]) -> Iterator[tuple[int, list[Row]]]:
-    """Yield each length with at least two different numbers of examples, and the rows to draw.
+    """Yield (length, rows to draw) for lengths with at least two numbers of examples.
 
-    A control without results at a length is drawn at its own longest length, as in LCEG's Figure 2,
-    because the base model cannot read more than its own context. If the rows contain no extension
-    method, the controls' own lengths are used.
+    A control (no context extension) without results at a length is represented by its results at
+    its own longest length, as in LCEG's Figure 2, because the base model cannot read more than its
+    own context. If the rows contain no extension method, the lengths are the controls'.
 
     Args:
       rows: rows of the query `shots` for one base model.
@@ -37,7 +37,7 @@ def pictured(rows: Sequence[Row]) -> Iterator[tuple[int, list[Row]]]:
 
 
 def spans_a_decade(rows: Sequence[Row]) -> bool:
-    """Return True if the numbers of examples need a logarithmic axis."""
+    """Return True if the numbers of examples span more than a factor of `DECADE`."""
     shots: list[int] = [row["shots"] for row in rows]
     return 0 < DECADE * min(shots) < max(shots)
 

@@ -128,7 +128,7 @@ def _expectations(expected: Sequence[Expectation]) -> Iterator[str]:
 
 
 def _base_model(contents: Contents, out: Path) -> Iterator[str]:
-    """Yield pictures and tables; `contents` holds the rows of one base model."""
+    """Yield Markdown with the pictures (written to `out`) and tables of one base model."""
     (study,) = contents.studies
     name, trained = study["base_model"], study["trained_context"]
     scores = contents.scores
@@ -156,7 +156,7 @@ def _base_model(contents: Contents, out: Path) -> Iterator[str]:
 
 
 def _drawn(out: Path, charts: Sequence[str], *parts: object) -> str:
-    """Write the charts as one picture and return its file name."""
+    """Write the charts to `out` as one SVG file, named after `parts`; return the file's name."""
     file = f"{file_name(*parts)}.svg"
     (out / file).write_text(picture(charts), encoding="utf-8")
     return file

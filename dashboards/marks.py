@@ -9,7 +9,7 @@ from __future__ import annotations
 from dashboards.contents import Contents, Row
 
 MARKS = {"better": "\u25b2", "worse": "\u25bc"}
-"""Mark by verdict."""
+"""Character shown after a score, by verdict against the base model."""
 LEGEND = (
     f"{MARKS['better']} better, {MARKS['worse']} worse than the base model on the same prompts, by"
     " a paired test: p_Holm below 0.05. No mark: no significant difference, or too few prompts."
@@ -19,10 +19,16 @@ Place = tuple[object, ...]
 
 
 def verdicts(contents: Contents) -> dict[Place, str]:
-    """Return `better` or `worse` for each place that differs significantly from the base model."""
+    """Return `better` or `worse` for each score that differs significantly from the base model.
+
+    The keys are those of `place`.
+    """
     return {place(row): row["verdict"] for row in contents.differences}
 
 
 def place(row: Row) -> Place:
-    """Return the key of a score's row; the task is None for a mean over several tasks."""
+    """Return the key of a score: base model, method, frozen, benchmark, task and length.
+
+    The task is None for a mean over several tasks.
+    """
     return tuple(row.get(name) for name in _PLACE)

@@ -1,4 +1,4 @@
-"""Charts of the report as SVG files of their own, for papers and pages without scripts."""
+"""Combine charts into one SVG file, for papers and for pages without scripts."""
 
 from __future__ import annotations
 

@@ -11,8 +11,7 @@ _ESCAPED = re.compile(
     r"|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])"  # emphasis; never within a name
 )
 _BRACKET = re.compile(r"(\[[-+.,e\d ]*\d[-+.,e\d ]*\](?![(\[:]))|[][]")
-"""Matches the brackets of an interval (group 1), which cannot start a link, or any other bracket.
-"""
+"""Matches an interval such as [0.1, 0.2] as group 1 (no link can start there), or a bracket."""
 _ENTITIES = (
     (re.compile(r"&(?=#?\w+;)"), "&amp;"),
     (re.compile(r"<(?=[A-Za-z/!?])"), "&lt;"),

@@ -140,7 +140,7 @@ def _parts(
     *,
     on_paper: bool,
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield the key, title and body of each section that is not empty."""
+    """Yield (HTML id, title, HTML) of each section that is not empty."""
     several = len(contents.studies) > 1
     for study in contents.studies:
         base = study["base_model"]

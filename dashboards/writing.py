@@ -12,7 +12,7 @@ from lce_core.errors import SpecError
 
 
 def write_whole(out: Path, content: str | bytes) -> Path:
-    """Write to a temporary file and rename it to `out`; return `out`.
+    """Write `content` to `out` through a temporary file and a rename; return `out`.
 
     The folder is created if missing.
 

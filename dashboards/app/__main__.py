@@ -17,7 +17,7 @@ from lce_core.terminal import guard_terminal
 
 
 def main() -> int:
-    """Serve the dashboard and return the exit code."""
+    """Serve the dashboard until stopped; return 0, or 2 if the request is wrong."""
     guard_terminal(coloured=True)  # Streamlit colours its output
     parser = argparse.ArgumentParser(prog="python -m dashboards.app")
     parser.add_argument("--catalog", type=Path, required=True)

@@ -1,4 +1,4 @@
-"""Run catalog queries; each opens the file, reads and closes it, so that no writer waits.
+"""Run queries on the catalog; each opens the file and closes it, so that no writer waits.
 
 Results are cached until the catalog file is replaced.
 """
@@ -20,7 +20,7 @@ _KEPT = 64
 
 @dataclass(frozen=True)
 class Catalog:
-    """The results catalog; its file may be replaced at any time."""
+    """Reads the catalog; each query uses the file that is there now, as builds replace it."""
 
     path: Path
 
@@ -29,7 +29,9 @@ class Catalog:
         return datetime.fromtimestamp(self.path.stat().st_mtime, UTC)
 
     def rows(self, name: str, **parameters: str | int | bool) -> list[Row]:
-        """Return the rows of `sql/<name>.sql` of the dashboard or else of the report.
+        """Run the query in `sql/<name>.sql` and return its rows.
+
+        The file is in `dashboards/app/sql` or, if it is missing there, in `dashboards/sql`.
 
         Raises:
           SpecError: the catalog does not exist, or lacks a table or column of the query.

@@ -14,26 +14,29 @@ from dashboards.families import Variant
 
 @dataclass(frozen=True)
 class Chosen:
-    """The selected study and base model."""
+    """The study and base model that the viewer selected, and queries restricted to them."""
 
     catalog: Catalog
     study: str
     base_model: str
     facts: Row
-    """Row of the view `studies`."""
+    """The study's row of the view `studies` for this base model."""
 
     def rows(self, name: str, **more: str | int | bool) -> list[Row]:
-        """Run a query on the study; return rows of its base model or of no base model."""
+        """Run a query on the study; return the rows of the base model.
+
+        All rows are returned if the query has no column `base_model`.
+        """
         found = self.catalog.rows(name, study=self.study, **more)
         return [row for row in found if row.get("base_model", self.base_model) == self.base_model]
 
     def variants(self) -> list[Variant]:
-        """Return the study's variants in the study's order."""
+        """Return all variants (method, frozen or tuned) in the study's order."""
         return list(dict.fromkeys(Variant.of(row) for row in self.rows("overview")))
 
 
 def choose(catalog: Catalog) -> Chosen | None:
-    """Draw the sidebar pickers; return None if the catalog holds no study."""
+    """Draw the pickers of study and base model; return the choice, None without any study."""
     known = catalog.rows("all_studies")
     if not known:
         return None
@@ -44,7 +47,7 @@ def choose(catalog: Catalog) -> Chosen | None:
 
 
 def picked(key: str, options: Sequence[str], label: str) -> str:
-    """Draw a picker whose value is kept in the page's URL and across pages."""
+    """Draw a picker and return its value, which other pages start with and the URL contains."""
     options = list(dict.fromkeys(options))
     remembered = st.session_state.get(f"last_{key}")
     index = options.index(remembered) if remembered in options else 0

@@ -12,15 +12,17 @@ WHOLE = 6000
 """Texts up to this many characters are shown whole."""
 BEGINNING, END, AROUND = 1500, 1200, 500
 MOST_PLACES = 8
-"""Marked spans that are shown in a shortened text; later spans may be omitted."""
+"""Number of marked spans that a shortened text always shows; later ones may be omitted."""
 _SEEN = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"}
-"""Replace control characters by Unicode symbols that a browser displays."""
+"""Unicode symbol that a browser displays, by code of a control character."""
 
 Span = tuple[int, int]
 
 
 def shown(length: int, places: Sequence[Span]) -> list[Span]:
-    """Return the spans of a text that are shown, sorted and disjoint.
+    """Return the (start, end) spans of a text to show: all of it, or start, marks and end.
+
+    The spans are sorted and disjoint.
 
     Args:
       length: length of the text in characters.
@@ -41,7 +43,7 @@ def shown(length: int, places: Sequence[Span]) -> list[Span]:
 
 
 def as_html(text: str, places: Sequence[Span]) -> str:
-    """Return the shown parts, with `mark` around the spans and the number of omitted characters."""
+    """Return the text as HTML: spans in `mark` elements, omitted parts replaced by their size."""
     parts, at = [], 0
     for first, last in shown(len(text), places):
         if first > at:

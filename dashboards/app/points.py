@@ -22,14 +22,14 @@ DIMENSIONS = {
     "seed": "seed",
     "train_length": "length trained at (tokens)",
 }
-"""Dimensions that can distinguish points, with their displayed names."""
+"""Displayed name of each dimension of cells that can distinguish points."""
 COSTS = {"seconds": "seconds a cell", "tokens": "tokens a cell", "flops": "FLOPs a cell"}
 _PARTS = ("benchmark", "task", "seed", "eval_length")
 
 
 @dataclass(frozen=True)
 class Measure:
-    """A benchmark's score, or a cost of a cell."""
+    """A quantity to draw: a metric of a benchmark, or a cost (`benchmark` is None)."""
 
     name: str
     benchmark: str | None = None
@@ -45,19 +45,19 @@ class Measure:
 
 @dataclass(frozen=True)
 class Points:
-    """Points to draw, and points left out."""
+    """The points of a chart, and those that are left out because cells are unfinished."""
 
     drawn: list[dict[str, Any]]
-    """Values of each point's dimensions, `y`, `x` if that is a measure, and `num_cells`
-    (the cells behind `y`)."""
+    """One dict per point: its dimensions' values, `y`, `x` if the horizontal axis is a measure, and
+    `num_cells`, the number of cells that `y` is the mean of."""
     gaps: list[dict[str, Any]]
-    """Dimension values of points with unfinished cells."""
+    """The dimensions' values of each point that is not drawn."""
     uneven: bool
     """True if two points are means over different tasks, seeds or lengths."""
 
 
 def measures(rows: Sequence[Row]) -> list[Measure]:
-    """Return the measures that can be drawn, each benchmark's default metric first.
+    """Return the measures that can be drawn: default metrics, other metrics, then costs.
 
     Args:
       rows: rows of the query `cell_scores`.
@@ -132,7 +132,10 @@ def _means(
 def _measured(
     rows: Sequence[Row], measure: Measure
 ) -> Mapping[tuple[Any, ...], tuple[Row, float | None]]:
-    """Return the measure's planned cells, each with its row and value (None if not done)."""
+    """Return, for each planned cell that has the measure, a row and the value.
+
+    The value is None if the cell is not done.
+    """
     scored = measure.benchmark is not None
     rows = [row for row in rows if not scored or row["benchmark"] == measure.benchmark]
     # A metric may exist for some tasks only. Rows of unfinished cells have no metric, so take
@@ -153,5 +156,5 @@ def _measured(
 
 
 def dimension(row: Row, name: str) -> Any:
-    """Return a row's value of a dimension."""
+    """Return the value of a dimension in a row; for "variant" the label, such as "pi tuned"."""
     return Variant.of(row).label if name == "variant" else row[name]

@@ -21,18 +21,18 @@ _POLL_SECONDS = 0.25
 
 @dataclass(frozen=True)
 class Prompts:
-    """Prompts of a sample, as the subprocess rebuilt them."""
+    """A sample's rebuilt prompts, or the reason why they cannot be shown."""
 
     found: dict[str, Any] | None
-    """Output of `lce_core.prompts.wording.to_json`; None if the prompt cannot be shown."""
+    """The JSON object that `lce_core.prompts` prints; None if the prompts cannot be shown."""
     reason: str = ""
-    """Why the prompt cannot be shown."""
+    """Why the prompts cannot be shown; "" if they can."""
 
 
 def build_prompts(
     home: Path, cell: str, sample: int, waiting: Callable[[float], object]
 ) -> Prompts:
-    """Return the sample with its prompts, or the reason why they cannot be shown.
+    """Run `lce_core.prompts` to rebuild a sample's prompts, for at most `MOST_SECONDS`.
 
     Args:
       home: the store's folder.

@@ -32,11 +32,11 @@ OPTIONS: dict[str, Any] = {
     "logger.hideWelcomeMessage": True,
     "logger.level": "warning",
 }
-"""Streamlit configuration; takes precedence over the user's config.toml."""
+"""Streamlit configuration, which overrides the user's config.toml."""
 
 
 def serve(catalog: Path, port: int, secret: str) -> None:
-    """Serve until SIGINT or SIGTERM.
+    """Serve the dashboard until SIGINT or SIGTERM.
 
     Args:
       catalog: path of the catalog, which may be replaced at any time.

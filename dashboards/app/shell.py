@@ -28,7 +28,7 @@ _PAGES: tuple[tuple[str, str, Callable[[Chosen], None]], ...] = (
 
 
 def show(path: Path) -> None:
-    """Show the page that the URL names.
+    """Define the navigation and show the page that the URL names.
 
     Args:
       path: path of the catalog.
@@ -50,7 +50,7 @@ def _framed(catalog: Catalog, title: str, view: Callable[[Chosen], None]) -> Cal
 
 
 def framed(catalog: Catalog, title: str, view: Callable[[Chosen], None]) -> None:
-    """Show one page in its frame; a SpecError is displayed instead of the page."""
+    """Show a page with sidebar and heading; if it raises SpecError, show the error instead."""
     st.html(PAGE)
     try:
         with st.sidebar:

@@ -19,7 +19,7 @@ def table(
     key: str,
     on_select: Literal["rerun", "ignore"] = "ignore",
 ) -> int | None:
-    """Show the rows; text is displayed literally, never as Markdown.
+    """Show rows as a table, with text displayed literally and never as Markdown.
 
     Args:
       rows: rows of the catalog.
@@ -53,7 +53,7 @@ def table(
 
 
 def text_of(value: object) -> str:
-    """Format a value as `lce sql` does in its tables."""
+    """Format a value for a picker: floats rounded, integers with thousands separators."""
     if isinstance(value, float):
         return formats.score(value)
     return f"{value:,}" if isinstance(value, int) else str(value)

@@ -13,13 +13,13 @@ _CSS = Path(__file__).parents[1] / "page" / "figures.css"
 NUM_COLOURS = 6
 STEPS = 11
 NAMES = alt.Axis(labelLimit=190, labelOverlap=False, labelFlush=False)
-"""Axis that labels every method instead of dropping labels that overlap."""
+"""Axis that shows the label of every method, even if labels overlap."""
 PAGE = """<style>
 .stMainBlockContainer {padding: 3rem 2rem 4rem}
 [data-testid="stCaptionContainer"] {opacity: 1}
 [data-testid="stCaptionContainer"] p {color: color-mix(in srgb, currentColor 78%, transparent)}
 </style>"""
-"""Reduce the page's padding and raise the contrast of captions."""
+"""CSS of all pages: less padding, and captions with more contrast."""
 
 
 def is_dark() -> bool:
@@ -28,7 +28,7 @@ def is_dark() -> bool:
 
 
 def colour(name: str) -> str:
-    """Return a colour of `figures.css` by name: page, text, soft, line, grid, c0, h0, ..."""
+    """Return a colour of `figures.css` in the current theme: page, text, line, c0, h0, ..."""
     return palettes()[is_dark()][name]
 
 
@@ -44,7 +44,7 @@ def ramp() -> list[str]:
 
 @functools.cache
 def palettes() -> tuple[dict[str, str], dict[str, str]]:
-    """Parse `figures.css` into two maps from names to colours: the light and the dark theme."""
+    """Parse `figures.css`; return colours by name for the light and for the dark theme."""
     light, dark = _CSS.read_text(encoding="utf-8").split(
         "@media screen and (prefers-color-scheme: dark)"
     )

@@ -22,7 +22,7 @@ TOP = 40.0
 
 @dataclass(frozen=True)
 class BenchmarkColumns:
-    """Adjacent columns of one benchmark."""
+    """The columns of one benchmark, which stand side by side, one per length."""
 
     name: str
     lengths: tuple[int, ...]
@@ -49,11 +49,11 @@ class HeatMap:
     blocks: Sequence[BenchmarkColumns]
     families: Sequence[Family]
     fields: Mapping[tuple[Variant, str, int], Field]
-    """Fields by row, block name and length."""
+    """Field by (row, name of the benchmark's block, length in tokens)."""
     won: Mapping[Variant, float]
-    """Share of comparisons that a row wins; shown in an extra column at the right."""
+    """Share (0 to 1) of its comparisons that a method wins, in an extra column; may be empty."""
     trained: int | None
-    """Trained context in tokens: a line separates the longer lengths."""
+    """Trained context in tokens: a line separates longer lengths; None draws no line."""
 
     @property
     def left(self) -> float:
@@ -92,7 +92,7 @@ def _rows(family: Family) -> float:
 
 
 def _columns(shown: HeatMap) -> tuple[dict[tuple[str, int], float], list[float], float]:
-    """Return each column's left edge, the x of trained-context lines, and the right edge."""
+    """Return (left edge by block name and length, x of each trained-context line, right edge)."""
     places, lines, x = {}, [], shown.left
     for block in shown.blocks:
         for number, length in enumerate(block.lengths):

@@ -39,13 +39,13 @@ class Axes:
     x_name: str
     y_name: str
     landmarks: Mapping[str, int | None]
-    """Vertical lines: x by name; None is not drawn."""
+    """Named vertical lines: their x, or None for a line that is not drawn."""
     xs: Sequence[float]
-    """All x values, which determine the axis."""
+    """The x values of all panels, which determine the range of the axis."""
     ys: Sequence[float]
-    """All y values, which determine the axis; at least one."""
+    """The y values of all panels, at least one, which determine the range of the axis."""
     levels: Mapping[str, float | None] = field(default_factory=dict)
-    """Horizontal lines: y by name; None is not drawn."""
+    """Named horizontal lines: their y, or None for a line that is not drawn."""
     x_scale: Callable[[Sequence[float], float, float], tuple[scales.Scale, list[float]]] = (
         scales.lengths
     )
@@ -55,7 +55,7 @@ class Axes:
     counted: str = "seed"
     """Unit that each mean is taken over, in the singular: "seed" or "cell"."""
     legend_lines: int = 3
-    """Rows of the longest legend in the figure."""
+    """Rows of the longest legend in the figure; all panels reserve the same height."""
 
 
 def line_panel_svg(

@@ -1,4 +1,4 @@
-"""Data of a line chart: the points of each variant and the gaps between them."""
+"""Data of a line chart: the points of each method, and gaps where a value is missing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Gap:
-    """A point without a value, because some planned seeds are not done."""
+    """An x without a value, because some planned seeds are not done there."""
 
     x: int
     value_of_done: float | None
@@ -50,7 +50,7 @@ class Line:
 
     @property
     def ends(self) -> list[tuple[int, float]]:
-        """(x, value) of all marks, including gaps with a mean over finished seeds; sorted by x."""
+        """(x, y) of all that is drawn, by x: points, and gaps with a mean of finished seeds."""
         known = [(gap.x, gap.value_of_done) for gap in self.gaps if gap.value_of_done is not None]
         return sorted([*((point.x, point.value) for point in self.points), *known])
 

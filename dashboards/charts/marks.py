@@ -24,12 +24,12 @@ SPOT = "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0z"
 
 
 def row_data(method: str, frozen: bool) -> str:
-    """Return the attributes that identify a mark's method."""
+    """Return the SVG attributes `data-method` and `data-frozen`, which identify the method."""
     return f'data-method="{escape(method)}" data-frozen="{str(frozen).lower()}"'
 
 
 def value_data(**facts: float | str | None) -> str:
-    """Return data attributes with unrounded numbers; None values are omitted."""
+    """Return SVG attributes `data-NAME` with unrounded numbers or text; None is omitted."""
     return " ".join(
         f'data-{name.replace("_", "-")}="{escape(fact) if isinstance(fact, str) else repr(fact)}"'
         for name, fact in facts.items()
@@ -38,7 +38,7 @@ def value_data(**facts: float | str | None) -> str:
 
 
 def tooltip(sentence: str) -> str:
-    """Return the attribute with the tooltip text."""
+    """Return the SVG attribute with the text of the tooltip."""
     return f'data-tooltip="{escape(sentence)}"'
 
 

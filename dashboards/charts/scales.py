@@ -29,7 +29,7 @@ class Scale:
 
 
 def linear(values: Sequence[float], start: float, end: float) -> tuple[Scale, list[float]]:
-    """Return a linear axis that spans all values and ends at ticks, and its ticks."""
+    """Return (linear axis that contains all values and ends at ticks, its ticks)."""
     low, high = min(values), max(values)
     span = (high - low) or abs(high) or 1.0
     step = _round_step(span / 4)
@@ -40,7 +40,7 @@ def linear(values: Sequence[float], start: float, end: float) -> tuple[Scale, li
 
 
 def within(values: Sequence[float], start: float, end: float) -> tuple[Scale, list[float]]:
-    """Return a linear axis that ends at the largest value, to save space, and its round ticks."""
+    """Return (linear axis that ends at the largest value, to save space, its round ticks)."""
     scale, ticks = linear(values, start, end)
     low, high = min(scale.low, min(values)), max(values)
     if low == high:  # one value, at the first tick
@@ -49,7 +49,7 @@ def within(values: Sequence[float], start: float, end: float) -> tuple[Scale, li
 
 
 def logarithmic(values: Sequence[float], start: float, end: float) -> tuple[Scale, list[float]]:
-    """Return a logarithmic axis, 8 % wider than the values at each end, and its ticks."""
+    """Return (logarithmic axis that extends 8 % beyond the values at each end, its ticks)."""
     low, high = min(values) / 1.08, max(values) * 1.08
     candidates = [
         digit * 10.0**power
@@ -63,7 +63,7 @@ def logarithmic(values: Sequence[float], start: float, end: float) -> tuple[Scal
 
 
 def lengths(values: Sequence[float], start: float, end: float) -> tuple[Scale, list[float]]:
-    """Return a base-2 logarithmic axis of token counts, with a tick at each power of two."""
+    """Return (base-2 logarithmic axis of token counts, a tick at each power of two)."""
     low, high = min(values), max(values)
     if low == high:
         low, high = low / 2, high * 2

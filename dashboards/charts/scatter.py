@@ -15,7 +15,7 @@ WIDTH, HEIGHT = 340.0, 300.0
 LEFT, RIGHT, TOP, BOTTOM = 40.0, 14.0, 44.0, 40.0
 LETTER, MARK = 6.2, 4.0
 STEPS_ASIDE = (4.0, 19.0, -9.0, 34.0, -24.0, 49.0, 64.0)
-"""Vertical label offsets from the point in pixels, in order of preference."""
+"""Vertical distances of a label from its point in pixels, tried in this order."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def _is_beaten(
 def _names(
     labels: Sequence[tuple[tuple[float, float], Variant]], marks: Sequence[tuple[float, float]]
 ) -> list[str]:
-    """Label each point without covering another label or mark; omit labels that do not fit."""
+    """Draw a label for each ((x, y), variant) where it covers no mark or label; omit the rest."""
     parts: list[str] = []
     taken = [(y - MARK, y + MARK, x - MARK, x + MARK) for x, y in marks]
     for (x, y), one in sorted(labels, key=lambda label: label[0]):

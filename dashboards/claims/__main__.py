@@ -29,11 +29,11 @@ from lce_core.store.unforeseen import explained
 from lce_core.terminal import WIDTH, guard_terminal
 
 ORDER = {"best": "Best", "order": "Perplexity and downstream scores"}
-"""Headings by topic, printed if no method is given."""
+"""Topics printed if no method is given, in this order, with their headings."""
 
 
 def main() -> int:
-    """Print the claims and return the exit code."""
+    """Print the claims; return 0, 2 or 3 (see above)."""
     guard_terminal()
     parser = argparse.ArgumentParser(prog="python -m dashboards.claims")
     parser.add_argument("--catalog", type=Path, required=True)

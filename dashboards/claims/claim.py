@@ -36,7 +36,7 @@ class Claim:
     task: str | None = None
     """Task name; None for the mean over several tasks."""
     method: str | None = None
-    """First method of the comparison; the better one if the difference is significant."""
+    """The method that the claim is about; the better one if the difference is significant."""
     frozen: bool | None = None
     other_method: str | None = None
     other_frozen: bool | None = None

@@ -1,4 +1,4 @@
-"""A study's expectations (`expects` of its file), each with the outcomes of its comparisons.
+"""The predictions in a study file (`expects`) and how each of their comparisons turned out.
 
 The outcomes are those of the view `expectations`; the sentences are those of `claims`.
 """
@@ -26,7 +26,7 @@ Outcome = Literal["confirmed", "contradicted", "undecided", "not measured"]
 
 @dataclass(frozen=True)
 class Comparison:
-    """A comparison that a study predicts, with its outcome."""
+    """A predicted comparison of two methods, with its outcome."""
 
     outcome: Outcome
     finding: str
@@ -34,13 +34,13 @@ class Comparison:
 
     @property
     def text(self) -> str:
-        """The outcome and the finding."""
+        """Outcome and finding in one line, such as "confirmed: pi beats none on ..."."""
         return f"{self.outcome}: {self.finding}"
 
 
 @dataclass(frozen=True)
 class Expectation:
-    """An entry of `expects` for one base model."""
+    """One entry of `expects` in the study file, for one base model."""
 
     base_model: str
     text: str
@@ -48,7 +48,7 @@ class Expectation:
 
     @property
     def summary(self) -> str:
-        """Number of comparisons by outcome."""
+        """Number of comparisons by outcome, as `counted` formats it."""
         return counted([self])
 
 

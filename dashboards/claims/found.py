@@ -22,7 +22,7 @@ _FIRST = (PERPLEXITY, "passkey", "needle", "ruler", "longbench")
 
 
 def claims(connection: duckdb.DuckDBPyConnection, study: str) -> list[Claim]:
-    """Return every claim, sorted by base model, benchmark and length; the best method comes first.
+    """Return every claim of a study, by base model, benchmark, length and topic ("best" first).
 
     Args:
       connection: the catalog, opened by `catalog.queries.open_catalog`.
@@ -78,7 +78,7 @@ def told_apart(found: Sequence[Claim]) -> list[Claim]:
 
 
 def firsts(found: Sequence[Claim], base_model: str, trained: int | None) -> dict[int, list[Claim]]:
-    """Return the best methods at each benchmark, by length beyond the trained context.
+    """Return the claims about best methods (topic "best"), by length beyond the trained context.
 
     Args:
       found: claims of a study.
@@ -94,7 +94,10 @@ def firsts(found: Sequence[Claim], base_model: str, trained: int | None) -> dict
 
 
 def _marked(found: list[Claim], views: Views) -> list[Claim]:
-    """Set `at_target` on the claims at the longest length up to the target context."""
+    """Return the claims with `at_target` set.
+
+    It is True at the longest length of a benchmark that does not exceed the target context.
+    """
     longest: dict[tuple[str, str], int] = {}
     for one in found:
         length = one.eval_length or 0

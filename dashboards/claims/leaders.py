@@ -15,7 +15,10 @@ from lce_core.study.variants import variant_in_words
 
 
 def leaders(views: Views) -> Iterator[Claim]:
-    """Yield one claim per benchmark, profile and length, over the task set shared by most pairs."""
+    """Yield one claim about the best method per benchmark, profile and length.
+
+    If pairs of methods were compared on different task sets, only the largest set counts.
+    """
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in views.pairs:
         key = (row["base_model"], row["benchmark"], row["profile"], row["eval_length"])
@@ -91,7 +94,10 @@ def _leader(rows: list[Row], trained: int | None, several: bool) -> Claim:
 
 
 def _best_of(own: Sequence[Row], same: Sequence[Row], level: Sequence[Row]) -> str:
-    """Name the leader, the methods with identical results, and those with an equal score."""
+    """Return the clause that names the best method and the methods that are equally good.
+
+    `same` has the methods with identical samples, `level` those with only an equal mean.
+    """
     leader, number = variant_in_words(*first(own[0])), len(own) + 1
     if len(same) > wording.NAMED:
         others = f", {wording.listed(other_labels(level))} level with them" if level else ""
@@ -105,7 +111,7 @@ def _best_of(own: Sequence[Row], same: Sequence[Row], level: Sequence[Row]) -> s
 
 
 def _beats_all(rows: Sequence[Row]) -> str:
-    """Name all others with the runner-up, and the leader's margin over it."""
+    """Return the clause "better than all others", with the closest one and the margin over it."""
     closest = min(rows, key=lambda row: abs(row["difference"]))
     (name,) = other_labels([closest])
     others = f"all others, the closest of which is {name}," if len(rows) > 1 else name

@@ -15,10 +15,10 @@ _UNDECIDED = ("the same", "no difference found", "too few")
 
 
 def pairs(views: Views) -> Iterator[Claim]:
-    """Yield one claim per pair, from the better method's side.
+    """Yield one claim per pair of methods; the better method is the subject of the sentence.
 
-    Undecided comparisons with the base model are reported from the method's side; other undecided
-    pairs from the first row found.
+    If neither is better, the subject is the method compared with the base model, or the method of
+    the first row.
     """
     several = with_more_tasks(views.pairs, "tasks")
     seen = set()
@@ -60,7 +60,7 @@ def _pair(row: Row, trained: int | None, several: bool) -> Claim:
 
 
 def _said(row: Row, several: bool) -> str:
-    """Word the result of a comparison by its verdict."""
+    """Return the result of a comparison as a clause, worded by the row's verdict."""
     ours, theirs = (variant_in_words(*one) for one in (first(row), other(row)))
     what, p_holm = wording.measured(row, several), formats.p_value(row["p_holm"])
     seeds, detectable = wording.seeds(row), wording.detectable(row["smallest_detectable"])
@@ -90,6 +90,6 @@ def _said(row: Row, several: bool) -> str:
 
 
 def ahead(row: Row) -> str:
-    """Return the absolute difference with its interval, whichever direction is better."""
+    """Format the absolute difference and its interval: how far the better method is ahead."""
     low, high = sorted((abs(row["ci_low"]), abs(row["ci_high"])))
     return formats.estimate(abs(row["difference"]), low, high)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Method = tuple[str, bool]
 
 BASE: Method = (CONTROL, True)
-"""The unmodified base model."""
+"""Method label and frozen flag of the unmodified base model."""
 PERPLEXITY = "perplexity"
 _QUERIES = {
     "studies": "FROM studies WHERE study = $study",
@@ -28,7 +28,7 @@ _QUERIES = {
 
 @dataclass(frozen=True)
 class Views:
-    """Rows of one study, by view."""
+    """Rows of one study in each view that claims need."""
 
     studies: list[Row]
     pairs: list[Row]

@@ -22,7 +22,7 @@ OUTCOMES = (
     " difference, too few samples, or a difference whose sign changes with the seed. Not measured:"
     " no results of both methods on the same prompts."
 )
-"""Explanations of the sentences' terms for report readers."""
+"""Explanation of the outcomes of expectations, for readers of a report."""
 
 
 def detectable(difference: float | None) -> str:
@@ -41,7 +41,7 @@ def at(eval_length: int, trained: int | None) -> str:
 
 
 def seeds(row: Mapping[str, Any]) -> str:
-    """Return the number of seeds, noting when the result may not hold for other training runs."""
+    """Return "3 seeds", with a note if the result may not hold for other training runs."""
     count, tuned = row["num_seeds"], not (row["frozen"] and row["other_frozen"])
     if count == 1:
         return "1 seed (this training run only)" if tuned else "1 seed"
@@ -61,13 +61,13 @@ def too_few(number: int, of: str = "") -> str:
 
 
 def measured(row: Mapping[str, Any], several: bool) -> str:
-    """Return the benchmark's name; with its tasks if the study compares other tasks of it too."""
+    """Return the benchmark's name, followed by the row's tasks in brackets if `several`."""
     name = str(row["benchmark"]).replace("_", " ")
     return f"{name} ({row['tasks']})" if several else name
 
 
 def listed(names: Sequence[str]) -> str:
-    """Join names, giving the first few and the number of the rest."""
+    """Join names to "a, b and c"; beyond five, to the first four and "N more"."""
     if len(names) > NAMED + 1:
         names = [*names[:NAMED], f"{len(names) - NAMED} more"]
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

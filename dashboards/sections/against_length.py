@@ -11,8 +11,8 @@ from dashboards.figure import figure
 from dashboards.sections.panels import family_panels, lines_of, lines_table
 
 MOST_TASKS = 3
-"""Benchmarks with at most this many tasks get a figure per task; others one figure of their mean.
-"""
+"""A benchmark with at most this many tasks has a figure per task, any other one figure of the
+mean."""
 
 
 def section(contents: Contents) -> str:
@@ -29,7 +29,7 @@ def section(contents: Contents) -> str:
 
 
 def _asked(contents: Contents) -> Iterator[tuple[str, str, list[Row]]]:
-    """Yield the title, the unit of the mean ("cell" or "seed"), and the rows of each figure."""
+    """Yield (title, "cell" or "seed", rows) of each figure; the values are means over these."""
     for benchmark in dict.fromkeys(row["benchmark"] for row in contents.scores):
         rows = select(contents.scores, benchmark=benchmark)
         means = select(comparable(contents.benchmarks, contents.scores), benchmark=benchmark)
@@ -83,7 +83,7 @@ def _figure(contents: Contents, title: str, counted: str, rows: list[Row]) -> st
 
 
 def _with_intervals(contents: Contents, rows: list[Row]) -> list[Row]:
-    """Replace the range over seeds by the cell's 95 % interval, where one exists."""
+    """Return the rows; `lowest` and `highest` become the cell's 95 % interval, if it has one."""
     axes = ("method", "frozen", "benchmark", "task", "eval_length")
     known = {tuple(row[name] for name in axes): row for row in contents.intervals}
     found = []

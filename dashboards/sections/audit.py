@@ -7,7 +7,10 @@ from dashboards.figure import Table
 
 
 def section(contents: Contents) -> str:
-    """Return a table of the study's control violations, or a sentence if there are none."""
+    """Return a table of factors that differ, or a sentence that only the method differs.
+
+    Returns "" if no cell is done.
+    """
     if not contents.run[0]["done"]:
         return ""
     if not contents.violations:

@@ -14,7 +14,7 @@ FEWEST = 3
 
 
 def section(contents: Contents) -> str:
-    """Return a panel for each benchmark that shares a length with a perplexity benchmark.
+    """Return a scatter plot per accuracy benchmark that shares a length with a perplexity.
 
     Args:
       contents: rows of one base model.
@@ -66,7 +66,11 @@ def section(contents: Contents) -> str:
 def _shared(
     texts: list[Row], rows: list[Row], target: int
 ) -> tuple[str, int, dict[Variant, tuple[float, float]]] | None:
-    """Choose the text and length that share most methods; ties prefer the target length."""
+    """Return the text and length at which most methods have both scores, and those scores.
+
+    Of equals, the target length is preferred, then the longest. None with fewer than `FEWEST`
+    methods.
+    """
     best: tuple[tuple[int, bool, int], str, int, dict[Variant, tuple[float, float]]] | None = None
     for text in dict.fromkeys(row["benchmark"] for row in texts):
         for length in sorted({row["eval_length"] for row in rows}):

@@ -10,7 +10,7 @@ from dashboards.claims.wording import OUTCOMES
 
 
 def section(expected: Sequence[Expectation]) -> str:
-    """Return each expectation with the outcomes of its comparisons; "" if there is none.
+    """Return the list of expectations and outcomes as HTML; "" if the study has none.
 
     Args:
       expected: expectations for one base model.

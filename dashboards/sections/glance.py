@@ -1,4 +1,4 @@
-"""Section: overview of all methods by length for perplexity and retrieval, and family ranks."""
+"""Section: heat maps of perplexity and retrieval by method and length, and ranks of families."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from lce_core.study.variants import weights_label
 
 RETRIEVAL = ("needle", "passkey", "long_eval", "ruler")
 WORST = 1.5
-"""Perplexity relative to the best of its column at which a field gets the colour of the worst."""
+"""A perplexity this many times the best of its column, or more, has the worst colour."""
 PADDING = 42.0
 """Horizontal padding of a figure in pixels."""
 WIDEST = 1360.0
-"""Maximum total width in pixels at which both maps stand side by side."""
+"""Both heat maps stand side by side if they are together at most this many pixels wide."""
 MOST_FRAMES = 3
 """Frame the best methods of a column only if at most this many share the best value."""
 _ABSENT = {"failed": "failed", "missing": "-", "unavailable": "n/a"}
@@ -63,7 +63,7 @@ def _won(contents: Contents, measure: str) -> dict[Variant, float]:
 
 
 def _ordered(contents: Contents, won: Mapping[str, Mapping[Variant, float]]) -> list[Family]:
-    """Sort families and their members by share of comparisons won; controls come first."""
+    """Return families and their members, sorted by share of comparisons won; controls first."""
 
     def share(one: Variant) -> float:
         known = [shares[one] for shares in won.values() if one in shares]
@@ -85,7 +85,7 @@ def _map(
     won: Mapping[Variant, float],
     trained: int | None,
 ) -> tuple[str, float]:
-    """Return the figure and the width of its picture in pixels."""
+    """Return (HTML figure with the heat map `name`, width of the picture in pixels)."""
     shown_map = heat_map(name, rows, ordered, won, trained)
     better = "lower" if name == "perplexity" else "higher"
     beyond = f" beyond the trained context of {trained:,} tokens (the line)" if trained else ""
@@ -125,7 +125,7 @@ def heat_map(
     won: Mapping[Variant, float],
     trained: int | None,
 ) -> HeatMap:
-    """Return the heat map of all benchmarks of the rows.
+    """Build the heat map of all benchmarks in the rows.
 
     Args:
       title: title of the map.

@@ -8,7 +8,7 @@ from html import escape
 from dashboards.contents import Contents, Row
 
 MOST_SENTENCES = 3
-"""Findings shown on the first screen; the rest are folded below them."""
+"""Number of findings that are always visible; the others are in a collapsed list."""
 
 
 def section(contents: Contents, claims: Sequence[str]) -> str:

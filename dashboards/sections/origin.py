@@ -1,4 +1,4 @@
-"""Sections: cells without a result, the machines, and the commands that repeat the study."""
+"""Sections: cells without a result; machines and commands, to repeat the study."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _legend(contents: Contents) -> str:
 
 
 def origin(contents: Contents) -> str:
-    """Return the environments, and the commands that reproduce the numbers."""
+    """Return the commands that reproduce the numbers and a table of machines and software."""
     commits = dict.fromkeys(row["git_commit"] for row in contents.environments if row["git_commit"])
     commands = [
         *(f"git checkout {commit}" for commit in list(commits)[-1:]),

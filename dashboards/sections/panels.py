@@ -1,4 +1,4 @@
-"""Small multiples by family, shared by the sections with line charts."""
+"""Build line charts with one panel per family of methods, for several sections."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lce_core.study.variants import weights_label
 
 
 def lines_of(rows: Sequence[Row], x: str, value: str) -> dict[Variant, Line]:
-    """Return a line for each variant; rows without a value become gaps.
+    """Return a `Line` per variant; a row whose value is None becomes a gap of the line.
 
     Args:
       rows: need `num_seeds`; where values may be missing, also the columns of score_by_length.
@@ -47,7 +47,7 @@ def lines_of(rows: Sequence[Row], x: str, value: str) -> dict[Variant, Line]:
 def family_panels(
     contents: Contents, axes: Axes, lines: Mapping[Variant, Line], with_controls: bool = True
 ) -> list[str]:
-    """Return a panel per family with the controls in grey, or one panel of the controls alone.
+    """Return an SVG panel per family with the controls in grey; without families, the controls.
 
     Args:
       contents: rows of one base model.

@@ -14,7 +14,10 @@ _NONE = (
 
 
 def section(contents: Contents) -> str:
-    """Return our values next to the papers' and the rank agreement; a sentence if none match.
+    """Return tables of the study's values beside the papers' and of rank agreement.
+
+    Returns a sentence if no paper reports a matching score, and "" if no cell is done.
+
 
     Args:
       contents: rows of one base model.

@@ -15,7 +15,9 @@ from dashboards.sections.panels import family_panels, lines_of, lines_table
 
 
 def section(contents: Contents) -> str:
-    """Return a figure for each text and length that has losses by position.
+    """Return, for each text and length with losses by position, a figure and a table.
+
+    The table compares methods with the base model.
 
     Args:
       contents: rows of one base model.
@@ -39,7 +41,7 @@ def section(contents: Contents) -> str:
 
 
 def panels(contents: Contents, rows: Sequence[Row]) -> list[str]:
-    """Return the panels of one text and length, by family; empty if nothing can be drawn.
+    """Return SVG panels, one per family, of one text at one length; empty without values.
 
     Args:
       contents: rows of one base model.

@@ -21,7 +21,7 @@ def section(contents: Contents) -> str:
 
 
 def panels(contents: Contents, length: int, rows: list[Row]) -> list[str]:
-    """Return the panels of one length, by family.
+    """Return SVG panels, one per family, of accuracy by number of examples at one length.
 
     Args:
       contents: rows of one base model.

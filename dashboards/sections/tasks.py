@@ -12,7 +12,7 @@ from dashboards.marks import LEGEND, MARKS, Place, place, verdicts
 from lce_core import formats
 
 Column = tuple[str, int]
-"""Task and length in tokens."""
+"""A column of a table: task and length in tokens."""
 MOST_COLUMNS = 10
 """Maximum number of columns of a printed table."""
 
@@ -27,7 +27,7 @@ def section(contents: Contents) -> str:
 
 
 def on_paper(contents: Contents) -> str:
-    """Return open tables, split into as many as the columns need on A4 sheets.
+    """Return the tables expanded and with at most `MOST_COLUMNS` columns, for A4 sheets.
 
     Args:
       contents: rows of one base model.
@@ -59,7 +59,7 @@ def _columns(rows: list[Row]) -> list[Column]:
 
 
 def _sheets(columns: Sequence[Column]) -> Iterator[list[Column]]:
-    """Split columns into tables; columns of a task stay together if they fit."""
+    """Split columns into groups of at most `MOST_COLUMNS`; a task's stay together if they fit."""
     sheet: list[Column] = []
     for task in dict.fromkeys(task for task, _ in columns):
         mine = [column for column in columns if column[0] == task]

@@ -1,1 +1,4 @@
-"""Folder of the script alone: Streamlit imports from it first, so it must hide no other module."""
+"""Folder that must contain only the script.
+
+Streamlit puts it first on sys.path, so another module in it would hide one of the same name.
+"""

@@ -24,7 +24,7 @@ _COLOURS = {
 
 
 def page(chosen: Chosen) -> None:
-    """Draw the pickers, the differences with their intervals, and the table of tests."""
+    """Show pickers, a chart of differences with intervals per benchmark, and a table of tests."""
     row = st.container(horizontal=True)
     variants = {one.label: one for one in chosen.variants()}
     tuned = next((n for n, one in enumerate(variants.values()) if not one.is_control), 0)

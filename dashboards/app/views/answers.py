@@ -21,7 +21,7 @@ _ALL = "all"
 
 
 def page(chosen: Chosen) -> None:
-    """Draw the pickers, the score maps, the table of answers, and the selected answer."""
+    """Show pickers, mean scores as heat maps, the table of answers, and the selected answer."""
     answered = chosen.rows("answered")
     if not answered:
         st.info("No prompt of this study has been answered yet.")
@@ -110,7 +110,10 @@ def _grid(
     order: list[str],
     goes: dict[str, str],
 ) -> None:
-    """Draw mean scores by length and `y`; a click sets the pickers that `goes` maps columns to."""
+    """Draw a heat map of mean scores by length and column `y`.
+
+    A click on a field sets pickers: `goes` maps a column of `fields` to a picker's key.
+    """
     key = f"by_{y}"
     clicked = alt.selection_point(name="field", fields=["length", y], toggle=False)
     columns = sorted({field["length"] for field in fields})
@@ -187,7 +190,7 @@ def _short(depth: float) -> str:
 
 
 def _answer(chosen: Chosen, row: Row) -> None:
-    """Show one sample in full; text of models and data is displayed literally, never rendered."""
+    """Show a sample's answer, reference and prompt; text is displayed literally, not rendered."""
     left, right = st.columns(2)
     left.caption(f"Answer, score {text_of(row['score'])}")
     left.code(row["prediction"] or "", language=None, wrap_lines=True)

@@ -26,7 +26,7 @@ _NONE = "nothing"
 
 
 def page(chosen: Chosen) -> None:
-    """Draw the pickers, one panel per value of the panel dimension, and the table of points."""
+    """Show pickers, one chart per value of the "Panels" dimension, and a table of the points."""
     rows = chosen.rows("cell_scores")
     known = {measure.name: measure for measure in measures(rows)}
     row = st.container(horizontal=True)
@@ -62,7 +62,7 @@ def page(chosen: Chosen) -> None:
 
 
 def _kept(rows: list[Row], y: Measure) -> list[Row]:
-    """Return the rows that match the filters; an empty filter keeps all rows."""
+    """Show filters by method, task, length and seed; return the rows that pass all of them."""
     mine = [row for row in rows if y.benchmark in (None, row["benchmark"])]
     with st.expander("Only some methods, tasks, lengths or seeds"):
         for name in ("variant", "task", "eval_length", "seed"):
@@ -76,9 +76,9 @@ def _kept(rows: list[Row], y: Measure) -> list[Row]:
 
 
 def _stays(row: Row, name: str, wanted: Sequence[Any], y: Measure) -> bool:
-    """Return True if the row passes the filter.
+    """Return True if the row's value of dimension `name` is one of `wanted`.
 
-    Task filters apply to y's benchmark only: rows of x's benchmark always pass.
+    A filter by task applies only to rows of y's benchmark; rows of other benchmarks pass it.
     """
     is_across = name == "task" and y.benchmark not in (None, row["benchmark"])
     return is_across or dimension(row, name) in wanted
@@ -103,7 +103,10 @@ def _notes(found: Points, by: Sequence[str], y: Measure) -> None:
 
 @dataclass(frozen=True)
 class _Axes:
-    """Assignment of chart channels; x is either a dimension or a measure."""
+    """What the chart shows on its axes, by colour and by panel.
+
+    The horizontal axis is either a dimension or a measure; the other field is None.
+    """
 
     y: Measure
     name: str
@@ -119,7 +122,10 @@ class _Axes:
 
 
 def _in_runs(found: Points, along: str) -> list[dict[str, Any]]:
-    """Count the gaps before each point of a line, so that no stroke crosses a gap."""
+    """Add a column `run` to the points: the number of gaps before the point on its line.
+
+    Only points of equal `run` are joined, so that no line crosses a gap.
+    """
 
     def line(point: Mapping[str, Any]) -> tuple[Any, ...]:
         return tuple(point[name] for name in DIMENSIONS if name in point and name != along)
@@ -171,7 +177,7 @@ def _are_disjoint(panels: Mapping[Any, list[dict[str, Any]]], hue: str) -> bool:
 
 
 def _hues(values: Sequence[Any]) -> dict[Any, tuple[str, str]]:
-    """Return colour and shape by value; when colours repeat, the shape changes."""
+    """Return (colour, shape) of each value; when colours repeat, the shape changes."""
     return {
         value: (series(number), _SHAPES[number // NUM_COLOURS % len(_SHAPES)])
         for number, value in enumerate(values)
@@ -193,7 +199,7 @@ def _title(panel: str, value: Any) -> str:
 
 
 def _domain(drawn: list[dict[str, Any]]) -> list[float]:
-    """Return the lowest and highest y; all panels share this range."""
+    """Return [lowest, highest] y of all points, the range that all panels share."""
     values = [point["y"] for point in drawn]
     return [min(values), max(values)]
 

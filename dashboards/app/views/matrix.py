@@ -28,7 +28,7 @@ _HEADS = alt.Axis(labelAngle=-90, labelLimit=170, labelOverlap=False, orient="to
 
 @st.fragment(run_every=REFRESH_SECONDS)
 def page(chosen: Chosen) -> None:
-    """Draw the matrix, the table of problems, and the cells of the clicked field."""
+    """Show the hypothesis, the matrix of states, the reasons, and the cells of a clicked field."""
     if hypothesis := chosen.facts["hypothesis"]:
         with st.expander("Hypothesis"):
             st.text(hypothesis)

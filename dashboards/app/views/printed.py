@@ -1,4 +1,4 @@
-"""Page: figures printed in papers, next to ours where the study planned the same, and by table."""
+"""Page: figures printed in papers, beside the study's own, and table by table."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ERRATA = {
 
 
 def page(chosen: Chosen) -> None:
-    """Draw ours next to the papers' values, the rank agreement, printed tables and errata."""
+    """Show the study's values beside the papers', rank agreement, one printed table, and errata."""
     beside = chosen.rows("papers")
     if beside:
         st.caption("Accuracies range from 0 to 1. Differences are ours minus the paper's.")

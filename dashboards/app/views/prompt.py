@@ -19,7 +19,10 @@ _BOX = (
 
 
 def show(home: Path, cell: str, sample: int) -> None:
-    """Draw the prompts of a sample below their origin, or the reason why there are none."""
+    """Show a sample's prompts under a line that says what they were built from.
+
+    If they cannot be built, show why.
+    """
     prompts = _prompts(home, cell, sample)
     if prompts.found is None:
         st.warning("This prompt cannot be shown.")
@@ -43,7 +46,10 @@ def show(home: Path, cell: str, sample: int) -> None:
 
 
 def _prompts(home: Path, cell: str, sample: int) -> Prompts:
-    """Return the prompts, cached for the last sample, because every click reruns the page."""
+    """Return the sample's prompts, built only once: every click on the page runs this again.
+
+    The session keeps the prompts of one sample, the last.
+    """
     key = (str(home), cell, sample)
     if _LAST not in st.session_state or st.session_state[_LAST][0] != key:
         place = st.empty()

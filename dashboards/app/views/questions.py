@@ -20,7 +20,7 @@ _HEIGHT = 140
 
 
 def page(chosen: Chosen) -> None:
-    """Draw the query box, the result, and the list of views."""
+    """Show the query box, the result of the query, and the list of the catalog's views."""
     first = (
         "SELECT method, frozen, benchmark, eval_length, value\nFROM benchmark_by_length\n"
         f"WHERE study = '{chosen.study}' AND is_best\nORDER BY benchmark, eval_length"
