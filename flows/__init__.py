@@ -1,1 +1,1 @@
-"""Flows, runs and servers: order and progress, no computation."""
+"""Plan, schedule and show runs, and start their servers; `tasks` and `lce_core` compute."""

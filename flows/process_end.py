@@ -1,4 +1,4 @@
-"""How the process of a command ends."""
+"""Tell the entry point of `lce` how the process must exit after a command."""
 
 from __future__ import annotations
 

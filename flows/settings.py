@@ -30,7 +30,8 @@ BROWSER = "LCE_CHROMIUM"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 """Program names under which Linux distributions and Google install Chromium or Chrome."""
 MOST_CPU_SLOTS = 8
-"""More single-thread workers rarely pay: each one holds its own copy of torch (0.5 GB)."""
+"""Most slots on a CPU by default. More single-thread workers rarely pay, because each holds its own
+copy of torch (0.5 GB)."""
 
 
 def home() -> Path:
@@ -165,7 +166,7 @@ def named_folders(pairs: list[str], option: str) -> dict[str, Path]:
 
 
 def existing_folders(folders: list[Path], option: str) -> tuple[Path, ...]:
-    """Return the folders as absolute paths.
+    """Check that the folders of a command-line option exist, and return their absolute paths.
 
     Raises:
       SpecError: if a folder does not exist.

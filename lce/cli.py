@@ -80,7 +80,7 @@ def main() -> None:
     except LceError as error:
         say(f"lce: {error}", err=True)
         code = exit_code(error)
-    except Exception as error:  # noqa: BLE001 - no state of a home may end in a traceback
+    except Exception as error:  # noqa: BLE001 - users get a message, never a traceback
         explained = _explained(error)
         typer.echo(f"lce: {explained}", err=True)
         code = exit_code(explained)

@@ -44,7 +44,7 @@ class Source:
     paper: str
     """arXiv id ("arXiv:2309.00071"), "doi:...", a page ("https://..."), or "own"."""
     place: str
-    """Section, equation or table."""
+    """Section, equation or table of the paper."""
     reference: str
     """Reference repository at a commit ("github.com/OWNER/NAME@" with 40 hexadecimal digits), a
     page ("https://..."), several of these separated by "; ", or "own"."""

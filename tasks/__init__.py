@@ -1,1 +1,1 @@
-"""Prefect tasks and the plain functions, worker processes and projections behind them."""
+"""Compute units in worker processes, as Prefect tasks or without; update catalog and MLflow."""

@@ -81,7 +81,7 @@ def main(home: Path, pace: Pace) -> int:
     os.nice(_NICE)
     try:
         keep_fresh(home, end_of_input(), pace)
-    except Exception as error:  # noqa: BLE001 - the dashboard goes on with what there is
+    except Exception as error:  # noqa: BLE001 - the dashboard keeps showing the present catalog
         error = explained(error, home)
         sys.stderr.write(f"lce: the catalog is not brought up to date any more: {error}\n")
         return 3

@@ -17,7 +17,7 @@ from lce_core.study.pricing.time_left import Running
 
 @dataclass(frozen=True)
 class Ended:
-    """A step that a worker has finished."""
+    """A step whose result exists: a worker computed it, or found it in the store."""
 
     fingerprint: str
     seconds: float | None

@@ -36,5 +36,5 @@ def answer(home: Path, sql: str, form: str, memory: str | None = None) -> str:
 
 
 def read(home: Path, sql: str) -> list[tuple[Any, ...]]:
-    """Return the rows of a read-only SQL statement over the catalog."""
+    """Run one of the project's own SQL statements in this process and return its rows."""
     return run_query(catalog_path(home), sql)[1]

@@ -53,7 +53,7 @@ class Shape:
 
     @property
     def places(self) -> int:
-        """Number of places needed when all training or all evaluation slots are used."""
+        """Number of places for all training slots, or for all evaluation slots if that is more."""
         return max(self.training * self.width, self.evaluation)
 
 

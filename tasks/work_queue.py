@@ -49,7 +49,7 @@ class EndedElsewhere:
 
 
 class WorkQueue:
-    """The units that wait, updated by what other processes hold and have done.
+    """The units that this run has not started. `poll` removes what other processes finish.
 
     Args:
       units: units to do, in the order in which they should start.
@@ -82,7 +82,10 @@ class WorkQueue:
         self._next_poll = time.monotonic() + POLL_SECONDS
 
     def take(self, fits: Callable[[Unit], bool]) -> Claim | None:
-        """Claim the first unit that is ready, held by no other process, and fits.
+        """Remove and return the first unit that can start now.
+
+        All steps that it needs are done, no other process holds the lease of one of its steps, and
+        `fits` accepts it. Without such a unit, the free steps of a divisible unit are returned.
 
         Returns:
           The work; None if there is none, or if `poll` must run first because another process has
@@ -136,7 +139,7 @@ class WorkQueue:
                     yield unit, step, left
 
     def put_back(self, unit: Unit, held: Collection[str]) -> None:
-        """Return the steps of a unit that other processes hold to the front of the queue.
+        """Put a unit's steps that other processes compute back to the front of the queue.
 
         Each retry of a step waits twice as long, up to `MAX_RETRY_SECONDS`, because the lease of
         a process that died on another host looks alive until its heartbeat expires.

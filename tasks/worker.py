@@ -77,10 +77,10 @@ def compute(
     *,
     shared: bool,
 ) -> None:
-    """Compute the steps of a unit in order, and skip steps that other processes hold.
+    """Compute the steps of a unit in order; skip steps whose lease another process holds.
 
-    If the first missing step is held, its holder has claimed the unit: the remaining steps are left
-    to that process, unless the unit is shared.
+    If this is so for the first missing step, that process has claimed the unit. The remaining steps
+    are then left to it, unless the unit is shared.
 
     Args:
       steps: steps of the unit.
@@ -123,7 +123,7 @@ def _end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
 
 
 class _Channel:
-    """Writes events to the driver; progress at most every `PROGRESS_SECONDS`."""
+    """Writes events to the run's process; progress at most every `PROGRESS_SECONDS`."""
 
     def __init__(self, events: TextIO) -> None:
         self._events, self._last = events, 0.0

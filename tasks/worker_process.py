@@ -90,7 +90,7 @@ class Worker(ABC):
         `tasks.worker` describes requests and events.
         """
 
-    def is_placed(self, seconds: float) -> bool:  # noqa: ARG002 - one elsewhere may have to wait
+    def is_placed(self, seconds: float) -> bool:  # noqa: ARG002 - a Ray actor may have to wait
         """Wait up to `seconds` for the worker to get its GPUs and cores; return True if it has.
 
         A process on this machine always has them. A Ray actor may wait for a free node.

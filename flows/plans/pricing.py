@@ -23,7 +23,7 @@ from lce_core.study.units import units_to_do
 from tasks.engines import machines_for
 
 UNKNOWN_GPU = "a100"
-"""Device type that prices a GPU without an entry in the table of devices."""
+"""Device type whose speed is assumed for a GPU that the table of devices lacks."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,11 @@ class Price:
 
 
 class Prices:
-    """Prices of a plan's steps at one speed, calibrated with measured times of finished steps.
+    """Prices of a plan's steps on one device, calibrated with measured times of finished steps.
 
-    Each price is computed once. Steps to do share text (windows, prompt beginnings) only with other
-    steps to do, never with finished ones, so the two groups are priced separately.
+    Each price is computed once. Missing steps save work by reading the same windows or prompt
+    prefixes as other missing steps, but not as finished ones. Each of the two groups is therefore
+    priced without the other.
     """
 
     def __init__(

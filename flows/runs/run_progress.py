@@ -60,7 +60,7 @@ class RunProgress:
 
     @property
     def time(self) -> str:
-        """Format the time left, with "~" until a step has finished in this run, then "about"."""
+        """Time left as text, with "~" until a step of this run was measured, then "about"."""
         self._update()
         seconds = self._left.seconds(self._tracker.running_steps())
         about = "about " if self._left.is_measured else "~"

@@ -40,7 +40,7 @@ _STOP_SECONDS = 0.1
 """Poll interval of `Stop.wait`."""
 
 UnitResult = Mapping[str, Any] | BaseException
-"""Unit result: what `tasks.units.compute` returned or raised."""
+"""What `tasks.units.compute` returned, or the exception that it raised."""
 
 
 class Submit(Protocol):
@@ -171,7 +171,7 @@ class _Run:
         self._running: dict[str, _Running] = {}
         self._waits_for_gpus = False
         self._rests: dict[str, float] = {}
-        """Time (monotonic) until which a step must not be helped, by its short fingerprint."""
+        """Time (monotonic) before which no helper starts for a step, by the step's id."""
 
     def to_the_end(self, *, waits: bool) -> RunSummary:
         """Run all units.
@@ -273,7 +273,7 @@ class _Run:
         self._waits_for_gpus = False
 
         def fits(unit: Unit) -> bool:
-            if unit.name in self._running:  # here runs a part of it; another process left the rest
+            if unit.name in self._running:  # other steps of this unit already run here
                 return False
             if self._waits_for_gpus:
                 return self._has_room(unit.kind) and self._price(unit) <= horizon

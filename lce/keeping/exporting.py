@@ -32,7 +32,15 @@ def export_variant(
     length: int | None,
     precision: str | None,
 ) -> list[str]:
-    """Write the selected variant to `out`; return the lines to print about it.
+    """Write the selected variant to the folder `out`; return the lines to print about it.
+
+    Args:
+      study: name of a shipped study, or path of a study file.
+      execution: locates the store, the weights and the data.
+      out: folder that does not exist yet or is empty.
+      select: "axis=value,..." that leaves one variant.
+      length: request length in tokens, for a method whose frequencies depend on it.
+      precision: "fp32" or "bf16" for the written weights; None leaves them as they are.
 
     Raises:
       SpecError: if the selection is not one variant, its checkpoint is not trained yet, or it

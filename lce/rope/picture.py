@@ -1,4 +1,8 @@
-"""`lce rope inspect --out FILE.svg`: plot wavelengths by pair, and B_m by distance."""
+"""`lce rope inspect --out FILE.svg`: plot wavelengths by pair, and B_m by distance.
+
+B_m is the sum of cos(m * frequency) over the rotated pairs: how much a similar token is favoured
+over a random one, m tokens away (arXiv:2405.14591).
+"""
 
 from __future__ import annotations
 

@@ -53,7 +53,14 @@ def bound(base: float, inv_freq: Frequencies, length: int | None) -> str:
 
 
 def smallest_base(length: int, dim: int, digits: int, found: SmallestBase) -> str:
-    """Return the text about the smallest base for a length: its grid, and larger bases."""
+    """Return the text of `lce rope base` about the smallest RoPE base for a length.
+
+    Args:
+      length: length in tokens up to which B_m must not be negative.
+      dim: number of rotated elements of a head.
+      digits: significant digits of the bases that were tried.
+      found: the smallest base, and the base from which on all larger ones work.
+    """
     own = bounded_length(frequencies_of(found.base, dim))
     reach = f"above {SEARCHED:,}" if own is None else f"{own:,}"
     steps = f"k = 1 to {'9' if digits == 1 else '9.' + '9' * (digits - 1)}"

@@ -41,7 +41,8 @@ class Visible:
     unit: str
     """"accuracy", or "sd": standard deviations of the difference between two methods."""
     difference: float | None
-    """Smallest difference detectable in a single comparison of two methods; None if none is."""
+    """Smallest difference, in `unit`, that one comparison of two methods detects; None if none is.
+    """
     num_comparisons: int
     """Number of tests when all other methods are compared with one, such as the base model."""
     difference_of_family: float | None

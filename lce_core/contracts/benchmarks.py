@@ -277,7 +277,15 @@ def check_savings(case: Case) -> None:
 
 
 def same_scores(task: str, whole: CellResult, short: CellResult) -> None:
-    """Raise AssertionError unless savings changed only the length of answers."""
+    """Raise AssertionError unless a cell has the same scores with savings as without.
+
+    Savings are shared passes and answers that stop early, so answers may be shorter.
+
+    Args:
+      task: the cell's task, for messages.
+      whole: the result without savings.
+      short: the result with savings.
+    """
     assert len(whole.samples) == len(short.samples) > 0
     for before, after in zip(whole.samples, short.samples, strict=True):
         assert math.isclose(after.score, before.score, rel_tol=1e-6), f"{task}: {before}"

@@ -15,9 +15,9 @@ FIRST_WORD = 256
 
 
 def line_tokenizer() -> PreTrainedTokenizerFast:
-    """Return a tokenizer of bytes and 136 words, each with line breaks in other places.
+    """Return a tokenizer whose tokens are single bytes and 136 words with line breaks.
 
-    A word ends a line in its middle, at its end, or after a comment sign.
+    A third of the words each have a line break in the middle, at the end, or after a comment sign.
     """
     content = json.loads(byte_tokenizer(ToyLlama.keys).backend_tokenizer.to_str())
     backend = Tokenizer(models.BPE(vocab=content["model"]["vocab"], merges=[]))

@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 
 PLACES = {"frequencies": 0, "value": 1, "calls": 1}
-"""Position of the expected value among the arguments of each evidence builder."""
+"""Functions that make reference values, and which of their arguments is the expected value."""
 STATED = (["EVIDENCE"], ["evidence"])
 """Assigned names that hold reference values: EVIDENCE in a file, `evidence` in a class body."""
 COUNTED = re.compile(r"\bcount(s|ed)?\b")

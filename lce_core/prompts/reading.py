@@ -1,4 +1,4 @@
-"""A sample's prompts in readable form: decoded, with the places where a right answer occurs."""
+"""Decode a sample's prompts, and find where a right answer occurs in their text."""
 
 from __future__ import annotations
 

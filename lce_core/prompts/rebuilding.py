@@ -50,9 +50,9 @@ class RebuiltCell:
     base_model: LanguageModel
     tokenizer: PreTrainedTokenizerBase
     samples: Sequence[Mapping[str, Any]]
-    """Rows of `lce_core.store.cell_tables.SAMPLES`."""
+    """Rows of the cell's samples.parquet (columns: `lce_core.store.cell_tables.SAMPLES`)."""
     prompts: Sequence[tuple[Prompt, ...]]
-    """Prompts of each sample; most samples have one."""
+    """Prompts of each sample, in the same order; most samples have one."""
 
 
 def rebuilt_cell(

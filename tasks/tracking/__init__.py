@@ -1,4 +1,4 @@
-"""The MLflow projection of the store, and live tracking of training.
+"""Show the store's studies in MLflow, and training runs while they train.
 
   database        MLflow's database of a store: location, creation, exclusive access
   projection      writes a study's records as one experiment; rewrites only changed runs
