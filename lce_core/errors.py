@@ -197,7 +197,7 @@ def restored(name: str, parts: Sequence[str]) -> LceError | None:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a remedy for an unknown name: the most similar known name, if any, and all others."""
+    """Return a remedy for an unknown name: it suggests the most similar name and lists all."""
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     if close:

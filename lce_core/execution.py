@@ -1,4 +1,4 @@
-"""Execution settings of a study on this machine; recorded with results, part of no identity."""
+"""Execution settings of a study on this machine: recorded with results, not part of any id."""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 """Compute each kind of step from its parents' artifacts.
 
+A step is one computation of a plan: tokenising, packing rows, training, or a cell (one evaluation).
+Its parents are the steps whose results it reads; a unit is the steps that one worker gets together.
+
 One `Runner` lives in one worker process. It keeps the last model it loaded, because the cells of a
 unit, and often of the next unit, use the same weights.
 """

@@ -166,7 +166,7 @@ class RaggedCache(DynamicCache):
         return layers, layers
 
     def next_positions(self, device: torch.device) -> torch.Tensor:
-        """Return the position of each text's next token, (texts, 1)."""
+        """Return the position (texts, 1) of each text's next token: its length so far."""
         lengths: list[int] = []
         for cache in self._caches:
             lengths += [cache.get_seq_length()] * cache.num_texts

@@ -84,7 +84,7 @@ def token_scores(
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
-    """Implement `linear_cross_entropy`; `dtype` is the dtype of the matrix products."""
+    """The autograd function of `linear_cross_entropy`; `dtype` is that of the matrix products."""
 
     @staticmethod
     def forward(

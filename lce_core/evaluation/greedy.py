@@ -27,7 +27,7 @@ def greedy(
     states: torch.Tensor,
     follow: Follow,
 ) -> list[TokenIds]:
-    """Generate answers, given the states (texts, hidden_size) after the texts.
+    """Generate an answer to each text, token by token, and return the answers' token ids.
 
     Args:
       model: the extended model.

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def word_overlap(answer: str, expected: str) -> float:
-    """Return the number of distinct words of `expected` in `answer`, per word of `expected`.
+    """Return the number of distinct words of `expected` in `answer`, over the words of `expected`.
 
     Words are split at whitespace and lower-cased. A repeated word of `expected` counts twice in the
     denominator and once in the numerator, so the maximum may be below 1.

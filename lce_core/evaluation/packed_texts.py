@@ -104,7 +104,7 @@ class PackedTexts:
         return cache
 
     def _passes(self, ends: Sequence[int]) -> Iterator[tuple[int, int]]:
-        """Yield (first, last) numbers of texts whose segments pass together, in order."""
+        """Group the texts into forward passes; yield each pass's first and last text number."""
         limit, first = min(PACKED, self._chunk), 0
         for text in range(1, len(ends)):
             begin = max(self._starts[first], self._held)

@@ -53,7 +53,7 @@ def batches(lengths: Sequence[int], batch_tokens: int, *, mixed: bool) -> Iterat
 
 
 def whole_pieces(num_tokens: int) -> int:
-    """Return the number of tokens in the whole pieces among the first `num_tokens` of a text."""
+    """Return `num_tokens` rounded down to a multiple of `PIECE`: the tokens of whole pieces."""
     return num_tokens // PIECE * PIECE
 
 

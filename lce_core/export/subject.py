@@ -21,7 +21,7 @@ class Subject:
     target_context: int
     """Context in tokens that the study extends to."""
     weights: Path
-    """Folder with a model of the base model's architecture."""
+    """Folder with the weights, config.json and tokenizer to export."""
     training: Record | None = None
     """Record of the run that produced the weights; None for the base model's own weights."""
     digest: str | None = None

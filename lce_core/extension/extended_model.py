@@ -1,10 +1,11 @@
 """A stock decoder of Hugging Face transformers with a context-extension method applied.
 
-A request fixes its table from lengths alone (`begin_request`). Cached and uncached passes therefore
-agree, and no result depends on earlier requests. The table is float64 and not a module buffer, so
-casting a model never rounds it. The attention factor of a table multiplies the softmax scaling,
-which acts on whole heads even with partial rotary. Tokens that a method inserts are added to the
-input and removed from the output, so callers only count and see tokens of the text.
+A request is a prompt with its answer, or a training row. It fixes its RoPE table from lengths alone
+(`begin_request`). Cached and uncached passes therefore agree, and no result depends on earlier
+requests. The table is float64 and not a module buffer, so casting a model never rounds it. The
+attention factor of a table multiplies the softmax scaling, which acts on whole heads even with
+partial rotary. Tokens that a method inserts are added to the input and removed from the output, so
+callers only count and see tokens of the text.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def stock_kernel(device: torch.device, dtype: torch.dtype, kernel: Kernel) -> st
 def scheme_kernel(
     scheme: AttentionScheme, device: torch.device, dtype: torch.dtype, kernel: Kernel
 ) -> str:
-    """Return the name of the kernel family that computes a scheme.
+    """Return the kernels that compute a scheme: "matmul" or a backend of `attention.flash`.
 
     Raises:
       SpecError: if flash attention is demanded where it cannot run.

@@ -33,7 +33,7 @@ class DynamicYarn(WithTemperature):
         return lengths.request > lengths.trained
 
     def stock_rope(self, lengths: ContextLengths) -> dict[str, Any] | None:
-        """Return transformers' "yarn" parameters for the request's scale."""
+        """Return transformers' `rope_parameters` of type "yarn" for the request's scale."""
         return self.stated(dynamic_scale(1.0, lengths.request, lengths.trained), lengths.trained)
 
 

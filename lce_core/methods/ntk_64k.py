@@ -17,7 +17,7 @@ from lce_core.rope import ContextLengths, RopeGeometry
 
 
 class Ntk64k(TargetNtk):
-    """NTK-aware scaling with either of LCEG's two scales."""
+    """NTK-aware scaling with LCEG's formula (scale 121) or with its printed scale (57)."""
 
     scale_form: Literal["formula", "printed"] = "formula"
     """Scale of the formula (121), or "printed": LCEG's printed 57, the formula's value at half the

@@ -22,7 +22,7 @@ class NtkByParts(ScaledMethod, ByParts):
     """Divisor of fully interpolated frequencies; None means target / trained context."""
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
-        """Return the frequencies mixed by the ramp."""
+        """Return the frequencies, between kept and divided by the scale, at every length."""
         return RopeTable(self.by_parts(geometry, self.scale_for(lengths)))
 
 

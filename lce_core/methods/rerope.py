@@ -39,7 +39,7 @@ class ReRope(Method):
         geometry: RopeGeometry,
         lengths: ContextLengths,
     ) -> Rectified:
-        """Return the scheme, with the default window derived from the geometry."""
+        """Return the attention scheme; the default window follows from the trained context."""
         window = self.window
         if window is None:
             window = max(1, min(512, geometry.trained_context // 2))

@@ -40,7 +40,7 @@ class SelfExtend(Method):
         geometry: RopeGeometry,
         lengths: ContextLengths,
     ) -> GroupedNeighbour:
-        """Return the scheme, with defaults derived from the geometry."""
+        """Return the attention scheme; default sizes follow from the trained context."""
         trained = geometry.trained_context
         group = max(1, min(64, trained // 8)) if self.group is None else self.group
         window = self.window

@@ -40,7 +40,7 @@ class StreamingLlm(Method):
         geometry: RopeGeometry,
         lengths: ContextLengths,
     ) -> CacheSinks:
-        """Return the scheme, with the default window derived from the geometry."""
+        """Return the attention scheme; the default window fills the trained context."""
         left = max(1, geometry.trained_context - self.num_sinks)
         window = left if self.window is None else self.window
         return CacheSinks(window=window, num_sinks=self.num_sinks)

@@ -26,11 +26,11 @@ class Yarn(ScaledMethod, WithTemperature):
     """Divisor of fully interpolated frequencies; None means target / trained context."""
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
-        """Return the frequencies mixed by the ramp, and the attention factor."""
+        """Return the same RoPE table at every length: mixed frequencies and attention factor."""
         return self.table(geometry, self.scale_for(lengths))
 
     def stock_rope(self, lengths: ContextLengths) -> dict[str, Any] | None:
-        """Return transformers' "yarn" parameters."""
+        """Return transformers' `rope_parameters` of type "yarn"; None for the paper's ramp."""
         return self.stated(self.scale_for(lengths), lengths.trained)
 
 

@@ -60,7 +60,7 @@ class HubAddress:
 
 @dataclass(frozen=True)
 class KeyVocabulary:
-    """Single-token needles for models too small to copy a number.
+    """Ids of one-token needles ("keys") and their queries, for models too small to copy a number.
 
     The key token of family f and member m is `first_key + f * members + m`, the query token of
     family f is `first_query + f`. The right answer to a query is the key of its family that

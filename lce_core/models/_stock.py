@@ -160,7 +160,7 @@ class StockModel(LoadedModel):
         return model
 
     def check_folder(self, folder: Path) -> None:
-        """Compare config.json in `folder` with geometry and shape; raise as in the base class."""
+        """Raise SpecError if config.json in `folder` contradicts geometry or shape."""
         found, own = read_config(folder), self.config()
         for key in CHECKED:
             self._compare(folder, key, getattr(found, key, None), getattr(own, key, None))

@@ -49,7 +49,7 @@ class Memory:
     inputs: float
     """Tensors that all layers together keep for the backward pass."""
     layer: float
-    """Peak of one layer's backward pass or of the loss, whichever is larger."""
+    """Largest temporary memory: of one layer's backward pass, or of computing the loss."""
     gathered: float
     """Weights gathered from other processes, and their gradients, while they are in use."""
     context: float

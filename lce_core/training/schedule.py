@@ -33,7 +33,7 @@ def learning_rate(training: Training, step: int, num_steps: int) -> float:
 
 
 def rows_of_step(seed: int, step: int, rows_per_step: int, num_rows: int) -> NDArray[np.int64]:
-    """Return the row numbers (rows_per_step,) of training step `step`.
+    """Return the indices (rows_per_step,) of the packed rows that training step `step` reads.
 
     Each epoch is a permutation drawn from `seed`. Steps continue across epochs, so every row is
     used once before any is used twice.

@@ -21,7 +21,7 @@ _MAXRSS_BYTES = 1 if sys.platform == "darwin" else 1024
 
 
 class Telemetry:
-    """Build the log entries of one process.
+    """Measure speed and memory of one process, and build the entries of the loss log.
 
     Args:
       job: the job that is trained.

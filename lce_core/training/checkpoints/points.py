@@ -130,7 +130,7 @@ def publish(point: Point, identity: str, count: int) -> None:
 
 
 def find_point(folder: Path, identity: str) -> Point | None:
-    """Return the folder's latest readable point of run `identity`, or None.
+    """Return the folder's latest readable point of run `identity`; None if there is none.
 
     A damaged point is skipped: repeating steps costs time, but the result is the same.
 

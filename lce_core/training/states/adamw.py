@@ -48,7 +48,7 @@ class RoundedAdamW(torch.optim.Optimizer):
 
     @torch.no_grad()
     def clip(self, limit: float, total: Callable[[float], float]) -> float:
-        """Clip the global gradient norm in the next update and return the norm before clipping.
+        """Return the global gradient norm, and make the next `step` clip it to `limit`.
 
         The gradients stay unchanged; `step` scales them in fp32 as it reads them. Scaling them in
         bf16 would round once more.
