@@ -43,7 +43,7 @@ def pull_studies(
 ) -> None:
     """Compute the missing steps of these studies until none is left, then record the studies.
 
-    Steps that another worker holds are left to that worker.
+    Steps that another worker is computing are left to that worker.
 
     Args:
       studies: names of shipped studies, or paths of study files. Units of the first come first.

@@ -1,8 +1,8 @@
-"""The projections of the store: the catalog and the MLflow database.
+"""Build the catalog and the MLflow database from the store.
 
-Both can be deleted at any time, and are rebuilt from the store alone. A damaged projection is set
-aside and rebuilt. A study that cannot be shown never hides another one. This module does not load
-Prefect.
+Both are projections: they can be deleted at any time, and are rebuilt from the store alone. A
+damaged one is renamed and rebuilt. A study that cannot be shown never hides another one. This
+module does not load Prefect.
 """
 
 from __future__ import annotations

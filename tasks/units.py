@@ -19,7 +19,7 @@ def compute(
     slot: dict[str, Any],
     shared: bool = False,
 ) -> dict[str, Any]:
-    """Compute the steps of a unit on a claimed slot; return a small JSON result.
+    """Compute the steps of a unit on a claimed slot; return how many were computed.
 
     Args:
       pool: the run's workers.

@@ -21,7 +21,7 @@ from lce_core.study.progress import StepState, given_up
 from lce_core.study.units import Unit
 
 POLL_SECONDS = 1.0
-"""Minimum poll interval for the results of other processes, while there is a unit to claim."""
+"""Minimum interval at which a run looks for results of other processes while it starts units."""
 MAX_RETRY_SECONDS = 8.0
 """Longest wait before retrying a step whose lease another process holds."""
 _POLL_SHARE = 20
@@ -65,8 +65,7 @@ class WorkQueue:
         self.waiting = list(units)
         self.done = set(done)
         self.num_held = 0
-        """Number of ready units with a step held by another process, when `take` last checked all
-        units."""
+        """Number of ready units of which another process computes a step, as `take` last found."""
         self._store, self._folders = store, folders
         listing = store.listing()
         # A step to do whose artifact exists: the artifact is damaged.

@@ -54,8 +54,9 @@ class Worker(ABC):
         Args:
           steps: steps of one unit.
           on_event: receives every event.
-          shared: if True, skip steps that other processes hold and compute the others. If False, a
-            held first step means that the whole unit is claimed.
+          shared: whether other processes compute the unit as well. If True, skip the steps whose
+            lease they hold and compute the others. If False and the first missing step is leased,
+            another process has claimed the whole unit, and nothing more is computed.
           assists: True to compute parts of a long step that another worker finishes.
 
         Raises:

@@ -50,7 +50,7 @@ def require_same_plugins(states: Mapping[str, StepState]) -> None:
 
 
 def meet_plugin_changes(plan: StudyPlan, execution: Execution, *, accept: bool) -> None:
-    """Accept or refuse changed plug-ins before anything is started or written.
+    """Accept or refuse changed plug-ins, before a run starts or prepares its store.
 
     Args:
       plan: the wanted steps.

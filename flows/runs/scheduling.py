@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 REFRESH_SECONDS = 0.5
 FIRST_WAIT_SECONDS = 0.2
 LONGEST_WAIT_SECONDS = 8.0
-"""Longest poll interval for steps held by other processes, while nothing else is to do."""
+"""Longest poll interval while this run can only wait for steps that other processes compute."""
 REST_SECONDS = 60.0
 """Wait before helping with a step again, after a helper computed no part of it, or failed."""
 

@@ -53,7 +53,7 @@ def status_lines(
     Args:
       found: the study's present state.
       prices: prices of its steps.
-      running: holders of running steps, by fingerprint.
+      running: host and process that compute each running step, by the step's fingerprint.
       unicode: whether the terminal shows characters beyond ASCII.
     """
     yield from _head(found, prices, running)

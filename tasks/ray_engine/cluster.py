@@ -128,7 +128,7 @@ class Head:
 
 
 def needs_of(slot: Slot, execution: Execution) -> dict[str, int]:
-    """Return the resources that a slot's actor requests: its GPUs, and its threads per place."""
+    """Return the GPUs that a slot's actor requests, and CPU cores: `threads` for each place."""
     return {"num_gpus": len(slot.gpus), "num_cpus": len(slot.places) * execution.threads}
 
 

@@ -57,9 +57,10 @@ def tracking_uri(home: Path) -> str:
 
 
 def note(home: Path) -> Path:
-    """Return the path of projected.json, which holds the store's digest when MLflow was written.
+    """Return the path of projected.json: for each study, a digest of what MLflow shows.
 
-    The digest is kept for each study. `is_current` compares it with the store's present digest.
+    The digest is of the store's state when the study was last written to MLflow. `is_current`
+    compares it with the present state.
     """
     return database(home).with_name("projected.json")
 

@@ -1,4 +1,4 @@
-"""Show training runs in MLflow while they train, before the study's runs are projected.
+"""Show training runs in MLflow while they train, before the study's own runs are written.
 
 A separate process follows the loss logs of the study's training runs, which trainers on any host of
 the store write. It adds new entries to one MLflow run per training run. These live runs are

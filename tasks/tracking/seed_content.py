@@ -50,13 +50,13 @@ def seed_content(
     training: Found | None,
     colour: str,
 ) -> RunContent:
-    """Return the run of a table row at one seed.
+    """Return the MLflow run that holds a table row's scores at one seed.
 
     Args:
       plan: the study's plan.json.
       planned: all cells of the row at this seed.
       cells: the finished cells; not empty.
-      training: the last training run of the row's weights; None if there is none in the store.
+      training: the training run that made the row's weights; None if the store has none.
       colour: colour of the run's line, as #rrggbb.
     """
     first = planned[0]
