@@ -185,7 +185,7 @@ _READ: dict[str, Callable[[Any], Any]] = {
 
 
 def _packed(value: Any) -> Any:
-    """Return a value that JSON can represent."""
+    """Return the value in a form that JSON can represent; `_unpacked` restores the value."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, list):

@@ -56,7 +56,7 @@ _VIEWS = (
     "paper_tables",
 )
 _PAPER_VIEWS = ("paper_training", "paper_figures")
-"""Views that belong to the schemas created by `paper_table_views`."""
+"""SQL files of views written by hand, run after `paper_table_views` has created the schemas."""
 _REFERENCE = Path(__file__).parent / "reference"
 _PAPER_TABLES = {
     "score": "scores",
@@ -198,7 +198,7 @@ def _attached(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def load_papers(connection: duckdb.DuckDBPyConnection) -> None:
-    """Fill the tables of `sql/papers.sql` with the figures printed in the papers."""
+    """Load the CSV files in `reference/` (figures printed in papers) into the schema `papers`."""
     for table, file in _PAPER_TABLES.items():
         place = str(_REFERENCE / f"{file}.csv").replace("'", "''")
         connection.execute(

@@ -49,7 +49,7 @@ class Holdings:
         return self.folders[short] / name
 
     def trouble(self, short: str, folder: str) -> str | None:
-        """Return what is wrong with the artifact expected in `folder`; None if it is missing."""
+        """Return why the artifact in `folder` is damaged; None if it is intact or missing."""
         if short in self.damage:
             return self.damage[short]
         if short not in self.records and (self.artifacts / folder).is_dir():

@@ -28,7 +28,7 @@ SEEDS_VIEW = "seeds"
 
 @dataclass(frozen=True)
 class MlflowPages:
-    """URLs of one study's pages."""
+    """URLs of one study's pages in the MLflow UI."""
 
     server: str
     """Base URL of the MLflow UI, such as http://127.0.0.1:5000."""

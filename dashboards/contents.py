@@ -45,7 +45,7 @@ class Contents:
     intervals: list[Row]
     """Default metric of each done cell, with its interval over samples."""
     differences: list[Row]
-    """Methods that differ significantly from the base model on the same prompts."""
+    """Scores that differ significantly from the base model's on the same prompts, with verdict."""
     depths: list[Row]
     """Share of needles found, by length and depth."""
     shots: list[Row]

@@ -59,7 +59,9 @@ def controls(contents: Contents) -> tuple[Variant, ...]:
 
 
 def families(contents: Contents) -> list[Family]:
-    """Return all variants except the controls, grouped by family, in the study's order.
+    """Group all variants except the controls by family, in the order of `TITLES`, others last.
+
+    Within a family, variants keep the study's order.
 
     Args:
       contents: rows of one base model.

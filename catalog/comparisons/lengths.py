@@ -34,7 +34,11 @@ def effective_lengths(cells: list[Cell]) -> Iterator[dict[str, Any]]:
 
 
 def _done(own: list[Cell]) -> dict[int, list[Cell]]:
-    """Return a method's cells by length, ending before the first length with an unfinished cell."""
+    """Return a method's cells by length, up to the first length with an unusable cell.
+
+    A cell is unusable if it is not done, or if its value does not follow from its samples as the
+    first cell's does.
+    """
     found: dict[int, list[Cell]] = {}
     for cells in grouped(sorted(own, key=lambda c: c.eval_length), lambda c: c.eval_length):
         if any(

@@ -95,8 +95,8 @@ class _Compared:
     def influence(self) -> Numbers:
         """Return each prompt's first-order contribution to its method's mean, shape (n, m).
 
-        The contributions of a method average to 0. For perplexities (form "power of mean") the
-        slope of the exponential is the value itself.
+        The contributions of a method average to 0. For perplexities (aggregation "power of
+        mean") the slope of the exponential is the value itself.
         """
         added = np.empty_like(self.scores)
         sizes = np.bincount(self.parts)

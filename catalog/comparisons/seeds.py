@@ -1,4 +1,4 @@
-"""Means of methods with intervals for other seeds and other prompts."""
+"""Mean of each method over seeds, with an interval that covers other seeds and prompts."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def measures(rows: Sequence[Row]) -> list[Measure]:
 
 
 def points(rows: Sequence[Row], by: Sequence[str], y: Measure, x: Measure | None = None) -> Points:
-    """Return one point for each combination of the dimensions' values.
+    """Aggregate cells: one point, a mean, for each combination of the dimensions' values.
 
     Args:
       rows: rows of the query `cell_scores`.

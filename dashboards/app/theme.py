@@ -23,7 +23,6 @@ PAGE = """<style>
 
 
 def is_dark() -> bool:
-    """Return True if the page uses the dark theme."""
     return st.context.theme.type == "dark"
 
 

@@ -31,7 +31,7 @@ class BenchmarkColumns:
 
 @dataclass(frozen=True)
 class Field:
-    """Content of one field of the heat map."""
+    """One field of the heat map: the score of a method at a length, and its look."""
 
     text: str
     tooltip: str
@@ -43,7 +43,7 @@ class Field:
 
 @dataclass(frozen=True)
 class HeatMap:
-    """Content of a heat map."""
+    """Everything that `heat_map_svg` draws."""
 
     title: str
     blocks: Sequence[BenchmarkColumns]

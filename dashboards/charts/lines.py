@@ -56,7 +56,7 @@ class Line:
 
     @property
     def runs(self) -> list[list[Point]]:
-        """Points grouped into strokes: a stroke never crosses a gap."""
+        """Groups of successive points to join by a line; a gap ends a group."""
 
         def gaps_before(point: Point) -> int:
             return sum(gap.x < point.x for gap in self.gaps)

@@ -12,7 +12,7 @@ MOST_SENTENCES = 3
 
 
 def section(contents: Contents, claims: Sequence[str]) -> str:
-    """Return the page header.
+    """Return the header as HTML: study name, hypothesis, findings, and facts about the run.
 
     Args:
       contents: rows of the whole study.

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from lce_core.extension.extended_model import ExtendedModel
 
 Profile = Literal["faithful", "clean", "fast", "tiny"]
-""""faithful" follows the papers, "clean" measures as it should be done, "fast" estimates the same
-quantity with fewer tokens, "tiny" suits toy models."""
+""""faithful" follows the papers, "clean" avoids known flaws of their scripts, "fast" estimates what
+"clean" measures with fewer tokens, "tiny" suits toy models."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,8 @@ class Sample:
     num_prompt_tokens: int
     score: float
     depth: float | None = None
-    """Position of the evidence, 0 (start) to 100 (end) per cent of the context."""
+    """Position of the text that holds the answer, from 0 (start) to 100 (end of the context); None
+    if it has no single position."""
     prediction: str | None = None
     reference: str | None = None
     cluster: str | None = None
@@ -104,7 +105,7 @@ class CellRequest:
     """Maximum tokens per forward pass. This is an execution setting, not part of a cell's identity;
     half precision ignores it."""
     savings: bool = True
-    """Stop answers whose score is final, and process common prefixes of prompts once."""
+    """Save time: stop answers whose score is final, and compute common prefixes of prompts once."""
     losses: LossCache = field(default_factory=LossCache)
     """Token losses that this model computed for earlier cells, reused for equal windows."""
     ranges: WindowRanges | None = None
@@ -129,7 +130,7 @@ class Form:
 
 
 class Benchmark(Plugin):
-    """Base of all benchmarks."""
+    """Base class of benchmarks; an instance holds the parameters that a study sets."""
 
     unit: ClassVar[str]
     """Unit of the scores: "perplexity", "nats" or "accuracy" (0..1)."""
@@ -165,7 +166,7 @@ class Benchmark(Plugin):
 
     @property
     def form(self) -> Form:
-        """Behaviour of the chosen profile."""
+        """The form of the chosen profile."""
         return self.forms[self.profile]
 
     def tasks(self) -> tuple[str, ...]:
@@ -214,7 +215,7 @@ class Benchmark(Plugin):
         return None
 
     def evaluate(self, request: CellRequest) -> CellResult:
-        """Score one cell.
+        """Run the model on the cell's prompts or text and return the scores.
 
         Raises:
           UnavailableError: if the cell turns out to be impossible; the message is the reason.

@@ -93,7 +93,7 @@ class PromptForm(Form):
         return benchmark.fills_length
 
     def sample_tokens(self, benchmark: PromptBenchmark, task: str, eval_length: int) -> int:
-        """Predict the tokens that a sample passes through the model, without data."""
+        """Predict how many prompt tokens a sample has, without data."""
         return benchmark.prompt_tokens(task, eval_length)
 
 
@@ -160,7 +160,7 @@ class PromptBenchmark(Benchmark):
         return self.answer_tokens
 
     def prompt_tokens(self, task: str, eval_length: int) -> int:
-        """Predict the tokens of a prompt, without data."""
+        """Predict the length of a prompt in tokens, without data."""
         return eval_length
 
     def slack_tokens(self, request: CellRequest) -> int:

@@ -1,4 +1,4 @@
-"""Fill a cell's length with prompts, and check that they do before a model is run."""
+"""Find the largest prompt that fits, and check before a model runs that prompts fill the length."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lce_core.data.sequences import Sequences
 from lce_core.errors import UnavailableError
 
 FULL_SHARE = Fraction(95, 100)
-"""Minimum fraction of the length taken by prompt and answer, as a mean over prompts."""
+"""Prompt and answer must take at least this share of the length, on average over prompts."""
 
 
 def last_that_fits(fits: Callable[[int], bool], low: int, high: int) -> int:

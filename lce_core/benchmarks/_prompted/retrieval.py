@@ -28,7 +28,7 @@ MIN_TEXT = 16
 
 @dataclass(frozen=True, eq=False)
 class Prompt:
-    """One request and its expected answer."""
+    """A prompt as token ids, and its expected answer."""
 
     ids: TokenIds
     reference: str
@@ -81,7 +81,7 @@ def long_streams(request: CellRequest, num_tokens: int) -> list[Stream]:
 
 
 def random_slice(streams: list[Stream], num_tokens: int, rng: np.random.Generator) -> Stream:
-    """Return `num_tokens` successive tokens from a random stream and position."""
+    """Cut `num_tokens` successive tokens from a random stream at a random position."""
     stream = streams[rng.integers(len(streams))]
     start = int(rng.integers(len(stream) - num_tokens + 1))
     return stream[start : start + num_tokens]

@@ -52,23 +52,29 @@ def scored_means(nll: NDArray[np.floating], tokens: int) -> NDArray[np.float64]:
 
 
 def over_windows(scored: Scored, base: float = math.e) -> Estimate:
-    """Return base^(mean over windows of nll)."""
+    """Return the perplexity `windows` (see above): base^(mean over windows of nll)."""
     return _power(base, bootstrap_mean(scored.nll, clusters=scored.clusters))
 
 
 def over_tokens(scored: Scored, base: float = math.e) -> Estimate:
-    """Return base^(sum of tokens * nll / sum of tokens)."""
+    """Return the perplexity `tokens` (see above): base^(sum of tokens * nll / sum of tokens)."""
     mean = bootstrap_mean(scored.nll, weights=scored.tokens, clusters=scored.clusters)
     return _power(base, mean)
 
 
 def over_documents(scored: Scored) -> Estimate:
-    """Return the mean over clusters of exp(sum of tokens * nll / sum of tokens in the cluster)."""
+    """Return the perplexity `documents` (see above); clusters are documents.
+
+    It is the mean over clusters of exp(sum of tokens * nll / sum of tokens in the cluster).
+    """
     return bootstrap_mean(np.exp(_cluster_means(scored)))
 
 
 def over_document_losses(scored: Scored) -> Estimate:
-    """Return exp(mean over clusters of (sum of tokens * nll / sum of tokens in the cluster))."""
+    """Return the perplexity `truncated` (see above); clusters are documents.
+
+    It is exp(mean over clusters of (sum of tokens * nll / sum of tokens in the cluster)).
+    """
     return _power(math.e, bootstrap_mean(_cluster_means(scored)))
 
 

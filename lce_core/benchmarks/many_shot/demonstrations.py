@@ -1,4 +1,4 @@
-"""Examples before a question: nested draws, their text, and key tokens for toy models."""
+"""Draw the examples of many-shot prompts; build the prompts, in words or from key tokens."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Question:
     related: tuple[int, ...]
     """Documents that are shown next, if there is room: the rest of the same article."""
     evidence: tuple[int, ...]
-    """Documents that contain the answer."""
+    """Documents that contain the answer, whose positions give the depth."""
     cluster: str
     """Title of the article (SQuAD) or of the first paragraph with evidence (HotpotQA)."""
 

@@ -94,7 +94,7 @@ class TextTask(Protocol):
     """Rule of the first release for the sizes."""
 
     def draft(self, size: int, index: int, draw: Draw) -> Draft:
-        """Build sample number `index`; its tokens grow with `size`."""
+        """Build the prompt of sample `index`; a larger `size` gives a longer prompt."""
         ...
 
 

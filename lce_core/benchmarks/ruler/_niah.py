@@ -66,7 +66,7 @@ class Niah:
       needles: settings of the task.
       eval_length: context length in tokens.
       v1: True uses the first release's spaces, and keys that may repeat.
-      haystack: running text, if the task has any.
+      haystack: running text, None if the task uses lines.
     """
 
     new_tokens = 128

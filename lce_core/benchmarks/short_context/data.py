@@ -23,7 +23,7 @@ class ShortTask:
     """One task of the harness: where its data is, and what a question costs."""
 
     folder: str
-    """Folder of the harness's definition, within its `tasks`."""
+    """Folder of the task's definition in lm_eval, below its folder `tasks`."""
     shots: int
     metric: str
     """Metric that papers report."""
@@ -36,7 +36,7 @@ class ShortTask:
     num_questions: int
     """Rows of the split with questions, the last of `splits`."""
     requests: int
-    """Forward passes per question (choices; estimated if questions differ)."""
+    """Forward passes per question: mostly one per choice; a typical number if it varies."""
     request_tokens: int
     """Estimated Llama tokens of one forward pass."""
     num_shown: int = 0

@@ -132,7 +132,10 @@ class ExtendedLM(TemplateLM):  # type: ignore[misc]
         return self._kept(np.asarray(context, dtype=np.int64), len(continuation)), continuation
 
     def _kept(self, context: TokenIds, answer: int) -> TokenIds:
-        """Return the end of the context that fits into the length together with `answer` tokens."""
+        """Return the end of the context that fits into the length with `answer` more tokens.
+
+        Counts the request, and whether it was cut.
+        """
         limit = self._request.eval_length
         if answer >= limit:
             raise UnavailableError(
