@@ -32,7 +32,6 @@ class RunContext:
 
     @property
     def names(self) -> list[str]:
-        """Names of the studies."""
         return [work.wanted.study.study for work in self.works]
 
     @property

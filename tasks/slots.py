@@ -36,7 +36,6 @@ class Slot:
 
     @classmethod
     def from_json(cls, payload: dict[str, Any]) -> Slot:
-        """Return the slot with this JSON form."""
         return cls(tuple(payload["places"]), tuple(payload["gpus"]))
 
 

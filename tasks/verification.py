@@ -72,7 +72,7 @@ def home_aside(store: Store) -> Iterator[Store]:
 def compute_again(
     steps: Sequence[Step], store: Store, aside: Store, execution: Execution
 ) -> Generator[Again, None, None]:
-    """Recompute steps of `store` in `aside`; steps that share a model run one after another.
+    """Recompute steps of `store` in the store `aside`. Steps that share a model run in one worker.
 
     Yields:
       The results, grouped by model. A failed step has `error` set and no record.

@@ -91,7 +91,7 @@ class WorkQueue:
           ended a step of the unit.
         """
         shared, self.num_held = None, 0
-        # List the leases once. Of hundreds of leases, read only those of the steps passed here.
+        # List the leases once. Of hundreds of leases, read only those of the steps below.
         names = {path.stem for path in (self._store.home / "leases").glob("*.json")}
         for place, unit in enumerate(self.waiting):
             if not unit.needs <= self.done:

@@ -32,7 +32,7 @@ Unit = Literal["gpuh", "cpuh", "h"]
 
 @dataclass(frozen=True)
 class Budget:
-    """The amount that a run may spend."""
+    """Hours that a run may use, and whose hours they are."""
 
     hours: float
     unit: Unit
@@ -120,7 +120,6 @@ class Chosen:
         return f"hours of one {'CPU worker' if self.device == 'cpu' else self.device.upper()}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the choice as JSON."""
         return {
             "budget": str(self.budget),
             "hours": self.hours,

@@ -24,7 +24,7 @@ from flows.runs.deployed import is_deployed
 from flows.runs.outcome import Outcome
 
 POLL_SECONDS = 2.0
-"""A request takes the server about a millisecond, so this interval costs a run almost nothing."""
+"""Interval at which the state of the flow run is read; a request takes about a millisecond."""
 
 
 @contextmanager

@@ -58,7 +58,6 @@ class FirstSeedDisplay:
             self.show(f"no table of seed {self._seed}: {error}" if error else table.result())
 
     def show(self, text: str) -> None:
-        """Show a text through the display."""
         self._display.show(text)
 
     def close(self) -> None:

@@ -21,4 +21,4 @@ class Outcome:
     flow_run: UUID | None = None
     """Id of the flow run in Prefect; set only for a command, not for a deployment."""
     ended_in_prefect: str = ""
-    """"cancelled" or "deleted" if a user did this to the flow run in Prefect, else empty."""
+    """What a user did to the flow run in Prefect: "cancelled", "deleted", or "" for neither."""

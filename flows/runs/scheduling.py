@@ -86,7 +86,6 @@ class Stop(threading.Event):
         self._since = self._since or time.monotonic()
 
     def is_set(self) -> bool:
-        """Return True if the stop was set."""
         return self._since > 0.0
 
     def wait(self, timeout: float | None = None) -> bool:

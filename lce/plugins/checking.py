@@ -26,7 +26,6 @@ class PluginFile:
 
     @property
     def registry(self) -> Registry[Any]:
-        """The registry of the plug-in's kind."""
         return PLACES[self.place]
 
 

@@ -27,7 +27,7 @@ class Inspection:
     scheme: AttentionScheme | None
     """The method's attention scheme; None for full causal attention."""
     base: Head
-    """The unmodified base model at the same lengths."""
+    """Rotated pairs of the unmodified base model at the same lengths."""
     heads: tuple[Head, ...]
     """The base model with the method: one entry if all heads are alike, else one for each head."""
 

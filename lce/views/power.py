@@ -84,7 +84,6 @@ def visible_differences(plan: StudyPlan) -> Iterator[Visible]:
 
 
 def as_json(plan: StudyPlan) -> list[dict[str, Any]]:
-    """Return `visible_differences` as JSON."""
     return [asdict(one) for one in visible_differences(plan)]
 
 

@@ -39,7 +39,7 @@ _REST_PER_LOOK = 5
 
 
 def show_status(found: Inspection) -> None:
-    """Print the progress of the study."""
+    """Print the output of `lce status`."""
     console, prices = Terminal(), _prices(found)
     for line in status_lines(found, prices, found.running(), _is_unicode(console)):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -136,7 +136,6 @@ class _Watch:
             self._prices = self._prices.at(self.found.states)
 
     def lines(self) -> list[str]:
-        """Return all lines of `lce status`."""
         return list(status_lines(self.found, self._prices, self._running, self._unicode))
 
     def news(self) -> str | None:

@@ -26,9 +26,9 @@ class Finding:
     """Result of one check of a plug-in."""
 
     check: str
-    """Name of the check."""
+    """Name of the check function, without "check_" and underscores."""
     about: str
-    """Sentence that names the property under test."""
+    """First line of the check's docstring, which names the property under test."""
     fault: str
     """Description of the violation; empty if there is none."""
 
