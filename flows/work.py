@@ -126,37 +126,35 @@ def preflight(
       DataError: if a corpus exists but cannot be read.
       StoreError: if the disk is full, or a damaged catalog cannot be renamed.
     """
-    requests = [compile_request(study, execution) for study in studies]
-    wanted = [_checked(request, options) for request in requests]
     store = Store(execution.home)
+    works = [_checked(compile_request(study, execution), options, store) for study in studies]
     store.prepare()
     require_fit(store.home)
     swept = sweep(store)
     mend_projections(execution.home)
-    works = [_work(*each, options, store) for each in zip(requests, wanted, strict=True)]
+    works = [_saved(work, store) for work in works]
     return (replace(works[0], swept=tuple(swept)), *works[1:])
 
 
-def _checked(request: Request, options: RunOptions) -> StudyPlan:
-    """Check a request and return the selected part of its plan.
-
-    Writes nothing except accepted plug-in changes.
-    """
+def _checked(request: Request, options: RunOptions, store: Store) -> Work:
+    """Check the request and choose its steps. Writes only accepted plug-in changes."""
+    execution = request.execution
     wanted = select_cells(request.plan, options.select)
     require_work(request.plan, request.where)
-    require_models(request.plan, request.execution)
-    meet_plugin_changes(wanted, request.execution, accept=options.accept_plugin_change)
-    return wanted
-
-
-def _work(request: Request, wanted: StudyPlan, options: RunOptions, store: Store) -> Work:
-    execution, name = request.execution, request.plan.study.study
+    require_models(request.plan, execution)
+    meet_plugin_changes(wanted, execution, accept=options.accept_plugin_change)
     folders = folders_of(execution.model_dump(mode="json"))
     states = inspect(wanted, store, folders, retry_failed=options.retry_failed)
     chosen: Iterable[str] = ()
     if options.budget:
         blocks = within_budget(wanted, states, execution, options.budget)
         wanted, chosen = blocks.plan, blocks.lines()
+    return Work(request, wanted, states, chosen=tuple(chosen))
+
+
+def _saved(work: Work, store: Store) -> Work:
+    """Save the study's plan in the store, and note what it replaces."""
+    request, name = work.request, work.request.plan.study.study
     notes = []
     if (before := store.studies.source(name)) not in (None, request.where):
         notes.append(
@@ -166,4 +164,4 @@ def _work(request: Request, wanted: StudyPlan, options: RunOptions, store: Store
     if note := meet_lock(request, store):
         notes.append(note)
     store.studies.save_plan(name, request.plan.to_json(), request.where)
-    return Work(request, wanted, states, chosen=tuple(chosen), notes=tuple(notes))
+    return replace(work, notes=tuple(notes))

@@ -141,12 +141,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar
 
-from lce_core.models import HubAddress, ModelShape
-from lce_core.models import {name} as shipped
+from lce_core.models import MODELS, HubAddress, ModelShape
 from lce_core.rope import RopeGeometry
 
-VERSION, SOURCE, EVIDENCE = 1, shipped.SOURCE, shipped.EVIDENCE
-_LARGE = shipped.MODEL
+_LARGE = MODELS.load("{name}")
+VERSION, SOURCE, EVIDENCE = 1, _LARGE.source, _LARGE.evidence
 
 
 class Tiny(_LARGE):
