@@ -32,7 +32,7 @@ Unit = Literal["gpuh", "cpuh", "h"]
 
 @dataclass(frozen=True)
 class Budget:
-    """Hours that a run may use, and whose hours they are."""
+    """Upper limit of the time that a run may use, in hours of a device or on the clock."""
 
     hours: float
     unit: Unit

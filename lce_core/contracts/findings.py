@@ -26,9 +26,9 @@ class Finding:
     """Result of one check of a plug-in."""
 
     check: str
-    """Name of the check function, without "check_" and underscores."""
+    """Name of the check function without "check_" and underscores; or "loading", "examples"."""
     about: str
-    """First line of the check's docstring, which names the property under test."""
+    """Sentence that names the property under test: the first line of the check's docstring."""
     fault: str
     """Description of the violation; empty if there is none."""
 
