@@ -1,6 +1,6 @@
-"""JSON files beside the catalog and MLflow's database that note which inputs they were built from.
+"""Notes (JSON files) of the inputs that the catalog and MLflow's runs were built from.
 
-A note maps names to digests, which `catalog.origin` computes.
+A note lies beside the file that was built. It maps names to digests of `catalog.origin`.
 """
 
 from __future__ import annotations

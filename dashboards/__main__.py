@@ -25,7 +25,7 @@ WRITERS = {"html": write_report, "md": write_markdown, "latex": write_latex}
 
 
 def main() -> int:
-    """Write the report that the command line asks for; return 0, 2 or 3 (see above)."""
+    """Write the report that the command line asks for; return the exit code 0, 2 or 3."""
     guard_terminal()
     parser = argparse.ArgumentParser(prog="python -m dashboards")
     parser.add_argument("--catalog", type=Path, required=True)

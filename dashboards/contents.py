@@ -57,7 +57,7 @@ class Contents:
     agreement: list[Row]
     """Rank correlation between each paper's order of methods and the study's."""
     violations: list[Row]
-    """Factors other than the method (profile, kernel, ...) that differ between compared cells."""
+    """Factors other than the method (kernel, hardware, ...) that differ between compared cells."""
     costs: list[Row]
     """Seconds, tokens and FLOPs of each method."""
     missing: list[Row]

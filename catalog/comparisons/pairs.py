@@ -244,7 +244,7 @@ def _over_seeds(
     do not.
 
     Args:
-      known: the scores of all methods; only seeds and documents are used.
+      known: names the seed and the document of each prompt.
       gaps: difference of the two methods in each seed, shape (seeds,).
       added: contribution of each prompt to the difference, from `_Compared.influence`, shape (n,).
     """

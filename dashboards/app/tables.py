@@ -53,7 +53,7 @@ def table(
 
 
 def text_of(value: object) -> str:
-    """Format a value for a picker: floats rounded, integers with thousands separators."""
+    """Format a value for display: floats rounded, integers with thousands separators."""
     if isinstance(value, float):
         return formats.score(value)
     return f"{value:,}" if isinstance(value, int) else str(value)

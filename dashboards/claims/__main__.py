@@ -33,7 +33,7 @@ ORDER = {"best": "Best", "order": "Perplexity and downstream scores"}
 
 
 def main() -> int:
-    """Print the claims; return 0, 2 or 3 (see above)."""
+    """Print the claims that the command line asks for; return the exit code 0, 2 or 3."""
     guard_terminal()
     parser = argparse.ArgumentParser(prog="python -m dashboards.claims")
     parser.add_argument("--catalog", type=Path, required=True)

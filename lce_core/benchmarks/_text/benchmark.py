@@ -43,10 +43,10 @@ class TextForm(Form):
     max_documents: int | None = None
     """Documents to use from the start of a data set; None means all."""
     span_share: int | None = None
-    """Divisor of the trained context that gives `span`; None means a span of 256 tokens."""
+    """The default span is the trained context divided by this; None means 256 tokens."""
 
     def span(self, base_model: LanguageModel) -> int:
-        """Return the default number of tokens per bin of positions, or scored at a window's end."""
+        """Return the default span: tokens per bin of positions, or scored at a window's end."""
         if self.span_share is None:
             return DEFAULT_SPAN
         return max(1, base_model.geometry.trained_context // self.span_share)

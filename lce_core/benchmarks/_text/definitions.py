@@ -52,18 +52,18 @@ def scored_means(nll: NDArray[np.floating], tokens: int) -> NDArray[np.float64]:
 
 
 def over_windows(scored: Scored, base: float = math.e) -> Estimate:
-    """Return the perplexity `windows` (see above): base^(mean over windows of nll)."""
+    """Return perplexity as LCEG and LongLoRA define it: base^(mean over windows of nll)."""
     return _power(base, bootstrap_mean(scored.nll, clusters=scored.clusters))
 
 
 def over_tokens(scored: Scored, base: float = math.e) -> Estimate:
-    """Return the perplexity `tokens` (see above): base^(sum of tokens * nll / sum of tokens)."""
+    """Return perplexity as in Press et al.: base^(sum of tokens * nll / sum of tokens)."""
     mean = bootstrap_mean(scored.nll, weights=scored.tokens, clusters=scored.clusters)
     return _power(base, mean)
 
 
 def over_documents(scored: Scored) -> Estimate:
-    """Return the perplexity `documents` (see above); clusters are documents.
+    """Return perplexity as in Base of RoPE Bounds Context Length; clusters are documents.
 
     It is the mean over clusters of exp(sum of tokens * nll / sum of tokens in the cluster).
     """
@@ -71,7 +71,7 @@ def over_documents(scored: Scored) -> Estimate:
 
 
 def over_document_losses(scored: Scored) -> Estimate:
-    """Return the perplexity `truncated` (see above); clusters are documents.
+    """Return perplexity as in YaRN's Proof-pile tables; clusters are documents.
 
     It is exp(mean over clusters of (sum of tokens * nll / sum of tokens in the cluster)).
     """

@@ -16,7 +16,7 @@ from lce_core.benchmarks.ruler._drafts import Draft, Draw, TextTask
 from lce_core.benchmarks.ruler._prompts import RulerPrompt, prompt_of, refuse
 
 MAX_TRIES = 100
-"""Draws of a sample at its smallest size before the cell is unavailable; RULER never stops."""
+"""Draws of a sample that cannot shrink, before the cell is unavailable; RULER never stops."""
 ALL_COUNTED = 32
 """Number of first sizes that are always tokenised: tokens per letter vary most in short texts."""
 GROWTH, SPREAD = 1.15, 1.05
@@ -54,8 +54,8 @@ class _Counter:
 class InUnits:
     """Builds the samples of one cell with the sizes and draws of the first release.
 
-    Token counts exclude the tokenizer's special tokens, as there. All samples share the random
-    stream `draw`.
+    As in that release, token counts exclude the tokenizer's special tokens, and all samples share
+    the random stream `draw`.
     """
 
     request: CellRequest

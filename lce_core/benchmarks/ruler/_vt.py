@@ -24,7 +24,7 @@ V1_EXAMPLE = (
     "Memorize and track the chain(s) of variable assignment hidden in the following text."
     " {context} Question: Find all variables that are assigned the value {value} in the text"
 )
-"""TASK as v1 writes it in the worked example: without line breaks and without "above."."""
+"""TASK as v1 writes it in the worked example: without line breaks and the word "above"."""
 ANSWER = (
     " Answer: According to the chain(s) of variable assignment in the text above, {count} variables"
     " are {assigned} the value {value}, they are: "
