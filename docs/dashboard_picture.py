@@ -22,15 +22,17 @@ def main() -> None:
     catalog, study = sys.argv[1:]
     command = [sys.executable, "-m", "dashboards.app", "--port", str(PORT), "--catalog", catalog]
     with (
-        subprocess.Popen(command, stdout=subprocess.PIPE) as server,
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server,
         sync_playwright() as playwright,
     ):
         assert server.stdout is not None
-        server.stdout.readline()
+        link = server.stdout.readline().split()[0]
         browser = playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
         )
         page = browser.new_page(viewport=SIZE, color_scheme="light")
+        page.goto(link)
+        page.get_by_test_id("stAppViewContainer").wait_for()
         page.goto(f"http://127.0.0.1:{PORT}/answers?study={study}&method=yarn")
         page.get_by_test_id("stDataFrame").wait_for()
         page.wait_for_timeout(2000)  # until the charts stand still
