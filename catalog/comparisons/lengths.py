@@ -22,7 +22,7 @@ LOST = 1.1
 
 
 def effective_lengths(cells: list[Cell]) -> Iterator[dict[str, Any]]:
-    """Yield one row of `compared.effective_length` per method and task with two done lengths."""
+    """Yield a row of `compared.effective_length` per method and task with several done lengths."""
     for group in grouped(cells, lambda c: (c.study, c.base_model, c.benchmark, c.task, c.profile)):
         threshold = _threshold([cell for cell in group if cell.method == BASE])
         if threshold is None:

@@ -20,7 +20,7 @@ _KEPT = 64
 
 @dataclass(frozen=True)
 class Catalog:
-    """Reads the catalog; each query uses the file that is there now, as builds replace it."""
+    """The catalog at a path. A build may replace the file; each query reads the current one."""
 
     path: Path
 

@@ -20,7 +20,7 @@ STEPS_ASIDE = (4.0, 19.0, -9.0, 34.0, -24.0, 49.0, 64.0)
 
 @dataclass(frozen=True)
 class Axis:
-    """Name and direction of one of the two scores."""
+    """One of the two scores: its name, its direction, and whether its axis is logarithmic."""
 
     name: str
     higher_is_better: bool

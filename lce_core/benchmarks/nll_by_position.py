@@ -39,7 +39,7 @@ from lce_core.statistics.estimates import bootstrap_mean
 
 
 class NllByPosition(TextBenchmark):
-    """NLL as a function of the position in the window."""
+    """Mean negative log-likelihood (NLL) of tokens by their position in the window."""
 
     unit: ClassVar[Literal["nats"]] = "nats"
     default_metric: ClassVar[str] = "nll"

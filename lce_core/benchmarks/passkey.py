@@ -59,12 +59,12 @@ class PasskeyKeys(KeyForm):
     """A profile with key tokens, whose depths are rounded like those of prompts in words."""
 
     def depths(self, draws: Sequence[np.random.Generator]) -> list[float]:
-        """Return depths in per cent: one drawn from each of n equal parts."""
+        """Return each prompt's key depth, 0 to 100: prompt i draws it from the i-th of n parts."""
         return [100 * share for share in strata(draws)]
 
 
 class Passkey(PromptBenchmark):
-    """Fraction of keys found."""
+    """Passkey retrieval: the score is the fraction of prompts answered with the hidden key."""
 
     forms: ClassVar[Mapping[Profile, PromptForm]] = {
         "faithful": PromptForm(

@@ -106,7 +106,10 @@ class PerplexityDocuments(TextBenchmark):
         return self
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        """Return why windows are too short to score or too long for truncated documents."""
+        """Return why windows are too short to score, or too long for truncated documents to fill.
+
+        None if they are neither.
+        """
         if eval_length < 2:
             return f"eval_length {eval_length}: a window holds at least 2 tokens"
         minimum = self._minimum(task)

@@ -127,7 +127,7 @@ class PromptBenchmark(Benchmark):
         return ("single",)
 
     def num_prompts(self, task: str) -> int:
-        """Return the number of samples of a cell."""
+        """Return the number of samples of a cell: the profile's, unless a parameter sets it."""
         return self.form.num_samples
 
     def prompt(self, request: CellRequest, index: int, rng: np.random.Generator) -> Prompt:

@@ -60,7 +60,7 @@ class KeyForm(PromptForm):
         return key_prompts(request, distractors, self.depths(draws), draws)
 
     def depths(self, draws: Sequence[np.random.Generator]) -> list[float]:
-        """Return the depth of each prompt's key, 0 to 100: one drawn from each of n equal parts."""
+        """Return each prompt's key depth, 0 to 100: prompt i draws it from the i-th of n parts."""
         return strata(draws, 100)
 
     def samples(

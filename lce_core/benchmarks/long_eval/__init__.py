@@ -72,7 +72,7 @@ class LineKeys(KeyForm):
 
 
 class LongEval(PromptBenchmark):
-    """Fraction of lines whose number is found."""
+    """LongEval lines: the score is the fraction of prompts answered with the line's number."""
 
     data_on_demand: ClassVar[tuple[DataSet, ...]] = (PUBLISHED,)
     forms: ClassVar[Mapping[Profile, PromptForm]] = {

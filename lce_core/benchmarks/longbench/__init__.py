@@ -60,7 +60,7 @@ class LongBenchPrompt(Prompt):
 
 
 class LongBench(PromptBenchmark):
-    """Scores of one LongBench task."""
+    """LongBench: the score is the mean over rows of the task's own metric, 0 to 1."""
 
     seeded: ClassVar[bool] = False
     # Documents have their own lengths.
@@ -83,7 +83,10 @@ class LongBench(PromptBenchmark):
         return tuple(TASKS)
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        """Return why the length is too short for a prompt (and its answer, unless faithful)."""
+        """Return why the length is too short for a prompt (and its answer, unless faithful).
+
+        None if it is not.
+        """
         reserved = self._reserved(TASKS[task])
         if eval_length >= _MIN_PROMPT + reserved:
             return None

@@ -54,7 +54,7 @@ QUESTION_TOKENS = 21.73
 
 
 class ManyShot(PromptBenchmark):
-    """Mean classification score after k examples."""
+    """Many-shot learning: the score is the mean over questions asked after k examples."""
 
     forms: ClassVar[Mapping[Profile, ShotForm]] = {
         "faithful": ShotForm(

@@ -91,7 +91,7 @@ class NeedleKeys(KeyForm):
 
 
 class Needle(PromptBenchmark):
-    """Fraction of needles found, over a grid of depths."""
+    """Needle in a haystack: the score is the fraction of needles found, over a grid of depths."""
 
     forms: ClassVar[Mapping[Profile, PromptForm]] = {
         "faithful": PromptForm(

@@ -74,7 +74,7 @@ class Haystack:
 
 
 def essay_haystack(request: CellRequest) -> Haystack:
-    """Return the essays in the order of their names as a haystack.
+    """Return a haystack of all essays, joined in the order of their file names.
 
     Raises:
       UnavailableError: if they are not on this machine.

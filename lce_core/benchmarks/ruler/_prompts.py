@@ -37,7 +37,7 @@ def prompt_of(draft: Draft, ids: list[int]) -> RulerPrompt:
 
 
 def refuse(request: CellRequest, needed: int) -> NoReturn:
-    """Raise the error that says how many tokens the smallest prompts and their answers take."""
+    """Raise UnavailableError: the cell needs at least `needed` tokens for prompt and answer."""
     raise UnavailableError(
         f"{request.task}: eval_length",
         f"{request.eval_length} tokens, where the smallest prompts and their answers take {needed}",

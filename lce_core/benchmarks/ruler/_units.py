@@ -23,7 +23,7 @@ GROWTH, SPREAD = 1.15, 1.05
 """A later text is tokenised only if it has 15 % more characters than the last tokenised one, or if
 it could fill the available tokens with 5 % more tokens per character."""
 SEAMS = 16
-"""Upper bound on the difference in tokens between a text and the sum of its parts."""
+"""A text has at most this many tokens fewer or more than its two parts together."""
 
 
 @dataclass

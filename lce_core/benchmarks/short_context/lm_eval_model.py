@@ -44,12 +44,12 @@ class ExtendedLM(TemplateLM):  # type: ignore[misc]
 
     @property
     def eot_token_id(self) -> int | None:
-        """The tokenizer's end-of-sequence token."""
+        """Id of the tokenizer's end-of-sequence token; None if it has none."""
         return self._request.tokenizer.eos_token_id  # type: ignore[no-any-return]
 
     @property
     def prefix_token_id(self) -> int:
-        """Token that replaces an empty context.
+        """Id of the token that stands for an empty context: beginning, else end of sequence.
 
         Raises:
           SpecError: if the tokenizer has neither a beginning nor an end of sequence.
