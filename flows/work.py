@@ -153,7 +153,12 @@ def _checked(request: Request, options: RunOptions, store: Store) -> Work:
 
 
 def _saved(work: Work, store: Store) -> Work:
-    """Save the study's plan in the store, and note what it replaces."""
+    """Save the study's plan in the store.
+
+    Returns:
+      The work, with notes for the user if the name was last planned from another file, or if the
+      study differs from its lock.
+    """
     request, name = work.request, work.request.plan.study.study
     notes = []
     if (before := store.studies.source(name)) not in (None, request.where):

@@ -89,7 +89,7 @@ class _Compared:
 
     @property
     def values(self) -> Numbers:
-        """Catalog values by part and method, shape (parts, m)."""
+        """Each cell's default metric, shape (parts, m); a part is one task with one seed."""
         return np.array([[cell.value for cell in row] for row in self.cells], dtype=np.float64)
 
     def influence(self) -> Numbers:

@@ -177,9 +177,9 @@ class RaggedCache(DynamicCache):
         return max(cache.get_seq_length(layer_idx) for cache in self._caches)
 
     def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:
-        """Return mask sizes for the longest text, which transformers asks for.
+        """Return the mask sizes that transformers asks for: those of the longest text.
 
-        No mask results, because each text has one query.
+        transformers then builds no mask, because each text has one query.
         """
         longest = max(self._caches, key=lambda cache: cache.get_seq_length(layer_idx))
         return longest.get_mask_sizes(query_length, layer_idx)

@@ -76,7 +76,7 @@ class Clex(Method):
         self.untrained(geometry, 1)
 
     def length_dependent(self, geometry: RopeGeometry, lengths: ContextLengths) -> bool:
-        """Return True beyond the trained context."""
+        """Return True beyond the trained context: frequencies then hold for this length only."""
         return lengths.request > lengths.trained
 
     @property

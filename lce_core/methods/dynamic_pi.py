@@ -28,7 +28,7 @@ class DynamicPositionInterpolation(Method):
         return RopeTable(geometry.inv_freq() / scale)
 
     def length_dependent(self, geometry: RopeGeometry, lengths: ContextLengths) -> bool:
-        """Return True beyond the trained context."""
+        """Return True beyond the trained context: frequencies then hold for this length only."""
         return lengths.request > lengths.trained
 
 

@@ -29,7 +29,7 @@ class DynamicYarn(WithTemperature):
         return self.table(geometry, dynamic_scale(1.0, lengths.request, lengths.trained))
 
     def length_dependent(self, geometry: RopeGeometry, lengths: ContextLengths) -> bool:
-        """Return True beyond the trained context."""
+        """Return True beyond the trained context: frequencies then hold for this length only."""
         return lengths.request > lengths.trained
 
     def stock_rope(self, lengths: ContextLengths) -> dict[str, Any] | None:

@@ -79,7 +79,7 @@ def damage(home: Path) -> str | None:
 
 
 def set_aside_if_damaged(home: Path) -> None:
-    """Rename the database if it is damaged or foreign; the next writer creates a new one.
+    """Rename MLflow's database if it is damaged or foreign; the next writer creates a new one.
 
     Raises:
       StoreError: if the database cannot be renamed.

@@ -50,7 +50,7 @@ class KeyForm(PromptForm):
         return tuple(self.build(benchmark, request))
 
     def build(self, benchmark: PromptBenchmark, request: CellRequest) -> Sequence[Prompt]:
-        """Build the cell's prompts, with the key of each at a depth from `depths`.
+        """Build the cell's prompts; `depths` gives the depth of each prompt's key.
 
         Raises:
           UnavailableError: if there is too little held-out text.

@@ -167,7 +167,7 @@ class Calibration:
         return Expected(whole, 2 * math.sqrt(variance) / whole)
 
     def _calibrated(self, group: Group) -> Group:
-        """Return the narrowest enclosing group with a line; () if there is none."""
+        """Return the narrowest group around `group` that has a fitted line; () if none has."""
         depths = range(len(group), 0, -1)
         return next((group[:depth] for depth in depths if group[:depth] in self.lines), ())
 
