@@ -177,7 +177,7 @@ def test_the_label_only_names_and_the_facts_are_the_configurations(tmp_path: Pat
 def test_a_model_that_no_plan_resolved_knows_no_geometry_and_facts_are_never_written(
     tmp_path: Path,
 ) -> None:
-    with pytest.raises(SpecError, match=r"base model mine: got a model whose config\.json was not"):
+    with pytest.raises(AssertionError, match=r"config\.json is read when the study is planned"):
         _ = parsed(label="mine").geometry
     facts = hub_model(written(tmp_path)).identity()["facts"]
     with pytest.raises(SpecError, match="base model mine: facts: got facts in a study"):
