@@ -110,7 +110,7 @@ def test_a_file_that_is_not_whole_is_refused_unless_that_is_stated(
     with pytest.raises(DataError) as error:
         read(folder)
     assert f": {part}: got {got} rows; expected all {published:,} rows; get it" in str(error.value)
-    assert f'write {{"{part}": {got}}} into {SUBSET}' in str(error.value)
+    assert f'write {{"{part}": {got}}} into its {SUBSET}' in str(error.value)
     state_rows(folder, {part: got})
     assert read(folder)
     state_rows(folder, {part: got + 1})
