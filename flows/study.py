@@ -63,20 +63,21 @@ def controlled_study(
       StoreError: if the disk is full.
       StudyIncompleteError: if cells failed.
     """
-    run = current_run()
-    if run is None:
-        options = RunOptions(select, retry_failed, budget)
-        run = RunContext(preflight([study], make_execution(execution), options))
-        for note in run.works[0].notes:
-            get_run_logger().warning(note)
-    outcome = run.outcome
-    try:
-        with sigterm_interrupts(), interrupted_when_cancelled(outcome):
-            outcome.result = _compute(run)
-    except BaseException as error:
-        outcome.error = error
-        raise
-    return outcome.result
+    with sigterm_interrupts():
+        run = current_run()
+        if run is None:
+            options = RunOptions(select, retry_failed, budget)
+            run = RunContext(preflight([study], make_execution(execution), options))
+            for note in run.works[0].notes:
+                get_run_logger().warning(note)
+        outcome = run.outcome
+        try:
+            with interrupted_when_cancelled(outcome):
+                outcome.result = _compute(run)
+        except BaseException as error:
+            outcome.error = error
+            raise
+        return outcome.result
 
 
 def _compute(run: RunContext) -> dict[str, Any]:
