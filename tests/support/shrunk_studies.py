@@ -261,9 +261,9 @@ def _texts(source: Path) -> Iterator[str]:
     nodes = list(ast.walk(ast.parse(source.read_text(encoding="utf-8"))))
     docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     for node in nodes:
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            if id(node) not in docstrings:
-                yield node.value
+        text = node.value if isinstance(node, ast.Constant) and id(node) not in docstrings else None
+        if isinstance(text, str):
+            yield text
 
 
 def study_folders(study: StudySpec, root: Path) -> dict[str, Path]:
