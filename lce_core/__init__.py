@@ -1,5 +1,5 @@
-"""The pure core of the controlled study: specs, identity, store, methods, training, scoring.
+"""Core of lce: study files, plans, the store on disk, methods, training and scoring.
 
-Imports neither Prefect nor MLflow nor DuckDB, and reads no environment variable: whatever a
-machine decides comes in through `lce_core.execution.Execution`.
+This package imports neither Prefect nor MLflow nor DuckDB and reads no environment variable.
+Callers pass the settings of the machine as a `lce_core.execution.Execution`.
 """

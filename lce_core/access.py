@@ -31,13 +31,16 @@ from filelock import FileLock
 from lce_core.errors import ServiceError
 
 USER = "lce"
-"""User name for HTTP Basic authentication, which requires one."""
+"""User name for HTTP Basic authentication. The protocol requires one; the guard ignores it."""
 LOGIN = "/lce-login"
-"""Path of the login page. The link has the secret in its fragment (`#`), which is never logged."""
+"""URL path of the login page. A login link carries the server's secret after `#`. Browsers do not
+send that part of a URL, so no log contains the secret."""
 PROOF = "/lce-proof"
-"""Path that answers a nonce, given as query, with `proof`; it requires no secret."""
+"""URL path at which a client checks, without sending the secret, that the server knows it. The
+response to `/lce-proof?NONCE` is `proof(secret, port, NONCE)`."""
 MAX_LOGIN_BYTES = 1024
-"""Maximum bytes read of a login request. Secrets are shorter; a longer body is not read fully."""
+"""Maximum size of a login request's body, which contains only the secret (43 bytes). The limit
+protects the memory of the server from clients that are not logged in."""
 MIN_SECRET_BYTES = 32
 SECRET_VARIABLE = "LCE_SERVER_SECRET"
 """Environment variable that passes a server its secret. Other users could read a command line."""
@@ -59,7 +62,8 @@ const text = document.getElementById("text");
 const asked = new URL(new URLSearchParams(location.search).get("page") || "/", location.origin);
 async function login() {
   if (location.pathname !== "__LOGIN__") {
-    // A link in another program brings no cookie along, but a page of this server does.
+    // The browser sends no SameSite=Strict cookie for a link that another program opened. It does
+    // for a page of this server, so ask from the login page.
     const here = location.pathname + location.search + location.hash;
     location.replace("__LOGIN__?page=" + encodeURIComponent(here));
     return;
@@ -81,9 +85,10 @@ login();
 
 
 def server_secret(home: Path, server: str) -> str:
-    """Derive the secret of one server from the secret of LCE_HOME; equal at every call.
+    """Return the secret of one server: an HMAC of the server's name under the secret of LCE_HOME.
 
-    The first call creates the secret of LCE_HOME in a file that only its owner can read.
+    Every call returns the same secret. The first call creates the secret of LCE_HOME in a file
+    that only its owner can read.
 
     Raises:
       ServiceError: if the file belongs to another user or is readable by others.
@@ -93,7 +98,7 @@ def server_secret(home: Path, server: str) -> str:
 
 
 def new_secret() -> str:
-    """Return a random secret for a server that lives no longer than the process that starts it."""
+    """Return a random secret, for a server that stops together with the process that started it."""
     return secrets.token_urlsafe(32)
 
 
@@ -120,7 +125,11 @@ def login_link(url: str, secret: str, page: str = "") -> str:
 
 
 def proof(secret: str, port: int, nonce: str) -> str:
-    """Return the HMAC of port and nonce, which proves that the server on `port` has `secret`."""
+    """Return the HMAC of port and nonce under `secret`, as hex digits.
+
+    A client sends a random nonce. A server that returns this value for it has proved that it knows
+    the secret, without sending it.
+    """
     message = f"proof {port} {nonce}"
     return hmac.new(secret.encode(), message.encode(), hashlib.sha256).hexdigest()
 
@@ -169,7 +178,6 @@ class Guard:
         ).encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Forward the request to the application, or respond to it."""
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
@@ -212,7 +220,7 @@ class Guard:
         foreign = headers.get("sec-fetch-site") in ("cross-site", "same-site")
         opens_page = headers.get("sec-fetch-dest") == "document"
         if foreign and not opens_page:
-            return "A page of another server asks; expected a page of this one."
+            return "The request comes from a page of another server; expected a page of this one."
         return ""
 
     def _confining(self, send: Send) -> Send:
@@ -250,8 +258,8 @@ class Guard:
                 scope,
                 send,
                 401,
-                "This link is of another LCE_HOME, or of a server that has ended. Open the link"
-                " that the last `lce up` or `lce dashboard` printed.",
+                "This link belongs to another LCE_HOME, or to a server that has stopped. Open the"
+                " link that the last `lce up` or `lce dashboard` printed.",
             )
             return
         cookie = f"{self.cookie}={self.cookie_value}; Path=/; HttpOnly; SameSite=Strict"

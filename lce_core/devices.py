@@ -1,7 +1,6 @@
-"""Devices of a run: number of accelerators, dtype of matrix products, peak speed.
+"""Translate the settings `device` and `precision` into torch devices, dtypes and autocast contexts.
 
-A spec states `precision` and an execution states `device`; this module translates both into torch's
-terms.
+Also report the number, memory and peak speed of the GPUs of this machine.
 """
 
 from __future__ import annotations
@@ -48,10 +47,11 @@ def resolve_dtype(precision: str) -> torch.dtype:
 
 
 def autocast(device: torch.device, precision: str) -> AbstractContextManager[object]:
-    """Return a context: "bf16" computes products in bf16 from fp32 weights; "fp32" has no autocast.
+    """Return torch's autocast context for a precision.
 
-    The autocast cache is off, because it would hold the bf16 copies of all weights until the pass
-    ends.
+    Under "bf16", matrix products run in bf16 from fp32 weights; under "fp32", autocast is disabled.
+    The autocast cache is off, because it would keep bf16 copies of all weights in memory until the
+    context exits.
     """
     enabled = precision == "bf16"
     return torch.autocast(device.type, torch.bfloat16, enabled=enabled, cache_enabled=False)

@@ -48,36 +48,31 @@ class LceError(Exception):
 
     @property
     def where(self) -> str:
-        """The key, file, option or function concerned."""
         return self.parts[0]
 
     @property
     def got(self) -> str:
-        """The value or fact found there."""
         return self.parts[1]
 
     @property
     def expected(self) -> str:
-        """The expected value."""
         return self.parts[2]
 
     @property
     def remedy(self) -> str:
-        """The action to take."""
         return self.parts[3]
 
     @property
     def details(self) -> str:
-        """Lines below the message; empty for most errors."""
         return self.parts[4]
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The tuple (where, got, expected, remedy, details), from which `restored` rebuilds it."""
+        """The texts (where, got, expected, remedy, details), from which `restored` rebuilds it."""
         return self.args
 
     def within(self, where: str) -> Self:
-        """Return a copy with another `where`, for callers that know the full path of the value."""
+        """Return a copy with another `where`, for a caller that knows the value's full path."""
         return _made(type(self), (where, *self.parts[1:]))
 
     def __str__(self) -> str:
@@ -146,14 +141,14 @@ class StepsFailedError(LceError):
     """
 
     held: tuple[str, ...] = ()
-    """Fingerprints of steps that were skipped because other processes hold their leases."""
+    """Fingerprints of steps that the worker skipped because other processes compute them."""
 
     def __init__(self, unit: str, failed: Sequence[Mapping[str, Any]]) -> None:
         self.failed = tuple(failed)
         first = self.failed[0]
         more = f" (and {len(self.failed) - 1} more steps)" if len(self.failed) > 1 else ""
         self.reason = f"{first['class']}: {first['error']}: {first['message']}{more}"
-        """Class, error and message of the first failure, and the number of further failed steps."""
+        """First failure as "class: error: message", with the number of further failed steps."""
         super().__init__(
             unit,
             f"{len(self.failed)} failed step{'s' * (len(self.failed) > 1)}",
@@ -186,9 +181,9 @@ class StudyIncompleteError(LceError):
 
 
 def restored(name: str, parts: Sequence[str]) -> LceError | None:
-    """Rebuild an error that another process raised; None if `name` is no class of this module.
+    """Rebuild an error that another process raised and sent as class name and `LceError.parts`.
 
-    `parts` are those of `LceError.parts`.
+    Return None if this module has no error class `name`.
     """
     kind = globals().get(name)
     if isinstance(kind, type) and issubclass(kind, LceError):
@@ -197,7 +192,10 @@ def restored(name: str, parts: Sequence[str]) -> LceError | None:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a remedy for an unknown name: it suggests the most similar name and lists all."""
+    """Return the remedy of an error about an unknown name, such as "write 'pi', or another of ...".
+
+    The remedy suggests the most similar known name, if any is similar, and lists all known names.
+    """
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     if close:

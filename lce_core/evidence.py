@@ -1,10 +1,9 @@
-"""Reference values of plug-ins: how files state them, and how they are recomputed.
+"""Reference values that a plug-in file lists in EVIDENCE, and how contract tests recompute them.
 
-Design: the plug-in's own code must reproduce a value, never a second formula beside it.
-`frequencies` and `value` state results of a method for one base model and target; `calls` those of
-any function or method of a plug-in. `computation` turns either into a call without arguments, so
-that contract tests treat all plug-ins alike, including those of other folders, and can see which
-code ran.
+`frequencies` and `value` declare a result of a context-extension method for one base model and
+target context; `calls` declares the result of any function of the plug-in's file. `computation`
+turns a declaration into a call without arguments. The contract tests make the call, compare the
+results, and check that the call ran code of the plug-in's own file, not a copy of its formula.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ PHI2 = RopeGeometry(
 )
 
 EXACT = "float64 evaluation of the formula by other code than this, printed to 7 digits"
-"""Origin of values computed independently of this package."""
+"""Text for `Evidence.origin` if independent code evaluated the published formula."""
 
 Quantity = Literal["inv_freq", "attention_factor", "reach", "distance", "training_distance"]
 
@@ -35,17 +34,17 @@ class OfMethod:
     quantity: Quantity
     geometry: RopeGeometry
     target: int
-    """Context in tokens that the study extends to."""
+    """Context length in tokens to which the method extends the model."""
     request: int
-    """Length of the request in tokens."""
+    """Length in tokens of the processed sequence. Dynamic methods adapt their frequencies to it."""
     parameters: Mapping[str, Any]
     pairs: tuple[int, ...] = ()
-    """Indices of inv_freq to compare."""
+    """Indices into inv_freq of the frequencies to compare."""
     head: int | None = None
-    """Index of the head whose frequencies are compared, if every head has its own."""
+    """Index of the attention head whose frequencies are compared; None if all heads share them."""
     positions: tuple[tuple[int, ...], ...] = ()
-    """(query, key) pairs whose relative position is compared; a third element selects the group of
-    heads, if the scheme distinguishes them."""
+    """Token positions (query, key) whose relative distance in the method's attention is compared.
+    A third element is the index of a head group, for methods that treat heads differently."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ class Evidence:
     subject: OfMethod | OfFunction
     expected: Any
     origin: str
-    """Who computed the value: paper table, repository file at a commit, or an exact identity."""
+    """Source of the value: a paper's table, a repository's file at a commit, or an identity."""
     tolerance: float = 0.0
     """Relative tolerance; 0 if the value is exact."""
 
@@ -81,9 +80,17 @@ def frequencies(
     head: int | None = None,
     **parameters: Any,
 ) -> Evidence:
-    """Declare the inverse frequencies that a method must give for some pairs.
+    """Declare the inverse RoPE frequencies that a method must produce.
 
-    The defaults are Llama-2-7B, a target of 32,768 tokens and a request of that length.
+    Args:
+      expected: Frequencies in radians per token, one for each index in `pairs`.
+      origin: Source of the values.
+      pairs: Indices into inv_freq.
+      geometry: Attention shape of the base model; Llama-2-7B by default.
+      target: Context length in tokens to which the method extends the model.
+      request: Length in tokens of the processed sequence; None: `target`.
+      head: Index of the attention head, for a method with frequencies per head.
+      **parameters: Parameters of the method.
     """
     request = target if request is None else request
     subject = OfMethod("inv_freq", geometry, target, request, parameters, tuple(pairs), head)
@@ -101,7 +108,10 @@ def value(
     positions: Sequence[tuple[int, ...]] = (),
     **parameters: Any,
 ) -> Evidence:
-    """Declare a number that a method must give, or the distances of some (query, key) pairs."""
+    """Declare a method's attention factor, its reach in tokens, or its distances between positions.
+
+    Arguments are those of `frequencies`; `positions` are (query, key) pairs of token positions.
+    """
     request = target if request is None else request
     subject = OfMethod(
         quantity, geometry, target, request, parameters, positions=tuple(positions)
@@ -119,15 +129,15 @@ def calls(
     tolerance: float = 1e-12,
     **arguments: Any,
 ) -> Evidence:
-    """Declare the result that `function(**arguments)` must give.
+    """Declare the result that `function(**arguments)` must return.
 
     Args:
-      function: a function of the plug-in's module, or a method of its class.
-      expected: its result; floats are compared with `tolerance`.
-      origin: who computed it.
-      parameters: parameters of the plug-in whose method is called (`{}` for its defaults).
-      tolerance: relative tolerance.
-      **arguments: arguments of the call.
+      function: A function of the plug-in's module, or a method of its class.
+      expected: The result.
+      origin: Source of the value.
+      parameters: Parameters of the plug-in whose method is called; `{}` uses the defaults.
+      tolerance: Relative tolerance for floats.
+      **arguments: Arguments of the call.
     """
     return Evidence(OfFunction(function, arguments, parameters), expected, origin, tolerance)
 
@@ -135,7 +145,7 @@ def calls(
 def computation(plugin: type[Any], evidence: Evidence) -> Callable[[], Any]:
     """Return a function without arguments that recomputes one reference value of a plug-in.
 
-    The plug-in and all other objects of the call are built and checked before it is returned.
+    Build and check the plug-in first, so that the returned function runs only the tested code.
 
     Raises:
       SpecError: if the evidence's parameters do not fit the model or the lengths.

@@ -1,4 +1,4 @@
-"""Execution settings of a study on this machine: recorded with results, not part of any id."""
+"""Settings for how a machine runs a study, read by the CLI and by every worker process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from lce_core.errors import SpecError
 
 LOCAL = "local"
-"""Value of `engine` for workers on this machine."""
+"""Value of `Execution.engine` that starts the workers on this machine."""
 
 
 def _spelled_out(given: object) -> object:
@@ -24,7 +24,10 @@ Checkpointing = Annotated[
 
 
 class Execution(BaseModel):
-    """Execution settings of a study on this machine; recorded, never part of an id."""
+    """How a machine runs a study: folders, workers, devices and memory.
+
+    Every record of a result contains these settings. No step's id depends on them.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -33,44 +36,44 @@ class Execution(BaseModel):
     slots: int = Field(default=1, ge=1)
     """Number of simultaneous steps on this host: one per GPU, or one per CPU core."""
     training_slots: int | None = Field(default=None, ge=1)
-    """Number of simultaneous training runs, if not `slots`; each process takes one GPU."""
+    """Number of simultaneous training runs; null means `slots`. Each process of a run uses one
+    GPU."""
     evaluation_slots: int | None = Field(default=None, ge=1)
-    """Number of simultaneous steps of other kinds, if not `slots`; each takes one GPU."""
+    """Number of simultaneous steps that train nothing; null means `slots`. Each uses one GPU."""
     engine: str = LOCAL
-    """Location of the workers. local: this machine. ray: nodes of the Ray cluster at $RAY_ADDRESS,
-    or of this machine's cluster. ray:HOST:PORT: nodes of that cluster. With Ray, slots count for
-    the whole cluster."""
+    """Where workers run. local: this machine. ray: the Ray cluster at $RAY_ADDRESS, or else this
+    machine's. ray:HOST:PORT: the Ray cluster with this head node. With Ray, `slots` is the number
+    of simultaneous steps in the whole cluster."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Device of training and evaluation; auto uses the GPUs if there are any."""
+    """Device for training and evaluation; auto uses GPUs if torch finds any."""
     processes: int = Field(default=1, ge=1)
     """Processes of one training run (accelerate launch if more than one)."""
     threads: int = Field(default=1, ge=1)
     """CPU threads of each worker."""
     micro_batch_tokens: int = Field(default=8192, ge=1)
-    """Maximum tokens in one forward pass of one process; evaluation in bf16 passes one text at a
-    time."""
+    """Maximum number of tokens in one forward pass of one process. Evaluation in bf16 always
+    processes one text at a time."""
     gradient_checkpointing: Checkpointing = "auto"
-    """What layers keep for the backward pass (`lce_core.training.recomputation`). none recomputes
-    nothing; attention recomputes everything except attention; full recomputes the whole layer;
-    offload does too and keeps the layers' inputs in host memory. The numbers stay the same. auto
-    uses the first that fits, and a run that is out of memory tries the next. true means full, false
-    means none."""
+    """What the backward pass recomputes instead of keeping in memory. none: nothing. attention:
+    everything except attention. full: whole layers. offload: whole layers, whose inputs wait in
+    host memory. auto: the first of these that fits; after an out-of-memory error the run tries the
+    next. true means full, false means none. Results do not depend on the choice."""
     compile_layers: bool = False
     """Compile each layer with torch.compile when training on CUDA."""
     token_graphs: bool = False
-    """Replay the passes of generated tokens, without their attention, from CUDA graphs."""
+    """Run the forward passes of generated tokens, except attention, as CUDA graphs."""
     checkpoint_seconds: float = Field(default=60.0, gt=0)
-    """Seconds between resume points of a training run. A cell over running text that takes longer
-    than this, or longer than a minute, commits its losses range by range."""
+    """Seconds between resume points of a training run. A cell that scores running text for longer,
+    or for more than a minute, saves its losses in ranges, so that other workers can help."""
     max_attempts: int = Field(default=3, ge=1)
-    """Attempts of a step whose failures may be temporary."""
+    """Maximum attempts of a step whose failures may be temporary, such as a lost worker."""
     model_folders: dict[str, Path] = {}
-    """Folder of a base model's weights and tokenizer, by registered name, used instead of the hub.
-    """
+    """Folder with weights and tokenizer, used instead of the hub, by the base model's name in the
+    study or by the `checkpoint` of a method."""
     data_folders: dict[str, Path] = {}
-    """Folder of a data set by name, or hub:OWNER/NAME@COMMIT."""
+    """Folder of a data set, or its address hub:OWNER/NAME@COMMIT, by the data set's name."""
     plugin_folders: tuple[Path, ...] = ()
-    """Folders with your own methods/, benchmarks/, models/ and corpora/."""
+    """Folders with your own plug-ins in methods/, benchmarks/, models/ and corpora/."""
 
     @model_validator(mode="after")
     def _check_engine(self) -> Self:
@@ -79,6 +82,6 @@ class Execution(BaseModel):
                 "engine",
                 repr(self.engine),
                 f"{LOCAL}, ray or ray:HOST:PORT",
-                "name the head of a Ray cluster as `ray status` does, or leave the address out",
+                "write the address of the Ray cluster's head node, or leave the address out",
             )
         return self

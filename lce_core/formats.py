@@ -28,10 +28,10 @@ def short_score(value: float) -> str:
 
 
 def rounded(value: float, *beside: float | None) -> str:
-    """Format `value` for a sentence, with as many decimals as the largest number needs.
+    """Format `value` for a sentence that also contains the numbers `beside`.
 
-    The largest of `value` and `beside` decides: 2 decimals, 3 if it is below 0.0995, none from
-    1,000 on.
+    The largest absolute value of all these numbers sets the decimals: 2, or 3 if it is below
+    0.0995, or none from 1,000 on.
     """
     size = max(abs(one) for one in (value, *beside) if one is not None)
     if size >= 1000:
@@ -58,12 +58,12 @@ def difference(value: float, low: float | None, high: float | None) -> str:
 
 
 def p_value(p_holm: float) -> str:
-    """Format a p-value after Holm's correction as "p_Holm 0.012" or "p_Holm < 0.001"."""
+    """Format a p-value that Holm's procedure has adjusted: "p_Holm 0.012", "p_Holm < 0.001"."""
     return "p_Holm < 0.001" if p_holm < 0.001 else f"p_Holm {p_holm:.3f}".rstrip("0").rstrip(".")
 
 
 def three_digits(number: float) -> str:
-    """Format a number with three significant digits, but with all digits before the point."""
+    """Format a number with three significant digits, or from 99.95 on as an integer: "1,234"."""
     return f"{number:,.0f}" if abs(number) >= 99.95 else f"{number:.3g}"
 
 
@@ -76,7 +76,7 @@ def count(number: float) -> str:
 
 
 def tick(value: float) -> str:
-    """Format an axis label: with all digits below a million ("32,768"), then as `count` does."""
+    """Format an axis label: all digits below a million ("32,768"), a suffix above ("1.05M")."""
     if value >= 1e6:
         return count(value)
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:g}"

@@ -34,8 +34,8 @@ def fetch(
       repo: hub repository.
       revision: commit of 40 hexadecimal digits; a branch could change during a study.
       patterns: globs of the files to fetch, at any depth.
-      required: globs of which one must match for a cached copy to count as complete; without any,
-        every copy does. Weights in several files must all be there.
+      required: globs. A cached copy counts as complete if a file matches one of them (or if there
+        are none) and no shard of split weights is missing.
       kind: type of the repository.
 
     Raises:
@@ -76,10 +76,10 @@ def fetch(
 
 
 def _has_all_shards(folder: Path) -> bool:
-    """Return False if the folder lacks a shard that the file name of another shard implies.
+    """Return False if a weight shard is missing, judged by names like model-00001-of-00003.
 
-    An interrupted download may leave only some shards in the cache. Without a cached file listing
-    the client takes these for all.
+    An interrupted download leaves only some shards in the cache. Without a cached file listing the
+    hub client treats such a copy as complete.
     """
     for file in folder.rglob("*.safetensors"):
         if found := _SHARD.fullmatch(file.name):
@@ -158,13 +158,14 @@ def _address(place: Path) -> tuple[str, str] | None:
 
 
 def local_folder(place: Path, patterns: Sequence[str]) -> Path:
-    """Return the local folder of a data set; files of a hub data set are downloaded if needed.
+    """Return the local folder of a data set, downloading a hub data set if it is not cached.
 
-    `place` is a folder, returned as it is, or an address, of which files that match `patterns` are
-    fetched.
+    Args:
+      place: A local folder, which is returned unchanged, or an address accepted by `is_address`.
+      patterns: Globs of the files to download.
 
     Raises:
-      SpecError: as in `is_address`.
+      SpecError: if `place` starts with "hub:" but is not a valid address.
       UnavailableError: if the hub's files are neither cached nor reachable.
     """
     address = _address(place)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 Report = Callable[[Mapping[str, Any]], None]
-"""Callback that receives entries of a step's progress log: mappings of names to JSON values."""
+"""Callback that receives one entry of a step's progress log: JSON values by name."""
 Progress = Callable[[int, int], None]
-"""Callback for progress, called with (done, total)."""
+"""Callback that receives (work done, total work)."""
 
 
 def no_progress(done: int, total: int) -> None:
-    """Ignore progress; the default for callers without a listener."""
+    """Do nothing: the default `Progress` callback."""

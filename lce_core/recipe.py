@@ -12,29 +12,33 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Precision = Literal["fp32", "bf16"]
 StatePrecision = Literal["fp32", "bf16", "fp32_or_bf16"]
-"""Precision of weights, gradients and moments between training steps. fp32 takes 16 bytes per
-parameter. bf16, rounded stochastically, takes 8, so that 80 GB hold 7B parameters and one row of
-32k tokens. fp32_or_bf16 uses bf16 if fp32 is out of memory; the record states which one was used.
-"""
+"""Precision of weights, gradients and Adam's moments between training steps. fp32 takes 16 bytes
+per parameter. bf16 with stochastic rounding takes 8, so that a 7B model and one training row of 32k
+tokens fit into 80 GB. fp32_or_bf16 falls back to bf16 if fp32 is out of memory; the record states
+which precision was used."""
 Kernel = Literal["auto", "sdpa", "flash"]
 Rotation = Literal["fp32", "stock"]
 Positions = Literal["exact", "bf16", "bf16_angles"]
-"""Rounding of positions in angles: exact; rounded to bf16, as in LCEG's training with YaRN; or
-rounded together with frequencies and products, as in its training with PI and LongLoRA."""
+"""Rounding of token positions when training computes RoPE angles. exact: none. bf16: positions are
+rounded to bf16, as LCEG's code did when it trained YaRN. bf16_angles: positions, frequencies and
+their products are rounded, as LCEG's code did for PI and LongLoRA."""
 
 STRICT = ConfigDict(
     frozen=True, extra="forbid", strict=True, allow_inf_nan=False, use_attribute_docstrings=True
 )
-"""Configuration of every mapping in a study file: no unknown keys, no conversions, immutable."""
+"""pydantic settings of every mapping in a study file: no unknown keys, no type conversions."""
 
 
 class Section(BaseModel):
-    """Base class of the mappings in a study file: typed, known keys only."""
+    """Base class of the mappings in a study file. Objects are immutable."""
 
     model_config = STRICT
 
     def identity(self) -> dict[str, Any]:
-        """Return the keys that differ from their defaults, for fingerprints."""
+        """Return the JSON values that differ from their defaults.
+
+        Fingerprints contain only these, so that a new key with a default changes no existing id.
+        """
         return self.model_dump(mode="json", exclude_defaults=True)
 
 
@@ -44,30 +48,31 @@ class Training(Section):
     learning_rate: float = Field(gt=0)
     """Peak learning rate of AdamW."""
     tokens_per_step: int = Field(gt=0)
-    """Global batch in tokens: a multiple of the row length."""
+    """Global batch size in tokens, a multiple of the training row's length."""
     warmup_steps: int = Field(default=0, ge=0)
-    """Training steps of linear warmup."""
+    """Training steps in which the learning rate rises linearly to its peak."""
     schedule: Literal["constant", "linear", "cosine"] = "constant"
     """Learning rate after warmup: constant, linear decay to zero, or cosine decay to
     `final_fraction`."""
     final_fraction: float = Field(default=0.0, ge=0, le=1)
     """Learning rate at the last step divided by its peak, for cosine."""
     weight_decay: float = Field(default=0.0, ge=0)
-    """Decoupled weight decay."""
+    """Decoupled weight decay of AdamW."""
     adam_beta1: float = Field(default=0.9, ge=0, lt=1)
-    """Decay of the first moment."""
+    """Decay of Adam's first moment."""
     adam_beta2: float = Field(default=0.95, ge=0, lt=1)
-    """Decay of the second moment."""
+    """Decay of Adam's second moment."""
     gradient_clip: float = Field(default=1.0, gt=0)
-    """Largest gradient norm."""
+    """Maximum gradient norm; larger gradients are scaled down to it."""
     ema_decay: float = Field(default=0.0, ge=0, lt=1)
-    """Decay of an exponential moving average of the weights, which is then saved; 0 switches it
-    off."""
+    """Decay of the exponential moving average of the weights. The run saves this average; with 0 it
+    saves the last weights."""
     precision: Precision = "fp32"
     """Precision of matrix products: fp32 or bf16."""
     state_precision: StatePrecision = "fp32"
-    """bf16 keeps weights and moments in half the memory, rounded stochastically. It needs
-    `precision: bf16`; activations between layers are then bf16 as well."""
+    """Precision of weights, gradients and Adam's moments between training steps. bf16 halves their
+    memory, rounds stochastically and needs `precision: bf16`; activations between layers are then
+    bf16 as well. fp32_or_bf16 uses bf16 only if fp32 is out of memory."""
     kernel: Kernel = "auto"
     """Family of attention kernels: auto, sdpa or flash."""
 
@@ -78,7 +83,7 @@ class Upsampling(Section):
     long_document_tokens: int = Field(default=4096, gt=0)
     """Documents with at least this many tokens are always kept."""
     short_keep_rate: float = Field(default=0.1, gt=0, le=1)
-    """Probability of keeping a shorter document; the domains' token shares do not change."""
+    """Probability of keeping a shorter document. Each domain keeps its share of the tokens."""
 
 
 class Inference(Section):
@@ -89,9 +94,9 @@ class Inference(Section):
     kernel: Kernel = "auto"
     """Family of attention kernels: auto, sdpa or flash."""
     rotation: Rotation | None = None
-    """Rotation of queries and keys if precision is bf16: in fp32, rounded once (the default), or
-    with cosines rounded to bf16, as in transformers (stock). Attention that rotates by itself
-    always does so in fp32."""
+    """How RoPE rotates queries and keys if `precision` is bf16. fp32 (the default): rotate in fp32
+    and round the result once. stock: round cosines and sines to bf16 first, as transformers does.
+    Methods whose own attention function rotates always rotate in fp32."""
 
     @model_validator(mode="before")
     @classmethod
@@ -112,5 +117,5 @@ class Evaluation(Inference):
     """Tokens of held-out text kept for each domain."""
 
     def inference(self) -> Inference:
-        """Return the settings that change every cell's scores, whatever benchmark it runs."""
+        """Return precision, kernel and rotation, which enter the fingerprint of every cell."""
         return Inference(precision=self.precision, kernel=self.kernel, rotation=self.rotation)

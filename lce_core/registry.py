@@ -1,10 +1,9 @@
-"""Plug-ins found by file name: `lce_core/methods/yarn.py` is the method `yarn`.
+"""Find plug-ins by file name: `lce_core/methods/yarn.py` is the method `yarn`.
 
-`names()` lists the folder without importing anything. `load()` imports one module and checks the
-parts that every plug-in needs: SOURCE (where the definition comes from), EVIDENCE (reference values
-with their origin) and VERSION (increased when its numbers change). EXAMPLES (parameters that the
-contract tests try) is required if a parameter has no default. Files starting with an underscore are
-not plug-ins. Folders outside the package are included after `add_folder`.
+A plug-in file defines its class and the constants SOURCE (where the definition comes from),
+EVIDENCE (reference values with their origin) and VERSION (increased when its numbers change). It
+also defines EXAMPLES (parameters that the contract tests try) if a parameter has no default. Files
+starting with an underscore are not plug-ins.
 """
 
 from __future__ import annotations
@@ -32,9 +31,10 @@ from lce_core.store.plugin_code import code_digest
 from lce_core.store.records import PluginCode
 
 Examples = tuple[Mapping[str, Any], ...]
-"""Type of a plug-in's EXAMPLES: parameters to try, each as a study file would give them."""
+"""Type of a plug-in's EXAMPLES: sets of parameters, each written as in a study file."""
 MARK = "# <- fill in"
-"""Marks, in a file from `lce new`, each line that its author has to fill in before it loads."""
+"""Comment that `lce new` writes on each line that the plug-in's author must complete. `load`
+rejects a file that still contains it."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ class Source:
 class Plugin(BaseModel):
     """Base class of plug-ins. The fields of a subclass are the plug-in's parameters.
 
-    A plug-in is one class in one file and has the file's name. Shipped plug-ins that differ in
-    values alone may share a file: see `table` of `Registry`.
+    A plug-in is one class in one file and has the file's name. Plug-ins of lce that differ only in
+    values may share a file; see `table` of `Registry`.
     """
 
     model_config = ConfigDict(
@@ -77,20 +77,18 @@ class Plugin(BaseModel):
     def identity(self) -> dict[str, Any]:
         """Return name, VERSION and the parameters that differ from their defaults.
 
-        The result is part of the fingerprint of every step that uses the plug-in.
-
-        A new parameter at its default value therefore changes no old id. A changed default must
-        increase VERSION.
+        The result is part of the fingerprint of every step that uses the plug-in. A new parameter
+        with a default therefore changes no existing id. Increase VERSION when a default changes.
         """
         changed = self.model_dump(mode="json", exclude_defaults=True)
         return {"name": self.plugin_name, "version": self.plugin_version, **changed}
 
     @classmethod
     def from_identity(cls, payload: Mapping[str, Any]) -> Self:
-        """Rebuild a plug-in from its `identity`, whose VERSION must be the installed one.
+        """Rebuild a plug-in from the output of `identity`.
 
         Raises:
-          SpecError: if another VERSION of this plug-in made the payload.
+          SpecError: if the payload's VERSION is not the installed one.
         """
         if payload["version"] != cls.plugin_version:
             raise SpecError(
@@ -105,8 +103,8 @@ class Plugin(BaseModel):
 
 P = TypeVar("P", bound=Plugin)
 _PACKAGES: list[str] = []
-"""Packages of all registries. A plug-in may import helpers from a user's folder of any of them, so
-its digest looks in all."""
+"""Packages of all registries, such as "lce_core.methods". A user's plug-in may import helper
+modules from the user's folder for any of them, so its code digest searches all."""
 
 
 def plugin_names(folders: Iterable[str]) -> list[str]:
@@ -148,9 +146,7 @@ class Registry(Generic[P]):
         return {plugin.plugin_name: plugin for plugin in listed}
 
     def add_folder(self, folder: Path) -> None:
-        """Make every `<name>.py` in `folder` a plug-in of this registry.
-
-        A folder that does not exist is ignored.
+        """Add every `<name>.py` in `folder` as a plug-in; ignore a folder that does not exist.
 
         Raises:
           SpecError: if a file has the name of an existing plug-in, and would therefore never be
@@ -174,8 +170,8 @@ class Registry(Generic[P]):
         """Return the class registered as `name`.
 
         Raises:
-          SpecError: if there is no such plug-in (with "did you mean"), its file cannot be imported,
-            or a required part is missing.
+          SpecError: if there is no such plug-in (the error suggests a similar name), or its file
+            cannot be imported or lacks a required constant.
         """
         if name in self._table:
             return self._table[name]
@@ -221,12 +217,12 @@ class Registry(Generic[P]):
         return plugin
 
     def code(self, name: str) -> PluginCode | None:
-        """Return VERSION, digest and file of a user's plug-in; None for a shipped one.
+        """Return VERSION, code digest and file of a user's plug-in; None for a plug-in of lce.
 
-        The digest is of the code that was imported, even if the file has changed since.
+        The digest covers the code that was imported, even if the file has changed since.
 
         Raises:
-          SpecError: as `load` does.
+          SpecError: if `load` rejects the plug-in.
         """
         plugin = self.load(name)
         sha256 = self._digests.get(name)
@@ -240,7 +236,6 @@ class Registry(Generic[P]):
         return None if spec is None or spec.origin is None else Path(spec.origin)
 
     def _digest(self, name: str) -> str | None:
-        """Return the digest of a user's plug-in and its helpers; None for a shipped plug-in."""
         file, folders = self._file(name), _own_folders()
         if file is None or not any(file.is_relative_to(one) for one in folders[self.package]):
             return None
@@ -278,15 +273,16 @@ class Registry(Generic[P]):
             )
 
     def _is_imported(self, name: str) -> bool:
-        # A shortcut: planning asks thousands of times, and listing the folder takes half a
-        # millisecond.
+        # A shortcut: planning calls this thousands of times, and listing the folder takes 0.5 ms.
         return name.isidentifier() and name[0] != "_" and f"{self.package}.{name}" in sys.modules
 
     def parse(self, entry: Mapping[str, Any], where: str) -> P:
-        """Build a plug-in from `{"name": ..., **parameters}` as written in a study.
+        """Build a plug-in from `{"name": ..., **parameters}`, as written in a study file.
+
+        `where` is the path of the entry in the file, for errors.
 
         Raises:
-          SpecError: for an unknown name or parameter (with "did you mean"), or a bad value.
+          SpecError: for an unknown name or parameter, or an invalid value.
         """
         name = entry.get("name")
         if not isinstance(name, str):
@@ -304,16 +300,15 @@ class Registry(Generic[P]):
         """Return the plug-in that has the identity `payload`; equal payloads give the same object.
 
         Raises:
-          SpecError: if another VERSION of the plug-in made the payload, or it does not exist.
+          SpecError: if there is no such plug-in, or another VERSION of it made the payload.
         """
         plugin = self.load(payload["name"])
         if payload["version"] != plugin.plugin_version:
             return plugin.from_identity(payload)  # raises the error
-        # Cached: plug-ins are frozen, and the steps of a plan name a few of them thousands of
-        # times.
+        # Cached, because the steps of a plan contain the same few payloads thousands of times.
         key = json.dumps(payload, sort_keys=True)
         known = self._known.get(key)
-        # The type differs if the module was imported anew.
+        # The type differs if the module was imported again.
         if type(known) is not plugin:
             known = self._known[key] = plugin.from_identity(payload)
         return known
@@ -365,7 +360,7 @@ def _refuse_shadows(plugin: type[Plugin], kind: type[Plugin], module: ModuleType
         raise SpecError(
             f"{module.__file__}",
             f"the field {shadows[0]!r}, which hides {kind.__name__}.{shadows[0]}",
-            f"fields with names of their own, beside those of {kind.__name__}",
+            f"fields whose names {kind.__name__} does not use",
             "rename the field",
         )
 

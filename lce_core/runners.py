@@ -1,10 +1,8 @@
-"""Compute each kind of step from its parents' artifacts.
+"""Compute the steps of a study's plan in a worker process.
 
-A step is one computation of a plan: tokenising, packing rows, training, or a cell (one evaluation).
-Its parents are the steps whose results it reads; a unit is the steps that one worker gets together.
-
-One `Runner` lives in one worker process. It keeps the last model it loaded, because the cells of a
-unit, and often of the next unit, use the same weights.
+A step is one computation: tokenising a corpus, packing training rows, a training run, or a cell
+(one benchmark task at one length for one variant of a model). Its parents are the steps whose
+artifacts it reads. A unit is a list of steps that one worker computes one after another.
 """
 
 from __future__ import annotations
@@ -64,7 +62,11 @@ from lce_core.training.run import run
 
 
 class Runner:
-    """Compute steps of all kinds in this process, keeping the last model loaded."""
+    """Compute steps of all kinds in this process.
+
+    The last model stays loaded, because the cells of a unit, and often of the next unit, use the
+    same weights.
+    """
 
     def __init__(self, store: Store, execution: Execution, report: Report) -> None:
         self._store, self._execution, self._report = store, execution, report
@@ -82,13 +84,13 @@ class Runner:
         return "held" if outcome is None else outcome.status
 
     def assist(self, step: Step) -> str:
-        """Score free window ranges of a cell that another process has started, for about a minute.
+        """Help another process with a long cell: score some of its text windows for about a minute.
 
         Returns:
-          "computed", or "held" if no range was free.
+          "computed", or "held" if other processes already compute all remaining windows.
         """
         spec, parts = spec_of(step), self._store.parts(step)
-        assert isinstance(spec, CellSpec), "nothing else has parts"
+        assert isinstance(spec, CellSpec), "only cells have parts"
         if not parts.free():
             return "held"
         return "computed" if assist(parts, self._model(spec, step)) else "held"
@@ -99,16 +101,13 @@ class Runner:
 
     @singledispatchmethod
     def _compute(self, spec: StepSpec, attempt: Attempt) -> dict[str, Any]:
-        """Compute a step and return its result for the record.
-
-        There is one function per kind of step, dispatched on the type of the spec.
-        """
+        """Compute a step and return its result for the record, dispatching on the spec's type."""
         raise NotImplementedError
 
     @_compute.register
     def _tokens(self, spec: TokensSpec, attempt: Attempt) -> dict[str, Any]:
         base_model = _tokenizing_model(spec.tokenizer)
-        assert isinstance(spec.corpus, StreamedCorpus), "others have no such step"
+        assert isinstance(spec.corpus, StreamedCorpus), "only streamed corpora have token shards"
         manifest = write_shards(
             spec.corpus,
             base_model.tokenizer(self._model_folder(attempt.step, base_model)),

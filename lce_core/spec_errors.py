@@ -1,4 +1,4 @@
-"""Convert pydantic's validation errors into `SpecError` with its four parts."""
+"""Convert pydantic's validation errors into `SpecError`, for parsers of study files."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def spec_error(
 
     Args:
       error: The validation error.
-      where: Path of the validated mapping, as prefix of the error's place.
-      model: The model that was validated, for its known keys.
-      label: Name of the model in the message; the class name if empty.
+      where: Path of the validated mapping in the study file; the error's `where` starts with it.
+      model: The pydantic model that was validated. The error lists its keys.
+      label: Name of `model` in the message; the class name if empty.
     """
     found = error.errors(include_url=False)
     first = min(found, key=lambda one: one["type"] != "extra_forbidden")
@@ -42,17 +42,17 @@ def spec_error(
         remedy = did_you_mean(str(first["loc"][-1]), known) if known_here else "remove the key"
         return SpecError(place, "an unknown key", takes, remedy + others)
     if first["type"] == "value_error":
-        return _own_finding(first["ctx"]["error"], place, got)
+        return _raised_by_validator(first["ctx"]["error"], place, got)
     if first["type"] == "missing":
         return SpecError(place, "nothing", "a value for this key", "add the key" + others)
     return SpecError(place, got, _expectation(first["msg"]), _remedy(first["input"]) + others)
 
 
-def _own_finding(error: ValueError, place: str, got: str) -> SpecError:
-    """Convert an error that a validator of our own raised.
+def _raised_by_validator(error: ValueError, place: str, got: str) -> SpecError:
+    """Convert an error that a validator function of the model raised.
 
-    A `SpecError` keeps its parts under the new place; the message of any other ValueError becomes
-    the expectation.
+    A `SpecError` keeps its texts and gets the full path `place`. The message of any other
+    ValueError becomes the `expected` text.
     """
     if isinstance(error, SpecError):
         return error.within(f"{place}{_joint(place)}{error.where}")

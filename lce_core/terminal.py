@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Any, TextIO
 
 WIDTH = 80
-"""Columns that every terminal has; wider tables are split."""
+"""Columns that a terminal is assumed to have. Callers split wider tables."""
 _STEERING = re.compile(
     # C0 except tab and newline, DEL, C1; invisible characters and those that reorder text; line
     # and paragraph separators; surrogates, which cannot be encoded.
@@ -25,7 +25,7 @@ _STEERING = re.compile(
 _COLOUR = re.compile("(\\x1b\\[[0-9;]*m)")
 
 _BAR = re.compile("\\r|(?:\\x1b\\[A)+")
-"""Match the cursor movement with which tqdm starts a write: a carriage return, or lines up."""
+"""Matches the cursor movement at the start of tqdm's writes: a carriage return, or lines up."""
 
 
 def visible(text: str) -> str:
@@ -60,7 +60,7 @@ def guard_terminal(*, coloured: bool = False) -> None:
 class Guarded:
     """A terminal stream that escapes control characters in everything written to it.
 
-    Attributes that it lacks are those of the stream.
+    All other attributes come from the wrapped stream.
     """
 
     def __init__(self, stream: TextIO, *, coloured: bool = False, bars: bool = False) -> None:
@@ -71,7 +71,6 @@ class Guarded:
             self.rich_proxied_file = Guarded(stream, coloured=True)
 
     def write(self, text: str) -> int:
-        """Write text with control characters escaped; return the length of `text`."""
         start = _BAR.match(text) if self._bars else None
         head = start[0] if start else ""
         # re.split with a group: every second part is a matched colour sequence.
@@ -81,7 +80,6 @@ class Guarded:
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Write each line with control characters escaped."""
         for line in lines:
             self.write(line)
 
