@@ -1,1 +1,1 @@
-"""The store on disk: steps and their fingerprints, artifacts, records and leases."""
+"""The store: one folder on disk with the results of all steps, shared by runs, hosts and users."""

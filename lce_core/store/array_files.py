@@ -1,7 +1,7 @@
-"""Store named arrays in one file and reject a damaged file when reading.
+"""Convert named arrays to the bytes of a safetensors file that contains their sha256, and back.
 
-The file is a safetensors file with the arrays and an extra array `digest`, their sha256. Equal
-arrays give equal bytes, so concurrent writers of the same arrays do not conflict.
+Cached prompts and parts of long cells use this format. Equal arrays give equal bytes, so concurrent
+writers of the same arrays do not conflict.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The store: artifacts on disk are the only source of truth.
+"""The store: a folder with one artifact (a folder of files and a record) per finished step.
 
     home/artifacts/<kind>/<name>-<fingerprint12>/   an artifact; record.json is written last
     home/artifacts/<kind>/.attempt-...              an unfinished artifact, removed once its lease
@@ -50,6 +50,7 @@ from lce_core.store.study_folders import StudyFolders
 ATTEMPT = ".attempt-"
 """Prefix of the folder names of unfinished artifacts."""
 POLL_SECONDS = 0.5
+"""Pause between two checks whether another process has finished a step."""
 
 
 @dataclass
@@ -64,11 +65,13 @@ class Attempt:
     out: Path
     progress: Path
     digests: dict[str, str] = field(default_factory=dict)
-    """sha256 of files in `out` by relative path. The store computes those that are missing."""
+    """sha256 of files in `out`, by relative path, if the computing function knows them. The store
+    computes the others."""
     seconds_by_others: float = 0.0
-    """Seconds that other processes or earlier attempts spent; part of `Record.seconds`."""
+    """Seconds that other processes or earlier attempts spent on the step. `Record.seconds` includes
+    them."""
     plugins: dict[str, PluginCode] = field(default_factory=dict)
-    """Code of the user's own plug-ins in the step's spec, copied to `Record.plugins`."""
+    """Code of the user's own plug-ins in the step's spec; see `Record.plugins`."""
 
 
 @dataclass(frozen=True)
@@ -80,12 +83,12 @@ class Outcome:
 
 
 class Store:
-    """The artifacts and metadata below one home folder."""
+    """All files below one home folder (LCE_HOME): artifacts, leases, failures, plans and caches."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
         self.file_facts = FileFacts(home)
-        """Cached facts about files of the store and input files of steps."""
+        """Cached digests and other facts about files of the store and input files of steps."""
         self.failures = FailureNotes(home)
         """Last failures of steps that are not done."""
         self.studies = StudyFolders(home)
@@ -96,7 +99,7 @@ class Store:
 
         Raises:
           SpecError: if this user cannot create or write to the home.
-          StoreError: if the disk is full or read-only, or a file is in the place of a folder.
+          StoreError: if the disk is full or read-only, or a file has the name of a folder.
         """
         for place in (self.home, *self.home.parents):
             if os.path.lexists(place) and not place.is_dir():
@@ -126,7 +129,7 @@ class Store:
 
     @property
     def models(self) -> Path:
-        """Folder of the base models downloaded by `lce fetch`."""
+        """Folder with the base models downloaded by `lce fetch`."""
         return self.home / "models"
 
     @property
@@ -135,29 +138,26 @@ class Store:
         return self.home / "prompts"
 
     def parts(self, step: Step) -> Parts:
-        """Return the `Parts` through which several workers share the computation of a step."""
+        """Return the `Parts` through which several workers compute one long step together."""
         return Parts(self.home / "progress" / step.id, self.home / "leases")
 
     def listing(self) -> Listing:
-        """Return a listing of the artifact folders as they are now.
-
-        Looking up many steps in it reads the disk only once.
-        """
+        """List the artifact folders once, for callers that look up many steps."""
         return Listing(self.home / "artifacts")
 
     def named(self, step: Step) -> Path:
-        """Return the folder to which the step's name and id would lead, whether or not it exists.
+        """Return the artifact folder's path made from the step's name and id; it need not exist.
 
-        If the artifact was computed under another name, its folder is another one; see `path`.
+        An artifact that was first computed under another step name has another path; see `path`.
         """
         return self.home / "artifacts" / step.folder
 
     def path(self, step: Step, listing: Listing | None = None) -> Path:
-        """Return the folder with the step's fingerprint, or `named(step)` if there is none.
+        """Return the folder of the step's artifact, or `named(step)` if there is no artifact.
 
         Only the fingerprint identifies an artifact. The rest of its folder's name comes from the
-        step that first computed it, which may have had another label, seed or study. If
-        `named(step)` does not exist, the fingerprint is looked up in `listing`, by default on disk.
+        step that first computed it, perhaps in another study or under another label. If
+        `named(step)` does not exist, find the fingerprint in `listing`, by default on disk.
         """
         named = self.named(step)
         if named.is_dir():
@@ -167,14 +167,16 @@ class Store:
         return self.find(step.fingerprint, step.kind) or named
 
     def find(self, fingerprint: str, kind: str | None = None) -> Path | None:
-        """Return the artifact folder with this fingerprint, or None; `kind` restricts the search.
+        """Return the artifact folder with this fingerprint or id, or None if there is none.
 
-        Only the first `ID_DIGITS` digits of the fingerprint are compared.
+        Args:
+          fingerprint: Its first `ID_DIGITS` hex digits are compared.
+          kind: Step kind to search; None searches all.
         """
         return find(self.home / "artifacts", fingerprint, kind)
 
     def record(self, step: Step, listing: Listing | None = None) -> Record | None:
-        """Return the step's record if its artifact is complete and unchanged, else None."""
+        """Return the step's record if its artifact exists and no file is damaged, else None."""
         folder = self.path(step, listing)
         try:
             record = Record.read(folder)
@@ -199,7 +201,10 @@ class Store:
         return all(self._intact(folder / name, entry) for name, entry in record.files.items())
 
     def records(self) -> Iterator[tuple[Path, Record]]:
-        """Yield all readable records with their folders, by path; files are not verified."""
+        """Yield every artifact's folder and record, sorted by path.
+
+        Skip unreadable records. Do not check the artifacts' files.
+        """
         for path in sorted((self.home / "artifacts").glob(f"*/*/{RECORD}")):
             if path.parent.name.startswith("."):
                 continue
@@ -209,9 +214,10 @@ class Store:
                 continue
 
     def sample(self, most: int) -> Iterator[Record]:
-        """Yield a sample of the records, from which step times are estimated.
+        """Yield the records of at most `most` artifacts per step kind.
 
-        The sample has at most `most` artifacts per kind, evenly spaced over their sorted names.
+        The artifacts are evenly spaced over the sorted names. The cost model estimates step times
+        from this sample.
         """
         by_kind: dict[str, list[Path]] = {}
         for path in sorted((self.home / "artifacts").glob(f"*/[!.]*/{RECORD}")):
@@ -227,9 +233,9 @@ class Store:
         run: Callable[[Attempt], Mapping[str, Any]],
         execution: Mapping[str, Any],
     ) -> Outcome:
-        """Return the step's artifact, and compute it first if it does not exist.
+        """Return the step's record; compute the step first if its artifact does not exist.
 
-        Wait while another live process computes it. See `ensure_if_free` for arguments and errors.
+        Wait while another process computes the step. See `ensure_if_free` for arguments and errors.
         """
         while (outcome := self.ensure_if_free(step, run, execution)) is None:
             time.sleep(POLL_SECONDS)
@@ -241,20 +247,20 @@ class Store:
         run: Callable[[Attempt], Mapping[str, Any]],
         execution: Mapping[str, Any],
     ) -> Outcome | None:
-        """Return the step's artifact, computing it if it does not exist and its lease is free.
+        """Return the step's record; compute the step first unless another process computes it.
 
-        On any error the attempt is removed and the failure is recorded; other artifacts stay.
+        If the computation fails, remove its files and save the error in `failures`.
 
         Args:
           step: The step.
-          run: Computes the step into `Attempt.out` and returns the record's `result`.
-          execution: Execution settings to record.
+          run: Computes the step, writes files into `Attempt.out` and returns `Record.result`.
+          execution: Execution settings, for the record.
 
         Returns:
-          The artifact's record, or None, without waiting, if another live process holds the lease.
+          The record, or None, without waiting, if another live process holds the step's lease.
 
         Raises:
-          LeaseLostError: if another process took over the lease meanwhile.
+          LeaseLostError: if another process took over the lease during the computation.
           OSError: if the disk is full.
           Exception: any error that `run` raises.
         """
@@ -271,7 +277,7 @@ class Store:
             return Outcome(self._compute(step, run, lease, execution), "computed")
 
     def _remove_attempts(self, step: Step) -> None:
-        """Remove the step's attempt folders; the caller holds the lease, so no attempt is live."""
+        # The caller holds the step's lease, so no process writes into these folders.
         for folder in self.path(step).parent.glob(f"{ATTEMPT}{step.id}-*"):
             remove(folder)
 

@@ -1,7 +1,7 @@
-"""File names and schemas of the two tables and the raw arrays in a cell's artifact.
+"""File names and Parquet schemas of a cell's artifact (the result of one benchmark evaluation).
 
-The runner writes the tables and the catalog reads them; both import the schemas from this module.
-The catalog does not load the arrays; they stay in the cell's folder for other programs.
+`lce_core.runners` writes the files; the catalog reads the tables. The file of arrays is for users'
+programs; lce does not read it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SAMPLES = pa.schema(
 
 TOKEN_NLL_FILE = "token_nll.parquet"
 TOKEN_NLL = pa.schema({"position_bin": pa.int64(), "nll": pa.float64()})
-"""One row per position bin: the bin's first position and its mean NLL in nats."""
+"""One row per bin of token positions: the bin's first position and its mean NLL in nats."""
 
 ARRAYS_FILE = "arrays.safetensors"
 """`CellResult.arrays` by name. The file exists only if the benchmark returns arrays."""

@@ -1,4 +1,4 @@
-"""Record the last failure of each step in home/failures/<fingerprint12>.json."""
+"""Save the last failure of each step in home/failures/<id>.json, for plans and the catalog."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _TYPES = {
     **dict.fromkeys(("attempts", "short_of_memory"), int),
     **dict.fromkeys(("folders", "axes"), dict),
 }
-"""Keys and types of every failure note. A file without them is ignored."""
+"""Keys and value types that a failure file must have. Other files are ignored."""
 
 
 class FailureNotes:
-    """Failure notes of a store, one per step whose last attempt failed."""
+    """The failures of a store: one JSON file per step whose last attempt failed."""
 
     def __init__(self, home: Path) -> None:
         self._folder = home / "failures"
 
     def of(self, step: Step) -> dict[str, Any] | None:
-        """Return the last failure of a step (class, message, attempts, ...), or None."""
+        """Return the content of a step's failure file (see `add`), or None without a valid file."""
         try:
             failure = read_mapping(self._file(step.id))
         except OSError as error:
@@ -42,7 +42,7 @@ class FailureNotes:
         return failure if _is_note(failure) else None
 
     def all(self) -> dict[str, dict[str, Any]]:
-        """Return all valid notes by the id of their step."""
+        """Return the content of all valid failure files, by step id."""
         found = {}
         for path in sorted(self._folder.glob("*.json")):
             # Another process may finish the step and delete its note meanwhile.
@@ -52,14 +52,14 @@ class FailureNotes:
         return found
 
     def attempts(self) -> dict[str, int]:
-        """Return the number of failed attempts by step id, for steps with a note."""
+        """Return the number of failed attempts of each step with a failure file, by step id."""
         return {step_id: note["attempts"] for step_id, note in self.all().items()}
 
     def add(self, step: Step, error: BaseException, execution: Mapping[str, Any]) -> None:
-        """Replace the step's note after a failed attempt.
+        """Replace the step's failure file after a failed attempt.
 
-        The note holds the error's class, message and traceback, the number of failed attempts so
-        far, and the data and model folders of `execution`. Plans and the catalog read it.
+        The file contains the error's class (`failures.classify`), message and traceback, the number
+        of failed attempts so far, and the data and model folders of `execution`.
         """
         last, kind = self.of(step) or {}, classify(error)
         memory = kind == "out_of_memory" or isinstance(error, WorkerLostError)
@@ -81,8 +81,7 @@ class FailureNotes:
         )
 
     def forget(self, step_id: str) -> None:
-        """Delete the note of the step with this id, if there is one."""
-        with contextlib.suppress(IsADirectoryError):  # a folder here is not a note of ours
+        with contextlib.suppress(IsADirectoryError):  # lce did not create a folder of this name
             self._file(step_id).unlink(missing_ok=True)
 
     def _file(self, step_id: str) -> Path:
@@ -94,9 +93,9 @@ def _is_note(content: Mapping[str, Any]) -> bool:
 
 
 def folders_of(execution: Mapping[str, Any]) -> dict[str, str]:
-    """Return the paths of an execution's data and model folders by the user's names, sorted.
+    """Return the paths of an execution's data and model folders, by the user's names.
 
-    A failure of class "unavailable" is retried only if these folders changed.
+    A step that was unavailable (its input was missing) is retried only if these paths changed.
     """
     named = {**execution.get("data_folders", {}), **execution.get("model_folders", {})}
     return {name: str(folder) for name, folder in sorted(named.items())}

@@ -1,4 +1,4 @@
-"""Classify failures and decide which are retried, and how.
+"""Classify failures of steps. The class decides whether a run retries the step.
 
 | class | cause | retried |
 |---|---|---|
@@ -44,13 +44,13 @@ _FULL = (
 )
 
 RETRIED: frozenset[str] = frozenset({"out_of_memory", "transient"})
-"""Classes of failures after which the same run tries the step again."""
+"""Failure classes after which the same run tries the step again."""
 
 
 def classify(error: BaseException) -> FailureClass:
-    """Return the class of an error, from its type and errno or else from its message.
+    """Return the failure class of an error, by its type and errno, or else by its message.
 
-    CUDA, NCCL and databases raise errors that only the message tells apart.
+    Different faults of CUDA, NCCL and databases raise the same exception type.
     """
     if isinstance(error, NonFiniteError):
         return "non_finite"
@@ -75,12 +75,11 @@ def classify(error: BaseException) -> FailureClass:
 
 
 def full_disk_in(message: str) -> str | None:
-    """Return the phrase in `message` that reports a full or read-only disk; None without one."""
+    """Return the phrase in `message` that reports a full or read-only disk, if it contains one."""
     return next((text for text in _FULL if text in message), None)
 
 
 def disk_full(home: Path, got: str) -> StoreError:
-    """Build the error for a full or read-only disk; `got` is the reason from the system."""
     return StoreError(
         f"LCE_HOME {home}",
         got,

@@ -1,18 +1,16 @@
 """Cache facts derived from files, so that unchanged files are not read again.
 
-A fact is a digest, for example, or the size of a data set's prompts. It is cached together with the
-state of its files: path, size, mtime, ctime and inode. While the state is unchanged the files are
-not opened. File system clocks have a limited resolution, so a file can change twice within one tick
-without a change of its times. As git does, this module caches nothing about files younger than a
-tick, and nothing about files that changed while they were read. The check assumes that the local
-clock is ahead of the file server's clock by less than the age of the files.
+A fact is, for example, a file's digest or the number of tokens in a data set's prompts. The cache
+is valid while path, size, mtime, ctime and inode of all its files are unchanged. File system clocks
+have a limited resolution, so a file can change twice within one tick without a change of its times.
+Therefore, like git, this module caches nothing about files younger than a tick or about files that
+changed while they were read. The check assumes that the local clock is ahead of the file server's
+clock by less than the age of the files.
 
-The cache is the file home/cache/files. Its first line is the sha256 of the rest; a damaged cache is
-ignored and rewritten. Several processes may save concurrently: under a lock, each merges its facts
-into the file and renames the new file into place. Losing the cache costs only time.
+The cache is the file home/cache/files. Its first line is the sha256 of the rest. Each process that
+saves merges its facts into the file under a lock. A damaged or lost cache costs only time.
 
-Plug-ins call `fact_of` and `sha256_of`, which need no store: inside `FileFacts.in_use` they use its
-cache, elsewhere they compute the fact.
+Plug-ins call `fact_of` and `sha256_of`, which use the cache of the store that is in use, if any.
 """
 
 from __future__ import annotations
@@ -39,14 +37,15 @@ T = TypeVar("T")
 TICK_SECONDS = 2.0
 """Two changes within this time may have equal timestamps. FAT has the coarsest clock."""
 WORTH_A_HOME_BYTES = 1 << 28
-"""If no home exists, `save` creates one only after reading this much (about a second), so that
-planning a small study leaves nothing behind."""
+"""If LCE_HOME does not exist, `save` creates it only after this many bytes were read for facts
+(about a second), so that planning a small study leaves no files behind."""
 _LOCK_SECONDS = 10.0
+"""Maximum wait for another process that saves. After it, `save` keeps the facts in memory."""
 
 
 @dataclass(frozen=True)
 class _State:
-    """Metadata that identifies an unchanged set of files without reading them."""
+    """Metadata of a set of files, compared to detect changes without reading the files."""
 
     mark: str
     """sha256 over path, size, mtime, ctime and inode of every file."""
@@ -56,7 +55,7 @@ class _State:
 
 
 class FileFacts:
-    """The cache of file facts of one store."""
+    """Cache of digests and other facts about files, stored in one home."""
 
     def __init__(self, home: Path) -> None:
         self._home, self._file = home, home / "cache" / "files"
@@ -73,15 +72,16 @@ class FileFacts:
         *,
         fresh: bool = False,
     ) -> T:
-        """Return a fact about `files`, computing it only if it is not cached for their state.
+        """Return a fact about `files`; compute it only if it is not cached or a file has changed.
 
         Args:
-          what: Type of the fact; include a version if the code that computes it may change.
-          place: The file, or the folder that contains the files; with `what` the key in the cache.
+          what: Name of the fact; include a version if the code that computes it may change.
+          place: The file, or the folder that contains the files. `what` and `place` are the cache
+            key.
           files: All files on which the fact depends.
-          compute: Computes the fact; the value must survive a JSON round trip (no tuples). It is
-            also called if a file is missing, and must then raise a useful error.
-          fresh: Compute the fact even if it is cached, and replace the cached value.
+          compute: Returns the fact as a JSON value (no tuples). If a file is missing, `compute` is
+            called as well and must raise a useful error.
+          fresh: If True, compute the fact and replace a cached value.
 
         Raises:
           Exception: any error that `compute` raises.
@@ -102,7 +102,7 @@ class FileFacts:
         return fact
 
     def sha256(self, path: Path, *, fresh: bool = False) -> str:
-        """Return the sha256 of a file's bytes as 64 hex digits; `fresh` as in `of`.
+        """Return the sha256 of a file's bytes as 64 hex digits; see `of` for `fresh`.
 
         Raises:
           OSError: if the file cannot be read.
@@ -110,7 +110,7 @@ class FileFacts:
         return self.of("sha256", path, [path], lambda: sha256_file(path), fresh=fresh)
 
     def save(self) -> None:
-        """Merge new facts into the cache file; ignore errors when writing it."""
+        """Write new facts to the cache file, ignoring errors."""
         if self._new and (self._home.is_dir() or self._new_bytes >= WORTH_A_HOME_BYTES):
             with contextlib.suppress(OSError):
                 self._file.parent.mkdir(parents=True, exist_ok=True)
@@ -136,13 +136,16 @@ _IN_USE: ContextVar[FileFacts | None] = ContextVar("file_facts", default=None)
 
 
 def fact_of(what: str, place: Path, files: Iterable[Path], compute: Callable[[], T]) -> T:
-    """Return a fact by `FileFacts.of` inside `FileFacts.in_use`; elsewhere call `compute`."""
+    """Return a fact about `files`, cached inside `FileFacts.in_use`; elsewhere call `compute`.
+
+    See `FileFacts.of` for the arguments.
+    """
     facts = _IN_USE.get()
     return compute() if facts is None else facts.of(what, place, files, compute)
 
 
 def sha256_of(path: Path) -> str:
-    """Return a file's sha256, cached only inside `FileFacts.in_use`."""
+    """Return the sha256 of a file's bytes as 64 hex digits, cached inside `FileFacts.in_use`."""
     facts = _IN_USE.get()
     return sha256_file(path) if facts is None else facts.sha256(path)
 

@@ -1,8 +1,8 @@
-"""Probe whether a file system supports a store.
+"""Test whether a file system is suitable for LCE_HOME, for `lce run` and `lce doctor`.
 
-Leases require exclusive locks (flock), atomic replacing renames, and file times from a clock that
-agrees with this host's. A single host cannot test whether locks hold across hosts; that is derived
-from the mount options.
+A store requires exclusive locks (flock), atomic replacing renames, and file times from a clock that
+agrees with this host's. One host cannot test whether locks exclude other hosts; the mount options
+tell.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from lce_core.errors import SpecError
 from lce_core.store.lease import STALE_SECONDS
 
 MOST_SKEW_SECONDS = STALE_SECONDS / 3
-"""Maximum clock skew. With more, a live lease could look stale, or a stale lease live."""
+"""Maximum difference between the file system's clock and this host's. With more, the lease of a
+live process could look abandoned, or an abandoned lease live."""
 
 _MOUNTS = Path("/proc/self/mounts")
 _OBJECT_STORES = ("s3fs", "s3ql", "mountpoint-s3", "gcsfuse", "rclone", "goofys", "blobfuse")
@@ -55,11 +56,11 @@ class Probe:
     skew: float
     """Seconds by which the clock of the file system is ahead of this host's."""
     lacks: tuple[str, ...]
-    """Missing features, as phrases for an error; empty if the file system suits a store."""
+    """Faults, as phrases for an error; empty if the file system is suitable."""
 
 
 def probe(folder: Path) -> Probe:
-    """Test the file system of an existing folder in a temporary folder, which is removed."""
+    """Test the file system of an existing folder, writing only to a temporary subfolder."""
     mount, skew, lacks = mount_of(folder), 0.0, list[str]()
     aside = folder / f".probe-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     aside.mkdir()
@@ -78,10 +79,10 @@ def probe(folder: Path) -> Probe:
 
 
 def require_fit(folder: Path) -> None:
-    """Raise an error if leases would not be safe on the folder's file system.
+    """Check that the folder's file system is suitable for a store.
 
     Raises:
-      SpecError: if a feature is missing; the error names it.
+      SpecError: if it is not; the error lists the faults.
     """
     if lacks := probe(folder).lacks:
         raise SpecError(

@@ -1,9 +1,9 @@
-"""Find and remove unreachable artifacts and other leftovers of a store.
+"""Find and remove artifacts that no study needs, and other leftovers, for `lce gc`.
 
-An artifact is reachable if its id is a root or if it is an ancestor of a reachable artifact.
-Removal holds the lock of the leases and is refused while any lease is live. Artifacts are first
-renamed to the names of unfinished attempts. If the process is killed in between, no artifact is
-half removed: the next run or collection removes the attempts.
+An artifact is reachable, and kept, if a plan or lock names it (a root) or if a reachable artifact
+was computed from it. Collection is refused while any process computes in the store. Artifacts are
+first renamed like unfinished attempts. If the process is killed, no artifact is half removed,
+because the next run or collection removes all unfinished attempts.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ _NAMED = re.compile(rf".+-[0-9a-f]{{{ID_DIGITS}}}")
 
 @dataclass(frozen=True)
 class Roots:
-    """The artifacts to keep; their ancestors are kept as well."""
+    """The artifacts to keep. `lce gc` also keeps the artifacts that these were computed from."""
 
     ids: Collection[str] = ()
     """Ids (first `ID_DIGITS` digits of the fingerprint) of the steps to keep."""
     places: tuple[Mapping[str, Any], ...] = ()
-    """Axes of cells whose id is unknown because their data is missing. An artifact is kept if its
-    axes contradict none of the values."""
+    """Axis values (method, seed, length, ...) of planned cells whose id is unknown because their
+    data is missing. An artifact is kept if, for one entry, none of its axes has another value."""
 
     def name(self, step_id: str, axes: Mapping[str, Any]) -> bool:
-        """Return True if a step with this id and these axes is a root; ancestors do not count."""
+        """Return True if these roots include a step with this id or these axes."""
         return step_id in self.ids or any(_agree(axes, one) for one in self.places)
 
 
@@ -50,10 +50,12 @@ class Garbage:
 
     path: Path
     what: str
-    """What is removed: artifact, attempt, progress, failure (a failure note) or prompts."""
+    """Type of the files: artifact, attempt (an unfinished artifact), progress, failure or
+    prompts."""
     bytes: int
-    """Disk space freed in bytes. A file with a hard link outside the garbage frees nothing."""
+    """Disk space freed in bytes. A file with a hard link elsewhere frees nothing."""
     why: str
+    """Reason for the removal, as a phrase for users."""
 
 
 @dataclass
@@ -94,12 +96,12 @@ def collect_garbage(store: Store, roots: Callable[[], Roots], prompt_bytes: int)
 
     Args:
       store: The store to clean.
-      roots: Returns the artifacts to keep. Called under the lock, when no step can start.
-      prompt_bytes: Maximum size of the prompts folder.
+      roots: Returns the artifacts to keep. Called while no step can start.
+      prompt_bytes: Maximum size of the prompts folder; the oldest prompts are removed first.
 
     Raises:
-      SpecError: if a live process computes in the store; nothing was removed.
-      Exception: any error that `roots` raises; nothing was removed.
+      SpecError: if a process computes in the store; nothing is removed.
+      Exception: any error that `roots` raises; nothing is removed.
     """
     leases, renamed = store.home / "leases", []
     make_folder(leases)
@@ -181,11 +183,11 @@ def _prompts(store: Store, most: int) -> Iterator[Garbage]:
         if total <= most:
             break
         total -= states[file].st_size
-        yield Garbage(file, "prompts", 0, "oldest of more than the folder may hold")
+        yield Garbage(file, "prompts", 0, "the folder of prompts is over its size limit")
 
 
 def _sized(found: list[Garbage]) -> list[Garbage]:
-    """Return the items with `bytes` set. Removing the last hard link to a file frees its bytes."""
+    """Return the items with `bytes` set. A file's bytes are freed with its last hard link."""
     links: Counter[tuple[int, int]] = Counter()
     sized = []
     for one in found:

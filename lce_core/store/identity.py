@@ -1,8 +1,8 @@
-"""Compute fingerprints: the sha256 of canonical JSON.
+"""Compute fingerprints: sha256 digests of canonical JSON, which identify steps.
 
-The encoder accepts only values with a single JSON form (str, bool, int, finite float, None, lists,
-mappings with string keys) and raises an error for anything else. A NaN, a set or an object whose
-repr contains an address can therefore never enter a fingerprint.
+The encoder accepts only values with one JSON form: str, bool, int, finite float, None, lists, and
+mappings with string keys. It rejects all others, so that no NaN, set or memory address can enter a
+fingerprint.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ from lce_core.errors import SpecError
 from lce_core.store.odd_files import open_file
 
 ID_DIGITS = 12
-"""Hex digits of a fingerprint used in names and ids: 48 bits, ample for millions of cells."""
+"""Hex digits of a fingerprint that form a step's id: 48 bits. A collision is unlikely among
+millions of steps."""
 
 
 def canonical_json(value: object, where: str = "value") -> str:
     """Return the canonical JSON of `value`: sorted keys, no whitespace, shortest float repr.
 
     Raises:
-      SpecError: if `value` contains something without a canonical form; the error names its place.
+      SpecError: if `value` contains a NaN, an infinity, a key that is no string, or another type;
+        the error names the path to it, which starts with `where`.
     """
     _check(value, where)
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
@@ -64,6 +66,7 @@ def _check(value: object, where: str) -> None:
     raise SpecError(
         where,
         f"{type(value).__name__} {value!r}",
-        "str, bool, int, float, None, lists or str-keyed mappings, which fingerprints are made of",
+        "a str, bool, int, float, None, list or mapping with str keys, because only these can be"
+        " fingerprinted",
         "convert it to one of these first",
     )

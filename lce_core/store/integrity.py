@@ -1,7 +1,7 @@
-"""Describe the damage of an artifact, and reread all artifacts of a store to find damage.
+"""Describe the damage of an artifact, and find all damage of a store for `lce verify --files`.
 
-Planning trusts cached digests of unchanged files (`lce_core.store.file_facts`). A bit flip below
-the file system changes neither times nor size, so only rereading the file detects it.
+Planning trusts cached digests of unchanged files (`lce_core.store.file_facts`). A bit flip on the
+disk changes neither times nor size, so only rereading the file detects it.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class Reread:
 
 
 def what_is_wrong(folder: Path) -> str | None:
-    """Check the record and the size of every file, without reading the files.
+    """Return an artifact's first fault as a phrase such as "weights.bin is missing", or None.
 
-    Return the first fault as a phrase such as "weights.bin is not there", or None.
+    Check the record and the size of every file, but not the files' content.
     """
     try:
         record = Record.read(folder)
@@ -41,18 +41,20 @@ def what_is_wrong(folder: Path) -> str | None:
         try:
             size = (folder / name).stat().st_size
         except OSError:
-            return f"{name} is not there"
+            return f"{name} is missing"
         if size != entry.bytes:
-            return f"{name} has {size} bytes, its record says {entry.bytes}"
+            return f"{name} has {size} bytes; its record says {entry.bytes}"
     return None
 
 
 def reread(store: Store, report: Callable[[int, int], None]) -> Reread:
-    """Read every byte of every artifact again and update the cached digests.
+    """Read every byte of every artifact, compare digests with the records, and return the damage.
+
+    Replace the cached digests, and save them even if the user interrupts.
 
     Args:
-      store: The store. Its file facts are saved at the end, even after an interrupt.
-      report: Called with the bytes read so far and the total bytes of all artifacts.
+      store: The store to read.
+      report: Called with (bytes read, total bytes of all artifacts).
     """
     found = Reread()
     folders = [

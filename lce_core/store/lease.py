@@ -1,12 +1,11 @@
-"""Leases: at most one live process computes a step.
+"""Leases, which ensure that at most one live process computes a step.
 
-A lease is a small JSON file that names its owner: host, boot id, PID namespace, pid and start time
-of the process. If host, boot id and PID namespace equal those of the reader, the owner is alive
-exactly if its process is. Pids of other hosts or containers refer to other processes, so there an
-owner counts as alive while its heartbeat is fresh. The heartbeat is the lease file's modification
-time by the file system's clock. Processes acquire, take over and release leases under one
-short-lived flock, which the kernel releases if its holder dies. A lease file can outlive its owner
-and is then stale. The file system must support flock and atomic replacing renames.
+A lease is a JSON file that names its owner process: host, boot id, PID namespace, pid and start
+time. A reader with the same host, boot id and PID namespace checks whether the process runs. Any
+other reader cannot see the process, so it checks the heartbeat: the owner touches the lease file
+every `HEARTBEAT_SECONDS`, and counts as alive until the file is `STALE_SECONDS` old by the file
+system's clock. If the owner is dead, another process may take the lease over. Processes acquire,
+take over and release leases under a short flock, which the kernel releases if a process dies.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ from lce_core.store.processes import running, started
 
 HEARTBEAT_SECONDS = 10.0
 STALE_SECONDS = 90.0
-"""A lease of another host or container is stale after this long without a heartbeat."""
+"""Age of the last heartbeat after which a process on another host or container counts as dead."""
 
 _OURS: set[str] = set()
 """Tokens of the leases that this process has acquired and not yet released."""
 
 
 def owner() -> dict[str, Any]:
-    """Return the fields of a lease file from which other processes tell whether this one lives."""
+    """Return the fields that identify this process, for `is_alive` in other processes."""
     return {
         **_place(),
         "pid": os.getpid(),
@@ -49,11 +48,11 @@ def owner() -> dict[str, Any]:
 
 
 def is_alive(lease: dict[str, Any], heartbeat_age: float) -> bool:
-    """Return True if the owner of a lease is alive.
+    """Return True if the process that owns a lease is alive.
 
     Args:
-      lease: Content of the lease file.
-      heartbeat_age: Seconds since the last heartbeat, used for owners of other hosts or containers.
+      lease: Content of the lease file, with the fields of `owner`.
+      heartbeat_age: Seconds since the last heartbeat, used for owners on other hosts or containers.
     """
     if any(lease.get(name) != value for name, value in _place().items()):
         return heartbeat_age < STALE_SECONDS
@@ -67,7 +66,7 @@ def is_alive(lease: dict[str, Any], heartbeat_age: float) -> bool:
 
 
 def locked(folder: Path) -> FileLock:
-    """Return the lock that guards acquiring, releasing and checking the leases of `folder`."""
+    """Return the file lock under which processes acquire and release the leases in `folder`."""
     return FileLock(folder / ".lock")
 
 
@@ -79,7 +78,7 @@ def is_held(folder: Path, name: str) -> bool:
 
 @dataclass(frozen=True)
 class Holder:
-    """The live process that holds a lease, for display."""
+    """The live process that holds a lease, for `lce status` and error messages."""
 
     host: str
     pid: int
@@ -88,7 +87,7 @@ class Holder:
 
 
 def holders(folder: Path) -> dict[str, Holder]:
-    """Return the live holders of all leases in `folder`, by the lease's name."""
+    """Return the live processes that hold leases in `folder`, by lease name."""
     found = {}
     for path in sorted(folder.glob("*.json")):
         held = _read(path)
@@ -112,15 +111,15 @@ class Lease:
     def __init__(self, path: Path, token: str, *, is_takeover: bool) -> None:
         self._path, self._token = path, token
         self.is_takeover = is_takeover
-        """True if a dead owner held the lease. It may have left unfinished files."""
+        """True if a dead process held the lease before. It may have left unfinished files."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._beat, daemon=True)
 
     @classmethod
     def acquire(cls, folder: Path, name: str) -> Lease | None:
-        """Acquire the lease `name`, taking it over if its owner is dead, and return it.
+        """Return the lease `name`, or None, without waiting, if a live process holds it.
 
-        Return None, without waiting, if a live process holds it.
+        If the process that held the lease is dead, take the lease over.
         """
         path = folder / f"{name}.json"
         # Check and acquire under one lock, so that only one of two processes that find the owner
@@ -186,7 +185,10 @@ class Lease:
         self.release()
 
     def release(self) -> None:
-        """Stop the heartbeat and release the lease if this process still holds it; idempotent."""
+        """Stop the heartbeat and remove the lease file, unless another process took it over.
+
+        Calling it again does nothing.
+        """
         self._stop.set()
         try:
             # Without the lock, another process could take over between the check and the removal,
@@ -240,7 +242,7 @@ def _now_of_file_system(folder: Path) -> float:
 
 
 def _place() -> dict[str, Any]:
-    """Return the scope in which a pid is unique: host, boot of its kernel, and PID namespace."""
+    """Return the host, boot id and PID namespace, within which a pid identifies one process."""
     return {
         "host": socket.gethostname(),
         "boot": _boot_id(),

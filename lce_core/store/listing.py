@@ -1,7 +1,7 @@
-"""List all artifact folders once, to look up many steps.
+"""Find artifact folders by fingerprint: one in the file system, or many in a listing made once.
 
-Listing a kind's folder for every step of a plan would take time proportional to the number of
-planned steps times the number of artifacts.
+Reading the folder again for every step of a plan would take time proportional to planned steps
+times artifacts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lce_core.store.odd_files import NOT_A_FILE
 
 
 class Listing:
-    """Artifact folders by kind and id, as they were when the listing was made."""
+    """Artifact folders by step kind and id. Later changes on disk do not show."""
 
     def __init__(self, artifacts: Path) -> None:
         self._found: dict[tuple[str, str], Path] = {}
@@ -34,7 +34,10 @@ class Listing:
 
 
 def find(artifacts: Path, fingerprint: str, kind: str | None = None) -> Path | None:
-    """Return the folder of the artifact with this fingerprint, or None; kind None searches all."""
+    """Return the artifact folder with this fingerprint, or None. Without `kind`, search all kinds.
+
+    `artifacts` is the store's folder of artifacts.
+    """
     for folder in _names(artifacts) if kind is None else (kind,):
         for name in _names(artifacts / folder):
             if name.endswith(f"-{fingerprint[:ID_DIGITS]}"):

@@ -1,8 +1,8 @@
-"""Give files the access mode of their folder.
+"""Give the files of an artifact the read and write permissions of their folder.
 
-Some libraries write files through private temporary files (mode 0600), which a second user of a
-shared home could not read. A folder's mode follows the umask or the file system's default ACL, so
-it shows the access that the user wants.
+Some libraries create private files (mode 0600), which a second user of a shared LCE_HOME could not
+read. The mode of a folder follows the umask or the file system's default ACL, so it shows the
+access that the user wants.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _READ_AND_WRITE = 0o666
 
 
 def follow_folder(folder: Path) -> None:
-    """Give all files below a folder the folder's read and write permissions, and no execute."""
+    """Give all files below a folder its read and write permissions, and no execute permission."""
     wanted = folder.stat().st_mode & _READ_AND_WRITE
     for place, _, names in os.walk(folder):
         for name in names:

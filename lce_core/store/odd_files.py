@@ -1,4 +1,4 @@
-"""Read and replace files of a home, even if something unexpected is in their place.
+"""Read and replace files of LCE_HOME safely, even if a user put something else at their paths.
 
 A home exists for years on shared disks. A user may replace a file by a folder, a broken link or a
 FIFO, and opening a FIFO blocks. All code that reads files of a home must use this module.
@@ -21,15 +21,15 @@ from lce_core.store.set_aside import free_mark
 NOT_A_FILE = frozenset(
     (errno.ENOENT, errno.ENOTDIR, errno.ESTALE, errno.ELOOP, errno.EISDIR, errno.EINVAL)
 )
-"""Error numbers of `open_file` that mean there is no regular file. Other numbers mean that the file
-exists or may exist but cannot be read."""
+"""errno values of `open_file` that mean that no regular file exists at the path. Other values mean
+that a file exists, or may exist, but cannot be read."""
 
 
 def open_file(path: Path) -> BinaryIO:
     """Open a regular file, or a link to one, for reading.
 
     Raises:
-      OSError: if the file cannot be opened; with a number in `NOT_A_FILE` if there is no regular
+      OSError: if the file cannot be opened. Its errno is in `NOT_A_FILE` if there is no regular
         file.
     """
     # O_NONBLOCK: opening a FIFO without a writer would block. Regular files ignore the flag.
@@ -44,10 +44,10 @@ def open_file(path: Path) -> BinaryIO:
 
 
 def read_file(path: Path) -> bytes:
-    """Return a regular file's bytes.
+    """Return the bytes of a regular file.
 
     Raises:
-      OSError: as `open_file`, or if reading fails.
+      OSError: if reading fails; see `open_file`.
     """
     with open_file(path) as file:
         return file.read()
@@ -70,10 +70,10 @@ def read_mapping(path: Path) -> dict[str, Any]:
 
 
 def odd_kind(path: Path) -> str | None:
-    """Return "a folder" or "not a regular file", for an error; None if `path` is a regular file.
+    """Return "a folder" or "not a regular file" for an error message; None for a regular file.
 
     Raises:
-      OSError: if nothing is there, or it cannot be examined.
+      OSError: if nothing exists at `path`, or its type cannot be determined.
     """
     mode = path.stat().st_mode
     if stat.S_ISDIR(mode):
@@ -82,9 +82,9 @@ def odd_kind(path: Path) -> str | None:
 
 
 def put(aside: Path, path: Path) -> None:
-    """Rename the temporary file `aside` to `path`, replacing a file there.
+    """Rename the temporary file `aside` to `path`, replacing an existing file.
 
-    A folder at `path` is renamed first (".set-aside-" and the time), so that its content is kept.
+    If `path` is a folder, first rename it to a name with ".set-aside-" and the time.
     """
     try:
         aside.replace(path)
@@ -94,7 +94,10 @@ def put(aside: Path, path: Path) -> None:
 
 
 def make_way(path: Path) -> None:
-    """Clear `path` for a file: delete a FIFO, device or broken link, rename a folder."""
+    """Free the name `path` for a new file: delete a FIFO, device or broken link; rename a folder.
+
+    Keep an existing regular file.
+    """
     with contextlib.suppress(FileNotFoundError):
         mode = path.lstat().st_mode
         if stat.S_ISLNK(mode):
@@ -121,7 +124,7 @@ def make_folder(path: Path) -> Path:
     """Create a folder of a home and its parents, if missing, and return it.
 
     Raises:
-      StoreError: if a file or broken link is in the place of the folder or a parent.
+      StoreError: if the folder or a parent exists as a file or broken link.
       OSError: if the folder cannot be created.
     """
     try:
@@ -133,12 +136,12 @@ def make_folder(path: Path) -> Path:
 
 
 def no_folder(path: Path) -> StoreError:
-    """Build the error for a file or broken link in the place of a folder."""
+    """Build the error for a path that should be a folder and is a file or broken link."""
     return StoreError(
         path,
-        "a file, or a link to nothing",
+        "a file, or a link to a path that does not exist",
         "a folder",
-        "move it away, then run again, which makes the folder",
+        "move it away and run again; lce then creates the folder",
     )
 
 

@@ -1,13 +1,12 @@
-"""Split a long step, such as a cell, into parts that several workers compute and commit.
+"""Divide a long cell (one benchmark evaluation) into parts that several workers compute.
 
-    home/progress/<fingerprint12>/order.json        the requested parts
-    home/progress/<fingerprint12>/<name>.arrays     a finished part
-    home/leases/<fingerprint12>.<name>.json         the lease of a part
+    home/progress/<step id>/order.json        the parts that the step's worker requests
+    home/progress/<step id>/<part>.arrays     the result of a finished part
+    home/leases/<step id>.<part>.json         the lease of the worker that computes a part
 
-The worker that computes the step requests its parts. Any worker, that one included, may compute a
-part after it acquires the part's lease. A part contains a digest and is renamed into place.
-Committing the step removes its parts with its other progress. `lce_core.store.garbage` removes
-parts of steps that are never finished.
+The worker that computes the step writes the list of its parts. Any worker, including this one, may
+compute a part after it acquires the part's lease. When the step is finished, the store removes its
+parts. `lce gc` removes parts of steps that are never finished.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ from lce_core.store.records import sync, write_json
 
 ORDER = "order.json"
 PART_LEASES = "*.*.json"
-"""Glob pattern of part leases in the folder of leases; names of step leases have only one dot."""
+"""Glob pattern of the parts' leases. It excludes the leases of whole steps, <step id>.json."""
 
 
 class Parts:
-    """The parts of one step.
+    """The parts of one step: the list of requested parts, their results and their leases.
 
     Args:
       folder: The step's progress folder.
@@ -42,54 +41,50 @@ class Parts:
         self.folder, self._leases = folder, leases
 
     def open(self) -> None:
-        """Create the step's progress folder, into which `ask` and `write` write."""
+        """Create the step's progress folder. Call this before `ask` and `write`."""
         make_folder(self.folder)
 
     def ask(self, order: Mapping[str, Any]) -> None:
-        """Request parts, replacing an earlier request.
+        """Write the list of parts that workers should compute, replacing an earlier list.
 
         Args:
-          order: JSON object; the keys of its `parts` are the names of the parts.
+          order: JSON object. The keys of its mapping `parts` are the names of the parts.
         """
         write_json(self.folder / ORDER, order)
 
     def order(self) -> dict[str, Any] | None:
-        """Return the object last passed to `ask`; None if there is none or its file is damaged."""
+        """Return the object last passed to `ask`, or None if its file is missing or damaged."""
         with contextlib.suppress(OSError, ValueError):
             order = read_mapping(self.folder / ORDER)
             return order if isinstance(order.get("parts"), dict) else None
         return None
 
     def left(self) -> dict[str, bool]:
-        """Return the requested parts that are not committed, by name.
-
-        The value is True if a live worker is computing the part.
-        """
+        """Return the names of unfinished parts, each with True if a live worker computes it."""
         order = self.order()
         names = order["parts"] if order else ()
         return {name: self._is_held(name) for name in names if not self.has(name)}
 
     def free(self) -> list[str]:
-        """Return the names of the requested parts that no one has committed or is computing."""
+        """Return the names of unfinished parts that no live worker computes."""
         return [name for name, is_held in self.left().items() if not is_held]
 
     def has(self, name: str) -> bool:
-        """Return True if the part's file exists; the content is not verified."""
+        """Return True if the part's file exists, damaged or not."""
         return self._file(name).is_file()
 
     def read(self, name: str) -> dict[str, NDArray[Any]] | None:
-        """Read a part; return None if it is missing or damaged."""
+        """Return the arrays of a finished part, or None if its file is missing or damaged."""
         with contextlib.suppress(OSError):
             return from_bytes(read_file(self._file(name)))
         return None
 
     def write(self, name: str, arrays: Arrays) -> None:
-        """Commit a part.
+        """Save the result of a finished part.
 
         Raises:
-          FileNotFoundError: if the progress folder is gone because the step was committed.
-          OSError: if the file cannot be written, for example on a full disk; the temporary file is
-            removed.
+          FileNotFoundError: if the progress folder is gone because the step is finished.
+          OSError: if the file cannot be written, for example on a full disk.
         """
         file = self._file(name)
         aside = file.with_name(f".{file.name}.{uuid.uuid4().hex[:8]}")
@@ -102,7 +97,7 @@ class Parts:
         sync(self.folder)
 
     def lease(self, name: str) -> Lease | None:
-        """Acquire the lease of a part; return None while another live process holds it."""
+        """Acquire the lease of a part, or return None if another live process computes the part."""
         return Lease.acquire(self._leases, self._lease(name))
 
     def _is_held(self, name: str) -> bool:
@@ -116,5 +111,5 @@ class Parts:
 
 
 def folders_asking(home: Path) -> set[str]:
-    """Return the ids of all steps that have requested parts."""
+    """Return the ids of all steps whose workers have requested parts; other workers can help."""
     return {path.parent.name for path in (home / "progress").glob(f"*/{ORDER}")}

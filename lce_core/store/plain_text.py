@@ -1,8 +1,8 @@
-"""Check for and replace characters that files and servers cannot store: surrogates and NUL.
+r"""Find and replace characters that files and servers cannot store: lone surrogates and NUL.
 
 JSON, YAML, file names and tokenizers written in Python can produce strings with a lone surrogate
-(half of a surrogate pair). UTF-8 cannot encode it, so Parquet, DuckDB, MLflow and Prefect cannot
-store it. NUL can be stored, but programs written in C treat it as the end of the text.
+(half of a surrogate pair, such as \ud800). UTF-8 cannot encode it, so Parquet, DuckDB, MLflow and
+Prefect cannot store it. Programs written in C treat NUL as the end of a text.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ _REFUSED = re.compile("[\x00\ud800-\udfff]")
 
 
 def require_text(value: object, where: str) -> None:
-    """Check that no string in nested lists and mappings contains a lone surrogate or NUL.
+    """Check that no string or key in nested lists and mappings has a lone surrogate or NUL.
 
     Raises:
-      SpecError: if one does; the error names the key, the character and its position.
+      SpecError: if one has; the error names the path to it (which starts with `where`), the
+        character and its position.
     """
     for place, text, found in _found(_REFUSED, value, where):
         raise SpecError(
@@ -35,7 +36,7 @@ def require_text(value: object, where: str) -> None:
 
 
 def lone_surrogates(value: object, where: str = "") -> list[str]:
-    """Return where in `value` UTF-8 cannot encode a string or key, such as "cells[0].task"."""
+    """Return the paths of strings and keys in `value` with a lone surrogate: ["cells[0].task"]."""
     return [place for place, _, _ in _found(_LONE, value, where)]
 
 

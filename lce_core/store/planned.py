@@ -1,8 +1,8 @@
-"""Read and write a study's plan, and keep the ids that earlier plans named.
+"""Read and write home/studies/<study>/plan.json, and keep the step ids of earlier plans.
 
-A new plan replaces the previous one. Ids that only earlier plans named stay in a list beside the
-plan while the store holds their artifacts, so that `lce plan` can explain what replaced them. The
-list protects artifacts from `lce gc` only if the last plan was made without some of its data.
+A new plan replaces the previous one. Step ids that only earlier plans contain go to earlier.json
+while the store holds their artifacts, so that `lce plan` can explain what replaced these steps.
+earlier.json protects artifacts from `lce gc` only if some of the last plan's data was missing.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from lce_core.store.records import write_json
 PLAN = "plan.json"
 EARLIER = "earlier.json"
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
-"""Exceptions that a missing or damaged plan can raise when it is read."""
-
+"""Exceptions that code may raise when it reads a missing or damaged plan.json or earlier.json."""
 
 _TEXT_OR_NONE = (str, type(None))
 _CELL = {
@@ -80,26 +79,26 @@ def _require(content: Any, types: Mapping[str, Any]) -> None:
 
 
 def planned_ids(plan: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the ids of all steps of a plan.
+    """Yield the step ids in a plan's JSON.
 
     Raises:
-      Exception: one of `UNREADABLE`, if the content is not a plan.
+      Exception: one of `UNREADABLE`, if `plan` is not a plan.
     """
     yield from (step_id[:ID_DIGITS] for step_id in plan["steps"])
 
 
 def ids_of_study(folder: Path) -> set[str]:
-    """Return the step ids in plan.json and earlier.json of a study; skip unreadable files."""
+    """Return the step ids in a study folder's plan.json and earlier.json; skip unreadable files."""
     return _ids_in(folder / PLAN, planned_ids) | _ids_in(folder / EARLIER, lambda ids: ids["steps"])
 
 
 def replace_plan(folder: Path, plan: Mapping[str, Any], held: Collection[str]) -> None:
-    """Write a study's plan and update the list of earlier ids.
+    """Write plan.json of a study and move the replaced plan's step ids to earlier.json.
 
     Args:
-      folder: The study's folder in the store.
+      folder: The study's folder, home/studies/<study>.
       plan: The output of `StudyPlan.to_json`.
-      held: Ids of the artifacts that the store holds.
+      held: Step ids of the store's artifacts. Ids without an artifact are dropped.
     """
     earlier = ids_of_study(folder).intersection(held)
     with contextlib.suppress(*UNREADABLE):

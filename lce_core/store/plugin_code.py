@@ -1,8 +1,9 @@
-"""Compute digests of the code of users' own plug-ins, and keep digests declared equal.
+"""Detect that the code of a user's own plug-in changed while its VERSION did not.
 
-A plug-in's VERSION states whether its numbers changed. An author may forget to raise it, so records
-also contain a digest of the code that ran. Plug-ins shipped with lce need no digest, because
-records contain lce's version and commit.
+The author of a plug-in raises VERSION when the plug-in's results change, but may forget it.
+Therefore records also contain a digest of the code that ran. Plug-ins of lce need no digest,
+because records contain lce's version and commit. A user can declare two versions of the code
+equivalent (`AcceptedCode`), so that finished steps are not computed again.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from lce_core.store.odd_files import read_mapping
 from lce_core.store.records import write_json
 
 ACCEPTED = "accepted_plugins.json"
-"""File in the home that lists, by plug-in and VERSION, code digests declared equivalent."""
+"""File in LCE_HOME with the code digests that a user declared equivalent."""
 
 Rooms = Mapping[str, Sequence[Path]]
-"""The user's plug-in subfolders by the package that they extend, such as "lce_core.methods"."""
+"""The user's plug-in folders by the package of lce that they extend, such as "lce_core.methods"."""
 
 
 class PluginChange(BaseModel):
@@ -31,21 +32,21 @@ class PluginChange(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     plugin: str
-    """Kind and name, such as "methods/mine"."""
+    """Plug-in folder and name, such as "methods/mine"."""
     version: int
     was: str
-    """Digest of the code that ran."""
+    """Digest of the code with which the step was computed."""
     now: str
-    """Digest of the code that is there now."""
+    """Digest of the installed code."""
     file: str
-    """The plug-in's present file."""
+    """Path of the plug-in's file."""
 
     def __str__(self) -> str:
         return f"{self.plugin} changed, VERSION {self.version} did not ({self.file})"
 
 
 class AcceptedCode:
-    """Digests that the user declared equivalent, by plug-in and VERSION."""
+    """The user's declarations that old and new code of a plug-in give equal results."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -53,14 +54,14 @@ class AcceptedCode:
         self._groups = self._read()
 
     def covers(self, change: PluginChange) -> bool:
-        """Return True if the user declared the old and the new code of the change equivalent."""
+        """Return True if the user declared the change's old and new code equivalent."""
         return {change.was, change.now} <= set(self._groups.get(_key(change), ()))
 
     def accept(self, changes: Iterable[PluginChange]) -> None:
-        """Save that the old and new code of each change are equivalent, also for later commands.
+        """Declare the old and new code of each change equivalent, and save the declaration.
 
         Raises:
-          OSError: if the home cannot be written to.
+          OSError: if the file cannot be written.
         """
         with locked(self._home / "leases"):
             groups = self._read()  # another process may have accepted something meanwhile
@@ -84,16 +85,16 @@ def _key(change: PluginChange) -> str:
 
 
 def code_digest(file: Path, rooms: Rooms) -> str:
-    """Return a sha256 over a plug-in's file and its helpers, each with relative path and content.
+    """Return a sha256 over the names and contents of a plug-in's file and its helper modules.
 
-    Helpers are modules in the user's plug-in folders that an `import` statement names, directly or
-    through another helper; importing a package includes all its modules. Modules imported by a
-    computed name, data files and installed libraries are not included. The digest depends on paths
-    relative to the plug-in folder, not on the location of that folder.
+    Helper modules are those in the user's plug-in folders that the file imports, directly or
+    through other helpers. An imported package counts with all its modules. Modules imported by a
+    computed name, data files and installed libraries do not count. Names are relative to the
+    plug-in folder, so moving the folder does not change the digest.
 
     Args:
       file: The plug-in's file, or `__init__.py` if the plug-in is a package.
-      rooms: The user's folders; one of them contains `file`.
+      rooms: The user's plug-in folders; one of them contains `file`.
     """
     contents: dict[str, bytes] = {}
     waiting = _modules(file.parent) if file.name == "__init__.py" else [file]
@@ -112,7 +113,10 @@ def code_digest(file: Path, rooms: Rooms) -> str:
 
 
 def _room_of(file: Path, rooms: Rooms) -> tuple[str, Path]:
-    """Return the package and folder that contain a file; package "" for a file beside `rooms`."""
+    """Return the package and folder that contain a file.
+
+    A helper module in the parent of the user's folders belongs to package "" and that parent.
+    """
     for package, folders in rooms.items():
         for folder in folders:
             if file.is_relative_to(folder):
@@ -122,12 +126,12 @@ def _room_of(file: Path, rooms: Rooms) -> tuple[str, Path]:
 
 
 def _package_of(file: Path, package: str, folder: Path) -> list[str]:
-    """Return the parts of the package to which a module's relative imports refer."""
+    """Return the name of the package that contains a module, split at dots."""
     return [*filter(None, package.split(".")), *file.parent.relative_to(folder).parts]
 
 
 def _imports(content: bytes, package: list[str]) -> Iterator[list[str]]:
-    """Yield the absolute dotted names, split at dots, that a module's import statements name."""
+    """Yield the absolute module names, split at dots, that a module's import statements contain."""
     try:
         tree = ast.parse(content)
     except (SyntaxError, ValueError, RecursionError):
@@ -146,7 +150,7 @@ def _imports(content: bytes, package: list[str]) -> Iterator[list[str]]:
 
 
 def _found(name: list[str], folder: Path, rooms: Rooms) -> list[Path]:
-    """Return the user's files for an absolute module name; none for lce or installed libraries."""
+    """Return the user's files for a module name; none for modules of lce or of libraries."""
     for package, folders in rooms.items():
         parts = package.split(".")
         if name[: len(parts)] == parts and len(name) > len(parts):

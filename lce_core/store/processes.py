@@ -1,7 +1,7 @@
 """Identify a process by pid and start time, because the system reuses pids.
 
-The start time counts from boot. A start time since the epoch would change for every process when a
-user sets the clock, because the system derives it from the clock.
+The start time counts from boot. A start time since the epoch would change when a user sets the
+clock, because the system computes it from the current time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import psutil
 
 
 def started(pid: int) -> float:
-    """Return a process's start time in seconds since boot; since the epoch without /proc.
+    """Return a process's start time in seconds since boot, or since the epoch without /proc.
 
     Raises:
       psutil.NoSuchProcess: if no process has this pid.
@@ -29,7 +29,10 @@ def started(pid: int) -> float:
 
 
 def running(pid: int, at: float) -> psutil.Process | None:
-    """Return the live process with this pid whose `started` value is `at`; None if it is gone."""
+    """Return the process with this pid, or None if it has exited.
+
+    `at` is the process's `started` value, which a later process with the same pid does not have.
+    """
     with contextlib.suppress(psutil.NoSuchProcess):
         process = psutil.Process(pid)
         if abs(started(pid) - at) < 1.0 and process.status() != psutil.STATUS_ZOMBIE:

@@ -1,4 +1,4 @@
-"""Read and write record.json of artifacts, and describe this machine's environment."""
+"""Read and write record.json, the file that describes an artifact (the result of a step)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LIBRARIES = (
 
 
 class SealError(ValueError):
-    """The content of a record does not match the record's seal."""
+    """record.json was changed after it was written: its content does not match its digest."""
 
 
 class FileEntry(BaseModel):
@@ -51,13 +51,13 @@ class PluginCode(BaseModel):
 
     version: int
     sha256: str
-    """`lce_core.store.plugin_code.code_digest` of the plug-in's file and its helpers."""
+    """Digest of the plug-in's file and helper modules (`lce_core.store.plugin_code`)."""
     file: str
     """Path of the plug-in's file when it ran."""
 
 
 class Record(BaseModel):
-    """Content of a finished step's record.json, which is written after all other files."""
+    """Content of an artifact's record.json, which is written after all other files."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -71,18 +71,18 @@ class Record(BaseModel):
     axes: dict[str, Any]
     files: dict[str, FileEntry]
     result: dict[str, Any]
-    """Results of the step, such as a cell's scores or a training run's steps and tokens."""
+    """Values that the step computed, such as a cell's scores or a training run's token count."""
     environment: dict[str, Any]
     execution: dict[str, Any]
     started_at: str
     """Start time in UTC, ISO 8601."""
     finished_at: str
     seconds: float
-    """Computing time, summed over the workers and attempts that contributed to the artifact."""
+    """Computing time, summed over all workers and attempts that contributed."""
     attempts: int
     """Number of attempts, including the successful one."""
     plugins: dict[str, PluginCode] = {}
-    """Code of the user's own plug-ins in the spec, by "kind/name" such as "methods/mine"."""
+    """Code of the user's own plug-ins that the step used, by name such as "methods/mine"."""
 
     @classmethod
     def read(cls, folder: Path) -> Record:
@@ -90,7 +90,7 @@ class Record(BaseModel):
 
         Raises:
           OSError: if the file cannot be read.
-          SealError: if the content does not match the seal.
+          SealError: if the content does not match the digest in the file.
           ValueError: if the file is not a record.
         """
         return cls.parse(read_file(folder / RECORD))
@@ -100,7 +100,7 @@ class Record(BaseModel):
         """Parse and verify the content of a record.json.
 
         Raises:
-          SealError: if the content does not match the seal.
+          SealError: if the content does not match the digest in the file.
           ValueError: if the content is not a record.
         """
         try:
@@ -115,12 +115,12 @@ class Record(BaseModel):
             raise ValueError(f"{RECORD} is nested too deeply") from None
 
     def write(self, folder: Path) -> None:
-        """Write `folder`/record.json with its seal, atomically by rename."""
+        """Write `folder`/record.json with the digest of its content, atomically by rename."""
         write_json(folder / RECORD, sealed(self.model_dump(mode="json")))
 
 
 def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record's JSON content with its seal, the sha256 of the content, as last field."""
+    """Return a record's JSON content with its sha256 in the field "seal"."""
     bare = {key: value for key, value in content.items() if key != _SEAL}
     return {**bare, _SEAL: _seal_of(bare)}
 
@@ -132,7 +132,7 @@ def _seal_of(content: Mapping[str, Any]) -> str:
 
 
 def environment() -> dict[str, Any]:
-    """Describe code, libraries and hardware of this process, without environment variables."""
+    """Describe the Python version, libraries, git commit and hardware of this process as JSON."""
     # Only `_host` is cached: a process may import torch after it wrote its first artifact.
     return {**_host(), "instructions": _instructions(), "accelerators": _accelerators()}
 
@@ -151,9 +151,9 @@ def _host() -> dict[str, Any]:
 
 
 def git_state(folder: Path) -> dict[str, Any]:
-    """Return commit and dirty flag of the checkout that contains `folder`.
+    """Return the commit of lce's git checkout, and True in `dirty` if tracked files were changed.
 
-    Both are None outside a checkout of lce.
+    Both values are None if `folder` is not in a checkout of lce.
     """
 
     def git(*arguments: str) -> str | None:
@@ -165,7 +165,7 @@ def git_state(folder: Path) -> dict[str, Any]:
             return None
         return answer.stdout.strip() if answer.returncode == 0 else None
 
-    # An installed copy may be inside another project's checkout. Only lce's tracks this file.
+    # lce may be installed inside another project's checkout. Only lce's own tracks records.py.
     if not git("ls-files", "--error-unmatch", "records.py"):
         return {"commit": None, "dirty": None}
     changed = git("status", "--porcelain", "--untracked-files=no")
@@ -224,7 +224,7 @@ def _loaded_torch() -> Any:
 
 
 def _instructions() -> str | None:
-    """Return the instruction set of torch's CPU kernels, on which rounding depends."""
+    """Return the instruction set of torch's CPU kernels; rounding differs between these sets."""
     torch = _loaded_torch()
     return None if torch is None else torch.backends.cpu.get_cpu_capability()
 

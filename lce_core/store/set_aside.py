@@ -1,8 +1,7 @@
-"""Rename what is in the place of a file or database, so that a new one can take the place.
+"""Rename a damaged database, so that lce can create a new one and the user can inspect the old one.
 
-Whatever lce cannot use is renamed, never deleted, so that a user can inspect it. The catalog is
-built from the store; the databases of MLflow and Prefect hold only the history of runs. A damaged
-database therefore must not stop a command.
+A damaged database must not stop a command: the catalog can be rebuilt from the store, and the
+databases of MLflow and Prefect contain only the history of runs.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ def set_aside(path: Path, why: str, along: Sequence[Path] = ()) -> None:
     The caller must hold the lock under which the database is created.
 
     Args:
-      path: The database, or whatever is in its place.
-      why: What is wrong with it, as a phrase that follows "it is": "damaged (...)", "a folder".
-      along: Further files or folders that only this database refers to; renamed as well.
+      path: The database file, or the folder or other object at its path.
+      why: The fault, as a phrase that follows "it is": "damaged (...)", "a folder".
+      along: Further files or folders that belong to this database; renamed as well.
 
     Raises:
       StoreError: if a file cannot be renamed.
@@ -49,8 +48,8 @@ def set_aside(path: Path, why: str, along: Sequence[Path] = ()) -> None:
                 "make the folder writable, or move the database away",
             ) from None
     sys.stderr.write(
-        f"lce: {path} cannot be used: it is {why}. It is kept as {path.name}{mark};"
-        " a new one is made.\n"
+        f"lce: {path} cannot be used: it is {why}. lce renamed it to {path.name}{mark} and"
+        " creates a new one.\n"
     )
     sys.stderr.flush()
 

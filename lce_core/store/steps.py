@@ -1,8 +1,8 @@
-"""Steps: a kind, a spec, parents, and the fingerprint of these three.
+"""Steps, the computations of a study's plan: tokenising, packing rows, training, evaluating.
 
-A step contains its spec as JSON, as workers receive it and records store it, so that code that only
-reads the store needs no plug-in. `lce_core.study.step_kinds` defines the typed specs. The name is
-for display and is not part of the identity.
+A step has a kind, a spec (all its settings) and parents (the steps whose results it reads). Their
+sha256 is its fingerprint. The spec is JSON, so that code that only reads the store needs no
+plug-in; `lce_core.study.step_kinds` parses it. The step's name is for display only.
 """
 
 from __future__ import annotations
@@ -15,22 +15,23 @@ from lce_core.errors import SpecError
 from lce_core.store.identity import ID_DIGITS, fingerprint
 
 MAX_NAME_BYTES = 220
-"""Maximum length of a name. With the id appended it stays below the file system limit of 255."""
+"""Maximum bytes of a step's name. The artifact's folder name, which adds the id, must stay below
+the file system's limit of 255."""
 
 
 class Spec(Protocol):
-    """Interface of a step's specification: all that the step depends on except its parents."""
+    """Interface of a step's spec: all settings that determine its result, except its parents."""
 
     @property
     def kind(self) -> str:
-        """Step kind; also the name of the folder of its artifacts."""
+        """Step kind, such as "cell"; also the name of the store's folder for such artifacts."""
 
     @property
     def version(self) -> int:
-        """Version of the kind.
+        """Version of the step kind, part of the fingerprint.
 
-        Raise it when a change of the kind's code, or of a default of the study file, changes
-        results. Plug-ins have their own VERSION.
+        Raise it when a change of the kind's code, or of a default in study files, changes results.
+        Plug-ins have their own VERSION.
         """
 
     def identity(self) -> dict[str, Any]:
@@ -39,7 +40,7 @@ class Spec(Protocol):
 
 @dataclass(frozen=True)
 class Step:
-    """A computation whose result is stored once, as the artifact with the step's fingerprint."""
+    """A computation of a study's plan, whose result is stored once under its fingerprint."""
 
     kind: str
     name: str
@@ -49,11 +50,12 @@ class Step:
     parents: Mapping[str, str]
     """Fingerprints of the parent steps, by role."""
     lineage: Mapping[str, Any]
-    """The spec with the parents' lineages nested by role, used to explain why a step is rerun."""
+    """The spec together with the parents' lineages, nested by role. Comparing two lineages shows
+    which setting changed and why a step is computed again."""
     fingerprint: str
     axes: Mapping[str, Any] = field(default_factory=dict)
-    """The step's values of the study's axes (method, seed, length, ...), for display and lookup;
-    not part of the identity."""
+    """Method, seed, length and similar values, for display and lookup. Not part of the
+    fingerprint."""
 
     @property
     def folder(self) -> str:
@@ -78,8 +80,14 @@ def make_step(
 ) -> Step:
     """Build a step and compute its fingerprint and lineage.
 
+    Args:
+      spec: The step's settings.
+      name: Readable name, used in the artifact's folder name.
+      parents: Steps whose results this step reads, by role such as "rows" or "checkpoint".
+      axes: See `Step.axes`.
+
     Raises:
-      SpecError: if the spec has no canonical JSON form or the name is too long.
+      SpecError: if the spec is not JSON or the name is too long.
     """
     if len(name.encode()) > MAX_NAME_BYTES:
         raise SpecError(

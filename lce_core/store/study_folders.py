@@ -1,4 +1,4 @@
-"""Read and write home/studies/<study>/, which holds a study's plan, source path and lock."""
+"""Read and write the files of home/studies/<study>/: last plan, study file's path, and lock."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _SOURCE = "source.json"
 
 
 class StudyFolders:
-    """The folders of all studies that were planned or locked in this home."""
+    """The folders of all studies that have been planned in one home."""
 
     def __init__(self, home: Path) -> None:
         self._folder = home / "studies"
         self._artifacts = home / "artifacts"
 
     def save_plan(self, study: str, plan: Mapping[str, Any], source: str) -> None:
-        """Write a study's plan, which the catalog reads, and the path of its study file."""
+        """Write a study's plan, which the catalog reads, and `source`, the study file's path."""
         folder = self._made(study)
         replace_plan(folder, plan, Listing(self._artifacts).ids)
         write_json(folder / _SOURCE, {"file": source})
 
     def keep_lock(self, study: str, text: str) -> None:
-        """Copy a study's lock to the home, so that `lce gc` keeps the artifacts that it names."""
+        """Save the text of a study.lock in the home, so that `lce gc` keeps its artifacts."""
         folder = self._made(study)
         aside = folder / f".{LOCK}.{uuid.uuid4().hex[:8]}"
         try:
@@ -42,14 +42,14 @@ class StudyFolders:
             aside.unlink(missing_ok=True)
 
     def source(self, study: str) -> str | None:
-        """Return the path of the study file that was last planned, or None if none is recorded."""
+        """Return the path of the study file at the last plan, or None if it is not recorded."""
         try:
             return str(read_mapping(self._folder / study / _SOURCE)["file"])
         except (OSError, ValueError, KeyError):
             return None
 
     def plan(self, study: str) -> dict[str, Any] | None:
-        """Return a study's last plan; None if there is none.
+        """Return a study's last plan (see `StudyPlan.to_json`), or None if there is none.
 
         Raises:
           OSError: if the file cannot be read.
@@ -61,8 +61,8 @@ class StudyFolders:
     def plans(self) -> list[dict[str, Any]]:
         """Return the last plans of all studies, sorted by name, for display.
 
-        An unreadable plan is skipped and lone surrogates are replaced, each with a line on standard
-        error, so that one broken study does not hide the others.
+        Skip unreadable plans and replace lone surrogates, with a line on standard error for each,
+        so that one broken study does not hide the others.
         """
         plans = []
         for path in sorted(self._folder.glob(f"*/{PLAN}")):
@@ -70,7 +70,7 @@ class StudyFolders:
                 plans.append(_plan(path, say=True))
             except (OSError, ValueError) as error:
                 what = f"{type(error).__name__}: {error}".splitlines()[0]
-                sys.stderr.write(f"lce: {path} is no plan ({what}); its study is left out\n")
+                sys.stderr.write(f"lce: {path} is not a plan ({what}); its study is not shown\n")
         return plans
 
     def _made(self, study: str) -> Path:
@@ -79,7 +79,7 @@ class StudyFolders:
 
 def _plan(path: Path, *, say: bool = False) -> dict[str, Any]:
     plan = read_plan(path)
-    # Plans are ASCII, so a lone surrogate appears as "\\ud800". Plans without "\\u" need no check.
+    # JSON escapes a lone surrogate as "\\ud800", so plans without "\\u" need no further check.
     if b"\\u" not in read_file(path) or not (places := lone_surrogates(plan)):
         return plan
     if say:

@@ -1,4 +1,4 @@
-"""Remove what dead processes left in a store; every run does this as it starts."""
+"""Remove the files that killed processes left in a store. Every run does this when it starts."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from lce_core.store.odd_files import remove
 from lce_core.store.parts import PART_LEASES
 
 ABANDONED_SECONDS = 3600.0
-"""Age after which a temporary file counts as abandoned. Writing one takes seconds."""
+"""Age after which a temporary file is removed. A live process keeps one for only seconds."""
 _WRITTEN_ASIDE = ("cache", "failures", "leases", "mlflow", "services", "studies/*", "verifications")
-"""Folders, besides the home itself, in which temporary files are written before a rename."""
+"""Folders of a home in which lce writes temporary files before it renames them."""
 _UNFINISHED = re.compile(r"\..+\.(?:[0-9a-f]{8}|[0-9a-f]{32})|\.files-[0-9a-f]{8}|\.probe-.+")
 """Matches the names of temporary files."""
 
@@ -22,13 +22,13 @@ _UNFINISHED = re.compile(r"\..+\.(?:[0-9a-f]{8}|[0-9a-f]{32})|\.files-[0-9a-f]{8
 def sweep(store: Store) -> list[str]:
     """Remove leftovers of dead processes from a store.
 
-    These are attempts, leases of parts whose worker died, temporary files, and the progress,
-    leases and failure notes of finished steps. An attempt is kept while any process, on
-    any host, holds its step's lease. A step whose artifact is damaged does not count as finished,
-    so the progress of its recomputation is kept.
+    Remove unfinished artifacts, leases of parts whose worker died, temporary files, and the
+    progress, leases and failures of finished steps. Keep an unfinished artifact while a process on
+    any host holds its step's lease. A step with a damaged artifact does not count as finished,
+    because another process may be computing it again.
 
     Returns:
-      Names of the removed attempts.
+      Folder names of the removed unfinished artifacts.
     """
     swept, leases = [], store.home / "leases"
     with locked(leases):
@@ -57,7 +57,6 @@ def sweep(store: Store) -> list[str]:
 
 
 def _sweep_temporary_files(store: Store) -> None:
-    """Remove temporary files that are older than `ABANDONED_SECONDS`."""
     for place in ("", *_WRITTEN_ASIDE):
         for left in store.home.glob(f"{place}/.*" if place else ".*"):
             with contextlib.suppress(OSError):  # another process may remove it first

@@ -1,8 +1,8 @@
-"""Convert exceptions other than `LceError` into errors for the user.
+"""Convert exceptions other than `LceError` into errors for the user of a command.
 
-The disk of a home can be full, read-only or broken, and any of its files can be replaced by
-something else. Such errors can appear anywhere; they are reported in one sentence that names the
-file. Every other exception is a bug in lce; its traceback is written to a file.
+Any command can fail because the disk of LCE_HOME is full, read-only or broken, or a file in it is
+not what lce wrote. The user then gets one sentence that names the file. Every other exception is a
+bug in lce, and its traceback goes to a file.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DATABASES = ("_duckdb", "aiosqlite", "duckdb", "mlflow", "pyarrow", "sqlalchemy
 
 
 def explained(error: Exception, home: Path) -> LceError:
-    """Return the error to show to the user instead of an unexpected exception.
+    """Return the error that the user sees instead of an unexpected exception.
 
     Args:
       error: Any exception; an `LceError` is returned unchanged.
@@ -40,7 +40,7 @@ def explained(error: Exception, home: Path) -> LceError:
             return StoreError(
                 os.fsdecode(one.filename) if isinstance(one.filename, bytes) else f"{one.filename}",
                 one.strerror or str(one),
-                "a file or folder made by lce that this user may read and write",
+                "a file or folder that lce created and this user may read and write",
                 "move it away or set its permissions, then run again; `lce doctor` finds others",
             )
     return DefectError(
@@ -52,7 +52,7 @@ def explained(error: Exception, home: Path) -> LceError:
 
 
 def _disk(error: Exception, home: Path) -> str | None:
-    """Return the disk's fault (full or read-only) if it explains the error, else None."""
+    """Return the system's message for a full or read-only disk if that explains the error."""
     for one in _chain(error):
         if classify(one) == "disk_full":
             strerror = one.strerror if isinstance(one, OSError) else None
@@ -81,7 +81,10 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _kept(error: Exception) -> str:
-    """Write the traceback to a temporary file and return its path; print it if that fails."""
+    """Write the traceback to a temporary file and return its path.
+
+    If that fails, print the traceback to standard error.
+    """
     text = "".join(traceback.format_exception(error))
     try:
         with tempfile.NamedTemporaryFile(

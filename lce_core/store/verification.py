@@ -1,7 +1,7 @@
-"""Compare recomputed cells with the committed results.
+"""Compare recomputed cells with the stored results, for `lce verify`.
 
-Each verification is written to home/verifications/<cell>-<time>.json, separate from the artifacts.
-Verifying changes no result and no id.
+A cell is one benchmark task at one length for one variant of a model. Each comparison is written to
+home/verifications/<cell id>-<time>.json. It changes no artifact.
 """
 
 from __future__ import annotations
@@ -33,44 +33,45 @@ class _Section(BaseModel):
 
 
 class Metric(_Section):
-    """Committed and recomputed value of one metric of a cell."""
+    """Stored (`committed`) and recomputed (`again`) value of one metric of a cell."""
 
     metric: str
     committed: float | None
     again: float | None
-    """Recomputed value. `committed` or `again` is None if that result lacks the metric."""
+    """Recomputed value. Each value is None if its result lacks the metric."""
 
     @property
     def difference(self) -> float | None:
-        """Absolute difference of `committed` and `again`; None if either is missing."""
+        """Absolute difference of stored and recomputed value; None if one is missing."""
         if self.committed is None or self.again is None:
             return None
         return abs(self.committed - self.again)
 
 
 class Verification(_Section):
-    """How a recomputed cell compares with the committed one, or why it was not recomputed."""
+    """Comparison of a cell's recomputed with its stored result, or why recomputing failed."""
 
     cell: str
     fingerprint: str
     verified_at: str
-    """Time of the verification in UTC, ISO 8601."""
+    """Time of the comparison in UTC, ISO 8601."""
     committed_at: str
     environment: str
-    """First `ID_DIGITS` digits of the fingerprint of the recomputation's `Record.environment`, as
-    in the catalog; empty after an error."""
+    """Id of the recomputation's environment in the catalog: the first `ID_DIGITS` digits of the
+    fingerprint of `Record.environment`. Empty after an error."""
     same_environment: bool
     tolerance: float
-    """Maximum relative difference of values that agree."""
+    """Maximum relative difference at which two values agree."""
     metrics: list[Metric] = []
     num_samples: int = 0
-    """Number of scored requests; the larger number if the two results differ."""
+    """Number of scored prompts; the larger number if the two results differ."""
     num_same_samples: int = 0
-    """Number of requests with every field equal in both results."""
+    """Number of prompts whose samples are equal in every field."""
     largest_sample_difference: float | None = None
-    """Largest absolute difference of a request's two scores; None without requests."""
+    """Largest absolute difference of a prompt's two scores; None without prompts."""
     largest_nll_difference: float | None = None
-    """Largest absolute difference of a position bin's two mean NLLs in nats; None without bins."""
+    """Largest absolute difference of the two mean NLLs, in nats, of a bin of token positions; None
+    without bins."""
     identical: bool = False
     """True if scores, samples, losses and arrays are bit-identical."""
     agrees: bool = False
@@ -80,16 +81,16 @@ class Verification(_Section):
 
 
 def sampled(steps: Sequence[T], prints: Callable[[T], str], sample: str, seed: int) -> list[T]:
-    """Draw a seeded sample of steps and return it in the given order.
+    """Return a random sample of steps, in their given order.
 
-    Steps are ranked by a hash of seed and fingerprint, so the sample of a study that has grown
-    contains mostly the same cells.
+    Draw the steps with the smallest hashes of seed and fingerprint, so that the sample of a study
+    that has grown contains mostly the same cells.
 
     Args:
-      steps: The steps from which to draw.
+      steps: The steps to draw from.
       prints: Returns a step's fingerprint.
-      sample: A percentage such as "5%", rounded up, or a number of cells.
-      seed: Hashed with each fingerprint, so that another seed draws another sample.
+      sample: Size of the sample: a percentage such as "5%", rounded up, or a number of cells.
+      seed: Another seed draws another sample.
 
     Raises:
       SpecError: if the sample is neither a percentage in (0, 100] nor an integer of at least 1.
@@ -102,7 +103,10 @@ def sampled(steps: Sequence[T], prints: Callable[[T], str], sample: str, seed: i
         count = min(int(size), len(steps))
     else:
         raise SpecError(
-            "--sample", repr(sample), "a share such as 5%, or a number of cells", "give one of them"
+            "--sample",
+            repr(sample),
+            "a percentage from above 0 to 100, or a number of cells",
+            "write, for example, 5% or 20",
         )
 
     def draw(step: T) -> str:
@@ -118,9 +122,9 @@ def compare(
     """Compare two results of one cell.
 
     Args:
-      committed: Folder and record of the committed result.
-      again: Folder and record of the recomputed result.
-      tolerance: Maximum relative difference of values that agree; 0 requires equal numbers.
+      committed: Artifact folder and record of the stored result.
+      again: Artifact folder and record of the recomputed result.
+      tolerance: Maximum relative difference at which two values agree; 0 requires equal numbers.
     """
     (old_folder, old), (new_folder, new) = committed, again
     before, after = _scores(old), _scores(new)
@@ -161,7 +165,7 @@ def not_computed(record: Record, error: str, tolerance: float) -> Verification:
 
 
 def keep(home: Path, verification: Verification) -> Path:
-    """Write a verification to the home and return the path of its file."""
+    """Write a verification to the home and return the file's path."""
     folder = make_folder(home / VERIFICATIONS)
     time = re.sub(r"\D", "", verification.verified_at.partition("+")[0])
     file = folder / f"{verification.cell}-{time}.json"

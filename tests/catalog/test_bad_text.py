@@ -111,8 +111,8 @@ def test_a_file_that_is_no_plan_hides_its_own_study_only(
     path.write_bytes(content.encode("latin-1"))
     assert [study for study, _ in studies(store)] == [STUDY]
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"lce: {path} is no plan (")
-    assert line.endswith("its study is left out")
+    assert line.startswith(f"lce: {path} is not a plan (")
+    assert line.endswith("its study is not shown")
 
 
 def test_an_answer_with_half_of_a_surrogate_pair_is_kept_without_it(tmp_path: Path) -> None:

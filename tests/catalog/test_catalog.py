@@ -233,7 +233,7 @@ def test_a_plan_that_is_none_leaves_its_study_out_and_is_named(
         paths[-1].write_text(content, encoding="utf-8")
     assert run_query(build_catalog(copied), "SELECT DISTINCT study FROM cells")[1] == [(STUDY,)]
     printed = capsys.readouterr().err
-    assert [path for path in paths if f"lce: {path} is no plan (" not in printed] == []
+    assert [path for path in paths if f"lce: {path} is not a plan (" not in printed] == []
 
 
 def test_a_build_that_fails_leaves_the_earlier_catalog(
@@ -303,9 +303,9 @@ def change_a_score(folder: Path) -> None:
 
 DAMAGE: Mapping[Callable[[Path], None], str] = {
     change_a_score: "its record.json was changed after it was written",
-    truncate: "samples.parquet has 4 bytes, its record says",
+    truncate: "samples.parquet has 4 bytes; its record says",
     change_a_byte: "the content of a file is not what its record says",
-    lose: "token_nll.parquet is not there",
+    lose: "token_nll.parquet is missing",
     spoil_the_record: "its record.json cannot be read",
     seal_rubbish: "samples.parquet: got Parquet magic bytes not found",
     seal_a_score_that_is_text: "1 validation error for",

@@ -199,7 +199,7 @@ def test_a_run_with_its_server_ends_in_a_sentence_too(
     CHANGES[change](home / place)
     if change in ("empty", "a FIFO") and place in ("artifacts/cell", "logs"):
         printed = lce(home, "run", study, *text, status=3)
-        assert f"{home / place}: got a file, or a link to nothing; expected a folder" in printed
+        assert f"{home / place}: got a file, or a link to a path that does not exist;" in printed
         assert "Traceback" not in printed
         (home / place).unlink()
     lce(home, "run", study, *text)

@@ -42,8 +42,8 @@ from tests.support.tracked_studies import plan_study
 PREFECT_REVISION = "b75d279ba985"
 """Of one of Prefect's first migrations: the server brings such a database up to date."""
 LINE = (
-    r"lce: {path} cannot be used: it is .+\. It is kept as {name}\.set-aside-\S+;"
-    r" a new one is made\.\n"
+    r"lce: {path} cannot be used: it is .+\. lce renamed it to {name}\.set-aside-\S+ and"
+    r" creates a new one\.\n"
 )
 
 
