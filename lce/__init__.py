@@ -1,1 +1,1 @@
-"""The command `lce`: its command line, its commands and their output."""
+"""The command `lce`: command-line parsing, the commands, and what they print."""

@@ -4,8 +4,8 @@ Each command imports its modules when it runs: `lce sql` never loads Prefect, `l
 torch.
 
 Exit codes:
-  0: done.
-  1: some cells failed.
+  0: the command succeeded.
+  1: some cells failed, or a check found a difference.
   2: the request is wrong.
   3: the infrastructure failed (a server, a worker, the store, the disk), or lce has a defect. The
     traceback of a defect is kept in a file.
@@ -41,7 +41,7 @@ from lce_core.terminal import guard_terminal
 
 app = typer.Typer(
     name="lce",
-    help="A controlled study of long-context extension: run it, ask it, rerun it.",
+    help="Run, query and reproduce controlled studies of long-context extension.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
@@ -58,14 +58,14 @@ app.add_typer(rebuild, name="rebuild")
 app.add_typer(rope, name="rope")
 
 INFRASTRUCTURE = (ServiceError, StoreError, WorkerLostError, ProcessFailedError, DefectError)
-"""Errors that changing the request cannot fix (exit code 3)."""
+"""Errors for exit code 3: a different request would not prevent them."""
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C; typer turns KeyboardInterrupt into SystemExit with this code."""
 
 
 def main() -> None:
-    """Run the command; print any error as one message and exit with its code."""
+    """Run the command line; print an error as one message, and exit with the code above."""
     # Slurm and Kubernetes send SIGTERM to stop a job. Treat it as Ctrl-C from the start.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     guard_terminal()
@@ -99,7 +99,7 @@ def _explained(error: Exception) -> LceError:
 
 
 def exit_code(error: LceError) -> int:
-    """Return the exit code of a command that ends with `error`."""
+    """Return the exit code of a command that raised `error`."""
     if isinstance(error, StudyIncompleteError):
         return 1
     if isinstance(error, INFRASTRUCTURE):

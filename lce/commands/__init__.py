@@ -1,1 +1,1 @@
-"""The commands of `lce`, grouped by subject. Each imports its modules when it runs."""
+"""The commands of `lce`, grouped by subject. A command imports its modules only when it runs."""

@@ -41,19 +41,20 @@ def worker(
     how: Execution,
     context: typer.Context,
     studies: Annotated[
-        list[str], typer.Argument(metavar="STUDY...", help="Shipped studies' names, or files.")
+        list[str],
+        typer.Argument(metavar="STUDY...", help="Shipped studies' names, or study files."),
     ],
     select: Select = "",
     retry_failed: RetryFailed = False,
     wait: Annotated[
-        bool, typer.Option(help="Wait for what others compute, to take it over if they die.")
+        bool, typer.Option(help="Wait for steps of other workers, and take them over if those die.")
     ] = True,
     grace: Annotated[
-        float, typer.Option(min=0, help="Seconds that units have to end after SIGTERM.")
+        float, typer.Option(min=0, help="Seconds that running steps get to finish after SIGTERM.")
     ] = 15.0,
     accept_plugin_change: AcceptPluginChange = False,
 ) -> None:
-    """Compute cells of studies that no other worker computes, without Prefect; for clusters."""
+    """Compute the cells of studies that no other worker has claimed; for clusters, no Prefect."""
     from flows.pulling import pull_studies
     from flows.work import RunOptions
 

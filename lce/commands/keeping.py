@@ -18,13 +18,13 @@ def lock(
     how: Execution,
     study: Study,
     check: Annotated[
-        bool, typer.Option("--check", help="Compare only; exit with 1 where an id moved.")
+        bool, typer.Option("--check", help="Only compare; exit with 1 if an id changed.")
     ] = False,
     file: Annotated[
-        Path | None, typer.Option(help="The lock, if not NAME.lock beside NAME.yaml.")
+        Path | None, typer.Option(help="Lock file. Default: NAME.lock beside NAME.yaml.")
     ] = None,
 ) -> None:
-    """Write the study's lock (the ids of all steps and what they depend on), or compare with it."""
+    """Write a study's lock file (ids and inputs of all steps), or compare the study with it."""
     from flows.locking import check_lock, write_lock
 
     if not check:
@@ -37,27 +37,27 @@ def lock(
 def verify(
     how: Execution,
     study: Annotated[
-        str, typer.Argument(help="A shipped study's name, or a study file; none with --files.")
+        str, typer.Argument(help="Name of a shipped study, or a study file; omit it with --files.")
     ] = "",
     files: Annotated[
-        bool, typer.Option("--files", help="Read every artifact of the store again instead.")
+        bool, typer.Option("--files", help="Reread every artifact of the store; report damage.")
     ] = False,
-    sample: Annotated[str, typer.Option(help="A share of the done cells, or a number.")] = "5%",
-    seed: Annotated[int, typer.Option(help="Another one draws other cells.")] = 0,
+    sample: Annotated[str, typer.Option(help="Cells to recompute: 5% or 10.")] = "5%",
+    seed: Annotated[int, typer.Option(help="Seed of the random choice of cells.")] = 0,
     tolerance: Annotated[
-        float, typer.Option(min=0, help="Relative difference up to which values agree.")
+        float, typer.Option(min=0, help="Largest relative difference at which two values agree.")
     ] = 0.0,
     select: Select = "",
 ) -> None:
-    """Compute a sample of the finished cells again, aside; exit with 1 if results differ."""
+    """Recompute a sample of the finished cells and compare; exit with 1 if results differ."""
     from lce.keeping.verifying import verify_files, verify_study
 
     if files == bool(study):
         raise SpecError(
             "lce verify",
             f"--files and the study {study!r}" if study else "neither a study nor --files",
-            "a study whose cells are computed again, or --files, which reads the whole store",
-            "give one of them",
+            "either a study, whose cells are recomputed, or --files, which rereads the store",
+            "give one of the two",
         )
     sound = (
         verify_files(how.home)
@@ -69,15 +69,15 @@ def verify(
 
 
 def gc(
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="List only; remove nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list; remove nothing.")] = False,
     lock: Annotated[
-        list[Path], typer.Option("--lock", help="A lock whose artifacts stay, beside the store's.")
+        list[Path], typer.Option("--lock", help="A lock file whose artifacts are kept as well.")
     ] = [],  # noqa: B006
     prompt_gb: Annotated[
-        float, typer.Option(min=0, help="Most gigabytes of built prompts; the oldest go.")
+        float, typer.Option(min=0, help="Gigabytes of cached prompts to keep, newest first.")
     ] = 2.0,
 ) -> None:
-    """Remove what no plan or lock of a study needs; refuse while a step is being computed."""
+    """Remove artifacts that no plan or lock needs; refuse while a step is being computed."""
     from flows.settings import home
     from lce.keeping.cleaning import clean
 
@@ -88,19 +88,19 @@ def gc(
 def export(
     how: Execution,
     study: Study,
-    out: Annotated[Path, typer.Argument(help="The folder to write, new or empty.")],
-    select: Annotated[str, typer.Option(help="The one variant: method=yarn,frozen=false,...")] = "",
+    out: Annotated[Path, typer.Argument(help="Folder to write; it must be new or empty.")],
+    select: Annotated[str, typer.Option(help="One variant: method=yarn,frozen=false,...")] = "",
     length: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Requests of how many tokens, for a method that follows their length."
+            min=1, help="Request length in tokens, for a method whose frequencies depend on it."
         ),
     ] = None,
     precision: Annotated[
-        str | None, typer.Option(help="fp32 or bf16; without it weights stay as they are.")
+        str | None, typer.Option(help="Convert the weights to fp32 or bf16.")
     ] = None,
 ) -> None:
-    """Write one variant's checkpoint as a folder that stock transformers runs, method included."""
+    """Export one variant as a model folder that unmodified transformers can run."""
     from lce.keeping.exporting import export_variant
 
     for line in export_variant(study, how, out, select=select, length=length, precision=precision):

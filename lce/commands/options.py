@@ -12,18 +12,18 @@ import typer
 
 from lce_core.execution import Execution
 
-Study = Annotated[str, typer.Argument(help="A shipped study's name, or a study file.")]
-Select = Annotated[str, typer.Option(help="Only these cells: axis=value,...")]
-RetryFailed = Annotated[bool, typer.Option(help="Try permanent failures again.")]
+Study = Annotated[str, typer.Argument(help="Name of a shipped study, or a study file.")]
+Select = Annotated[str, typer.Option(help="Only cells with these values, such as method=yarn.")]
+RetryFailed = Annotated[bool, typer.Option(help="Retry steps that failed permanently.")]
 Budget = Annotated[
     str,
-    typer.Option(help="8gpuh, 100cpuh or 2h (on the clock): whole blocks over all methods."),
+    typer.Option(help="8gpuh, 100cpuh or 2h (wall clock): all methods at as many lengths as fit."),
 ]
 AcceptPluginChange = Annotated[
     bool,
     typer.Option(
         "--accept-plugin-change",
-        help="Keep results of your own plug-ins whose code changed and VERSION did not.",
+        help="Keep results of your plug-ins whose code changed without a new VERSION.",
     ),
 ]
 
@@ -42,20 +42,22 @@ OfExecution = Literal[
 ]
 
 _FORMS: dict[OfExecution, Any] = {
-    "slots": Annotated[int | None, typer.Option(help="Steps at a time: one per GPU or CPU core.")],
+    "slots": Annotated[
+        int | None, typer.Option(help="Parallel steps. Default: one per GPU or CPU core.")
+    ],
     "training_slots": Annotated[
-        int | None, typer.Option(help="Training runs at a time, if not as many as --slots.")
+        int | None, typer.Option(help="Parallel training runs. Default: --slots.")
     ],
     "evaluation_slots": Annotated[
-        int | None, typer.Option(help="Other steps at a time, if not as many as --slots.")
+        int | None, typer.Option(help="Parallel steps other than training. Default: --slots.")
     ],
     "engine": Annotated[
-        str | None, typer.Option(help="Where workers are: local, ray or ray:HOST:PORT.")
+        str | None, typer.Option(help="Where the workers run: local, ray or ray:HOST:PORT.")
     ],
     "device": Annotated[str | None, typer.Option(help="auto, cpu or cuda.")],
-    "processes": Annotated[int | None, typer.Option(help="Processes of one training run.")],
+    "processes": Annotated[int | None, typer.Option(help="Processes (GPUs) of one training run.")],
     "micro_batch_tokens": Annotated[
-        int | None, typer.Option(help="Most tokens in one forward pass.")
+        int | None, typer.Option(help="Maximum number of tokens in one forward pass.")
     ],
     "model_folder": Annotated[
         list[str], typer.Option("--model-folder", help="NAME=FOLDER with a base model's weights.")
@@ -68,10 +70,10 @@ _FORMS: dict[OfExecution, Any] = {
     ],
     "plugins": Annotated[
         list[Path],
-        typer.Option("--plugins", help="Folder with methods/, benchmarks/, ... of your own."),
+        typer.Option("--plugins", help="Folder with your methods/, benchmarks/, ..."),
     ],
     "execution": Annotated[
-        Path | None, typer.Option("--execution", help="YAML file with keys of Execution.")
+        Path | None, typer.Option("--execution", help="YAML file with execution settings.")
     ],
 }
 _SEVERAL = ("model_folder", "data_folder", "plugins")
@@ -81,10 +83,10 @@ EVERY: tuple[OfExecution, ...] = tuple(_FORMS)
 
 
 def with_execution(*names: OfExecution) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that adds these options to a command, after its own.
+    """Return a decorator that appends these execution options to a command's own options.
 
-    The decorated command receives the resulting Execution as its argument `how`, if it has one.
-    Without `how` the options still take effect: `--plugins` registers plug-ins, for example.
+    The options are combined into one `Execution`, which the command receives as its argument `how`.
+    A command without `how` can still use `--plugins`, which registers plug-ins.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:

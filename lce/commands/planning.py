@@ -24,20 +24,20 @@ from lce_core.execution import Execution
 def plan(
     how: Execution,
     study: Study,
-    json_form: Annotated[bool, typer.Option("--json", help="Every cell, as JSON.")] = False,
-    cells: Annotated[bool, typer.Option("--cells", help="Every cell, a line each.")] = False,
+    json_form: Annotated[bool, typer.Option("--json", help="Print every cell as JSON.")] = False,
+    cells: Annotated[bool, typer.Option("--cells", help="Print a line for every cell.")] = False,
     power: Annotated[
-        bool, typer.Option("--power", help="The smallest differences the study could find.")
+        bool, typer.Option("--power", help="Print the smallest detectable differences.")
     ] = False,
     device_type: Annotated[
         str | None,
-        typer.Option(help="Priced for: a100, h100, h200 or cpu, if not for this machine."),
+        typer.Option(help="Predict times for a100, h100, h200 or cpu. Default: this machine."),
     ] = None,
     select: Select = "",
     budget: Budget = "",
     accept_plugin_change: AcceptPluginChange = False,
 ) -> None:
-    """Show what a run would compute and why: new, stale, failed, orphaned; run nothing."""
+    """Show what `lce run` would compute, why, and how long it takes; compute nothing."""
     from flows.plans.budget import within_budget
     from lce.views import plan_view, planning
     from lce.views import power as visible
@@ -64,7 +64,7 @@ def plan(
 
 @with_execution(*FOLDERS)
 def status(how: Execution, study: Study) -> None:
-    """Show the state of a study: a grid of its cells, time left, what runs where, what failed."""
+    """Show a study's progress: cells by state, time left, running steps and failures."""
     from lce.views import planning, status_view
 
     status_view.show_status(planning.inspect_study(study, how))
@@ -72,7 +72,7 @@ def status(how: Execution, study: Study) -> None:
 
 @with_execution(*FOLDERS)
 def watch(how: Execution, study: Study) -> None:
-    """Show `lce status`, refreshed until the study has finished; exit with 1 if cells failed."""
+    """Show `lce status` and refresh it until the study is finished; exit with 1 if cells failed."""
     from lce.views import planning, status_view
 
     if not status_view.watch(planning.inspect_study(study, how)):

@@ -1,4 +1,4 @@
-"""Commands for what a study can name: lists, base models, and a user's own plug-ins."""
+"""Commands about methods, benchmarks, recipes and base models, and about users' plug-ins."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from lce_core.execution import Execution
 @with_execution("plugins")
 def methods(
     markdown: Annotated[
-        bool, typer.Option("--markdown", help="All parameters and sources, as Markdown.")
+        bool, typer.Option("--markdown", help="Print all parameters and sources as Markdown.")
     ] = False,
     exports: Annotated[
-        bool, typer.Option("--exports", help="How each is exported, as Markdown.")
+        bool, typer.Option("--exports", help="Print how each method is exported.")
     ] = False,
 ) -> None:
     """List the context-extension methods."""
@@ -35,7 +35,7 @@ def methods(
 @with_execution("plugins")
 def benchmarks(
     markdown: Annotated[
-        bool, typer.Option("--markdown", help="Profiles, cost and sources, as Markdown.")
+        bool, typer.Option("--markdown", help="Print profiles, costs and sources as Markdown.")
     ] = False,
 ) -> None:
     """List the benchmarks."""
@@ -49,10 +49,10 @@ def benchmarks(
 
 def recipes(
     markdown: Annotated[
-        bool, typer.Option("--markdown", help="Every value with its source, as Markdown.")
+        bool, typer.Option("--markdown", help="Print every value with its source as Markdown.")
     ] = False,
 ) -> None:
-    """List the published training recipes that a study may name."""
+    """List the training recipes: published training settings that a study can use by name."""
     from lce.plugins import documents, listing
 
     if markdown:
@@ -76,7 +76,7 @@ def fetch(
         str, typer.Argument(help="A base model of `lce models`, or hub:OWNER/NAME@COMMIT.")
     ],
 ) -> None:
-    """Bring a base model to this machine, once; continue where it was interrupted."""
+    """Download a base model into the store; an interrupted download continues."""
     from lce_core.models import MODELS
     from lce_core.store.artifacts import Store
 
@@ -90,12 +90,12 @@ def fetch(
 
 def new(
     kind: Annotated[str, typer.Argument(help="method or benchmark.")],
-    name: Annotated[str, typer.Argument(help="What studies will call it.")],
+    name: Annotated[str, typer.Argument(help="Name of the plug-in in study files.")],
     folder: Annotated[
-        Path, typer.Option(help="Folder for plug-ins of your own, as for --plugins.")
+        Path, typer.Option(help="Folder of plug-ins, as for `lce run --plugins`.")
     ] = Path("plugins"),
 ) -> None:
-    """Write the file of a method or benchmark of your own, with the lines to fill in marked."""
+    """Write a template for a new method or benchmark; the lines to fill in are marked."""
     from lce.plugins.scaffolding import new_plugin
     from lce_core.registry import MARK
 
@@ -108,10 +108,10 @@ def new(
 def check(
     how: Execution,
     path: Annotated[
-        Path, typer.Argument(help="A plug-in's file, or a folder of them as for --plugins.")
+        Path, typer.Argument(help="File of a plug-in, or a folder of plug-ins as for --plugins.")
     ],
 ) -> None:
-    """Check plug-ins of your own against the contract; exit with 1 if they break it."""
+    """Check that plug-ins keep the contract of their base class; exit with 1 if one does not."""
     from lce.plugins.checking import check_plugins
 
     if not check_plugins(path, how.data_folders):

@@ -16,18 +16,20 @@ from tasks.own_code import of_own_code
 
 ReportForm = Literal["html", "md", "latex", "pdf"]
 
-rebuild = typer.Typer(help="Rebuild a projection from the store.", no_args_is_help=True)
+rebuild = typer.Typer(help="Rebuild the catalog or MLflow from the store.", no_args_is_help=True)
 
 
 def sql(
-    query: Annotated[str, typer.Argument(help="A SELECT over the catalog's views.")],
+    query: Annotated[str, typer.Argument(help="SELECT statement over the views of the catalog.")],
     form: Annotated[str, typer.Option("--format", help="table, csv or json.")] = "table",
     memory: Annotated[
         str | None,
-        typer.Option(help="Memory for the query, as 8GB; else half of what is free, at most 4 GB."),
+        typer.Option(
+            help="Memory limit, such as 8GB. Default: half of the free memory, at most 4 GB."
+        ),
     ] = None,
 ) -> None:
-    """Run a read-only SQL statement over the results catalog."""
+    """Query the results: run a read-only SQL statement over the catalog."""
     from flows.settings import home
     from tasks.mending import mended
     from tasks.questions import answer
@@ -46,9 +48,7 @@ def report(
             " pdf: the page on A4, printed by an installed Chromium.",
         ),
     ] = "html",
-    out: Annotated[
-        Path | None, typer.Option(help="The file, or the folder for md, to write.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="File to write (for md: folder).")] = None,
 ) -> None:
     """Write the study's report: an HTML page, Markdown with pictures and scores, LaTeX, or PDF."""
     from flows.settings import browser, home, study_name
@@ -65,11 +65,11 @@ def report(
 def claims(
     study: Study,
     method: Annotated[
-        str | None, typer.Option(help="Only claims about this method, pair by pair.")
+        str | None, typer.Option(help="Only claims about this method, against each other method.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="With all their numbers.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON with all numbers.")] = False,
 ) -> None:
-    """Print what the study has found, in sentences that its tests support."""
+    """Print the study's findings as sentences that significance tests support."""
     from flows.settings import home, study_name
     from tasks.mending import mended
 
@@ -82,25 +82,23 @@ def claims(
 @with_execution(*FOLDERS)
 def prompt(
     how: Execution,
-    cell: Annotated[str, typer.Argument(help="A finished cell's id, as in the catalog.")],
-    sample: Annotated[int, typer.Argument(min=0, help="The number of one of its samples.")],
+    cell: Annotated[str, typer.Argument(help="Id of a finished cell, as in the catalog.")],
+    sample: Annotated[int, typer.Argument(min=0, help="Number of a sample of the cell, from 0.")],
     as_json: Annotated[
-        bool, typer.Option("--json", help="With token ids, and where the answer stands.")
+        bool, typer.Option("--json", help="JSON with token ids and the answer's position.")
     ] = False,
 ) -> None:
-    """Rebuild the prompt of one sample of a finished cell, compare it with the store, print it."""
+    """Print the prompt of one sample, rebuilt and compared with the digest in the store."""
     from lce.keeping.prompts import show_sample
 
     show_sample(how, cell, sample, as_json=as_json)
 
 
 def dashboard(
-    port: Annotated[int, typer.Option(help="Port on this machine's loopback.")] = 8501,
-    refresh: Annotated[
-        bool, typer.Option(help="Bring the catalog up to date as cells finish.")
-    ] = True,
+    port: Annotated[int, typer.Option(help="Port on 127.0.0.1.")] = 8501,
+    refresh: Annotated[bool, typer.Option(help="Update the catalog as cells finish.")] = True,
 ) -> None:
-    """Show all studies in a browser, live while they run, until Ctrl-C."""
+    """Serve a dashboard of all studies, live while they run, until Ctrl-C."""
     from flows.servers.dashboard import become_dashboard
     from flows.settings import home
 
@@ -109,7 +107,7 @@ def dashboard(
 
 @rebuild.command("catalog")
 def rebuild_catalog() -> None:
-    """Build the DuckDB catalog again from the store."""
+    """Rebuild the DuckDB catalog from the store."""
     from flows.settings import home
     from tasks import projections
 
@@ -118,7 +116,7 @@ def rebuild_catalog() -> None:
 
 @rebuild.command("mlflow")
 def rebuild_mlflow() -> None:
-    """Project every study of the store to MLflow again."""
+    """Write every study of the store to MLflow again."""
     from flows.settings import home
     from tasks import projections
 

@@ -1,6 +1,6 @@
-"""`lce rope`: bound of a RoPE base, smallest base for a length, frequencies of a method.
+"""`lce rope`: length bound of a RoPE base, smallest base for a length, a method's frequencies.
 
-No model is loaded: geometry and lengths determine all results.
+All results are computed from head sizes and lengths; no model is loaded.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import typer
 from flows.terminal import say
 
 rope = typer.Typer(
-    help="What rotary frequencies let a model tell apart, and what a method does to them.",
+    help="Up to which distance RoPE frequencies work, and how a method changes them.",
     no_args_is_help=True,
 )
 
-AsJson = Annotated[bool, typer.Option("--json", help="Every number, as JSON.")]
-Dim = Annotated[int, typer.Option(help="Rotated elements of a head.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print every number as JSON.")]
+Dim = Annotated[int, typer.Option(help="Number of rotated elements of an attention head.")]
 
 
 @rope.command()
@@ -29,7 +29,7 @@ def bound(
     dim: Dim = 128,
     as_json: AsJson = False,
 ) -> None:
-    """Says up to which distance a RoPE base favours similar tokens: L_theta, in tokens."""
+    """Print L_theta of a RoPE base: up to how many tokens away it favours similar tokens."""
     from lce.rope import texts
     from lce_core.rope import bound as bounds
 
@@ -44,14 +44,14 @@ def bound(
 
 @rope.command()
 def base(
-    length: Annotated[int, typer.Option(help="Context in tokens.")],
+    length: Annotated[int, typer.Option(help="Context length in tokens.")],
     dim: Dim = 128,
     digits: Annotated[
-        int, typer.Option(min=1, max=3, help="Significant digits of the bases tried.")
+        int, typer.Option(min=1, max=3, help="Significant digits of the tried bases.")
     ] = 2,
     as_json: AsJson = False,
 ) -> None:
-    """Find the smallest RoPE base of a grid that favours similar tokens up to a length."""
+    """Find the smallest RoPE base that favours similar tokens up to a given length."""
     from lce.rope import texts
     from lce_core.rope import bound as bounds
 
@@ -67,27 +67,27 @@ def base(
 def inspect(
     method: Annotated[str, typer.Argument(help="A method of `lce methods`.")],
     model: Annotated[str, typer.Option(help="A base model of `lce models`.")] = "llama2_7b",
-    target: Annotated[int, typer.Option(help="Context in tokens to extend to.")] = 32768,
+    target: Annotated[int, typer.Option(help="Target context in tokens.")] = 32768,
     request: Annotated[
         int | None,
-        typer.Option(help="Tokens of the request; the target if not given.", show_default=False),
+        typer.Option(help="Request length in tokens. Default: the target.", show_default=False),
     ] = None,
     parameter: Annotated[
-        list[str], typer.Option("--set", help="KEY=VALUE, a parameter of the method.")
+        list[str], typer.Option("--set", help="Parameter of the method, as KEY=VALUE.")
     ] = [],  # noqa: B006 - typer wants the literal default
     head: Annotated[
-        int | None, typer.Option(help="The pairs of one head, where heads differ.")
+        int | None, typer.Option(help="Number of the head to show, where heads differ.")
     ] = None,
     as_json: AsJson = False,
     out: Annotated[
-        Path | None, typer.Option(help="An SVG file to draw into.", dir_okay=False)
+        Path | None, typer.Option(help="Draw a plot into this SVG file.", dir_okay=False)
     ] = None,
     plugins: Annotated[
         list[Path],
-        typer.Option("--plugins", help="Folder with methods/, models/, ... of your own."),
+        typer.Option("--plugins", help="Folder with your methods/, models/, ..."),
     ] = [],  # noqa: B006
 ) -> None:
-    """Show what a method does to each rotated pair: wavelengths, turns, and the bound."""
+    """Show how a method changes each rotated pair: wavelengths, rotations, and the bound."""
     from flows.settings import existing_folders
     from lce.rope import picture, texts
     from lce.rope.inspection import inspect_method

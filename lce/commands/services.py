@@ -1,4 +1,4 @@
-"""Commands for servers on this machine: `lce up`, `down`, `doctor`."""
+"""Commands for the local servers of Prefect and MLflow: `lce up`, `down`, `doctor`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def up(
     port: Annotated[int, typer.Option(help="Port of the Prefect server.")] = 4200,
     mlflow_port: Annotated[int, typer.Option(help="Port of the MLflow UI.")] = 5000,
 ) -> None:
-    """Start Prefect's server, a worker and the MLflow UI on this machine's loopback."""
+    """Start a Prefect server, a worker and the MLflow UI on 127.0.0.1."""
     from flows.servers import services
     from flows.settings import home
 
@@ -28,7 +28,7 @@ def up(
 
 
 def down() -> None:
-    """Stop what `lce up` started."""
+    """Stop the servers and the worker that `lce up` started."""
     from flows.servers import services
     from flows.settings import home
 
@@ -37,7 +37,7 @@ def down() -> None:
 
 
 def doctor() -> None:
-    """Check versions, folders, servers and leftovers; exit with 1 if something is wrong."""
+    """Check versions, folders, servers and leftover processes; exit with 1 if a check fails."""
     from flows.servers import services
     from flows.settings import home
 
